@@ -1,0 +1,42 @@
+"""normlab: what does normalization do in a Transformer?
+
+What the command line does is importable: `make_norm`, `Stream`, `compose`, `train`, `load_run` and
+`records`. Importing the package alone loads no torch; each name is found when it is first used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from normlab.build import LoadedRun, load_run, make_norm, train
+    from normlab.config import compose
+    from normlab.norms.base import Norm, Stream
+    from normlab.records.store import records
+
+_HOMES = {
+    "LoadedRun": "normlab.build",
+    "load_run": "normlab.build",
+    "make_norm": "normlab.build",
+    "train": "normlab.build",
+    "compose": "normlab.config",
+    "Norm": "normlab.norms.base",
+    "Stream": "normlab.norms.base",
+    "records": "normlab.records.store",
+}
+
+__all__ = [
+    "LoadedRun",
+    "Norm",
+    "Stream",
+    "compose",
+    "load_run",
+    "make_norm",
+    "records",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'normlab' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

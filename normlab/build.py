@@ -1,0 +1,341 @@
+"""Assembling a run from its config, and carrying it from nothing, or from where it stopped, to a
+record.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+
+from normlab import distributed
+from normlab.config import from_dict, to_dict
+from normlab.instantiate import instantiate
+from normlab.models.linear import initialize
+from normlab.norms.base import Norm, average_statistics_over_ranks
+from normlab.placements.base import NormFactory, Placement
+from normlab.probes.base import ProbeGroup
+from normlab.records.atomic import atomic_write
+from normlab.records.fingerprint import fingerprint
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
+from normlab.records.store import RunStore, run_id
+from normlab.registry import option_names
+from normlab.tasks.base import Task
+from normlab.train.budget import Budget
+from normlab.train.checkpoint import Checkpoints, load_checkpoint
+from normlab.train.evaluate import Evaluator
+from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.runtime import Runtime
+from normlab.train.sinks.base import RunInfo, SinkGroup
+
+CONFIG_FILE = "config.yaml"
+HYPOTHESES_FILE = "hypotheses.txt"
+
+
+def make_norm(option: str, dim: int, **values: Any) -> Norm:
+    """Return the norm of an option of `configs/norm`, with other values where given.
+
+    Raises ValueError naming the options, or the key that does not fit.
+    """
+    from normlab.registry import CONFIG_DIR
+
+    if option not in option_names("norm"):
+        raise ValueError(f"no norm {option!r}: there are {', '.join(option_names('norm'))}")
+    node = OmegaConf.to_container(OmegaConf.load(CONFIG_DIR / "norm" / f"{option}.yaml"))
+    assert isinstance(node, dict)
+    return instantiate({**node, **values}, "norm", dim=dim)
+
+
+def build_task(config: Mapping[str, Any]) -> Task:
+    """Build the task of a plain config; its data are read on first use."""
+    return instantiate(config["task"], "task")
+
+
+def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
+    """Build the model of a plain config with the first values of its seed."""
+    arch = instantiate(
+        config["model"],
+        "model",
+        ffn_inner_norm=_norm_factory(config, "ffn_inner_norm"),
+        embedding_norm=_norm_factory(config, "embedding_norm"),
+    )
+    model = task.build_model(
+        arch,
+        _placement(config, "encoder_norm", arch.dropout),
+        _placement(config, "decoder_norm", arch.dropout),
+    )
+    initialize(model, config["seed"])
+    return model
+
+
+def _placement(config: Mapping[str, Any], site: str, dropout: float) -> Placement:
+    """Build the placement of a stack; a site without a norm of its own has the run's norm."""
+    norm = _norm_factory(config, site if config[site] is not None else "norm")
+    return instantiate(config["placement"], "placement", norm=norm, dropout=dropout)
+
+
+def _norm_factory(config: Mapping[str, Any], site: str) -> NormFactory:
+    return lambda dim: instantiate(config[site], site, dim=dim)
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run: its record, and its model and task ready to use."""
+
+    record: RunRecord
+    config: dict[str, Any]
+    model: nn.Module
+    task: Task
+    runtime: Runtime
+    evaluator: Evaluator
+    recalibrate: bool
+
+    def evaluate(self, split: str = "test", *, outputs: Path | None = None) -> dict[str, Score]:
+        """Score a split under the config as loaded."""
+        return self.evaluator.scores(
+            self.model, split, recalibrate=self.recalibrate, outputs=outputs
+        )
+
+
+def load_run(run_dir: Path | str, changes: list[str] | None = None) -> LoadedRun:
+    """Load a run with the weights its test was scored with.
+
+    `changes` are dotted `key=value` settings of the config that replace those of the run, such as
+    `task.test_search.beam=1` or `norm.eval_stats=batch`.
+
+    Raises ValueError naming a missing or damaged file, or a key that does not fit.
+    """
+    folder = Path(run_dir)
+    record = RunStore(folder).read(folder)
+    config = to_dict(from_dict(record.config, changes or ()))
+    runtime = Runtime.start(
+        device=config["device"], precision=config["precision"],
+        threads=config["observe"]["threads"],
+    )
+    task = build_task(config)
+    model = build_model(config, task)
+    weights, recalibrate = _tested_weights(config, Checkpoints(folder / "checkpoints", writes=False),
+                                           record.budget.steps)
+    model.load_state_dict(weights)
+    model.to(runtime.device, runtime.parameter_dtype).eval()
+    evaluator = Evaluator(
+        task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
+    )
+    return LoadedRun(record, config, model, task, runtime, evaluator, recalibrate)
+
+
+def _tested_weights(
+    config: Mapping[str, Any], checkpoints: Checkpoints, step: int
+) -> tuple[dict[str, torch.Tensor], bool]:
+    """Return the weights a run is judged by, and whether their statistics must be re-estimated."""
+    count = config["validate"]["average"]
+    if count:
+        recalibrate = config["validate"]["average_statistics"] == "recalibrate"
+        return checkpoints.average(step, count), recalibrate
+    return load_checkpoint(checkpoints.best)["model"], False
+
+
+def train(config: DictConfig) -> RunRecord:
+    """Carry out a run and return its record; a finished run's record is returned at once.
+
+    Raises ValueError for values that do not fit, damaged files, and a run that other code made.
+    """
+    return _Run(config).carry_out()
+
+
+class _Run:
+    """One run: its folder, its lock, its parts."""
+
+    def __init__(self, config: DictConfig):
+        self.config = to_dict(config)
+        self.observe = self.config["observe"]
+        self.store = RunStore(self.config["runs_dir"])
+        self.folder = self.store.run_dir(self.config)
+
+    def carry_out(self) -> RunRecord:
+        """Return the record there is, or train towards one."""
+        with ExitStack() as stack:
+            runtime = Runtime.start(
+                device=self.config["device"], precision=self.config["precision"],
+                threads=self.observe["threads"],
+            )
+            self.runtime = runtime
+            self.environment = runtime.environment()
+            stack.callback(distributed.shutdown)
+            if distributed.is_main():
+                self._lock(stack)
+            distributed.barrier()
+            done = self._finished()
+            if done is not None:
+                return done
+            return self._train()
+
+    def _lock(self, stack: ExitStack) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            stack.enter_context(FileLock(self.folder / ".lock", timeout=0))
+        except Timeout:
+            raise ValueError(
+                f"{self.folder}: another process is at work on this run; wait for it, or stop it"
+            ) from None
+
+    def _finished(self) -> RunRecord | None:
+        """Return the record of an ended run; None if there is something left to do."""
+        if not self.store.has(self.folder):
+            return None
+        record = self.store.read(self.folder)
+        if record.outcome.status not in ("finished", "diverged"):
+            return None
+        if not self._same_code(record.environment.get("code"), record.environment.get("commit")):
+            return None
+        if record.config.get("data_dir") != self.config["data_dir"]:
+            self._check_same_data(record, build_task(self.config))
+        return record
+
+    def _same_code(self, code: str | None, commit: str | None) -> bool:
+        """Tell whether what is there may be used; ValueError where the user must decide."""
+        policy = self.observe["other_code"]
+        if code == self.environment["code"] or policy == "accept":
+            return True
+        if policy == "rerun":
+            return False
+        raise ValueError(
+            f"{self.folder} was made by other code ({code}, commit {commit}) than this "
+            f"({self.environment['code']}, commit {self.environment['commit']}): its figures may "
+            f"differ. observe.other_code=accept takes it as it is, observe.other_code=rerun "
+            f"trains anew"
+        )
+
+    def _check_same_data(self, record: RunRecord, task: Task) -> None:
+        there, here = record.data.get("checksums"), task.describe().get("checksums")
+        if there != here:
+            raise ValueError(
+                f"{self.folder} was made on other data (data_dir={record.config.get('data_dir')}) "
+                f"under the same config: name the text by task.corpus.name, or use another runs_dir"
+            )
+
+    def _train(self) -> RunRecord:
+        config, runtime = self.config, self.runtime
+        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
+        task = build_task(config)
+        model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        optimizer = instantiate(config["optim"], "optim", params=model.parameters())
+        checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
+        state = self._state_to_resume(checkpoints)
+        settings = self._settings()
+        sinks = SinkGroup(
+            {
+                name: instantiate(node, f"observe.sink.{name}")
+                for name, node in self.observe["sink"].items()
+            }
+            if distributed.is_main()
+            else {}
+        )
+        evaluator = Evaluator(
+            task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
+        )
+        data = task.describe()
+        trainer = Trainer(
+            task=task,
+            model=model,
+            optimizer=optimizer,
+            schedule=instantiate(config["schedule"], "schedule"),
+            settings=settings,
+            runtime=runtime,
+            evaluator=evaluator,
+            share_statistics=lambda: average_statistics_over_ranks(model),
+            probes=ProbeGroup(
+                {
+                    name: instantiate(node, f"observe.probe.{name}")
+                    for name, node in self.observe["probe"].items()
+                }
+            ),
+            sinks=sinks,
+            checkpoints=checkpoints,
+            seed=config["seed"],
+        )
+        if state is not None:
+            trainer.resume(state)
+        if distributed.is_main():
+            with atomic_write(self.folder / CONFIG_FILE) as file:
+                file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
+        sinks.open(self._info(trainer.progress.step, settings))
+        record = None
+        try:
+            outcome = trainer.fit()
+            scores = dict(trainer.valid_scores)
+            if outcome.status == "finished":
+                weights, recalibrate = _tested_weights(config, checkpoints, outcome.step)
+                scores |= evaluator.test(
+                    model, weights, recalibrate=recalibrate, outputs=self.folder / HYPOTHESES_FILE
+                )
+            record = self._record(trainer, outcome, scores, data)
+            if distributed.is_main():
+                self.store.write(record, self.folder)
+        finally:
+            sinks.close(record)
+        return record
+
+    def _state_to_resume(self, checkpoints: Checkpoints) -> dict[str, Any] | None:
+        """Return the last state, agreed on by all ranks; None for a run that starts anew."""
+        if not checkpoints.last.exists():
+            return None
+        state = load_checkpoint(checkpoints.last)
+        return state if self._same_code(state["code"], state["commit"]) else None
+
+    def _settings(self) -> LoopSettings:
+        validate = self.config["validate"]
+        return LoopSettings(
+            budget=Budget(**self.config["budget"]),
+            accumulate=self.config["accumulate"],
+            clip_norm=self.config["clip_norm"],
+            divergence_factor=self.config["divergence_factor"],
+            validate_every=validate["every"],
+            select_by=validate["select_by"],
+            patience=validate["patience"],
+            average=validate["average"],
+            log_every=self.observe["log_every"],
+            checkpoint_every=self.observe["checkpoint_every"],
+            stamp={name: self.environment[name] for name in ("code", "commit")},
+        )
+
+    def _info(self, resumed_step: int, settings: LoopSettings) -> RunInfo:
+        return RunInfo(
+            run_dir=self.folder,
+            run_id=run_id(self.config),
+            fingerprint=fingerprint(self.config),
+            config=self.config,
+            choices=self.config["choices"],
+            total_steps=settings.budget.steps,
+            resumed_step=resumed_step,
+        )
+
+    def _record(
+        self, trainer: Trainer, outcome: Outcome, scores: dict[str, Score], data: dict[str, Any]
+    ) -> RunRecord:
+        at = trainer.progress
+        parameters = {id(p): p.numel() for p in trainer.model.parameters()}
+        return RunRecord(
+            run_id=run_id(self.config),
+            seed=self.config["seed"],
+            config=self.config,
+            outcome=outcome,
+            scores=scores,
+            stability=trainer.probes.summary(),
+            budget=BudgetUsed(
+                steps=at.step,
+                tokens=at.tokens,
+                wall_seconds=at.seconds,
+                tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
+                peak_memory_bytes=self.runtime.peak_memory_bytes(),
+            ),
+            environment=self.environment,
+            data=json.loads(json.dumps(data)),
+            params=sum(parameters.values()),
+        )

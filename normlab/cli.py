@@ -1,0 +1,77 @@
+"""The command line: finds the subcommand, and turns errors into one clear message.
+
+Each subcommand is a file in `normlab/commands` with a one-line `HELP` and `main(argv)`; it is
+imported only when it is called.
+"""
+
+import sys
+from importlib import import_module
+
+COMMANDS = (
+    "train",
+    "eval",
+    "translate",
+    "compare",
+    "ls",
+    "data",
+    "doctor",
+    "bench",
+    "completion",
+)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run `normlab ARGV` and return its exit status."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
+        return 0
+    name, *rest = arguments
+    if name == "--version":
+        from importlib.metadata import version
+
+        print(version("normlab"))
+        return 0
+    if name not in COMMANDS:
+        print(f"normlab: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+        return 2
+    command = import_module(f"normlab.commands.{name}")
+    try:
+        return command.main(rest)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 141
+    except (ValueError, OSError) as error:
+        print(f"normlab {name}: {error}", file=sys.stderr)
+        return 1
+    except Exception as error:
+        message = _configuration_error(error)
+        if message is None:
+            raise
+        print(f"normlab {name}: {message}", file=sys.stderr)
+        return 1
+
+
+def usage() -> str:
+    """Return the page that `normlab --help` prints."""
+    lines = [
+        "usage: normlab COMMAND ...    what does normalization do in a Transformer?",
+        "",
+        *(f"  {name:<12}{import_module(f'normlab.commands.{name}').HELP}" for name in COMMANDS),
+        "",
+        "normlab COMMAND --help describes a command; start with: normlab train norm=bn",
+    ]
+    return "\n".join(lines)
+
+
+def _configuration_error(error: Exception) -> str | None:
+    """Return the message of an error of Hydra or OmegaConf, causes joined; None for any other."""
+    modules = ("hydra.", "omegaconf.")
+    if not type(error).__module__.startswith(modules):
+        return None
+    parts = [str(error).strip()]
+    if error.__cause__ is not None and str(error.__cause__).strip() not in parts[0]:
+        parts.append(str(error.__cause__).strip())
+    return "\n".join(parts)

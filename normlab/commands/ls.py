@@ -1,0 +1,117 @@
+"""`normlab ls`: what there is to choose from, and which runs there are."""
+
+import argparse
+import dataclasses
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from normlab import registry
+from normlab.commands._terminal import complain, print_table
+from normlab.records.canonical import plain
+from normlab.records.record import Score
+from normlab.records.store import RECORD_FILE, RunStore, norm_label
+
+HELP = "list norms, placements, tasks, ... and the runs on disk"
+
+_EXAMPLES = """examples:
+  normlab ls                  every group and its options
+  normlab ls norm             the norms, one line each
+  normlab ls norm --json      the same for programs
+  normlab ls runs             the runs below runs/
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        prog="normlab ls",
+        description="List " + HELP.removeprefix("list ") + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("kind", nargs="?", help="a config group such as norm, or `runs`")
+    result.add_argument("--json", action="store_true", help="print JSON")
+    result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """List options or runs; raises `ValueError` for a kind that does not exist."""
+    arguments = parser().parse_args(argv)
+    if arguments.kind == "runs":
+        return _list_runs(arguments.runs_dir, as_json=arguments.json)
+    if arguments.kind is None:
+        _list_groups(as_json=arguments.json)
+    elif arguments.kind in registry.groups():
+        _list_options(arguments.kind, as_json=arguments.json)
+    else:
+        raise ValueError(
+            f"ls: there is no kind {arguments.kind!r}; "
+            f"allowed: {', '.join([*registry.groups(), 'runs'])}"
+        )
+    return 0
+
+
+def _list_groups(*, as_json: bool) -> None:
+    groups = {name: registry.option_names(name) for name in registry.groups()}
+    if as_json:
+        _print_json(groups)
+        return
+    rows = [[name, " ".join(names)] for name, names in groups.items()]
+    note = "`normlab ls GROUP` says what each is; `normlab ls runs` lists the runs."
+    print_table(["group", "options"], rows, notes=[note])
+
+
+def _list_options(group: str, *, as_json: bool) -> None:
+    options = registry.options(group)
+    if as_json:
+        _print_json([{**dataclasses.asdict(o), "path": str(o.path)} for o in options])
+        return
+    print_table([group, "what it is"], [[o.name, o.description] for o in options])
+
+
+def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
+    store = RunStore(runs_dir)
+    records = store.entries()
+    # A run that is still going, or was killed, has its config on disk but no record yet.
+    started = sorted(path.parent for path in runs_dir.rglob("config.yaml"))
+    open_runs = [path for path in started if not (path / RECORD_FILE).exists()]
+    if as_json:
+        ended = [
+            {
+                "path": str(path),
+                "run_id": record.run_id,
+                "task": record.choice("task"),
+                "norm": norm_label(record.config.get("choices", {})),
+                "placement": record.choice("placement"),
+                "seed": record.seed,
+                "status": record.outcome.status,
+                "step": record.outcome.step,
+                "scores": {name: score.value for name, score in record.scores.items()},
+            }
+            for path, record in records
+        ]
+        unended = [{"path": str(path), "status": "no record"} for path in open_runs]
+        _print_json(plain([*ended, *unended]))
+    else:
+        rows = [
+            [str(path), record.outcome.status, str(record.outcome.step), _best_known(record.scores)]
+            for path, record in records
+        ]
+        rows += [[str(path), "no record yet", "", ""] for path in open_runs]
+        note = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
+        print_table(["run", "outcome", "step", "score"], rows, notes=note, numeric=["step"])
+    for _, message in store.damaged:
+        complain(message)
+    return 1 if store.damaged else 0
+
+
+def _best_known(scores: Mapping[str, Score]) -> str:
+    for name in sorted(scores, key=lambda name: not name.startswith("test/")):
+        return f"{name} {scores[name].value:.2f}"
+    return "-"
+
+
+def _print_json(value: object) -> None:
+    print(json.dumps(value, indent=1, sort_keys=True))

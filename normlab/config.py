@@ -1,0 +1,205 @@
+"""The typed schema of a run and its composition from `configs/`.
+
+Fixed parts are dataclasses, so a wrong key or type fails while the config is composed, with its full
+path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_target_`; their values are
+checked against the target's signature when it is built. No torch here.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
+
+from normlab.registry import CONFIG_DIR
+
+CONFIG_NAME = "config"
+
+
+class Batching(Enum):
+    """How sentences come together in a batch."""
+
+    bucket = "bucket"
+    random = "random"
+
+
+class Precision(Enum):
+    """Arithmetic of the products; `auto` is bf16 where the hardware is fast at it."""
+
+    auto = "auto"
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp64 = "fp64"
+
+
+class Device(Enum):
+    """Where the model runs; `auto` is a GPU where there is one."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class AverageStatistics(Enum):
+    """What becomes of running statistics when weights are averaged."""
+
+    recalibrate = "recalibrate"
+    average = "average"
+
+
+class OtherCode(Enum):
+    """What to do with a run that other code has finished or begun."""
+
+    refuse = "refuse"
+    accept = "accept"
+    rerun = "rerun"
+
+
+@dataclass
+class BudgetConfig:
+    """When a run ends: at the first of these limits."""
+
+    steps: int | None = 3000
+    epochs: float | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+
+@dataclass
+class ValidateConfig:
+    """How validation chooses the weights that are tested."""
+
+    every: int = 250
+    select_by: str = "loss"
+    patience: int | None = None
+    average: int = 0
+    average_statistics: AverageStatistics = AverageStatistics.recalibrate
+    recalibration_batches: int = 64
+
+
+@dataclass
+class ObserveConfig:
+    """What looks at a run without being part of the experiment; never hashed."""
+
+    log_every: int = 50
+    checkpoint_every: int = 250
+    threads: int | None = None
+    other_code: OtherCode = OtherCode.refuse
+    study: str | None = None
+    probe: dict[str, Any] = field(default_factory=dict)
+    sink: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RunConfig:
+    """A run."""
+
+    task: Any = MISSING
+    model: Any = MISSING
+    norm: Any = MISSING
+    encoder_norm: Any = None
+    decoder_norm: Any = None
+    ffn_inner_norm: Any = MISSING
+    embedding_norm: Any = MISSING
+    placement: Any = MISSING
+    optim: Any = MISSING
+    schedule: Any = MISSING
+    seed: int = 1
+    batch_size: int | None = 32
+    max_tokens: int | None = None
+    batching: Batching = Batching.bucket
+    accumulate: int = 1
+    clip_norm: float | None = None
+    precision: Precision = Precision.auto
+    device: Device = Device.auto
+    divergence_factor: float = 3.0
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    validate: ValidateConfig = field(default_factory=ValidateConfig)
+    observe: ObserveConfig = field(default_factory=ObserveConfig)
+    data_dir: str | None = None
+    runs_dir: str = "runs"
+    choices: dict[str, Any] = field(default_factory=dict)
+
+
+def register() -> None:
+    """Make the schema known to Hydra as `schema`."""
+    ConfigStore.instance().store("schema", node=RunConfig)
+
+
+def compose(overrides: Sequence[str] = ()) -> DictConfig:
+    """Return the checked config of a run, as `normlab train` would compose it from its arguments.
+
+    Raises:
+        hydra.errors.HydraException: an unknown key, option or value, with its path.
+        ValueError: values that contradict each other.
+    """
+    register()
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+        composed = hydra_compose(CONFIG_NAME, list(overrides), return_hydra_config=True)
+    choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
+    with open_dict(composed):
+        del composed["hydra"]
+    return settle(composed, choices, given)
+
+
+def from_hydra(config: DictConfig) -> DictConfig:
+    """Return the checked config inside a function that Hydra has called."""
+    runtime = HydraConfig.get()
+    return settle(config, runtime.runtime.choices, runtime.overrides.task)
+
+
+def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
+    """Name the chosen options in the config and check what spans several keys.
+
+    `given` are the overrides as typed. A `max_tokens` takes the place of the default `batch_size`.
+    """
+    config = config.copy()
+    config.choices = {
+        group.split("@")[-1]: option
+        for group, option in choices.items()
+        if not group.startswith("hydra/") and isinstance(option, str | None)
+    }
+    if config.max_tokens is not None and config.batch_size is not None:
+        if any(override.split("=")[0] == "batch_size" for override in given):
+            raise ValueError(
+                f"batch_size={config.batch_size} and max_tokens={config.max_tokens} are both set: "
+                f"give exactly one (sequences a batch, or tokens a batch)"
+            )
+        config.batch_size = None
+    if config.max_tokens is None and config.batch_size is None:
+        raise ValueError("neither batch_size nor max_tokens is set: give exactly one")
+    for key in ("batch_size", "max_tokens", "accumulate", "validate.every", "observe.log_every",
+                "observe.checkpoint_every", "clip_norm"):
+        value = OmegaConf.select(config, key)
+        if value is not None and value <= 0:
+            raise ValueError(f"{key}={value} must be above 0")
+    OmegaConf.resolve(config)
+    return config
+
+
+def to_dict(config: DictConfig) -> dict[str, Any]:
+    """Return a config as plain values, enumerations by their names."""
+    plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
+    """Return the config that `to_dict` gave, with dotted `key=value` changes.
+
+    Raises ValueError naming a key that the config does not have.
+    """
+    config = OmegaConf.create(dict(plain))
+    for change in changes:
+        key, found, _ = change.partition("=")
+        if not found or OmegaConf.select(config, key, default=MISSING) == MISSING:
+            raise ValueError(f"{change!r}: no such key in the run's config; give key=value with one of "
+                             + ", ".join(str(name) for name in config))
+    return OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))

@@ -1,0 +1,1 @@
+"""Text in, batches of token ids out: corpora, subwords, the cache of prepared data, batching."""

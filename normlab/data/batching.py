@@ -1,0 +1,187 @@
+"""Which sentences share a batch, in which order, and which process takes which batch.
+
+The order is a function of (lengths, settings, seed, epoch) alone: not of the model, the norm, the device or the
+number of processes, so that seed k of two norms sees identical batches, and a run that was stopped goes on with
+exactly the batch that it would have drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+
+Batching = Literal["bucket", "random"]
+
+
+@runtime_checkable
+class Share(Protocol):
+    """One process among several: `rank` of `size` (what `normlab.distributed.Shard` is)."""
+
+    @property
+    def rank(self) -> int: ...
+
+    @property
+    def size(self) -> int: ...
+
+
+def plan_batches(
+    lengths: np.ndarray,
+    *,
+    batching: Batching,
+    batch_size: int | None,
+    max_tokens: int | None,
+    rng: np.random.Generator,
+) -> list[np.ndarray]:
+    """Partition the sentences of `lengths` [n, sides] into batches of indices for one epoch.
+
+    `bucket` sorts a random permutation by (target, source) length, cuts, then shuffles the batches: little
+    padding. `random` cuts the permutation as it is: heavy padding. A batch has `batch_size` sentences, or as
+    many as keep sentences x longest side <= `max_tokens`.
+
+    Raises:
+        ValueError: both or neither size given, an unknown `batching`, a sentence longer than `max_tokens`.
+    """
+    order = rng.permutation(len(lengths))
+    if batching == "random":
+        return _cut(lengths, order, batch_size, max_tokens)
+    if batching != "bucket":
+        raise ValueError(f"batching={batching!r} is not known; choose bucket or random")
+    # lexsort sorts by its last key first and is stable, so equal lengths keep their random order.
+    order = order[np.lexsort(lengths[order].T)]
+    batches = _cut(lengths, order, batch_size, max_tokens)
+    return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def eval_batches(
+    lengths: np.ndarray,
+    *,
+    batch_size: int | None = None,
+    max_tokens: int | None = None,
+    shard: Share | None = None,
+) -> list[np.ndarray]:
+    """Cut all sentences, longest source first, into batches; over all ranks they partition the split.
+
+    Longest first, so that a batch too large for memory fails at once. Ranks may differ by one batch.
+    """
+    order = np.lexsort((lengths[:, -1], lengths[:, 0]))[::-1]
+    batches = _cut(lengths, order, batch_size, max_tokens)
+    return batches if shard is None else batches[shard.rank :: shard.size]
+
+
+def padding_share(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
+    """Return the share of positions that are padding when every batch is as wide as its longest sentence.
+
+    All columns of `lengths` [n, sides] count together; give one column for the share of one side.
+    """
+    real = sum(int(lengths[batch].sum()) for batch in batches)
+    places = sum(int(lengths[batch].max(axis=0).sum()) * len(batch) for batch in batches)
+    return 1 - real / places if places else 0.0
+
+
+class BatchStream(Iterator[np.ndarray]):
+    """Endless batches of sentence indices, epoch after epoch, for one of `shard.size` processes.
+
+    Every process plans the same epoch and takes each `shard.size`-th batch from its own rank on; the ragged
+    tail of an epoch is dropped so that all draw equally many. `state_dict` is the same on all ranks.
+    """
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        *,
+        batching: Batching,
+        batch_size: int | None,
+        max_tokens: int | None,
+        seed: int,
+        shard: Share | None = None,
+    ) -> None:
+        self._lengths = lengths
+        self._batching: Batching = batching
+        self._batch_size = batch_size
+        self._max_tokens = max_tokens
+        self._seed = seed
+        self._rank, self._size = (0, 1) if shard is None else (shard.rank, shard.size)
+        self._epoch = 0
+        self._index = 0
+        self._batches = self._plan()
+
+    @property
+    def epoch(self) -> int:
+        """Epochs completed: it rises as the last batch of an epoch is drawn."""
+        return self._epoch
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """Batches that this process draws in the current epoch (`max_tokens` may vary it by a few)."""
+        return len(self._batches)
+
+    def __next__(self) -> np.ndarray:
+        batch = self._batches[self._index]
+        self._index += 1
+        if self._index == len(self._batches):
+            self._epoch, self._index = self._epoch + 1, 0
+            self._batches = self._plan()
+        return batch
+
+    def state_dict(self) -> dict[str, int]:
+        """Return the place in the stream: whole epochs drawn, batches drawn since."""
+        return {"epoch": self._epoch, "index": self._index}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        """Go to the place that `state_dict` returned; ValueError where this stream has no such place."""
+        self._epoch, self._index = state["epoch"], state["index"]
+        self._batches = self._plan()
+        if not 0 <= self._index < len(self._batches):
+            raise ValueError(
+                f"cannot resume at batch {self._index} of epoch {self._epoch}, which has {len(self._batches)}; "
+                "the data, the batch size or the number of processes has changed since the checkpoint"
+            )
+
+    def _plan(self) -> list[np.ndarray]:
+        batches = plan_batches(
+            self._lengths,
+            batching=self._batching,
+            batch_size=self._batch_size,
+            max_tokens=self._max_tokens,
+            rng=np.random.Generator(np.random.PCG64([self._seed, self._epoch])),
+        )
+        rounds = len(batches) // self._size
+        if rounds == 0:
+            raise ValueError(
+                f"an epoch has {len(batches)} batches for {self._size} processes; "
+                "lower batch_size or max_tokens, or start fewer processes"
+            )
+        return batches[self._rank : rounds * self._size : self._size]
+
+
+def _cut(
+    lengths: np.ndarray, order: np.ndarray, batch_size: int | None, max_tokens: int | None
+) -> list[np.ndarray]:
+    """Cut an order of indices into consecutive batches by one of the two sizes."""
+    if batch_size is not None and max_tokens is None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
+    if max_tokens is None or batch_size is not None:
+        raise ValueError(
+            f"batch_size={batch_size} and max_tokens={max_tokens}: set exactly one, the other to null "
+            "(for example max_tokens=4096 batch_size=null)"
+        )
+    longest = lengths.max(axis=1)
+    if len(longest) and longest.max() > max_tokens:
+        raise ValueError(
+            f"sentence {int(longest.argmax()) + 1} has {int(longest.max())} tokens, more than "
+            f"max_tokens={max_tokens}; raise max_tokens, or lower max_length to leave it out of training"
+        )
+    cuts: list[int] = []
+    start = width = 0
+    for place, length in enumerate(longest[order].tolist()):
+        wider = max(width, length)
+        if (place - start + 1) * wider > max_tokens:
+            cuts.append(place)
+            start, width = place, length
+        else:
+            width = wider
+    return np.split(order, cuts) if len(order) else []

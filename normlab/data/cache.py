@@ -1,0 +1,82 @@
+"""A folder of prepared data per content and settings, built once however many processes ask for it.
+
+Decides where it lies (`$NORMLAB_CACHE`, else `~/.cache/normlab`), when an entry counts as whole (a manifest, written
+last, holds the SHA-256 of each file), and that a damaged entry is built again rather than trusted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from filelock import FileLock
+
+MANIFEST = "manifest.json"
+
+
+def cache_root() -> Path:
+    """Return the folder of all cached data: `$NORMLAB_CACHE`, else `~/.cache/normlab`."""
+    return Path(os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab").expanduser()
+
+
+def cache_key(settings: Mapping[str, object]) -> str:
+    """Return 20 hex digits of the SHA-256 of plain settings; the order of keys does not matter."""
+    canonical = json.dumps(settings, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:20]
+
+
+def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
+    """Return the folder `name` of the cache, calling `build(empty folder)` where it is absent or damaged.
+
+    Processes that ask at once wait for one of them. What `build` writes appears all together or not at all: a
+    process that is killed leaves the old state. Raises ValueError where the cache cannot be written.
+    """
+    root = cache_root() if root is None else root
+    entry = root / name
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with FileLock(root / f"{name}.lock"):
+            if not is_whole(entry):
+                _build(entry, build)
+    except PermissionError as error:
+        raise ValueError(
+            f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a folder of yours"
+        ) from error
+    return entry
+
+
+def is_whole(entry: Path) -> bool:
+    """Tell whether every file that the manifest of an entry lists is there with its checksum."""
+    try:
+        manifest = json.loads((entry / MANIFEST).read_text())
+        return all(file_checksum(entry / name) == digest for name, digest in manifest.items())
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def file_checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _build(entry: Path, build: Callable[[Path], None]) -> None:
+    """Build beside the entry, then rename; the caller holds the lock, so leftovers are nobody's."""
+    prefix = f"{entry.name}.building-"
+    for leftover in entry.parent.glob(f"{prefix}*"):
+        shutil.rmtree(leftover)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=entry.parent) as temporary:
+        folder = Path(temporary) / "entry"
+        folder.mkdir()
+        build(folder)
+        names = sorted(path.name for path in folder.iterdir())
+        manifest = {name: file_checksum(folder / name) for name in names}
+        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
+        if entry.exists():
+            shutil.rmtree(entry)
+        folder.rename(entry)

@@ -1,0 +1,89 @@
+"""Token ids on disk: one flat array and the offsets of its sentences, mapped into memory rather than read.
+
+Decides the layout (`<stem>.ids.npy` int32, `<stem>.offsets.npy` int64), and how sentences become a padded array.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class EncodedText:
+    """Sentences as token ids without special tokens: sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+    @classmethod
+    def from_sentences(cls, sentences: Sequence[Sequence[int]]) -> EncodedText:
+        """Pack lists of ids."""
+        counts = np.fromiter((len(s) for s in sentences), dtype=np.int64, count=len(sentences))
+        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
+        flat = (token for sentence in sentences for token in sentence)
+        return cls(np.fromiter(flat, dtype=np.int32, count=int(offsets[-1])), offsets)
+
+    def save(self, folder: Path, stem: str) -> None:
+        """Write the two arrays as `<stem>.ids.npy` and `<stem>.offsets.npy`."""
+        np.save(folder / f"{stem}.ids.npy", self.ids)
+        np.save(folder / f"{stem}.offsets.npy", self.offsets)
+
+    @classmethod
+    def load(cls, folder: Path, stem: str) -> EncodedText:
+        """Map what `save` wrote, read-only."""
+        ids = np.load(folder / f"{stem}.ids.npy", mmap_mode="r")
+        return cls(ids, np.load(folder / f"{stem}.offsets.npy"))
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, index: int) -> np.ndarray:
+        """Return the ids of one sentence, int32 [length]."""
+        return self.ids[self.offsets[index] : self.offsets[index + 1]]
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every sentence without special tokens, int64 [n]."""
+        return np.diff(self.offsets)
+
+    def padded(
+        self, indices: np.ndarray, *, pad_id: int, prefix: int | None = None, suffix: int | None = None
+    ) -> np.ndarray:
+        """Return sentences as int64 [len(indices), longest], each with an id before or after it if asked."""
+        starts, counts = self.offsets[indices], self.offsets[indices + 1] - self.offsets[indices]
+        before, after = int(prefix is not None), int(suffix is not None)
+        width = int(counts.max(initial=0)) + before + after
+        out = np.full((len(indices), width), pad_id, dtype=np.int64)
+        columns = np.arange(width)
+        inside = (columns >= before) & (columns < before + counts[:, None])
+        # Row-major order of `inside` is the order of the concatenated sentences.
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        out[inside] = self.ids[np.repeat(starts, counts) + within]
+        if prefix is not None:
+            out[:, 0] = prefix
+        if suffix is not None:
+            out[np.arange(len(indices)), counts + before] = suffix
+        return out
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """The two sides of a split as token ids."""
+
+    source: EncodedText
+    target: EncodedText
+
+    def __post_init__(self) -> None:
+        assert len(self.source) == len(self.target)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens a side as a model sees them, the end mark counted: int64 [n, 2], (source, target)."""
+        return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1

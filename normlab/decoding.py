@@ -1,0 +1,145 @@
+"""Greedy and beam search over a model's `decode_step`.
+
+The rules are fairseq's: the score of a finished hypothesis is its log-probability over
+length ** length_penalty (the end of sentence counted); a sentence is done when as many hypotheses
+have ended as the beam is wide, or at the length limit; only the best `beam` candidates of a step may
+end. Greedy search is a beam of one. Sentences that are done leave the batch.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from normlab.norms.base import Stream
+
+
+class DecodingState(Protocol):
+    """What the search needs of a model's decoding state."""
+
+    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
+        """Keep hypotheses and sentences."""
+        ...
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """How to search.
+
+    Attributes:
+        beam: hypotheses kept a sentence; 1 is greedy search.
+        length_penalty: exponent of the length in the score.
+        length_factor, length_offset: a hypothesis has at most factor * source length + offset
+            tokens, the end of sentence among them.
+    """
+
+    beam: int = 5
+    length_penalty: float = 1.0
+    length_factor: float = 1.0
+    length_offset: int = 50
+
+    def __post_init__(self):
+        if self.beam < 1:
+            raise ValueError(f"beam must be at least 1, got {self.beam}")
+
+    def max_length(self, source_length: int, limit: int) -> int:
+        """Return the most tokens of a hypothesis, at least one and at most `limit`."""
+        return max(1, min(int(self.length_factor * source_length + self.length_offset), limit))
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """Token ids without the end of sentence, and the score they were chosen by."""
+
+    tokens: list[int]
+    score: float
+
+
+@torch.no_grad()
+def search(
+    model,
+    ids: Int[Tensor, "G S"],
+    source: Stream,
+    settings: SearchSettings,
+    *,
+    bos_id: int,
+    eos_id: int,
+    pad_id: int,
+) -> list[Hypothesis]:
+    """Return the best hypothesis of each source sentence.
+
+    `model` offers `encode`, `start_decoding`, `decode_step` and is in evaluation mode. The length
+    limit is that of the longest sentence of the batch.
+    """
+    beam, num_groups = settings.beam, len(ids)
+    limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
+    state = model.start_decoding(model.encode(ids, source), source, width=beam, max_length=limit)
+    device = ids.device
+    alive = list(range(num_groups))  # which sentence each group of rows is
+    finished: list[list[Hypothesis]] = [[] for _ in range(num_groups)]
+    scores = torch.full((num_groups, beam), float("-inf"), device=device)
+    scores[:, 0] = 0  # all hypotheses are equal at first: extend one
+    tokens = torch.full((num_groups * beam, 0), bos_id, device=device)
+    last = torch.full((num_groups * beam,), bos_id, device=device)
+    for length in range(1, limit + 1):
+        logits = model.decode_step(last, state).float()
+        logits[:, pad_id] = float("-inf")
+        logits[:, bos_id] = float("-inf")
+        candidates = _best(logits, scores, 2 * beam, only=eos_id if length == limit else None)
+        totals, parents, words = candidates
+        ends = words == eos_id
+        ends[:, beam:] = False
+        for group, rank in ends.nonzero().tolist():
+            row = group * beam + int(parents[group, rank])
+            score = float(totals[group, rank]) / length**settings.length_penalty
+            if len(finished[alive[group]]) < beam and score > float("-inf"):
+                finished[alive[group]].append(Hypothesis(tokens[row].tolist(), score))
+        if length == limit:
+            break
+        # the best `beam` candidates that do not end, in order of score
+        order = (words == eos_id).long().argsort(dim=1, stable=True)[:, :beam]
+        scores = totals.gather(1, order)
+        groups = torch.arange(len(alive), device=device)
+        rows = groups[:, None] * beam + parents.gather(1, order)
+        last = words.gather(1, order)
+        kept = [g for g, sentence in enumerate(alive) if len(finished[sentence]) < beam]
+        if not kept:
+            break
+        dropped = len(kept) < len(alive)
+        if dropped:
+            groups = torch.tensor(kept, device=device)
+            rows, last, scores = rows[groups], last[groups], scores[groups]
+            alive = [alive[g] for g in kept]
+        rows, last = rows.flatten(), last.flatten()
+        if dropped or beam > 1:
+            state.select(rows, groups if dropped else None)
+        tokens = torch.cat([tokens[rows], last[:, None]], dim=1)
+    return [max(hypotheses, key=lambda h: h.score) for hypotheses in finished]
+
+
+def _best(
+    logits: Float[Tensor, "N V"],
+    scores: Float[Tensor, "G W"],
+    count: int,
+    *,
+    only: int | None,
+) -> tuple[Float[Tensor, "G C"], Int[Tensor, "G C"], Int[Tensor, "G C"]]:
+    """Return total score, parent hypothesis and token of the best extensions of each sentence.
+
+    Only the best `count` tokens of each hypothesis can be among them, so the rest of the
+    vocabulary is never sorted nor normalized. `only` allows a single token.
+    """
+    log_total = logits.logsumexp(-1, keepdim=True)
+    if only is None:
+        values, words = logits.topk(min(count, logits.shape[1]), dim=-1)
+    else:
+        words = torch.full((len(logits), 1), only, device=logits.device)
+        values = logits.gather(1, words)
+    totals = scores.flatten()[:, None] + values - log_total
+    each = totals.shape[1]
+    totals = totals.view(len(scores), -1)
+    totals, best = totals.topk(min(count, totals.shape[1]), dim=-1)
+    words = words.view(len(scores), -1).gather(1, best)
+    return totals, best // each, words

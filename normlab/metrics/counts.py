@@ -1,0 +1,32 @@
+"""Decides how figures come from sums and counts.
+
+Losses and hits are summed over batches and processes and divided once, at the end: a mean of means
+would weigh a short batch like a long one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from normlab.records.record import Score
+
+
+def mean_score(total: float, count: int, *, higher_is_better: bool) -> Score:
+    """Divide a sum by its count, such as hits by tokens (accuracy) or nats by tokens (loss)."""
+    return Score(total / _positive(count), higher_is_better, count)
+
+
+def perplexity(total_nll: float, count: int) -> Score:
+    """Turn a summed negative log-likelihood in nats into a perplexity, exp(nll / tokens)."""
+    mean = total_nll / _positive(count)
+    try:
+        value = math.exp(mean)
+    except OverflowError:  # math.exp raises where the true value is beyond a float
+        value = math.inf
+    return Score(value, False, count)
+
+
+def _positive(count: int) -> int:
+    if count < 1:
+        raise ValueError(f"count is {count}: a mean needs at least one item; is the split empty?")
+    return count

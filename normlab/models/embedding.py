@@ -1,0 +1,71 @@
+"""From token ids to the first values of a stream: embedding, positions, optional norm, dropout."""
+
+import math
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from normlab.dropout import Dropout
+from normlab.models.linear import Embedding
+from normlab.norms.base import Stream
+from normlab.placements.base import NormFactory
+
+Positions = Literal["sinusoidal", "learned"]
+
+
+def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
+    """Return sine then cosine waves of `dim / 2` geometric frequencies (Vaswani 2017, sec. 3.5).
+
+    The two kinds stand in halves, not interleaved, as in tensor2tensor and fairseq.
+    """
+    half = dim // 2
+    frequency = torch.exp(torch.arange(half) * -(math.log(10_000) / max(half - 1, 1)))
+    angle = torch.arange(num_positions)[:, None] * frequency[None, :]
+    table = torch.zeros(num_positions, dim)
+    table[:, :half], table[:, half : 2 * half] = angle.sin(), angle.cos()
+    return table
+
+
+class StreamEmbedding(nn.Module):
+    """sqrt(D) E[token] + position, zero at padding, then the embedding norm and dropout.
+
+    Several streams may share one token embedding, so it is handed in.
+    """
+
+    def __init__(
+        self,
+        tokens: Embedding,
+        *,
+        positions: Positions,
+        max_positions: int,
+        norm: NormFactory,
+        dropout: float,
+    ):
+        super().__init__()
+        dim = tokens.embedding_dim
+        self.tokens = tokens
+        self.scale = math.sqrt(dim)
+        self.max_positions = max_positions
+        if positions == "learned":
+            self.positions = Embedding(max_positions, dim)
+            self.position_table = None
+        else:
+            self.positions = None
+            self.register_buffer("position_table", sinusoids(max_positions, dim), persistent=False)
+        self.norm = norm(dim)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Int[Tensor, "B T"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Embed the tokens, whose first column stands at position `stream.start`."""
+        end = stream.start + ids.shape[1]
+        if end > self.max_positions:
+            raise ValueError(
+                f"a sequence reaches position {end}, the model has {self.max_positions}: "
+                f"raise model.max_positions or lower the length limit of the task"
+            )
+        table = self.position_table if self.positions is None else self.positions.weight
+        x = self.tokens(ids) * self.scale + table[stream.start : end]
+        x = x * stream.valid[..., None]
+        return self.dropout(self.norm(x, stream))

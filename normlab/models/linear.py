@@ -1,0 +1,81 @@
+"""The linear layer of all models, and how parameters get their first values.
+
+Every parameter is drawn from a generator seeded by the run's seed and the parameter's *name*, so
+two models of one seed that differ in their norms start from identical other weights, whatever was
+built before or between. Rules as in fairseq: Xavier uniform for projections, N(0, 1/dim) for
+embeddings, zero biases.
+"""
+
+import hashlib
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+class Linear(nn.Linear):
+    """A linear layer whose rows are equal blocks, each with an initial gain of its own.
+
+    Queries, keys and values of one attention are one product of three blocks; each block starts as
+    a layer by itself would.
+    """
+
+    def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
+        assert out_features % len(gains) == 0, "blocks are equal"
+        nn.Module.__init__(self)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.gains = tuple(gains)
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw each block from Xavier's uniform distribution times its gain (Glorot 2010)."""
+        for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
+            bound = gain * math.sqrt(6 / (block.shape[0] + block.shape[1]))
+            block.copy_(torch.empty_like(block, device="cpu").uniform_(
+                -bound, bound, generator=generator))
+        self.bias.zero_()
+
+
+class Embedding(nn.Embedding):
+    """A token embedding with rows of expected unit length and a zero row for padding."""
+
+    def __init__(self, num_embeddings: int, dim: int, *, padding_idx: int | None = None):
+        weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing values of its own
+        super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw from N(0, 1 / dim)."""
+        values = torch.empty_like(self.weight, device="cpu")
+        self.weight.copy_(values.normal_(std=self.embedding_dim**-0.5, generator=generator))
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0
+
+
+def parameter_generator(seed: int, name: str) -> torch.Generator:
+    """Return the generator that draws the parameter called `name` in runs of `seed`."""
+    digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def initialize(model: nn.Module, seed: int) -> None:
+    """Give every linear layer and embedding of `model` the first values of `seed`.
+
+    Norms keep the values they are built with, which are not random.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, Linear | Embedding):
+            module.initialize(parameter_generator(seed, name))
+
+
+def parameter_hashes(model: nn.Module) -> dict[str, str]:
+    """Return a short hash of each parameter's bytes, by name: equal hashes, equal values."""
+    return {name: _hash(parameter) for name, parameter in model.named_parameters()}
+
+
+def _hash(tensor: Tensor) -> str:
+    return hashlib.sha256(tensor.detach().cpu().contiguous().numpy().tobytes()).hexdigest()[:16]

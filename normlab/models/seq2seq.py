@@ -1,0 +1,135 @@
+"""The encoder-decoder Transformer of Vaswani et al. 2017, norms and placements left open."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from normlab.models.embedding import Positions, StreamEmbedding
+from normlab.models.feed_forward import Activation
+from normlab.models.layers import LayerShape
+from normlab.models.linear import Embedding
+from normlab.models.stacks import CachedDecoding, Decoder, Encoder, PrefixDecoding
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import NormFactory, Placement
+
+Sharing = Literal["all", "target", "none"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Sizes of a Transformer, and the norms beside those that its placements set.
+
+    Attributes:
+        share_embeddings: `all` has one matrix for source, target and output (needs a joint
+            vocabulary), `target` one for target and output, `none` three.
+    """
+
+    dim: int
+    ffn_dim: int
+    num_heads: int
+    encoder_layers: int
+    decoder_layers: int
+    activation: Activation
+    dropout: float
+    attention_dropout: float
+    activation_dropout: float
+    positions: Positions
+    max_positions: int
+    share_embeddings: Sharing
+    ffn_inner_norm: NormFactory
+    embedding_norm: NormFactory
+
+    def layer_shape(self) -> LayerShape:
+        """Return what the layers need to know."""
+        return LayerShape(
+            dim=self.dim,
+            num_heads=self.num_heads,
+            ffn_dim=self.ffn_dim,
+            activation=self.activation,
+            ffn_inner_norm=self.ffn_inner_norm,
+            attention_dropout=self.attention_dropout,
+            activation_dropout=self.activation_dropout,
+        )
+
+    def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
+        """Build the entry of a stream whose token embedding is `tokens`."""
+        return StreamEmbedding(
+            tokens,
+            positions=self.positions,
+            max_positions=self.max_positions,
+            norm=self.embedding_norm,
+            dropout=self.dropout,
+        )
+
+
+class Seq2Seq(nn.Module):
+    """Encoder, decoder and the output projection onto the target vocabulary."""
+
+    def __init__(
+        self,
+        arch: Architecture,
+        *,
+        encoder: Placement,
+        decoder: Placement,
+        source_vocab: int,
+        target_vocab: int,
+        pad_id: int,
+    ):
+        super().__init__()
+        source_tokens = Embedding(source_vocab, arch.dim, padding_idx=pad_id)
+        target_tokens = output = source_tokens
+        if arch.share_embeddings != "all":
+            target_tokens = output = Embedding(target_vocab, arch.dim, padding_idx=pad_id)
+        elif source_vocab != target_vocab:
+            raise ValueError(
+                f"model.share_embeddings=all needs one vocabulary for both languages, got "
+                f"{source_vocab} and {target_vocab} entries: set task.joint_vocabulary=true or "
+                f"model.share_embeddings=target"
+            )
+        if arch.share_embeddings == "none":
+            output = Embedding(target_vocab, arch.dim)
+        shape = arch.layer_shape()
+        self.encoder = Encoder(
+            arch.stream_embedding(source_tokens), shape, encoder, num_layers=arch.encoder_layers
+        )
+        self.decoder = Decoder(
+            arch.stream_embedding(target_tokens), shape, decoder, num_layers=arch.decoder_layers
+        )
+        self.output = output
+
+    def encode(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
+        """Return the memory of the source sentences."""
+        return self.encoder(ids, source)
+
+    def forward(
+        self,
+        source_ids: Int[Tensor, "B S"],
+        source: Stream,
+        target_ids: Int[Tensor, "B T"],
+        target: Stream,
+    ) -> Float[Tensor, "B T D"]:
+        """Return the target stream under teacher forcing; `project` turns it into logits."""
+        return self.decoder(target_ids, target, self.encode(source_ids, source), source)
+
+    def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Return logits over the target vocabulary."""
+        return nn.functional.linear(stream, self.output.weight)
+
+    def start_decoding(
+        self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
+    ) -> CachedDecoding | PrefixDecoding:
+        """Begin decoding `width` hypotheses a sentence, in the fastest way its norms allow."""
+        norms = (module for module in self.decoder.modules() if isinstance(module, Norm))
+        if all(norm.incremental for norm in norms):
+            return CachedDecoding(
+                self.decoder, memory, source, width=width, max_length=max_length
+            )
+        return PrefixDecoding(self.decoder, memory, source, width=width)
+
+    def decode_step(
+        self, ids: Int[Tensor, "N"], state: CachedDecoding | PrefixDecoding
+    ) -> Float[Tensor, "N V"]:
+        """Return the logits that follow when each hypothesis is extended by its token in `ids`."""
+        return self.project(state.advance(ids))

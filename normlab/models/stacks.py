@@ -1,0 +1,139 @@
+"""The encoder and the decoder: layers one upon the other, closed by the placement's final norm."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from normlab.models.cache import LayerCache
+from normlab.models.embedding import StreamEmbedding
+from normlab.models.layers import DecoderLayer, EncoderLayer, LayerShape
+from normlab.norms.base import Stream
+from normlab.placements.base import Placement
+
+
+class Encoder(nn.Module):
+    """Embedding, `num_layers` encoder layers, closing norm."""
+
+    def __init__(
+        self,
+        embedding: StreamEmbedding,
+        shape: LayerShape,
+        placement: Placement,
+        *,
+        num_layers: int,
+        causal: bool = False,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(
+            EncoderLayer(shape, placement, causal=causal) for _ in range(num_layers)
+        )
+        self.final_norm = placement.final(shape.dim)
+
+    def forward(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
+        """Return the memory: the source stream after all layers."""
+        x = self.embedding(ids, source)
+        for layer in self.layers:
+            x = layer(x, source)
+        return self.final_norm(x, source)
+
+
+class Decoder(nn.Module):
+    """Embedding, `num_layers` decoder layers, closing norm."""
+
+    def __init__(
+        self,
+        embedding: StreamEmbedding,
+        shape: LayerShape,
+        placement: Placement,
+        *,
+        num_layers: int,
+    ):
+        super().__init__()
+        self.embedding = embedding
+        self.layers = nn.ModuleList(DecoderLayer(shape, placement) for _ in range(num_layers))
+        self.final_norm = placement.final(shape.dim)
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B T"],
+        target: Stream,
+        memory: Float[Tensor, "B S D"],
+        source: Stream,
+    ) -> Float[Tensor, "B T D"]:
+        """Return the target stream after all layers."""
+        y = self.embedding(ids, target)
+        for layer in self.layers:
+            y = layer(y, target, memory, source)
+        return self.final_norm(y, target)
+
+
+class CachedDecoding:
+    """Incremental decoding: one position a step, keys and values kept.
+
+    Right for a decoder whose norms are all `incremental`.
+    """
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        memory: Float[Tensor, "G S D"],
+        source: Stream,
+        *,
+        width: int,
+        max_length: int,
+    ):
+        self.decoder = decoder
+        self.position = 0
+        self.caches = [
+            LayerCache(
+                *layer.cross_attention.project_memory(memory),
+                source,
+                width=width,
+                max_length=max_length,
+            )
+            for layer in decoder.layers
+        ]
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Feed the next token of each hypothesis; return the stream at its position."""
+        valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
+        target = Stream(valid, start=self.position)
+        y = self.decoder.embedding(ids[:, None], target)
+        for layer, cache in zip(self.decoder.layers, self.caches, strict=True):
+            y = layer.step(y, target, cache)
+        self.position += 1
+        return self.decoder.final_norm(y, target)[:, 0]
+
+    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
+        """Keep the hypotheses `rows` in that order, and of the sentences only `groups`."""
+        for cache in self.caches:
+            cache.select(rows, groups)
+
+
+class PrefixDecoding:
+    """Decoding that runs the whole prefix anew at each step.
+
+    Slower, and right for norms whose statistics need the other positions (or the other
+    hypotheses): each step sees exactly the prefix that exists then.
+    """
+
+    def __init__(
+        self, decoder: Decoder, memory: Float[Tensor, "G S D"], source: Stream, *, width: int
+    ):
+        self.decoder = decoder
+        self.memory = memory.repeat_interleave(width, dim=0)
+        self.valid = source.valid.repeat_interleave(width, dim=0)
+        self.prefix = torch.empty(len(self.memory), 0, dtype=torch.long, device=memory.device)
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Append the next token of each hypothesis; return the stream at its position."""
+        self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
+        target = Stream(torch.ones_like(self.prefix, dtype=torch.bool))
+        return self.decoder(self.prefix, target, self.memory, Stream(self.valid))[:, -1]
+
+    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
+        """Keep the hypotheses `rows` in that order."""
+        self.prefix = self.prefix[rows]
+        if groups is not None:
+            self.memory, self.valid = self.memory[rows], self.valid[rows]

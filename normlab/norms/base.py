@@ -1,0 +1,241 @@
+"""Decides what a norm is: a set of axes to pool statistics over, called on a stream of tokens.
+
+Everything about a norm that other code may ask follows from its axes: whether a token depends on
+its batch, and whether tokens may be decoded one at a time. `RunningNorm` adds what pooling over
+the batch needs, statistics that stand in for a batch when there is none, and the two ways of
+replacing them from outside: recalibration and averaging over processes.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.distributed import average_, sum_over_ranks
+from normlab.norms.moments import Moments
+
+Axis = Literal["batch", "time", "feature"]
+EvalStats = Literal["running", "batch", "recalibrated"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """The token stream a tensor belongs to: which tokens are real, and where the first stands.
+
+    `start` is the position of the first column, above 0 only in incremental decoding.
+    """
+
+    valid: Bool[Tensor, "B T"]
+    start: int = 0
+
+
+class Norm(nn.Module, ABC):
+    """A normalization of `[B, T, D]`: statistics over `pools`, then a scale and shift per feature.
+
+    `weight` and `bias` are parameters where they are learned, else the constants 1 and 0.
+    """
+
+    pools: ClassVar[frozenset[Axis]]
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
+        super().__init__()
+        self.dim = dim
+        self._affine("weight", torch.ones(dim), learned=scale)
+        self._affine("bias", torch.zeros(dim), learned=shift)
+
+    def _affine(self, name: str, value: Tensor, *, learned: bool) -> None:
+        if learned:
+            self.register_parameter(name, nn.Parameter(value))
+        else:
+            self.register_buffer(name, value, persistent=False)
+
+    @abstractmethod
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return `x` normalized, in its own dtype. What stands at padding is unspecified."""
+
+    @property
+    def batch_independent(self) -> bool:
+        """Whether, in eval, a sequence comes out the same whatever its batch."""
+        return "batch" not in self.pools
+
+    @property
+    def incremental(self) -> bool:
+        """Whether, in eval, tokens may come one at a time: none depends on another."""
+        return self.pools.isdisjoint({"batch", "time"})
+
+    def extra_repr(self) -> str:
+        """Name the width and the axes."""
+        return f"{self.dim}, pools={{{', '.join(sorted(self.pools))}}}"
+
+
+class RunningNorm(Norm):
+    """A norm that pools over the batch, with running statistics to use in place of a batch.
+
+    A subclass calls `self.keep_statistics`. It normalizes by the batch where `self.by_batch` and then hands the moments to
+    `self.observe`; elsewhere it normalizes by `running_mean` and `running_var`, `[rows, cols]`.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        affine: bool,
+        eval_stats: EvalStats,
+        sync: bool,
+        momentum: float,
+        unbiased: bool,
+    ) -> None:
+        super().__init__(dim, scale=affine, shift=affine)
+        if not 0 < momentum <= 1:
+            raise ValueError(f"momentum={momentum}: must be above 0 and at most 1")
+        self.eval_stats: EvalStats = eval_stats
+        self.sync = sync
+        self.momentum = momentum
+        self.unbiased = unbiased
+        self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
+        self.tally: Tally | None = None
+
+    def keep_statistics(self, rows: int, cols: int) -> None:
+        """Start running statistics, mean 0 and variance 1, of `rows` by `cols`."""
+        self.register_buffer("running_mean", torch.zeros(rows, cols))
+        self.register_buffer("running_var", torch.ones(rows, cols))
+
+    @property
+    def by_batch(self) -> bool:
+        """Whether the batch at hand gives the statistics."""
+        return self.training or self.eval_by_batch
+
+    @property
+    def batch_independent(self) -> bool:
+        """Whether eval takes running statistics."""
+        return not self.eval_by_batch
+
+    @property
+    def incremental(self) -> bool:
+        """Whether eval takes running statistics."""
+        return not self.eval_by_batch
+
+    @torch.no_grad()
+    def observe(self, found: Moments) -> None:
+        """Let a batch's moments, `[1, T or 1, D or 1]`, into the running statistics or a tally.
+
+        A position where fewer than two values were pooled leaves its row as it was.
+        """
+        if self.training:
+            row_mean, row_var = self.estimates(found)
+            rows = slice(row_mean.shape[0])
+            step = self.momentum * (found.count[0] > 1)
+            self.running_mean[rows].lerp_(row_mean, step)
+            self.running_var[rows].lerp_(row_var, step)
+        elif self.tally is not None:
+            self.tally.add(found)
+
+    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each.
+
+        `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
+        n one, as `nn.BatchNorm1d` does.
+        """
+        freedom = (found.spread - 1).clamp(min=1)
+        var = found.var * (found.spread / freedom) if self.unbiased else found.var
+        return found.mean[0].to(self.running_mean), var[0].to(self.running_var)
+
+
+_EVAL_BY_BATCH: dict[EvalStats, bool] = {"running": False, "batch": True, "recalibrated": False}
+
+
+class Tally:
+    """The moments of many batches pooled into one, in float64: as of one long batch."""
+
+    def __init__(self, norm: RunningNorm) -> None:
+        """Start empty, with the rows and columns of the norm's running statistics."""
+        rows, cols = norm.running_mean.shape
+        self.sums = norm.running_mean.new_zeros(4, rows, cols, dtype=torch.float64)
+
+    def add(self, found: Moments) -> None:
+        """Add a batch."""
+        mean, var, count, spread = (table[0].double() for table in found)
+        rows = mean.shape[0]
+        for total, part in zip(
+            self.sums,
+            (count, spread, count * mean, spread * var + count * mean * mean),
+            strict=True,
+        ):
+            total[:rows] += part
+
+    def result(self) -> Moments:
+        """Return the pooled moments over all batches and processes, `[1, rows, cols]` each."""
+        count, spread, firsts, seconds = sum_over_ranks(self.sums).unsqueeze(1)
+        mean = firsts / count.clamp(min=1)
+        var = (seconds - count * mean * mean).clamp(min=0) / spread.clamp(min=1)
+        return Moments(mean, var, count, spread)
+
+
+def running_norms(model: nn.Module) -> list[RunningNorm]:
+    """Return the model's norms that keep running statistics."""
+    return [module for module in model.modules() if isinstance(module, RunningNorm)]
+
+
+@contextmanager
+def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
+    """Put freshly estimated running statistics in place, the former ones back on exit.
+
+    `run_batches` feeds batches to the model, which is in eval mode (no dropout) while its norms
+    take each batch's own statistics; the estimate is the pooled moments of them all, over all
+    processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
+    Rows that no batch reached keep their statistics.
+
+    Raises:
+        ValueError: `run_batches` fed nothing.
+    """
+    norms = running_norms(model)
+    former = [(norm.running_mean.clone(), norm.running_var.clone()) for norm in norms]
+    by_batch = [norm.eval_by_batch for norm in norms]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        for norm in norms:
+            norm.eval_by_batch, norm.tally = True, Tally(norm)
+        try:
+            with torch.no_grad():
+                run_batches()
+            pooled = [norm.tally.result() for norm in norms if norm.tally is not None]
+        finally:
+            for norm, was in zip(norms, by_batch, strict=True):
+                norm.eval_by_batch, norm.tally = was, None
+            for module, was_training in modes:
+                module.training = was_training
+        if norms and not any(bool((found.count > 1).any()) for found in pooled):
+            raise ValueError(
+                "recalibration fed no tokens to any norm: give run_batches at least one batch"
+            )
+        for norm, found in zip(norms, pooled, strict=True):
+            seen = found.count[0] > 1
+            mean, var = norm.estimates(found)
+            norm.running_mean.copy_(torch.where(seen, mean, norm.running_mean))
+            norm.running_var.copy_(torch.where(seen, var, norm.running_var))
+        yield
+    finally:
+        for norm, (mean, var) in zip(norms, former, strict=True):
+            norm.running_mean.copy_(mean)
+            norm.running_var.copy_(var)
+
+
+def average_statistics_over_ranks(model: nn.Module) -> None:
+    """Replace unsynced running statistics by their mean over processes.
+
+    Due before evaluating or saving: with `sync=false` each process has its own. The variance is
+    the mean variance within processes; how far their means lie apart is left out.
+    """
+    unsynced = [norm for norm in running_norms(model) if not norm.sync]
+    average_([buffer for norm in unsynced for buffer in (norm.running_mean, norm.running_var)])

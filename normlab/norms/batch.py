@@ -1,0 +1,214 @@
+"""Decides the norms with the batch axis: one class, and the axes that go with the batch.
+
+BN's open questions are values: how padding counts (`padding`), what eval normalizes by
+(`eval_stats`), whether processes share statistics (`sync`), and what the running statistics keep
+(`momentum`, `unbiased`). Each is resolved at construction.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normlab.distributed import sum_over_ranks, world
+from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
+from normlab.norms.moments import Pooling, Weights, standardize, widen
+
+Padding = Literal["exclude", "include", "fill"]
+
+
+def exclude(valid: Bool[Tensor, "B T"]) -> Weights:
+    """Pool real tokens alone: the true masked moments."""
+    tokens = valid.unsqueeze(-1).float()
+    return Weights(tokens, tokens)
+
+
+def include(valid: Bool[Tensor, "B T"]) -> Weights:
+    """Pool padding like any token, as `nn.BatchNorm1d` on the padded batch does."""
+    tokens = torch.ones_like(valid.unsqueeze(-1), dtype=torch.float32)
+    return Weights(tokens, tokens)
+
+
+def fill(valid: Bool[Tensor, "B T"]) -> Weights:
+    """Overwrite padding by the mean of real tokens, then pool everything.
+
+    The mean stays right; the variance shrinks by real tokens over all tokens (PowerNorm's code).
+    """
+    return Weights(exclude(valid).sums, include(valid).sums)
+
+
+_WEIGH: dict[Padding, Callable[[Tensor], Weights]] = {
+    "exclude": exclude,
+    "include": include,
+    "fill": fill,
+}
+
+
+class BatchNorm(RunningNorm):
+    """Batch norm as in the papers: each feature over all tokens of the batch.
+
+    Ioffe and Szegedy 2015, algorithm 1, with the tokens of a batch as its examples. Padding comes
+    out as 0 where the batch gives the statistics, unless `padding` includes it.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        eps: float,
+        momentum: float,
+        affine: bool,
+        padding: Padding,
+        eval_stats: EvalStats,
+        sync: bool,
+        unbiased: bool,
+    ) -> None:
+        super().__init__(
+            dim,
+            affine=affine,
+            eval_stats=eval_stats,
+            sync=sync,
+            momentum=momentum,
+            unbiased=unbiased,
+        )
+        self.eps = eps
+        self.padding: Padding = padding
+        self.weigh = _WEIGH[padding]
+        self.keep_rows(1)
+
+    def keep_rows(self, rows: int) -> None:
+        """Start running statistics for `rows` positions."""
+        self.keep_statistics(rows, 1 if "feature" in self.pools else self.dim)
+        self.alone = Pooling(self.pools)
+        self.together = (
+            Pooling(self.pools, partial(sum_rows_over_ranks, rows)) if self.sync else self.alone
+        )
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return `x` by the statistics of the batch, or by the running ones.
+
+        Raises:
+            ValueError: the batch is too small for the statistics, or too long for their rows.
+        """
+        rows = self.rows(stream.start, x.shape[1])
+        if not self.by_batch:
+            return self.by_running(x, rows)
+        weights = self.weigh(stream.valid)
+        self.require_tokens(weights.sums)
+        # Only training steps go in step over processes; evaluation shards differ in length.
+        pooling = self.together if self.training else self.alone
+        y, found = standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
+        self.observe(found)
+        return y
+
+    def by_running(self, x: Float[Tensor, "B T D"], rows: slice) -> Float[Tensor, "B T D"]:
+        """Return `x` by the running statistics: one multiply and add per value."""
+        wide, weight, bias, mean, var = widen(
+            x, self.weight, self.bias, self.running_mean[rows], self.running_var[rows]
+        )
+        scale = weight * (var + self.eps).rsqrt()
+        return torch.addcmul(bias - mean * scale, wide, scale).to(x.dtype)
+
+    def rows(self, start: int, length: int) -> slice:
+        """Return the rows of running statistics for `length` positions from `start`."""
+        return slice(0, 1)
+
+    def require_tokens(self, tokens: Float[Tensor, "B T 1"]) -> None:
+        """Refuse to train on the statistics of a single token, which would erase it.
+
+        How many tokens are real is read where that costs nothing, on CPU; elsewhere it would make
+        the device wait, and only the batch's shape is looked at.
+        """
+        alone = not self.sync or world().size == 1
+        if self.training and alone and (tokens.numel() < 2 or _sum_if_cheap(tokens) < 2):
+            raise ValueError(
+                f"{type(self).__name__} cannot train on a batch of one token: its statistics pool "
+                "over the batch and need at least two. Raise batch_size or max_tokens, drop "
+                "one-token sentences, or take a norm that does not pool over the batch (norm=ln)"
+            )
+
+
+class GlobalNorm(BatchNorm):
+    """One mean and one variance for all features of all tokens of the batch."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time", "feature"})
+
+
+class PositionBatchNorm(BatchNorm):
+    """Batch norm per position: each feature over the tokens that share a position.
+
+    At a far position one sequence may be alone in the batch. One value has no spread, so it comes
+    out as the bias, and the running row stays as it was.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        eps: float,
+        momentum: float,
+        affine: bool,
+        padding: Padding,
+        eval_stats: EvalStats,
+        sync: bool,
+        unbiased: bool,
+        num_positions: int,
+    ) -> None:
+        super().__init__(
+            dim,
+            eps=eps,
+            momentum=momentum,
+            affine=affine,
+            padding=padding,
+            eval_stats=eval_stats,
+            sync=sync,
+            unbiased=unbiased,
+        )
+        self.num_positions = num_positions
+        self.keep_rows(num_positions)
+
+    def rows(self, start: int, length: int) -> slice:
+        """Return the rows of running statistics for `length` positions from `start`.
+
+        Raises:
+            ValueError: a position lies beyond the last row.
+        """
+        if start + length > self.num_positions:
+            raise ValueError(
+                f"{type(self).__name__} keeps statistics for num_positions={self.num_positions} "
+                f"positions, and position {start + length - 1} came: raise norm.num_positions or "
+                "lower the maximal length"
+            )
+        return slice(start, start + length)
+
+    def require_tokens(self, tokens: Float[Tensor, "B T 1"]) -> None:
+        """Accept any number: a position with one token is dealt with by itself."""
+
+
+class SampleBatchNorm(PositionBatchNorm):
+    """All features of the tokens that share a position: what the documents draw as batch norm.
+
+    A token alone at its position is normalized over its features, as layer norm would.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "feature"})
+
+
+def sum_rows_over_ranks(rows: int, table: Tensor) -> Tensor:
+    """Sum a table `[..., t, d]` over processes, whose batches may differ in length up to `rows`."""
+    length = table.shape[-2]
+    return sum_over_ranks(F.pad(table, (0, 0, 0, rows - length)))[..., :length, :]
+
+
+def _sum_if_cheap(tokens: Tensor) -> float:
+    if torch.compiler.is_compiling() or tokens.device.type != "cpu":
+        return float("inf")
+    return float(tokens.sum())

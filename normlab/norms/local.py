@@ -1,0 +1,116 @@
+"""Decides the norms without the batch axis: each takes its statistics from the sequence itself.
+
+They keep nothing between batches and do the same in training and in eval.
+"""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import Axis, Norm, Stream
+from normlab.norms.moments import Pooling, Weights, standardize, widen
+
+
+class NoNorm(Norm):
+    """Nothing: the tokens as they are."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset()
+
+    def __init__(self, dim: int) -> None:
+        super().__init__(dim, scale=False, shift=False)
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return `x`."""
+        return x
+
+
+class TokenNorm(Norm):
+    """The norms that pool over the features of one token."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+
+    def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
+        super().__init__(dim, scale=affine, shift=affine)
+        self.eps = eps
+
+
+class LayerNorm(TokenNorm):
+    """Layer norm (Ba, Kiros and Hinton 2016, equation 4)."""
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each token less its mean, over its standard deviation."""
+        wide, weight, bias = widen(x, self.weight, self.bias)
+        return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
+
+
+class RMSNorm(Norm):
+    """Layer norm without the mean (Zhang and Sennrich 2019, equation 4): a scale and no shift."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+
+    def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
+        super().__init__(dim, scale=affine, shift=False)
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each token over its root mean square."""
+        wide, weight, _ = widen(x, self.weight, self.bias)
+        return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
+
+
+class GroupNorm(TokenNorm):
+    """Layer norm in groups of neighbouring features (Wu and He 2018), each token by itself.
+
+    On images group norm pools over space too; here time is left out, so that a token does not
+    see its future.
+
+    Raises:
+        ValueError: `groups` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, *, eps: float, affine: bool, groups: int) -> None:
+        super().__init__(dim, eps=eps, affine=affine)
+        if groups < 1 or dim % groups:
+            fits = [str(n) for n in range(1, min(dim, 64) + 1) if dim % n == 0]
+            raise ValueError(
+                f"norm gn: groups={groups} does not divide the width {dim}: "
+                f"set groups to one of {', '.join(fits)}"
+            )
+        self.groups = groups
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each group of a token less its mean, over its standard deviation."""
+        wide, weight, bias = widen(x, self.weight, self.bias)
+        grouped = wide.unflatten(-1, (self.groups, -1))
+        y = F.layer_norm(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
+        return torch.addcmul(bias, y, weight).to(x.dtype)
+
+
+class InstanceNorm(Norm):
+    """Each feature over the real tokens of its sequence (Ulyanov et al. 2016), the future too.
+
+    A sequence of one token comes out as the bias alone: one value has no spread.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"time"})
+
+    def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
+        super().__init__(dim, scale=affine, shift=affine)
+        self.eps = eps
+        self.pooling = Pooling(self.pools)
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return `x` by the statistics of each sequence."""
+        tokens = stream.valid.unsqueeze(-1).float()
+        weights = Weights(tokens, tokens)
+        y, _ = standardize(x, weights, self.weight, self.bias, pooling=self.pooling, eps=self.eps)
+        return y
+
+
+class SequenceNorm(InstanceNorm):
+    """All features of all real tokens of a sequence together."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"time", "feature"})

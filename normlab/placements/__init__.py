@@ -1,0 +1,1 @@
+"""Placements: where the norms of a Transformer sit. One file per wiring."""

@@ -1,0 +1,1 @@
+"""Read-only observers of a training run, one a file."""

@@ -1,0 +1,194 @@
+"""Decides what a run leaves behind: `RunRecord` and its fixed-bytes JSON form `record.json`.
+
+Figures of tables are read from here and from nowhere else. Names of scores are paths such as
+`test/bleu`; every figure of a probe is a path `stability/<probe>/<name>`. How numbers that are not
+finite are written is decided in `canonical.py`. Readers ignore keys they do not know.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from normlab.records.canonical import number, plain
+
+FORMAT = "normlab.record/1"
+Status = Literal["finished", "diverged", "interrupted", "failed"]
+
+
+@dataclass(frozen=True)
+class Score:
+    """One figure: its value, its direction, what it was counted over and how it was computed."""
+
+    value: float
+    higher_is_better: bool
+    n: int
+    signature: str | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended, after which step, and for a divergence the first layer not finite."""
+
+    status: Status
+    step: int
+    reason: str | None = None
+    layer: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse a status that does not exist."""
+        if self.status not in get_args(Status):
+            raise ValueError(
+                f"outcome.status is {self.status!r}; allowed: {', '.join(get_args(Status))}"
+            )
+
+
+@dataclass(frozen=True)
+class BudgetUsed:
+    """What a run cost: optimizer steps, target tokens, seconds, their rate and peak memory."""
+
+    steps: int
+    tokens: int
+    wall_seconds: float
+    tokens_per_second: float
+    peak_memory_bytes: int
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """The evidence of one run of one config with one seed."""
+
+    run_id: str
+    seed: int
+    config: dict[str, Any]
+    outcome: Outcome
+    scores: dict[str, Score]
+    stability: dict[str, float]
+    budget: BudgetUsed
+    environment: dict[str, Any]
+    data: dict[str, Any]
+    params: int
+
+    def choice(self, group: str) -> str | None:
+        """Return the option chosen in a config group, or None where none was."""
+        value = self.config.get("choices", {}).get(group)
+        return None if value is None else str(value)
+
+    @property
+    def finished(self) -> bool:
+        """Tell whether the run reached its end, so that its scores may be averaged."""
+        return self.outcome.status == "finished"
+
+    def to_json(self) -> str:
+        """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""
+        content = plain({"format": FORMAT, **dataclasses.asdict(self)})
+        return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str, *, origin: str) -> RunRecord:
+        """Read a record; raises `ValueError` naming `origin`, the key and what to do."""
+        try:
+            content = json.loads(text)
+        except json.JSONDecodeError as error:
+            raise ValueError(
+                f"{origin}: damaged record, not JSON at line {error.lineno}: {error.msg}; "
+                "remove the file and start the run again"
+            ) from None
+        node = _Node(content, origin=origin)
+        if node.text("format") != FORMAT:
+            raise ValueError(
+                f"{origin}: format is {content['format']!r}, this version reads {FORMAT!r}"
+            )
+        scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
+        stability = node.node("stability")
+        return cls(
+            run_id=node.text("run_id"),
+            seed=node.integer("seed"),
+            config=node.mapping("config"),
+            outcome=Outcome(
+                status=outcome.status("status"),
+                step=outcome.integer("step"),
+                reason=outcome.optional_text("reason"),
+                layer=outcome.optional_text("layer"),
+            ),
+            scores={name: _score(scores.node(name)) for name in scores.content},
+            stability={name: stability.real(name) for name in stability.content},
+            budget=BudgetUsed(
+                steps=budget.integer("steps"),
+                tokens=budget.integer("tokens"),
+                wall_seconds=budget.real("wall_seconds"),
+                tokens_per_second=budget.real("tokens_per_second"),
+                peak_memory_bytes=budget.integer("peak_memory_bytes"),
+            ),
+            environment=node.mapping("environment"),
+            data=node.mapping("data"),
+            params=node.integer("params"),
+        )
+
+
+def _score(node: _Node) -> Score:
+    return Score(
+        value=node.real("value"),
+        higher_is_better=node.boolean("higher_is_better"),
+        n=node.integer("n"),
+        signature=node.optional_text("signature"),
+    )
+
+
+class _Node:
+    """One JSON object of a record, whose errors name the file and the full key."""
+
+    def __init__(self, content: Any, *, origin: str, path: str = "") -> None:
+        self.origin, self.path = origin, path
+        if not isinstance(content, dict):
+            raise self._damaged("", f"expected an object, found {content!r:.60}")
+        self.content: dict[str, Any] = content
+
+    def _damaged(self, key: str, problem: str) -> ValueError:
+        name = ".".join(part for part in (self.path, key) if part) or "the file"
+        return ValueError(
+            f"{self.origin}: damaged record, {name}: {problem}; "
+            "remove the file and start the run again"
+        )
+
+    def _get(self, key: str, expected: str, *types: type) -> Any:
+        if key not in self.content:
+            raise self._damaged(key, "missing")
+        value = self.content[key]
+        if type(value) not in types:  # exact: a bool is an int to isinstance
+            raise self._damaged(key, f"expected {expected}, found {value!r:.60}")
+        return value
+
+    def node(self, key: str) -> _Node:
+        path = f"{self.path}.{key}" if self.path else key
+        return _Node(self._get(key, "an object", dict), origin=self.origin, path=path)
+
+    def mapping(self, key: str) -> dict[str, Any]:
+        return self._get(key, "an object", dict)
+
+    def text(self, key: str) -> str:
+        return self._get(key, "a string", str)
+
+    def optional_text(self, key: str) -> str | None:
+        return self._get(key, "a string or null", str, type(None))
+
+    def integer(self, key: str) -> int:
+        return self._get(key, "a whole number", int)
+
+    def boolean(self, key: str) -> bool:
+        return self._get(key, "true or false", bool)
+
+    def real(self, key: str) -> float:
+        value = number(self._get(key, "a number", int, float, str))
+        if value is None:
+            raise self._damaged(key, f"expected a number, found {self.content[key]!r:.60}")
+        return value
+
+    def status(self, key: str) -> Status:
+        value = self.text(key)
+        for allowed in get_args(Status):
+            if value == allowed:
+                return allowed
+        raise self._damaged(key, f"{value!r} is not one of {', '.join(get_args(Status))}")

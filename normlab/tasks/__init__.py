@@ -1,0 +1,1 @@
+"""Tasks: data, batches, summed losses and scores. One file per task."""

@@ -1,0 +1,109 @@
+"""The contract of a task: what the training loop knows of data, losses and scores.
+
+The loop never sees a token or a label. It draws batches, asks for summed losses and divides them by
+the batches' counts, which it has added up over all micro-batches and ranks first.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+
+from normlab.distributed import Shard
+from normlab.norms.base import recalibrated, running_norms
+from normlab.placements.base import Placement
+from normlab.records.record import Score
+
+
+class Batch(Protocol):
+    """One micro-batch.
+
+    Attributes:
+        counts: the denominator of each summed loss, by the loss's name.
+        tokens: real tokens a budget in tokens counts (the target side in translation).
+        positions: all positions of the batch, padding included.
+        padding: those of them that are padding.
+    """
+
+    counts: dict[str, int]
+    tokens: int
+    positions: int
+    padding: int
+
+    def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
+        ...
+
+
+class BatchStream(Iterator[Batch], Protocol):
+    """Endless batches of one rank, resumable at the exact place."""
+
+    @property
+    def epochs(self) -> float:
+        """Return the number of epochs drawn, a begun one by its share."""
+        ...
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place in the stream."""
+        ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a place."""
+        ...
+
+
+class Task(ABC):
+    """Data, batches, summed losses and scores."""
+
+    @abstractmethod
+    def describe(self) -> dict[str, Any]:
+        """Return what the record says of the data: source, sizes, checksums, padding share."""
+
+    @abstractmethod
+    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> nn.Module:
+        """Build the model of the task, its values not yet initialized."""
+
+    @abstractmethod
+    def train_batches(self, shard: Shard, seed: int) -> BatchStream:
+        """Return the training batches of one rank, in an order that `seed` alone decides."""
+
+    @abstractmethod
+    def losses(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        """Return SUMS of the losses; the denominators are `batch.counts` of the same names."""
+
+    @abstractmethod
+    def evaluate(
+        self, model: nn.Module, split: str, shard: Shard, *, outputs: Path | None = None
+    ) -> dict[str, Score]:
+        """Score a split (each rank its share); equal scores on all ranks, names without split.
+
+        The model's outputs, if it makes text, are written to the file `outputs` by rank 0.
+        """
+
+    @abstractmethod
+    def test_splits(self) -> list[str]:
+        """Return the names of the splits that the end of a run scores, `test` first."""
+
+    def recalibrated(
+        self, model: nn.Module, batches: Iterable[Any], *, force: bool = False
+    ) -> AbstractContextManager[Any]:
+        """Return a context in which running statistics are re-estimated on training batches.
+
+        Nothing happens unless a norm evaluates with `eval_stats: recalibrated`, or `force` asks for
+        it because the statistics do not belong to the weights (averaged weights).
+        """
+        kinds = {norm.eval_stats for norm in running_norms(model)}
+        if not kinds & ({"recalibrated", "running"} if force else {"recalibrated"}):
+            return nullcontext()
+
+        @torch.no_grad()
+        def run() -> None:
+            device = next(model.parameters()).device
+            for batch in batches:
+                self.losses(model, batch.to(device))
+
+        return recalibrated(model, run)

@@ -1,0 +1,273 @@
+"""Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor, nn
+
+from normlab.data.batching import Batching, eval_batches, padding_share
+from normlab.data.batching import BatchStream as IndexStream
+from normlab.data.corpus import Corpus
+from normlab.data.encoded import EncodedPairs
+from normlab.data.prepare import PreparedTranslation, prepare_translation
+from normlab.decoding import SearchSettings, search
+from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
+from normlab.metrics.counts import mean_score, perplexity
+from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
+from normlab.models.seq2seq import Architecture, Seq2Seq
+from normlab.norms.base import Stream
+from normlab.placements.base import Placement
+from normlab.records.atomic import atomic_write
+from normlab.records.record import Score
+from normlab.tasks.base import Task
+from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True)
+class TranslationBatch:
+    """Sentence pairs as tensors. `places` are the flat indices of the real target tokens."""
+
+    source: Int[Tensor, "B S"]
+    source_valid: Bool[Tensor, "B S"]
+    tgt_in: Int[Tensor, "B T"]
+    tgt_valid: Bool[Tensor, "B T"]
+    places: Int[Tensor, "N"]
+    tgt_out: Int[Tensor, "N"]
+    counts: dict[str, int]
+    tokens: int
+    positions: int
+    padding: int
+
+    def to(self, device: torch.device) -> Self:
+        """Return the batch on a device."""
+        moved = {
+            name: value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+            if torch.is_tensor(value)
+        }
+        return replace(self, **moved)
+
+
+class TranslationStream(Iterator[TranslationBatch]):
+    """Batches of sentence pairs, drawn by an index stream."""
+
+    def __init__(self, task: "Translation", pairs: EncodedPairs, indices: IndexStream):
+        self._task, self._pairs, self._indices = task, pairs, indices
+
+    @property
+    def epochs(self) -> float:
+        """Return the number of epochs drawn, a begun one by its share."""
+        place = self._indices.state_dict()
+        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
+
+    def __next__(self) -> TranslationBatch:
+        return self._task.collate(self._pairs, next(self._indices))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place in the stream."""
+        return self._indices.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go to a place."""
+        self._indices.load_state_dict(state)
+
+
+class Translation(Task):
+    """Translate between the two languages of a corpus.
+
+    Args:
+        corpus: where the text comes from.
+        vocab_size, joint_vocabulary, max_length: see `prepare_translation`.
+        batch_size, max_tokens, batching: how training sentences share batches; exactly one of the
+            two sizes is set.
+        eval_batch_size: sentences a batch in validation and test.
+        label_smoothing: share of the target distribution spread over the vocabulary.
+        valid_search, test_search: how validation and test sentences are decoded.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        vocab_size: int,
+        joint_vocabulary: bool,
+        max_length: int,
+        batch_size: int | None,
+        max_tokens: int | None,
+        batching: Batching,
+        eval_batch_size: int,
+        label_smoothing: float,
+        valid_search: SearchSettings,
+        test_search: SearchSettings,
+    ):
+        self.corpus = corpus
+        self.vocab_size = vocab_size
+        self.joint_vocabulary = joint_vocabulary
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.max_tokens = max_tokens
+        self.batching: Batching = batching
+        self.eval_batch_size = eval_batch_size
+        self.label_smoothing = label_smoothing
+        self.valid_search = valid_search
+        self.test_search = test_search
+
+    @cached_property
+    def data(self) -> PreparedTranslation:
+        """Return the tokenized corpus, prepared on first use."""
+        return prepare_translation(
+            self.corpus,
+            vocab_size=self.vocab_size,
+            joint=self.joint_vocabulary,
+            max_length=self.max_length,
+        )
+
+    def describe(self) -> dict[str, Any]:
+        """Return the data's description with the padding share of the batches it is trained in."""
+        stream = self._index_stream(Shard(0, 1), seed=0)
+        batches = [next(stream) for _ in range(stream.batches_per_epoch)]
+        share = padding_share(_lengths(self.data.pairs["train"]), batches)
+        return {**self.data.description, "padding_share": share}
+
+    def build_model(self, arch: Architecture, encoder: Placement, decoder: Placement) -> Seq2Seq:
+        """Build the seq2seq Transformer over the corpus's vocabularies."""
+        return Seq2Seq(
+            arch,
+            encoder=encoder,
+            decoder=decoder,
+            source_vocab=len(self.data.source_tokenizer),
+            target_vocab=len(self.data.target_tokenizer),
+            pad_id=self.data.target_tokenizer.pad_id,
+        )
+
+    def train_batches(self, shard: Shard, seed: int) -> TranslationStream:
+        """Return the endless training batches of one rank."""
+        return TranslationStream(
+            self, self.data.pairs["train"], self._index_stream(shard, seed=seed)
+        )
+
+    def _index_stream(self, shard: Shard, *, seed: int) -> IndexStream:
+        return IndexStream(
+            _lengths(self.data.pairs["train"]),
+            batching=self.batching,
+            batch_size=self.batch_size,
+            max_tokens=self.max_tokens,
+            seed=seed,
+            shard=shard,
+        )
+
+    def collate(self, pairs: EncodedPairs, indices: np.ndarray) -> TranslationBatch:
+        """Assemble sentences into one padded batch; each side ends in the end of sentence."""
+        special = self.data.target_tokenizer
+        pad_id, bos_id, eos_id = special.pad_id, special.bos_id, special.eos_id
+        source = torch.from_numpy(pairs.source.padded(indices, pad_id=pad_id, suffix=eos_id))
+        both = torch.from_numpy(
+            pairs.target.padded(indices, pad_id=pad_id, prefix=bos_id, suffix=eos_id)
+        )
+        tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
+        source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
+        places = tgt_valid.flatten().nonzero()[:, 0]
+        tokens = len(places)
+        positions = source.numel() + tgt_in.numel()
+        return TranslationBatch(
+            source=source,
+            source_valid=source_valid,
+            tgt_in=tgt_in,
+            tgt_valid=tgt_valid,
+            places=places,
+            tgt_out=tgt_out.flatten()[places],
+            counts={LOSS: tokens},
+            tokens=tokens,
+            positions=positions,
+            padding=positions - tokens - int(source_valid.sum()),
+        )
+
+    def losses(self, model: nn.Module, batch: TranslationBatch) -> dict[str, Tensor]:
+        """Return the label-smoothed cross-entropy summed over the target tokens."""
+        loss, _ = self._cross_entropy(model, batch)
+        return {LOSS: loss}
+
+    def _cross_entropy(self, model: nn.Module, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
+        """Return the summed loss and negative log-likelihood; only real tokens are projected."""
+        source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
+        stream = model(batch.source, source, batch.tgt_in, target)
+        logits = model.project(stream.flatten(0, 1).index_select(0, batch.places))
+        return label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)
+
+    @torch.no_grad()
+    def evaluate(
+        self, model: nn.Module, split: str, shard: Shard, *, outputs: Path | None = None
+    ) -> dict[str, Score]:
+        """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
+
+        `bleu` is sacreBLEU on detokenised text, `bleu_tok` BLEU on lowercased Moses tokens, the
+        figure of the IWSLT'14 papers.
+        """
+        pairs = self._split(split)
+        device = next(model.parameters()).device
+        settings = self.valid_search if split == "valid" else self.test_search
+        special = self.data.target_tokenizer
+        sums = [0.0, 0.0, 0.0]
+        found: list[tuple[int, list[int]]] = []
+        for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size, shard=shard):
+            batch = self.collate(pairs, indices).to(device)
+            loss, nll = self._cross_entropy(model, batch)
+            sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]
+            hypotheses = search(
+                model,
+                batch.source,
+                Stream(batch.source_valid),
+                settings,
+                bos_id=special.bos_id,
+                eos_id=special.eos_id,
+                pad_id=special.pad_id,
+            )
+            found += [(int(i), h.tokens) for i, h in zip(indices, hypotheses, strict=True)]
+        loss_sum, nll_sum, tokens = sum_scalars(sums)
+        everybody = sorted(pair for share in gather_objects(found) for pair in share)
+        scores = {
+            "loss": mean_score(loss_sum, int(tokens), higher_is_better=False),
+            "nll": mean_score(nll_sum, int(tokens), higher_is_better=False),
+            "perplexity": perplexity(nll_sum, int(tokens)),
+        }
+        return scores | self._text_scores(split, [ids for _, ids in everybody], outputs)
+
+    def _text_scores(
+        self, split: str, ids: list[list[int]], outputs: Path | None
+    ) -> dict[str, Score]:
+        """Score decoded sentences, given in the order of the split."""
+        lines = self.data.target_tokenizer.decode_batch(ids)
+        references = self.data.texts[split].target
+        plain, plain_references = self.data.plain(lines), self.data.plain(references)
+        if outputs is not None and is_main():
+            with atomic_write(outputs) as file:
+                file.writelines(line + "\n" for line in plain)
+        lowercase = self.data.form != "raw"  # tokenised text has lost its case
+        return {
+            "bleu": corpus_bleu(plain, plain_references, lowercase=lowercase),
+            "bleu_tok": tokenized_bleu(self.data.words(lines), self.data.words(references)),
+            "chrf": corpus_chrf(plain, plain_references),
+        }
+
+    def _split(self, name: str) -> EncodedPairs:
+        if name not in self.data.pairs:
+            raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.data.pairs)}")
+        return self.data.pairs[name]
+
+    def test_splits(self) -> list[str]:
+        """Return the test sets of the corpus, the one called `test` first."""
+        names = [name for name in self.data.pairs if name.startswith("test")]
+        return sorted(names, key=lambda name: (name != "test", name))
+
+
+def _lengths(pairs: EncodedPairs) -> np.ndarray:
+    """Return tokens of both sides with their end of sentence, [n, 2]."""
+    return np.stack([pairs.source.lengths, pairs.target.lengths], axis=1) + 1

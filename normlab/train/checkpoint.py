@@ -1,0 +1,107 @@
+"""Checkpoints of a run: the last state, the best weights, and the weights to average.
+
+    checkpoints/last.pt          everything a run needs to go on, bitwise
+    checkpoints/best.pt          weights of the best validation
+    checkpoints/step-000500.pt   weights of the last k validations, when the test averages them
+
+Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
+checkpoint holds tensors and plain values, never code.
+"""
+
+import pickle
+import zipfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from normlab.records.atomic import atomic_write, remove_leftovers
+
+FORMAT = "normlab.checkpoint/1"
+Weights = Mapping[str, Tensor]
+
+
+class Checkpoints:
+    """The checkpoint folder of one run, of which rank 0 is the only writer."""
+
+    def __init__(self, folder: Path, *, writes: bool = True):
+        self.folder = folder
+        self.writes = writes
+        if writes:
+            folder.mkdir(parents=True, exist_ok=True)
+            remove_leftovers(folder)
+
+    @property
+    def last(self) -> Path:
+        """Return the path of the whole state."""
+        return self.folder / "last.pt"
+
+    @property
+    def best(self) -> Path:
+        """Return the path of the best weights."""
+        return self.folder / "best.pt"
+
+    def save(self, path: Path, content: Mapping[str, Any]) -> None:
+        """Write a checkpoint whole or not at all; OSError names the file."""
+        if self.writes:
+            with atomic_write(path, "wb") as file:
+                torch.save({"format": FORMAT, **content}, file)
+
+    def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
+        """Save the weights of a validation, and remove those no longer among the last `count`."""
+        if self.writes and count:
+            self.save(self._step_path(step), {"model": dict(weights)})
+            for path in self._averaged(step, count=None)[:-count]:
+                path.unlink(missing_ok=True)
+
+    def average(self, step: int, count: int) -> dict[str, Tensor]:
+        """Return the mean of the last `count` kept weights up to `step`, running statistics too.
+
+        Averaged statistics do not belong to averaged weights: whoever uses them re-estimates them.
+        """
+        paths = self._averaged(step, count=count)
+        if not paths:
+            raise ValueError(f"{self.folder} holds no weights to average")
+        return average_weights(load_checkpoint(path)["model"] for path in paths)
+
+    def _step_path(self, step: int) -> Path:
+        return self.folder / f"step-{step:08d}.pt"
+
+    def _averaged(self, step: int, *, count: int | None) -> list[Path]:
+        paths = [p for p in sorted(self.folder.glob("step-*.pt")) if p <= self._step_path(step)]
+        return paths if count is None else paths[-count:]
+
+
+def load_checkpoint(path: Path) -> dict[str, Any]:
+    """Read a checkpoint onto the CPU; ValueError names a damaged file and what to do."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise ValueError(f"{path}: no such checkpoint; has the run been trained?") from None
+    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, OSError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else "unreadable"
+        raise ValueError(
+            f"{path}: damaged checkpoint ({reason}); remove the file and start the run again, "
+            f"which then begins anew"
+        ) from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise ValueError(f"{path}: not a checkpoint of the format {FORMAT}; remove the file")
+    return content
+
+
+def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
+    """Return the mean of several states in double precision; whole numbers come from the last."""
+    sums: dict[str, Tensor] = {}
+    last: Weights = {}
+    count = 0
+    for last in states:
+        count += 1
+        for name, value in last.items():
+            if value.is_floating_point():
+                sums[name] = sums[name] + value.double() if name in sums else value.double()
+    return {
+        name: (sums[name] / count).to(value.dtype) if name in sums else value
+        for name, value in last.items()
+    }

@@ -1,0 +1,72 @@
+"""Scoring a model in the middle or at the end of a run, without disturbing it."""
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from normlab.records.record import Score
+from normlab.tasks.base import Task
+from normlab.train.runtime import Runtime
+
+# A stream of its own: re-estimating statistics must not draw from the batches of training.
+_RECALIBRATION_SEED = 0x5EED
+
+
+class Evaluator:
+    """Evaluate one model of one task.
+
+    Args:
+        recalibration_batches: training batches that re-estimated statistics are made of.
+    """
+
+    def __init__(self, task: Task, runtime: Runtime, *, recalibration_batches: int):
+        self.task = task
+        self.runtime = runtime
+        self.recalibration_batches = recalibration_batches
+
+    def scores(
+        self,
+        model: nn.Module,
+        split: str,
+        *,
+        recalibrate: bool = False,
+        outputs: Path | None = None,
+    ) -> dict[str, Score]:
+        """Score a split; names are paths such as `valid/bleu`.
+
+        Running statistics are re-estimated first where a norm's `eval_stats` says so, or for all
+        of them with `recalibrate`. The model's mode is put back.
+        """
+        was_training = model.training
+        model.eval()
+        world = self.runtime.world
+        batches = islice(
+            self.task.train_batches(world, _RECALIBRATION_SEED), self.recalibration_batches
+        )
+        with (
+            torch.no_grad(),
+            self.runtime.autocast(),
+            self.task.recalibrated(model, batches, force=recalibrate),
+        ):
+            scores = self.task.evaluate(model, split, world, outputs=outputs)
+        model.train(was_training)
+        return {f"{split}/{name}": score for name, score in scores.items()}
+
+    def test(
+        self,
+        model: nn.Module,
+        weights: Mapping[str, Tensor],
+        *,
+        recalibrate: bool,
+        outputs: Path | None,
+    ) -> dict[str, Score]:
+        """Load weights and score every test split; outputs are kept of the first."""
+        model.load_state_dict(weights)
+        scores: dict[str, Score] = {}
+        for split in self.task.test_splits():
+            kept = outputs if split == "test" else None
+            scores |= self.scores(model, split, recalibrate=recalibrate, outputs=kept)
+        return scores

@@ -1,0 +1,346 @@
+"""The training loop.
+
+One step draws all its micro-batches, counts what each loss is a mean over (all micro-batches, all
+ranks), back-propagates summed losses over those counts, and updates once: the gradient is that of
+the mean over the whole step whatever the padding, the accumulation and the number of processes.
+Each micro-batch has exactly one training-mode forward pass, because a norm with running statistics
+counts them.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab import distributed
+from normlab.probes.base import ProbeGroup, StepView
+from normlab.records.record import Outcome, Score
+from normlab.tasks.base import Batch, Task
+from normlab.train.budget import Budget
+from normlab.train.checkpoint import Checkpoints
+from normlab.train.divergence import Diverged, first_nonfinite_gradient, first_nonfinite_layer
+from normlab.train.evaluate import Evaluator
+from normlab.train.interrupts import Interrupts
+from normlab.train.runtime import Runtime
+from normlab.train.schedule import Schedule
+from normlab.train.sinks.base import SinkGroup
+
+
+@dataclass(frozen=True)
+class LoopSettings:
+    """The values of a loop.
+
+    Attributes:
+        accumulate: micro-batches a step.
+        clip_norm: largest gradient norm; None leaves gradients as they are.
+        validate_every, log_every, checkpoint_every: steps between two of each.
+        select_by: the validation score that decides which weights are best.
+        patience: validations without a better score after which a run stops; None never stops.
+        average: validations whose weights the test averages; 0 tests the best weights.
+        divergence_factor: a log interval whose mean loss is above this many times the first
+            step's loss is a divergence.
+        stamp: plain values written into each checkpoint (what code wrote it).
+    """
+
+    budget: Budget
+    accumulate: int
+    clip_norm: float | None
+    validate_every: int
+    select_by: str
+    patience: int | None
+    average: int
+    divergence_factor: float
+    log_every: int
+    checkpoint_every: int
+    stamp: Mapping[str, str | None]
+
+
+@dataclass
+class Progress:
+    """Where a run stands: part of the checkpoint."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    train_seconds: float = 0.0
+    first_loss: float = math.nan
+    best_value: float | None = None
+    best_step: int = 0
+    validations_since_best: int = 0
+    interval_loss: float = 0.0
+    interval_steps: int = 0
+    interval_positions: int = 0
+    interval_padding: int = 0
+    interval_tokens: int = 0
+    interval_seconds: float = 0.0
+
+
+class Trainer:
+    """Train one model on one task; `fit` does all of it."""
+
+    def __init__(
+        self,
+        *,
+        task: Task,
+        model: nn.Module,
+        optimizer: torch.optim.Optimizer,
+        schedule: Schedule,
+        settings: LoopSettings,
+        runtime: Runtime,
+        evaluator: Evaluator,
+        share_statistics: Callable[[], None],
+        probes: ProbeGroup,
+        sinks: SinkGroup,
+        checkpoints: Checkpoints,
+        seed: int,
+    ):
+        self.task, self.model = task, model
+        self.optimizer, self.schedule = optimizer, schedule
+        self.settings, self.runtime, self.evaluator = settings, runtime, evaluator
+        self.probes, self.sinks, self.checkpoints = probes, sinks, checkpoints
+        self.share_statistics = share_statistics
+        """Lets ranks whose norms are not synchronized agree on running statistics."""
+        self.stream = task.train_batches(runtime.world, seed)
+        self.parameters = [p for p in model.parameters() if p.requires_grad]
+        self.progress = Progress()
+        self.valid_scores: dict[str, Score] = {}
+        """The scores of the best validation."""
+        self._clock = time.perf_counter()
+
+    def fit(self) -> Outcome:
+        """Train until the budget is spent, the score stalls, the run diverges or is interrupted."""
+        self.model.train()
+        self.probes.attach(self.model)
+        self._clock = time.perf_counter()
+        with Interrupts() as interrupts:
+            while (end := self._end()) is None:
+                try:
+                    interrupted = self._step(stop_requested=interrupts.received is not None)
+                except Diverged as divergence:
+                    self.sinks.note(f"diverged at {divergence}")
+                    return Outcome(
+                        "diverged", divergence.step, divergence.reason, divergence.layer
+                    )
+                validated = self._due(self.settings.validate_every) or self._budget_spent()
+                if validated:
+                    self._validate()
+                if interrupted or validated or self._due(self.settings.checkpoint_every):
+                    self.save()
+                if interrupted:
+                    name = interrupts.received.name if interrupts.received else "another rank"
+                    return Outcome("interrupted", self.progress.step, name)
+        return Outcome("finished", self.progress.step, end)
+
+    def _end(self) -> str | None:
+        patience = self.settings.patience
+        if patience is not None and self.progress.validations_since_best >= patience:
+            return "patience"
+        return self._budget_spent()
+
+    def _budget_spent(self) -> str | None:
+        return self.settings.budget.spent(
+            steps=self.progress.step,
+            epochs=self.stream.epochs,
+            tokens=self.progress.tokens,
+            seconds=self.progress.seconds,
+        )
+
+    def _due(self, every: int) -> bool:
+        return self.progress.step % every == 0
+
+    def _step(self, *, stop_requested: bool) -> bool:
+        """Take one step; return whether a rank has been asked to stop."""
+        started = time.perf_counter()
+        step = self.progress.step + 1
+        batches = [next(self.stream) for _ in range(self.settings.accumulate)]
+        counts, sums = self._sum_over_ranks(batches, stop_requested)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss = torch.zeros((), dtype=torch.float64, device=self.runtime.device)
+        for batch in batches:
+            loss += self._backward(batch.to(self.runtime.device), counts, step)
+        loss = distributed.all_reduce_sum(loss)
+        distributed.reduce_gradients(self.parameters)
+        norm = torch.nn.utils.get_total_norm(
+            [p.grad for p in self.parameters if p.grad is not None]
+        )
+        loss_value, norm_value = torch.stack([loss, norm.double()]).tolist()
+        if not math.isfinite(norm_value):
+            layer = first_nonfinite_gradient(self.model)
+            raise Diverged(step, f"gradient norm is {norm_value}", layer)
+        if self.settings.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip_norm, norm)
+        rate = self.schedule(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        view = StepView(
+            step=step,
+            model=self.model,
+            loss=loss,
+            grad_norm=norm,
+            lr=rate,
+            tokens=int(sums["tokens"]),
+            padding_share=sums["padding"] / sums["positions"],
+        )
+        self.probes.before_update(view)
+        self.optimizer.step()
+        self.probes.after_update(view)
+        self._record(loss_value, norm_value, rate, sums, time.perf_counter() - started)
+        return sums["stop"] > 0
+
+    def _sum_over_ranks(
+        self, batches: list[Batch], stop_requested: bool
+    ) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the denominators of the losses, and the step's sums, over batches and ranks."""
+        names = sorted(batches[0].counts)
+        sums = {
+            "tokens": sum(batch.tokens for batch in batches),
+            "positions": sum(batch.positions for batch in batches),
+            "padding": sum(batch.padding for batch in batches),
+            "stop": int(stop_requested),
+        }
+        local = [sum(batch.counts[name] for batch in batches) for name in names]
+        total = distributed.sum_scalars([*map(float, local), *map(float, sums.values())])
+        counts = dict(zip(names, total[: len(names)], strict=True))
+        return counts, dict(zip(sums, total[len(names) :], strict=True))
+
+    def _backward(self, batch: Batch, counts: Mapping[str, float], step: int) -> Tensor:
+        """Add one micro-batch's gradients; return its share of the step's loss, detached."""
+        random_state = _random_state(self.runtime.device)
+
+        def forward() -> Tensor:
+            with self.runtime.autocast():
+                losses = self.task.losses(self.model, batch)
+                return torch.stack([losses[name] / counts[name] for name in sorted(losses)]).sum()
+
+        loss = forward()
+        if not loss.isfinite():
+            _restore_random_state(random_state, self.runtime.device)
+            layer = first_nonfinite_layer(self.model, forward)
+            raise Diverged(step, f"loss is {loss.item()}", layer)
+        loss.backward()
+        return loss.detach().double()
+
+    def _record(
+        self,
+        loss: float,
+        norm: float,
+        rate: float,
+        sums: Mapping[str, float],
+        seconds: float,
+    ) -> None:
+        """Count the step, and log a row when one is due."""
+        at = self.progress
+        at.step += 1
+        at.tokens += int(sums["tokens"])
+        at.train_seconds += seconds
+        if math.isnan(at.first_loss):
+            at.first_loss = loss
+        at.interval_loss += loss
+        at.interval_steps += 1
+        at.interval_positions += int(sums["positions"])
+        at.interval_padding += int(sums["padding"])
+        at.interval_tokens += int(sums["tokens"])
+        at.interval_seconds += seconds
+        self._tick()
+        if not (self._due(self.settings.log_every) or self._due(self.settings.validate_every)):
+            return
+        mean = at.interval_loss / at.interval_steps
+        row = {
+            "step": at.step,
+            "tokens": at.tokens,
+            "train/loss": mean,
+            "train/grad_norm": norm,
+            "train/lr": rate,
+            "train/padding_share": at.interval_padding / at.interval_positions,
+            "time/seconds": at.seconds,
+            "train/tokens_per_second": at.interval_tokens / at.interval_seconds,
+            **self.probes.metrics(),
+        }
+        at.interval_loss = at.interval_seconds = 0.0
+        at.interval_steps = at.interval_positions = at.interval_padding = at.interval_tokens = 0
+        self.sinks.log(row)
+        limit = self.settings.divergence_factor * at.first_loss
+        if mean > limit:
+            raise Diverged(at.step, f"mean loss {mean:.3g} is above {limit:.3g}", None)
+
+    def _validate(self) -> None:
+        """Score the validation split, log it, and keep the weights if they are the best."""
+        self.share_statistics()
+        scores = self.evaluator.scores(self.model, "valid")
+        at = self.progress
+        name = f"valid/{self.settings.select_by}"
+        if name not in scores:
+            raise ValueError(
+                f"validate.select_by={self.settings.select_by} is no score of this task; it has "
+                + ", ".join(sorted(score.removeprefix("valid/") for score in scores))
+            )
+        score = scores[name]
+        sign = 1 if score.higher_is_better else -1
+        if at.best_value is None or sign * score.value > sign * at.best_value:
+            at.best_value, at.best_step, at.validations_since_best = score.value, at.step, 0
+            self.valid_scores = scores
+            self.checkpoints.save(self.checkpoints.best, {"model": self.model.state_dict()})
+        else:
+            at.validations_since_best += 1
+        self.checkpoints.keep_for_average(
+            at.step, self.model.state_dict(), self.settings.average
+        )
+        self._tick()
+        self.sinks.log({"step": at.step, "time/seconds": at.seconds}, scores)
+
+    def _tick(self) -> None:
+        now = time.perf_counter()
+        self.progress.seconds += now - self._clock
+        self._clock = now
+
+    def save(self) -> None:
+        """Write the whole state, from which `resume` goes on bitwise on a CPU."""
+        self.share_statistics()
+        self._tick()
+        states = distributed.gather_objects(_random_state(self.runtime.device))
+        self.checkpoints.save(
+            self.checkpoints.last,
+            {
+                **self.settings.stamp,
+                "model": self.model.state_dict(),
+                "optimizer": self.optimizer.state_dict(),
+                "stream": self.stream.state_dict(),
+                "probes": self.probes.state_dict(),
+                "progress": asdict(self.progress),
+                "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
+                "random": states,
+            },
+        )
+
+    def resume(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `save` wrote."""
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.stream.load_state_dict(state["stream"])
+        self.probes.load_state_dict(state["probes"])
+        self.progress = Progress(**state["progress"])
+        self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
+        states = state["random"]
+        if len(states) != self.runtime.world.size:
+            raise ValueError(
+                f"the checkpoint was written by {len(states)} processes and this run has "
+                f"{self.runtime.world.size}: start it with as many"
+            )
+        _restore_random_state(states[self.runtime.world.rank], self.runtime.device)
+
+
+def _random_state(device: torch.device) -> dict[str, Tensor]:
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def _restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)

@@ -1,0 +1,153 @@
+"""The machine a run is on: device, precision, threads, memory, environment.
+
+`auto` values are settled here, once, and the record says what they became.
+"""
+
+import ctypes
+import os
+import platform
+import resource
+import subprocess
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from normlab import distributed
+from normlab.records.code import code_hash
+
+Precision = Literal["auto", "fp32", "bf16", "fp64"]
+
+_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # glibc's names of the settings
+_RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
+
+
+@dataclass(frozen=True)
+class Runtime:
+    """A settled device and precision.
+
+    Attributes:
+        precision: `fp32`, `bf16` (autocast: bf16 products, float32 weights, statistics and
+            residual stream) or `fp64` (for golden values).
+    """
+
+    device: torch.device
+    precision: Precision
+    world: distributed.Shard
+
+    @classmethod
+    def start(cls, *, device: str, precision: Precision, threads: int | None) -> "Runtime":
+        """Join the process group if there is one, and settle what is `auto`.
+
+        Threads default to the physical cores, shared among the processes of this machine.
+        """
+        world = distributed.initialize()
+        if device == "auto":
+            device = "cuda" if torch.cuda.is_available() else "cpu"
+        if device == "cuda":
+            if not torch.cuda.is_available():
+                raise ValueError("device=cuda: torch finds no GPU here; use device=cpu or auto")
+            device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
+            torch.cuda.set_device(device)
+        local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+        torch.set_num_threads(threads or max(1, _physical_cores() // local_ranks))
+        if precision == "auto":
+            precision = "bf16" if _bf16_is_fast(device) else "fp32"
+        keep_freed_memory()
+        return cls(torch.device(device), precision, world)
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """Return the context in which the model runs."""
+        if self.precision != "bf16":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    @property
+    def parameter_dtype(self) -> torch.dtype:
+        """Return the precision of the weights."""
+        return torch.float64 if self.precision == "fp64" else torch.float32
+
+    def peak_memory_bytes(self) -> int:
+        """Return the most memory the run has held: of the GPU where there is one, else resident."""
+        if self.device.type == "cuda":
+            return torch.cuda.max_memory_allocated(self.device)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak if sys.platform == "darwin" else peak * 1024
+
+    def environment(self) -> dict[str, Any]:
+        """Return what the record says of code and machine."""
+        commit, dirty = _git_state()
+        on_gpu = self.device.type == "cuda"
+        return {
+            "code": code_hash(),
+            "commit": commit,
+            "dirty": dirty,
+            "versions": {"python": platform.python_version()}
+            | {name: version(name) for name in _RECORDED_PACKAGES},
+            "device": torch.cuda.get_device_name(self.device) if on_gpu else _processor(),
+            "device_type": self.device.type,
+            "threads": torch.get_num_threads(),
+            "precision": self.precision,
+            "world_size": self.world.size,
+        }
+
+
+def keep_freed_memory() -> None:
+    """Ask glibc to keep freed memory for the next step instead of giving it back.
+
+    Training allocates and frees the same large tensors at every step; by default each of them is
+    mapped anew and its pages cleared, which can take longer than computing their content.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):  # not glibc
+        return
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(_M_TOP_PAD, 64 << 20)
+
+
+def cpu_capabilities() -> dict[str, Any]:
+    """Return what torch knows of the processor, empty in versions that cannot tell."""
+    tell = getattr(torch.cpu, "get_capabilities", None)
+    return tell() if tell is not None else {}
+
+
+def _physical_cores() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = cpu_capabilities().get("num_physical_cores") or usable or 1
+    return max(1, min(int(cores), usable or 1))
+
+
+def _bf16_is_fast(device: str) -> bool:
+    if device != "cpu":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities = cpu_capabilities()
+    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+
+
+def _processor() -> str:
+    return str(cpu_capabilities().get("cpu_name") or platform.processor() or platform.machine())
+
+
+def _git_state() -> tuple[str | None, bool | None]:
+    """Return commit and whether files differ from it; None outside a checkout."""
+    folder = Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():
+        return None, None
+    try:
+        commit = _git(folder, "rev-parse", "HEAD")
+        return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+    except (OSError, subprocess.SubprocessError):
+        return None, None
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    result = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=20
+    )
+    return result.stdout.strip()

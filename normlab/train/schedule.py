@@ -1,0 +1,70 @@
+"""Learning-rate schedules: from the number of an update (the first is 1) to a learning rate."""
+
+import math
+from typing import Protocol
+
+
+class Schedule(Protocol):
+    """A function of the step."""
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of an update."""
+        ...
+
+
+class InverseSqrt:
+    """Rise linearly for `warmup` updates, then fall with the square root of the step.
+
+    fairseq's `inverse_sqrt`; Vaswani et al. 2017, section 5.3, with the peak given as `lr`.
+    """
+
+    def __init__(self, *, lr: float, warmup: int):
+        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of update `step`."""
+        warmup = max(self.warmup, 1)
+        return self.lr * min(step / warmup, math.sqrt(warmup / step))
+
+
+class Cosine:
+    """Rise linearly for `warmup` updates, then follow half a cosine to `final` x lr at `total`.
+
+    Loshchilov and Hutter 2017, without restarts; the rate stays at its end after `total`.
+    """
+
+    def __init__(self, *, lr: float, warmup: int, total: int, final: float):
+        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
+        self.total, self.final = total, final
+        if total <= warmup:
+            raise ValueError(f"schedule.total={total} must be above schedule.warmup={warmup}")
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of update `step`."""
+        if step < self.warmup:
+            return self.lr * step / self.warmup
+        progress = min(1.0, (step - self.warmup) / (self.total - self.warmup))
+        return self.lr * (self.final + (1 - self.final) * (1 + math.cos(math.pi * progress)) / 2)
+
+
+class Constant:
+    """Rise linearly for `warmup` updates, then stay."""
+
+    def __init__(self, *, lr: float, warmup: int):
+        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of update `step`."""
+        return self.lr * min(1.0, step / max(self.warmup, 1))
+
+
+def _positive(key: str, value: float) -> float:
+    if not value > 0:
+        raise ValueError(f"{key}={value} must be above 0")
+    return value
+
+
+def _not_negative(key: str, value: int) -> int:
+    if value < 0:
+        raise ValueError(f"{key}={value} must not be negative")
+    return value

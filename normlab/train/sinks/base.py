@@ -1,0 +1,124 @@
+"""What a sink is: a receiver of a run's rows, notes and record, and the group that feeds several.
+
+Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`; names are
+paths (`train/loss`, `valid/bleu`). Scores come beside the row as `Score`s, because a receiver that
+keeps the best of each must know which direction is better; a sink writes them into the same row.
+
+A sink must never cost a run: if one fails, `SinkGroup` drops it and says so in one note to the
+others. The exception is a sink with `required = True`, which holds the run's own metrics (the
+JSONL file): its `OSError` (a full disk) goes up to the caller.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from normlab.records.record import RunRecord, Score
+
+Row = Mapping[str, float | int]
+NO_SCORES: Mapping[str, Score] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a sink knows of the run when it opens.
+
+    `choices` are the options by group (`norm`, `placement`, `task`, `model`, `scale`, ...), None
+    where a group has none. `total_steps` is None when the budget is not counted in steps.
+    `resumed_step` is the step of the checkpoint that the run continues from, 0 for a new run.
+    """
+
+    run_dir: Path
+    run_id: str
+    fingerprint: str
+    config: dict[str, Any]
+    choices: dict[str, Any]
+    total_steps: int | None
+    resumed_step: int = 0
+
+
+class Sink(ABC):
+    """Receive the rows of one run."""
+
+    required: ClassVar[bool] = False
+
+    @abstractmethod
+    def open(self, run: RunInfo) -> str | None:
+        """Prepare for the run's first row; drop rows after `run.resumed_step` if any are kept.
+
+        Returns a line for people where there is something to know (W&B kept offline, and why).
+        """
+
+    @abstractmethod
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        """Take one row, with the scores of this step's evaluation if there was one."""
+
+    def note(self, text: str) -> None:  # noqa: B027 - optional hook
+        """Take one line for people (resumed, early stop, diverged, a sink lost)."""
+
+    def close(self, record: RunRecord | None) -> None:  # noqa: B027 - optional hook
+        """Finish; `record` is None when the run ends without one (interrupted, an exception)."""
+
+
+class SinkGroup(Sink):
+    """Feed several named sinks as one, surviving the failure of those not required."""
+
+    def __init__(self, sinks: Mapping[str, Sink]) -> None:
+        """Take the sinks by their names in the config (`observe.sink.<name>`)."""
+        self._sinks = dict(sinks)
+
+    def open(self, run: RunInfo) -> None:
+        """Open each sink, and say what they have to say."""
+        lines: list[str] = []
+        self._each(lambda sink: lines.append(sink.open(run) or ""))
+        for line in filter(None, lines):
+            self.note(line)
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        """Hand the row to each sink."""
+        assert "step" in row, "a row without its step"
+        self._each(lambda sink: sink.log(row, scores))
+
+    def note(self, text: str) -> None:
+        """Hand the line to each sink."""
+        self._each(lambda sink: sink.note(text))
+
+    def close(self, record: RunRecord | None) -> None:
+        """Close each sink; call it once, also after an exception in training."""
+        self._each(lambda sink: sink.close(record))
+
+    def _each(self, call: Callable[[Sink], None]) -> None:
+        lost: list[str] = []
+        fatal: Exception | None = None
+        for name, sink in list(self._sinks.items()):
+            try:
+                call(sink)
+            except Exception as error:
+                if sink.required:
+                    fatal = fatal or error
+                    continue
+                del self._sinks[name]
+                lost.append(f"sink {name} stopped, training goes on: "
+                            f"{type(error).__name__}: {first_line(error)}")
+        if fatal is not None:  # after the others, so that closing restores the terminal
+            raise fatal
+        for text in lost:
+            # Without a sink left to say it, the standard log still reaches the terminal.
+            if not self._sinks:
+                logging.getLogger("normlab").warning(text)
+            self.note(text)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's message, for a note of one line."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else "no message"
+
+
+def merged(row: Row, scores: Mapping[str, Score]) -> dict[str, float | int]:
+    """Return the row with the values of the scores in it."""
+    return {**row, **{name: score.value for name, score in scores.items()}}

@@ -1,0 +1,91 @@
+"""The run's own metrics: `metrics.jsonl` in the run folder, a JSON object a row, flushed.
+
+This file is the source of every curve; other sinks are copies. A row reaches the operating system
+before training goes on, so a killed process loses none. A resumed run drops the rows after its
+checkpoint, and with them a half-written last line, and then writes them anew; the trainer therefore
+logs a step's row before it saves that step's checkpoint. Numbers that are not finite are written
+as `records.canonical` says: `"nan"`, `"inf"`, `"-inf"`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, Any
+
+from normlab.records.atomic import atomic_write
+from normlab.records.canonical import number, plain
+from normlab.records.record import RunRecord, Score
+from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
+
+METRICS_FILE = "metrics.jsonl"
+
+
+class Jsonl(Sink):
+    """Append rows to `metrics.jsonl`; notes and the record have no place in it."""
+
+    required = True
+
+    def __init__(self) -> None:
+        self._file: IO[str] | None = None
+
+    def open(self, run: RunInfo) -> None:
+        """Open the file; a new run starts it empty, a resumed one keeps rows to its checkpoint."""
+        path = run.run_dir / METRICS_FILE
+        run.run_dir.mkdir(parents=True, exist_ok=True)
+        if run.resumed_step == 0:
+            path.unlink(missing_ok=True)
+        else:
+            truncate_to(path, run.resumed_step)
+        self._file = path.open("a", encoding="utf-8", newline="\n")
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        """Write and flush one line."""
+        assert self._file is not None, "log before open"
+        self._file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
+        self._file.flush()
+
+    def close(self, record: RunRecord | None) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def truncate_to(path: Path, step: int) -> None:
+    """Drop the rows after `step`, and a last line that a kill left unfinished; all or nothing."""
+    if not path.exists():
+        return
+    text = path.read_bytes()
+    kept = [line for line, row in _rows(text, path) if row["step"] <= step]
+    if (content := b"".join(kept)) != text:
+        with atomic_write(path, "wb") as file:
+            file.write(content)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a `metrics.jsonl`, with numbers as numbers; skips an unfinished last line.
+
+    Raises `ValueError` naming file and line where the file is damaged.
+    """
+    return [
+        {name: value if (real := number(value)) is None or isinstance(value, int) else real
+         for name, value in row.items()}
+        for _, row in _rows(path.read_bytes(), path)
+    ]
+
+
+def _rows(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    lines = text.splitlines(keepends=True)
+    for index, line in enumerate(lines, start=1):
+        if index == len(lines) and not line.endswith(b"\n"):
+            return
+        try:
+            row = json.loads(line)
+            if not isinstance(row["step"], int):
+                raise TypeError
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(
+                f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
+                "remove the line, or the run folder to start the run anew"
+            ) from None
+        yield line, row

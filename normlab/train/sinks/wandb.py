@@ -1,0 +1,230 @@
+"""A copy of a run at Weights & Biases, or in its offline file when there is no login or no network.
+
+Group is the fingerprint (all seeds of an experiment), job type the study, tags are norm,
+placement, task and scale. The chosen options (`norm`, `placement`, ...) are top-level config keys
+next to `batch_size`, so that a dashboard groups by them; the node that an option's name replaces
+stays readable under `nodes`. The summary of each score keeps its best, by its own direction.
+
+W&B must cost a run nothing: it writes in the run folder only, prints nothing, and waits for the
+server only as long as the config says. Nothing is lost offline: `wandb sync <run_dir>/wandb/*`.
+The id stands in the run folder, so a resumed run goes on under it, and two people who run the same
+experiment do not write into one another's.
+"""
+
+import configparser
+import contextlib
+import netrc
+import os
+import socket
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from normlab.records.atomic import atomic_write
+from normlab.records.canonical import plain
+from normlab.records.record import RunRecord, Score
+from normlab.records.store import norm_label
+from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
+
+Mode = Literal["auto", "online", "offline", "disabled"]
+CLOUD = "https://api.wandb.ai"
+_TAGS = ("placement", "task", "scale")
+
+
+class Wandb(Sink):
+    """Send rows to W&B."""
+
+    def __init__(
+        self,
+        *,
+        project: str,
+        entity: str | None,
+        mode: Mode,
+        connect_seconds: float,
+        finish_seconds: float,
+    ) -> None:
+        self._project = project
+        self._entity = entity
+        self._mode: Mode = mode
+        self._connect_seconds = connect_seconds
+        self._finish_seconds = finish_seconds
+        self._run: Any = None
+        self._defined: set[str] = set()
+
+    def open(self, run: RunInfo) -> str | None:
+        """Start or continue the W&B run; without the server it is kept offline.
+
+        Returns where the run is to be found.
+        """
+        login = find_login()
+        mode = resolve_mode(self._mode, login)
+        if mode == "disabled":
+            return None
+        why = "as asked for" if login.source else "no login"
+        if mode == "online":
+            try:
+                reach(login.host, self._connect_seconds)
+                self._run = self._start(run, "online")
+                return f"W&B: {self._run.url}"
+            except Exception as error:
+                why = f"{type(error).__name__}: {first_line(error)}"
+        self._run = self._start(run, "offline")
+        return f"W&B: kept offline ({why}); to send it: wandb sync {run.run_dir}/wandb/offline-run-*"
+
+    def _start(self, run: RunInfo, mode: Literal["online", "offline"]) -> Any:
+        folder = run.run_dir / "wandb"
+        folder.mkdir(parents=True, exist_ok=True)
+        with _quiet_home(folder):
+            import wandb
+
+            wandb_run = wandb.init(
+                project=self._project,
+                entity=self._entity,
+                id=_run_id(folder / "run_id", new=run.resumed_step == 0),
+                name=run.run_id,
+                group=run.fingerprint,
+                job_type=str(run.choices.get("study") or "train"),
+                tags=tags(run.choices),
+                config=dashboard_config(run),
+                dir=run.run_dir,
+                mode=mode,
+                resume="allow",
+                settings=self._settings(wandb.Settings),
+            )
+        wandb_run.define_metric("step", hidden=True)
+        wandb_run.define_metric("*", step_metric="step")
+        return wandb_run
+
+    def _settings(self, settings: Any) -> Any:
+        wanted = {
+            "silent": True,
+            "console": "off",
+            "init_timeout": self._connect_seconds,
+            "finish_timeout": self._finish_seconds,
+            "disable_job_creation": True,
+        }
+        # finish_timeout is younger than the oldest release that otherwise serves.
+        return settings(**{k: v for k, v in wanted.items() if k in settings.model_fields})
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        """Add a history row; the first sight of a score decides which best its summary keeps."""
+        if self._run is None:
+            return
+        for name, score in scores.items():
+            if name not in self._defined:
+                best = "max" if score.higher_is_better else "min"
+                self._run.define_metric(name, step_metric="step", summary=best)
+                self._defined.add(name)
+        self._run.log(merged(row, scores))
+
+    def close(self, record: RunRecord | None) -> None:
+        """Put the record's figures into the summary and finish; a run not finished is a failure."""
+        if self._run is None:
+            return
+        if record is not None:
+            self._run.summary.update(_summary(record, exclude=self._defined))
+        done = record is not None and record.outcome.status in ("finished", "diverged")
+        run, self._run = self._run, None
+        run.finish(exit_code=0 if done else 1)
+
+
+def _summary(record: RunRecord, *, exclude: set[str]) -> dict[str, Any]:
+    """Flatten a record; scores logged in training keep the best that W&B holds for them."""
+    scores = {name: score.value for name, score in record.scores.items() if name not in exclude}
+    outcome = {"outcome": record.outcome.status, "outcome_step": record.outcome.step,
+               "outcome_reason": record.outcome.reason, "outcome_layer": record.outcome.layer}
+    budget = {"wall_seconds": record.budget.wall_seconds, "tokens": record.budget.tokens,
+              "tokens_per_second": record.budget.tokens_per_second, "params": record.params}
+    return plain({**scores, **record.stability, **outcome, **budget})
+
+
+def tags(choices: Mapping[str, Any]) -> list[str]:
+    """Name a run by its norm, placement, task and scale, without those that have no choice."""
+    return [norm_label(choices)] + [str(choices[key]) for key in _TAGS if choices.get(key)]
+
+
+def dashboard_config(run: RunInfo) -> dict[str, Any]:
+    """Return the config with the chosen options' names at its top, their nodes below `nodes`."""
+    named = {key: value for key, value in run.choices.items() if value is not None}
+    named["norm"] = norm_label(run.choices)
+    config = {key: value for key, value in run.config.items() if key != "choices"}
+    nodes = {key: value for key, value in config.items() if key in named}
+    return plain({**config, **named, "nodes": nodes, "fingerprint": run.fingerprint})
+
+
+def _run_id(path: Path, *, new: bool) -> str:
+    """Read the id of the run that is resumed, or make one; `uuid` leaves random states alone."""
+    if not new and path.exists():
+        return path.read_text(encoding="utf-8").strip()
+    run_id = uuid.uuid4().hex[:12]
+    with atomic_write(path) as file:
+        file.write(run_id + "\n")
+    return run_id
+
+
+@contextlib.contextmanager
+def _quiet_home(folder: Path) -> Iterator[None]:
+    """Keep W&B's own logs, which its service puts into the user's cache, in the run folder."""
+    changed = {key: str(folder / name) for key, name in
+               [("WANDB_CACHE_DIR", "cache"), ("WANDB_DATA_DIR", "data")] if key not in os.environ}
+    os.environ.update(changed)
+    try:
+        yield
+    finally:
+        for key in changed:
+            del os.environ[key]
+
+
+@dataclass(frozen=True)
+class Login:
+    """The W&B server and where its key was found, None without one."""
+
+    host: str
+    source: str | None
+
+
+def find_login() -> Login:
+    """Look for a W&B key where W&B looks: environment, netrc, settings file. Opens no connection."""
+    settings = _settings_file()
+    host = os.environ.get("WANDB_BASE_URL") or settings.get("base_url") or CLOUD
+    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
+        if os.environ.get(name):
+            return Login(host, name)
+    netrc_path = Path(os.environ.get("NETRC") or Path.home() / ".netrc").expanduser()
+    with contextlib.suppress(OSError, netrc.NetrcParseError):
+        entry = netrc.netrc(netrc_path).authenticators(urlsplit(host).netloc)
+        if entry and entry[2]:
+            return Login(host, str(netrc_path))
+    return Login(host, "W&B settings file" if settings.get("api_key") else None)
+
+
+def _settings_file() -> dict[str, str]:
+    folder = Path(os.environ.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb")
+    parser = configparser.ConfigParser(interpolation=None)
+    with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
+        parser.read(folder.expanduser() / "settings", encoding="utf-8")
+    return dict(parser["default"]) if parser.has_section("default") else {}
+
+
+def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
+    """Settle `auto`: the wish in WANDB_MODE, else online where a login exists, else offline."""
+    if mode != "auto":
+        return mode
+    wish = os.environ.get("WANDB_MODE", "").lower()
+    if wish in ("disabled", "dryrun", "offline"):
+        return "disabled" if wish == "disabled" else "offline"
+    return "online" if login.source else "offline"
+
+
+def reach(host: str, seconds: float) -> None:
+    """Raise `OSError` when nothing answers at the server's port; a proxy is trusted to reach it."""
+    url = urlsplit(host)
+    name = url.hostname or ""
+    if url.scheme in getproxies() and not proxy_bypass(name):
+        return
+    port = url.port or (80 if url.scheme == "http" else 443)
+    socket.create_connection((name, port), timeout=seconds).close()

@@ -1,0 +1,76 @@
+"""BLEU by hand, by its definition, and with its signature."""
+
+import math
+
+import pytest
+
+from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
+
+REFERENCES = ["the cat sat on the mat .", "a dog runs in the park today ."]
+
+
+def test_identical_text_scores_100():
+    for score in (
+        corpus_bleu(REFERENCES, REFERENCES),
+        tokenized_bleu(REFERENCES, REFERENCES),
+        corpus_chrf(REFERENCES, REFERENCES),
+    ):
+        assert score.value == pytest.approx(100)
+        assert score.higher_is_better and score.n == 2
+
+
+def test_one_wrong_token_by_hand():
+    # Ten tokens, the last wrong: 9 of 10 unigrams match, 8 of 9, 7 of 8 and 6 of 7 n-grams.
+    reference = "a b c d e f g h i j"
+    hypothesis = "a b c d e f g h i x"
+    expected = 100 * (9 / 10 * 8 / 9 * 7 / 8 * 6 / 7) ** 0.25
+    assert tokenized_bleu([hypothesis], [reference]).value == pytest.approx(expected)
+
+
+def test_short_output_pays_the_brevity_penalty():
+    reference, hypothesis = "a b c d e f g h", "a b c d e f"
+    found = tokenized_bleu([hypothesis], [reference]).value
+    assert found == pytest.approx(100 * math.exp(1 - 8 / 6))
+
+
+def test_counts_are_pooled_over_the_corpus_not_averaged_over_sentences():
+    references = ["a b c d e", "a b c d e f g h i j"]
+    hypotheses = ["a b c d x", "a b c d e f g h i j"]
+    matched, total = [4 + 10, 3 + 9, 2 + 8, 1 + 7], [5 + 10, 4 + 9, 3 + 8, 2 + 7]
+    precision = math.prod(m / t for m, t in zip(matched, total, strict=True))
+    expected = 100 * precision**0.25
+    assert tokenized_bleu(hypotheses, references).value == pytest.approx(expected)
+
+
+def test_case_and_tokens_are_as_declared():
+    hypotheses, references = ["The cat, sat on the mat."], ["the cat, sat on the mat."]
+    assert corpus_bleu(hypotheses, references, lowercase=True).value == pytest.approx(100)
+    assert corpus_bleu(hypotheses, references).value < 100
+    # 13a splits the punctuation off, so that `mat` matches `mat.` there and not as plain tokens.
+    detached = ["the cat , sat on the mat ."]
+    assert corpus_bleu(detached, references).value == pytest.approx(100)
+    assert corpus_bleu(detached, references, tokenize="none").value < 60
+
+
+def test_signatures_name_case_and_tokenizer():
+    def parts(score):
+        return dict(part.split(":") for part in score.signature.split("|"))
+
+    raw = parts(corpus_bleu(REFERENCES, REFERENCES))
+    assert (raw["case"], raw["tok"], raw["nrefs"]) == ("mixed", "13a", "1")
+    tokens = parts(tokenized_bleu(REFERENCES, REFERENCES))
+    assert (tokens["case"], tokens["tok"]) == ("lc", "none")
+    assert "version" in tokens
+    assert parts(corpus_chrf(REFERENCES, REFERENCES))["nw"] == "0"
+
+
+@pytest.mark.parametrize("score", [corpus_bleu, tokenized_bleu, corpus_chrf])
+def test_bad_input_is_named(score):
+    with pytest.raises(ValueError, match="1 hypotheses for 2 references"):
+        score(["a"], REFERENCES)
+    with pytest.raises(ValueError, match="no sentence to score"):
+        score([], [])
+
+
+def test_empty_hypotheses_score_zero():
+    assert corpus_bleu(["", ""], REFERENCES).value == 0

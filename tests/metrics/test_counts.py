@@ -1,0 +1,35 @@
+"""Means come from sums and counts, never from means."""
+
+import math
+
+import pytest
+
+from normlab.metrics.counts import mean_score, perplexity
+
+
+def test_mean_and_direction():
+    score = mean_score(30.0, 40, higher_is_better=True)
+    assert (score.value, score.higher_is_better, score.n) == (0.75, True, 40)
+    assert not mean_score(30.0, 40, higher_is_better=False).higher_is_better
+
+
+def test_perplexity_of_a_uniform_guess_is_the_vocabulary():
+    score = perplexity(7 * math.log(50), 7)
+    assert score.value == pytest.approx(50)
+    assert not score.higher_is_better and score.n == 7
+
+
+@pytest.mark.parametrize("total", [1e6, math.inf])
+def test_a_hopeless_model_has_infinite_perplexity(total):
+    assert perplexity(total, 1).value == math.inf
+
+
+def test_a_loss_that_is_not_a_number_stays_one():
+    assert math.isnan(perplexity(math.nan, 3).value)
+
+
+def test_nothing_has_no_mean():
+    with pytest.raises(ValueError, match="count is 0"):
+        mean_score(0.0, 0, higher_is_better=True)
+    with pytest.raises(ValueError, match="count is 0"):
+        perplexity(0.0, 0)

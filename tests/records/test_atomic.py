@@ -1,0 +1,124 @@
+"""A file is there whole or not at all, whatever goes wrong while it is written."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from normlab.records.atomic import atomic_write, remove_leftovers
+
+
+def test_text_is_utf8_with_lf_and_bytes_are_kept(tmp_path):
+    with atomic_write(tmp_path / "a.txt") as file:
+        file.write("Straße\n")
+    with atomic_write(tmp_path / "b.bin", "wb") as file:
+        file.write(b"\x00\r\n\xff")
+    assert (tmp_path / "a.txt").read_bytes() == b"Stra\xc3\x9fe\n"
+    assert (tmp_path / "b.bin").read_bytes() == b"\x00\r\n\xff"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("stop"), KeyboardInterrupt()])
+def test_the_old_file_stands_and_nothing_is_left_when_the_block_fails(tmp_path, error):
+    path = tmp_path / "record.json"
+    path.write_text("old")
+    with pytest.raises(type(error)), atomic_write(path) as file:
+        file.write("half")
+        raise error
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["record.json"]
+
+
+def test_the_old_file_is_seen_until_the_end(tmp_path):
+    path = tmp_path / "record.json"
+    path.write_text("old")
+    with atomic_write(path) as file:
+        file.write("new")
+        file.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new"
+
+
+def test_a_full_disk_names_the_file_and_keeps_the_old_one(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    path.write_text("old")
+
+    def no_space(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="No space left") as caught, atomic_write(path) as file:
+        file.write("new")
+    assert caught.value.errno == errno.ENOSPC
+    assert caught.value.filename == str(path)
+    assert path.read_text() == "old"
+    assert os.listdir(tmp_path) == ["record.json"]
+
+
+def test_a_missing_folder_names_the_file_and_not_the_temporary_one(tmp_path):
+    path = tmp_path / "no" / "record.json"
+    with pytest.raises(FileNotFoundError) as caught, atomic_write(path):
+        pass
+    assert caught.value.filename == str(path)
+
+
+def test_an_error_of_another_file_keeps_its_name(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError) as caught,
+        atomic_write(tmp_path / "a") as file,
+        open(tmp_path / "absent") as other,
+    ):
+        file.write(other.read())
+    assert caught.value.filename == str(tmp_path / "absent")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_mode_follows_the_umask(tmp_path):
+    before = os.umask(0o027)
+    try:
+        with atomic_write(tmp_path / "a") as file:
+            file.write("x")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o640
+
+
+def test_concurrent_writers_never_mix(tmp_path):
+    path = tmp_path / "a"
+    texts = [letter * 20_000 for letter in "abcd"]
+
+    def write(text):
+        for _ in range(10):
+            with atomic_write(path) as file:
+                file.write(text)
+
+    threads = [threading.Thread(target=write, args=(text,)) for text in texts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert path.read_text() in texts
+    assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_killed_writer_leaves_the_old_file_and_its_leftover_can_be_removed(tmp_path):
+    path = tmp_path / "a"
+    path.write_text("old")
+    (tmp_path / ".hidden").write_text("of somebody else")
+    killed = """
+import os, signal, sys
+from normlab.records.atomic import atomic_write
+with atomic_write(sys.argv[1]) as file:
+    file.write("half")
+    file.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    result = subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+    assert result.returncode < 0
+    assert path.read_text() == "old"
+    assert len(os.listdir(tmp_path)) == 3
+    assert len(remove_leftovers(tmp_path)) == 1
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "a"]

@@ -1,0 +1,153 @@
+"""A record reads back as it was written, in fixed bytes, and says what is damaged."""
+
+import dataclasses
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.records.examples import record
+
+from normlab.records.canonical import plain
+from normlab.records.record import FORMAT, Outcome, RunRecord, Score
+
+names = st.text(max_size=8)
+finite = st.floats(allow_nan=False, allow_infinity=False)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | finite | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names, inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(
+    config=st.dictionaries(names, values, max_size=4),
+    value=st.floats(allow_nan=False),
+    stability=st.dictionaries(names, st.floats(allow_nan=False), max_size=3),
+)
+def test_every_record_reads_back_equal(config, value, stability):
+    scores = {"test/bleu": Score(value, True, 3, "sig"), "valid/loss": Score(value, False, 3)}
+    before = dataclasses.replace(record(), config=config, scores=scores, stability=stability)
+    text = before.to_json()
+    after = RunRecord.from_json(text, origin="here")
+    assert after == before
+    assert after.to_json() == text
+
+
+def test_bytes_are_fixed():
+    before = record()
+    shuffled = dataclasses.replace(before, config=dict(reversed(before.config.items())))
+    text = before.to_json()
+    assert text == shuffled.to_json()
+    assert text.endswith("}\n") and text.isascii()
+    assert text.splitlines()[1].startswith(' "budget"')
+    assert json.loads(text)["format"] == FORMAT == "normlab.record/1"
+
+
+def test_keys_are_those_of_the_format():
+    content = json.loads(record().to_json())
+    assert set(content) == {
+        "format", "run_id", "seed", "config", "outcome", "scores", "stability", "budget",
+        "environment", "data", "params",
+    }  # fmt: skip
+    assert set(content["outcome"]) == {"status", "step", "reason", "layer"}
+    assert set(content["scores"]["test/bleu"]) == {"value", "higher_is_better", "n", "signature"}
+    assert set(content["budget"]) == {
+        "steps", "tokens", "wall_seconds", "tokens_per_second", "peak_memory_bytes",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_numbers_that_are_not_finite_survive_as_strict_json(value):
+    before = dataclasses.replace(
+        record(bleu=value), stability={"stability/x/y": value}, config={"budget": value}
+    )
+    text = before.to_json()
+
+    def refuse(name):
+        raise AssertionError(name)
+
+    json.loads(text, parse_constant=refuse)
+    after = RunRecord.from_json(text, origin="here")
+    assert repr(after.scores["test/bleu"].value) == repr(value)
+    assert repr(after.stability["stability/x/y"]) == repr(value)
+    assert after.config == {"budget": repr(value)}
+    assert after.to_json() == text
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        (["seed"], None, r"seed: expected a whole number, found None"),
+        (["seed"], True, r"seed: expected a whole number, found True"),
+        (["params"], 1.5, r"params: expected a whole number"),
+        (["config"], [], r"config: expected an object"),
+        (["scores", "test/bleu"], 3, r"scores\.test/bleu: expected an object"),
+        (["scores", "test/bleu", "value"], "many", r"scores\.test/bleu\.value: expected a number"),
+        (["scores", "test/bleu", "value"], True, r"scores\.test/bleu\.value: expected a number"),
+        (["scores", "test/bleu", "higher_is_better"], 1, r"expected true or false"),
+        (["stability", "stability/spikes/count"], [], r"stability/spikes/count: expected a number"),
+        (["outcome", "status"], "fine", r"outcome\.status: 'fine' is not one of finished"),
+        (["outcome", "reason"], 3, r"outcome\.reason: expected a string or null"),
+        (["budget", "wall_seconds"], None, r"budget\.wall_seconds: expected a number"),
+    ],
+)
+def test_a_wrong_value_names_file_and_key(path, value, message):
+    content = json.loads(record().to_json())
+    node = content
+    for part in path[:-1]:
+        node = node[part]
+    node[path[-1]] = value
+    with pytest.raises(ValueError, match=message) as caught:
+        RunRecord.from_json(json.dumps(content), origin="runs/a/record.json")
+    assert str(caught.value).startswith("runs/a/record.json: damaged record")
+    assert "start the run again" in str(caught.value)
+
+
+@pytest.mark.parametrize("key", sorted(json.loads(record().to_json())))
+def test_a_missing_key_is_named(key):
+    content = json.loads(record().to_json())
+    del content[key]
+    with pytest.raises(ValueError, match=rf"here: damaged record, {key}: missing"):
+        RunRecord.from_json(json.dumps(content), origin="here")
+
+
+def test_every_cut_is_an_error_that_names_the_file():
+    text = record().to_json()
+    for end in range(0, len(text) - 2, 37):
+        with pytest.raises(ValueError, match=r"^here: damaged record"):
+            RunRecord.from_json(text[:end], origin="here")
+
+
+def test_another_format_is_refused_and_unknown_keys_are_ignored():
+    content = json.loads(record().to_json())
+    RunRecord.from_json(json.dumps({**content, "later": 1}), origin="here")
+    content["format"] = "normlab.record/9"
+    with pytest.raises(ValueError, match=r"normlab\.record/9.*reads 'normlab\.record/1'"):
+        RunRecord.from_json(json.dumps(content), origin="here")
+
+
+def test_an_unknown_status_is_refused():
+    with pytest.raises(ValueError, match="allowed: finished, diverged, interrupted, failed"):
+        Outcome("fine", 3)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_recorded_is_named():
+    with pytest.raises(TypeError, match=r"a\.b\[1\]: a set cannot be recorded"):
+        plain({"a": {"b": [1, {2}]}})
+    with pytest.raises(TypeError, match=r"a: key 3 is not a string"):
+        plain({"a": {3: 1}})
+
+
+def test_numpy_scalars_and_tuples_become_plain():
+    numpy = pytest.importorskip("numpy")
+    found = plain({"a": numpy.int64(3), "b": numpy.float32(0.5), "c": (1, numpy.float64("nan"))})
+    assert found == {"a": 3, "b": 0.5, "c": [1, "nan"]}
+    assert type(found["a"]) is int and type(found["b"]) is float
+
+
+def test_choices():
+    assert record(norm="bn").choice("norm") == "bn"
+    assert record().choice("scale") is None
+    assert record().choice("absent") is None

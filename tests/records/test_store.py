@@ -1,0 +1,136 @@
+"""Runs lie where their config says, and damage to one does not hide the others."""
+
+import errno
+import os
+
+import pytest
+from tests.records.examples import config, record
+
+from normlab.records.fingerprint import fingerprint
+from normlab.records.store import RunStore, norm_label, run_id, select
+
+
+@pytest.fixture
+def store(tmp_path):
+    store = RunStore(tmp_path / "runs")
+    for kept in [
+        record(seed=1, norm="ln"),
+        record(seed=2, norm="ln"),
+        record(seed=1, norm="bn", batch_size=8),
+        record(seed=1, norm="bn", choices={"decoder_norm": "ln"}, decoder={"norm": "ln"}),
+        record(seed=3, norm="bn", status="diverged", bleu=None, batch_size=8),
+    ]:
+        store.write(kept, store.run_dir(kept.config))
+    return store
+
+
+def test_the_folder_is_named_by_the_config_alone(tmp_path):
+    values = config(seed=3, norm="bn")
+    expected = tmp_path / f"toy-bn-pre-{fingerprint(values)}" / "seed3"
+    assert RunStore(tmp_path).run_dir(values) == expected
+    assert run_id(values) == f"toy-bn-pre-{fingerprint(values)}-seed3"
+
+
+@pytest.mark.parametrize(
+    ("choices", "label"),
+    [
+        ({"norm": "bn"}, "bn"),
+        ({"norm": "bn", "decoder_norm": None, "encoder_norm": None}, "bn"),
+        ({"norm": "bn", "decoder_norm": "ln"}, "bn+ln"),
+        ({"norm": "bn", "encoder_norm": "ln", "decoder_norm": "ln"}, "ln"),
+        ({"norm": "ln", "ffn_inner_norm": "bn"}, "ln+ffn_inner_bn"),
+        ({"norm": "ln", "ffn_inner_norm": "none", "embedding_norm": None}, "ln"),
+        ({"norm": "none"}, "none"),
+    ],
+)
+def test_labels_tell_the_sites_apart(choices, label):
+    assert norm_label(choices) == label
+
+
+def test_an_option_in_a_subfolder_makes_no_subfolder(tmp_path):
+    path = RunStore(tmp_path).run_dir(config(choices={"task": "mine/news"}))
+    assert path.parent.parent == tmp_path
+
+
+def test_records_read_back_in_the_order_of_paths(store):
+    found = store.entries()
+    assert [path for path, _ in found] == sorted(path for path, _ in found)
+    assert all(path == store.run_dir(kept.config) for path, kept in found)
+    assert [kept for _, kept in found] == store.records()
+    assert len(found) == 5 and store.damaged == []
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ({"norm": "ln"}, 2),
+        ({"norm": "bn"}, 2),
+        ({"norm": "bn+ln"}, 1),
+        ({"encoder_norm": "bn"}, 3),
+        ({"norm": "bn", "seed": "3"}, 1),
+        ({"status": "diverged"}, 1),
+        ({"batch_size": 8}, 2),
+        ({"batch_size": "8"}, 2),
+        ({"optim.lr": 5e-4}, 5),
+        ({"optim.lr": "0.0005"}, 5),
+        ({"scale": None}, 5),
+        ({"scale": "null"}, 5),
+        ({"placement": "post"}, 0),
+        ({"decoder.norm": "ln"}, 1),
+    ],
+)
+def test_records_are_chosen_by_option_status_and_config(store, where, count):
+    assert len(store.records(**where)) == count
+
+
+def test_an_unknown_key_names_the_allowed_ones(store):
+    with pytest.raises(ValueError, match=r"'nrom'; allowed: .*norm, placement, .*optim\.lr"):
+        store.records(nrom="bn")
+    assert select([], {"nrom": "bn"}) == []
+
+
+def test_damaged_records_are_set_aside_and_named(store):
+    path = store.run_dir(config(seed=1, norm="ln")) / "record.json"
+    path.write_text(path.read_text()[:100])
+    binary = store.run_dir(config(seed=2, norm="ln")) / "record.json"
+    binary.write_bytes(b"\xff\xfe")
+    assert len(store.records()) == 3
+    assert [damaged for damaged, _ in store.damaged] == [path, binary]
+    assert all(str(damaged) in message for damaged, message in store.damaged)
+    with pytest.raises(ValueError, match="damaged record, not JSON at line"):
+        store.read(path.parent)
+    path.unlink()
+    binary.unlink()
+    store.records()
+    assert store.damaged == []
+
+
+def test_a_run_without_a_record(store, tmp_path):
+    assert not store.has(tmp_path / "nowhere")
+    assert store.has(store.run_dir(config(seed=1)))
+    with pytest.raises(ValueError, match="no such record; the run has not ended yet"):
+        store.read(tmp_path / "nowhere")
+    assert RunStore(tmp_path / "nowhere").records() == []
+
+
+def test_a_full_disk_leaves_the_former_record(store, monkeypatch):
+    values = config(seed=1)
+    folder = store.run_dir(values)
+    before = (folder / "record.json").read_bytes()
+
+    def no_space(descriptor):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(OSError, match="record.json"):
+        store.write(record(bleu=99.0), folder)
+    assert (folder / "record.json").read_bytes() == before
+    assert os.listdir(folder) == ["record.json"]
+
+
+def test_a_record_that_cannot_be_rendered_is_not_half_written(store):
+    broken = record(seed=7, data={"checksums": {1, 2}})
+    folder = store.run_dir(broken.config)
+    with pytest.raises(TypeError, match=r"data\.checksums"):
+        store.write(broken, folder)
+    assert os.listdir(folder) == []
