@@ -8,10 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from normlab import records
     from normlab.build import LoadedRun, load_run, make_norm, train
     from normlab.config import compose
     from normlab.norms.base import Norm, Stream
-    from normlab.records.store import records
 
 _HOMES = {
     "LoadedRun": "normlab.build",
@@ -21,7 +21,6 @@ _HOMES = {
     "compose": "normlab.config",
     "Norm": "normlab.norms.base",
     "Stream": "normlab.norms.base",
-    "records": "normlab.records.store",
 }
 
 __all__ = [
@@ -37,6 +36,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "records":  # a package that can be called
+        return import_module("normlab.records")
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

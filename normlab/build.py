@@ -1,6 +1,4 @@
-"""Assembling a run from its config, and carrying it from nothing, or from where it stopped, to a
-record.
-"""
+"""Assembling a run from its config, and carrying it to a record, from nothing or a checkpoint."""
 
 import json
 from collections.abc import Mapping
@@ -25,7 +23,7 @@ from normlab.records.atomic import atomic_write
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.store import RunStore, run_id
-from normlab.registry import option_names
+from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint
@@ -43,13 +41,10 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
 
     Raises ValueError naming the options, or the key that does not fit.
     """
-    from normlab.registry import CONFIG_DIR
-
     if option not in option_names("norm"):
         raise ValueError(f"no norm {option!r}: there are {', '.join(option_names('norm'))}")
-    node = OmegaConf.to_container(OmegaConf.load(CONFIG_DIR / "norm" / f"{option}.yaml"))
-    assert isinstance(node, dict)
-    return instantiate({**node, **values}, "norm", dim=dim)
+    node = OmegaConf.load(CONFIG_DIR / "norm" / f"{option}.yaml")
+    return instantiate({**to_dict(node), **values}, "norm", dim=dim)
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
@@ -115,13 +110,15 @@ def load_run(run_dir: Path | str, changes: list[str] | None = None) -> LoadedRun
     record = RunStore(folder).read(folder)
     config = to_dict(from_dict(record.config, changes or ()))
     runtime = Runtime.start(
-        device=config["device"], precision=config["precision"],
+        device=config["device"],
+        precision=config["precision"],
         threads=config["observe"]["threads"],
     )
     task = build_task(config)
     model = build_model(config, task)
-    weights, recalibrate = _tested_weights(config, Checkpoints(folder / "checkpoints", writes=False),
-                                           record.budget.steps)
+    weights, recalibrate = _tested_weights(
+        config, Checkpoints(folder / "checkpoints", writes=False), record.budget.steps
+    )
     model.load_state_dict(weights)
     model.to(runtime.device, runtime.parameter_dtype).eval()
     evaluator = Evaluator(
@@ -162,7 +159,8 @@ class _Run:
         """Return the record there is, or train towards one."""
         with ExitStack() as stack:
             runtime = Runtime.start(
-                device=self.config["device"], precision=self.config["precision"],
+                device=self.config["device"],
+                precision=self.config["precision"],
                 threads=self.observe["threads"],
             )
             self.runtime = runtime
@@ -266,20 +264,28 @@ class _Run:
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
         sinks.open(self._info(trainer.progress.step, settings))
-        record = None
         try:
-            outcome = trainer.fit()
-            scores = dict(trainer.valid_scores)
-            if outcome.status == "finished":
-                weights, recalibrate = _tested_weights(config, checkpoints, outcome.step)
-                scores |= evaluator.test(
-                    model, weights, recalibrate=recalibrate, outputs=self.folder / HYPOTHESES_FILE
-                )
-            record = self._record(trainer, outcome, scores, data)
-            if distributed.is_main():
-                self.store.write(record, self.folder)
-        finally:
-            sinks.close(record)
+            record = self._fit_and_test(trainer, data)
+        except BaseException:
+            sinks.close(None)
+            raise
+        sinks.close(record)
+        return record
+
+    def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
+        outcome = trainer.fit()
+        scores = dict(trainer.valid_scores)
+        if outcome.status == "finished":
+            weights, recalibrate = _tested_weights(self.config, trainer.checkpoints, outcome.step)
+            scores |= trainer.evaluator.test(
+                trainer.model,
+                weights,
+                recalibrate=recalibrate,
+                outputs=self.folder / HYPOTHESES_FILE,
+            )
+        record = self._record(trainer, outcome, scores, data)
+        if distributed.is_main():
+            self.store.write(record, self.folder)
         return record
 
     def _state_to_resume(self, checkpoints: Checkpoints) -> dict[str, Any] | None:

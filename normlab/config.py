@@ -1,8 +1,8 @@
 """The typed schema of a run and its composition from `configs/`.
 
-Fixed parts are dataclasses, so a wrong key or type fails while the config is composed, with its full
-path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_target_`; their values are
-checked against the target's signature when it is built. No torch here.
+Fixed parts are dataclasses, so a wrong key or type fails while the config is composed, with its
+full path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_target_`; their
+values are checked against the target's signature when it is built. No torch here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -175,8 +175,15 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         config.batch_size = None
     if config.max_tokens is None and config.batch_size is None:
         raise ValueError("neither batch_size nor max_tokens is set: give exactly one")
-    for key in ("batch_size", "max_tokens", "accumulate", "validate.every", "observe.log_every",
-                "observe.checkpoint_every", "clip_norm"):
+    for key in (
+        "batch_size",
+        "max_tokens",
+        "accumulate",
+        "validate.every",
+        "observe.log_every",
+        "observe.checkpoint_every",
+        "clip_norm",
+    ):
         value = OmegaConf.select(config, key)
         if value is not None and value <= 0:
             raise ValueError(f"{key}={value} must be above 0")
@@ -184,7 +191,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     return config
 
 
-def to_dict(config: DictConfig) -> dict[str, Any]:
+def to_dict(config: Any) -> dict[str, Any]:
     """Return a config as plain values, enumerations by their names."""
     plain = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     assert isinstance(plain, dict)
@@ -200,6 +207,10 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     for change in changes:
         key, found, _ = change.partition("=")
         if not found or OmegaConf.select(config, key, default=MISSING) == MISSING:
-            raise ValueError(f"{change!r}: no such key in the run's config; give key=value with one of "
-                             + ", ".join(str(name) for name in config))
-    return OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
+            raise ValueError(
+                f"{change!r}: no such key in the run's config; give key=value with one of "
+                + ", ".join(str(name) for name in config)
+            )
+    merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
+    assert isinstance(merged, DictConfig)
+    return merged

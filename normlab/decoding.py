@@ -2,8 +2,8 @@
 
 The rules are fairseq's: the score of a finished hypothesis is its log-probability over
 length ** length_penalty (the end of sentence counted); a sentence is done when as many hypotheses
-have ended as the beam is wide, or at the length limit; only the best `beam` candidates of a step may
-end. Greedy search is a beam of one. Sentences that are done leave the batch.
+have ended as the beam is wide, or at the length limit; only the best `beam` candidates of a step
+may end. Greedy search is a beam of one. Sentences that are done leave the batch.
 """
 
 from dataclasses import dataclass

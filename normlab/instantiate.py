@@ -59,8 +59,9 @@ def _checked(
         if name not in values and parameter.default is inspect.Parameter.empty:
             raise ValueError(f"{key}.{name} is missing")
     hints = get_type_hints(target.__init__ if inspect.isclass(target) else target)
-    return {name: _fit(value, hints.get(name, Any), f"{key}.{name}")
-            for name, value in values.items()}
+    return {
+        name: _fit(value, hints.get(name, Any), f"{key}.{name}") for name, value in values.items()
+    }
 
 
 def _fit(value: Any, hint: Any, key: str) -> Any:

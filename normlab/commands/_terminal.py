@@ -1,16 +1,18 @@
-"""Decides how commands print tables: as wide as the terminal, and never cut short in a pipe."""
+"""Decides how commands print tables: prose folds at the terminal's width, nothing is cut short."""
 
+import shutil
 import sys
 from collections.abc import Sequence
 
 _PIPE_WIDTH = 10_000  # wider than any table: what a program reads is not folded
+_PROSE = 50  # characters from which a cell is prose
+_GAP = 2
 
 
 def print_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
     *,
-    title: str = "",
     notes: Sequence[str] = (),
     numeric: Sequence[str] = (),
 ) -> None:
@@ -23,12 +25,16 @@ def print_table(
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, highlight=False)
-    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for name in columns:
-        table.add_column(
-            name, overflow="fold", justify="right" if name in numeric else "left", vertical="top"
-        )
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
+    needed = 0
+    for index, name in enumerate(columns):
+        longest = max(len(text) for text in [name, *(row[index] for row in rows)])
+        justify = "right" if name in numeric else "left"
+        # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
+        table.add_column(name, justify=justify, no_wrap=longest <= _PROSE)
+        needed += min(longest, _PROSE) + _GAP
+    terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+    console = Console(width=max(needed, terminal), highlight=False)
     for row in rows:
         # Text, not str: a value such as [1,2] is no markup.
         table.add_row(*(Text(cell) for cell in row))

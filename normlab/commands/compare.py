@@ -171,6 +171,9 @@ def _print(
         rows = [[*row, text] for row, text in zip(rows, also, strict=True)]
     scales = sorted({cell.choice("scale") or "none" for cell in cells})
     notes = [f"scale: {', '.join(scales)}; mean +- standard deviation over finished seeds"]
+    codes = {record.environment.get("code") for cell in cells for record in cell.records}
+    if len(codes) > 1:
+        notes.append(f"these runs were made by {len(codes)} different states of the code")
     for name in scores:
         signatures = sorted({cell.signature(name) or "" for cell in cells} - {""})
         if len(signatures) < 2:

@@ -1,4 +1,4 @@
-"""`normlab completion`: the tab key in bash and zsh.
+"""`normlab completion`: the tab key in bash (4 and later) and zsh.
 
 The printed script asks `normlab completion candidates` at each press of the key, so it knows a new
 norm as soon as its file exists. Hydra's own completion is not used: it composes the whole config.
@@ -18,17 +18,17 @@ _EXAMPLES = """to use it in this shell:
 Put the line into ~/.bashrc or, after `compinit`, into ~/.zshrc to have it in every shell.
 """
 
-# Bash counts `=`, `:` and `@` as ends of words and replaces only what follows the last of them,
-# while the candidates are whole arguments.
+# The candidates are whole arguments, but Bash counts `=` and `:` as ends of words and replaces only
+# what follows the last of them. An `@` begins a host name to it, which it replaces with the `@`.
 _BASH = r"""_normlab() {
-    local line=${COMP_LINE:0:COMP_POINT} words current breaks kept="" IFS
+    local line=${COMP_LINE:0:COMP_POINT} words current breaks kept=""
     read -r -a words <<< "$line"
     [[ $line == *[[:space:]] ]] && words+=("")
     current=${words[-1]}
-    breaks=${COMP_WORDBREAKS//[^=:@]/}
+    breaks=${COMP_WORDBREAKS//[^=:]/}
     [[ -n $breaks && $current == *["$breaks"]* ]] && kept=${current%"${current##*["$breaks"]}"}
-    IFS=$'\n'
-    COMPREPLY=($("${words[0]}" completion candidates -- "${words[@]:1}" 2>/dev/null))
+    [[ $COMP_WORDBREAKS == *@* && ${current#"$kept"} == *@* ]] && kept=${current%@*}
+    mapfile -t COMPREPLY < <("${words[0]}" completion candidates -- "${words[@]:1}" 2>/dev/null)
     COMPREPLY=("${COMPREPLY[@]#"$kept"}")
     [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *= ]] && compopt -o nospace
 }

@@ -47,7 +47,7 @@ def main(argv: list[str]) -> int:
         _list_options(arguments.kind, as_json=arguments.json)
     else:
         raise ValueError(
-            f"ls: there is no kind {arguments.kind!r}; "
+            f"there is no kind {arguments.kind!r}; "
             f"allowed: {', '.join([*registry.groups(), 'runs'])}"
         )
     return 0

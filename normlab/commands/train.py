@@ -82,11 +82,14 @@ def report(cells: list[Cell]) -> int:
 def summary(record) -> str:
     """Return the last line of a run: its outcome and test scores."""
     scores = ", ".join(
-        f"{name} {score.value:.2f}" for name, score in record.scores.items()
+        f"{name} {score.value:.2f}"
+        for name, score in record.scores.items()
         if name.startswith("test")
     )
     reason = f" ({record.outcome.reason})" if record.outcome.reason else ""
-    return f"{record.run_id}: {record.outcome.status} at step {record.outcome.step}{reason} {scores}"
+    return (
+        f"{record.run_id}: {record.outcome.status} at step {record.outcome.step}{reason} {scores}"
+    )
 
 
 def help_text() -> str:

@@ -1,11 +1,9 @@
 """Which sentences share a batch, in which order, and which process takes which batch.
 
-The order is a function of (lengths, settings, seed, epoch) alone: not of the model, the norm, the device or the
-number of processes, so that seed k of two norms sees identical batches, and a run that was stopped goes on with
-exactly the batch that it would have drawn.
+The order is a function of (lengths, settings, seed, epoch) alone: not of the model, the norm, the
+device or the number of processes, so that seed k of two norms sees identical batches, and a run
+that was stopped goes on with exactly the batch that it would have drawn.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
@@ -20,10 +18,14 @@ class Share(Protocol):
     """One process among several: `rank` of `size` (what `normlab.distributed.Shard` is)."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Number of this process, from 0."""
+        ...
 
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many processes there are."""
+        ...
 
 
 def plan_batches(
@@ -36,18 +38,16 @@ def plan_batches(
 ) -> list[np.ndarray]:
     """Partition the sentences of `lengths` [n, sides] into batches of indices for one epoch.
 
-    `bucket` sorts a random permutation by (target, source) length, cuts, then shuffles the batches: little
-    padding. `random` cuts the permutation as it is: heavy padding. A batch has `batch_size` sentences, or as
-    many as keep sentences x longest side <= `max_tokens`.
+    `bucket` sorts a random permutation by (target, source) length, cuts, then shuffles the batches:
+    little padding. `random` cuts the permutation as it is: heavy padding. A batch has `batch_size`
+    sentences, or as many as keep sentences x longest side <= `max_tokens`.
 
-    Raises:
-        ValueError: both or neither size given, an unknown `batching`, a sentence longer than `max_tokens`.
+    Raises: ValueError: both or neither size given, a sentence longer than
+        `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
         return _cut(lengths, order, batch_size, max_tokens)
-    if batching != "bucket":
-        raise ValueError(f"batching={batching!r} is not known; choose bucket or random")
     # lexsort sorts by its last key first and is stable, so equal lengths keep their random order.
     order = order[np.lexsort(lengths[order].T)]
     batches = _cut(lengths, order, batch_size, max_tokens)
@@ -61,9 +61,10 @@ def eval_batches(
     max_tokens: int | None = None,
     shard: Share | None = None,
 ) -> list[np.ndarray]:
-    """Cut all sentences, longest source first, into batches; over all ranks they partition the split.
+    """Cut all sentences, longest source first, into batches that partition them over all ranks.
 
-    Longest first, so that a batch too large for memory fails at once. Ranks may differ by one batch.
+    Longest first, so that a batch too large for memory fails at once. Ranks may differ by one
+    batch.
     """
     order = np.lexsort((lengths[:, -1], lengths[:, 0]))[::-1]
     batches = _cut(lengths, order, batch_size, max_tokens)
@@ -71,9 +72,10 @@ def eval_batches(
 
 
 def padding_share(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
-    """Return the share of positions that are padding when every batch is as wide as its longest sentence.
+    """Return the share of positions that are padding.
 
-    All columns of `lengths` [n, sides] count together; give one column for the share of one side.
+    Each batch is as wide as its longest sentence. All columns of `lengths` [n, sides] count
+    together; give one column for the share of one side.
     """
     real = sum(int(lengths[batch].sum()) for batch in batches)
     places = sum(int(lengths[batch].max(axis=0).sum()) * len(batch) for batch in batches)
@@ -83,8 +85,9 @@ def padding_share(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
 class BatchStream(Iterator[np.ndarray]):
     """Endless batches of sentence indices, epoch after epoch, for one of `shard.size` processes.
 
-    Every process plans the same epoch and takes each `shard.size`-th batch from its own rank on; the ragged
-    tail of an epoch is dropped so that all draw equally many. `state_dict` is the same on all ranks.
+    Every process plans the same epoch and takes each `shard.size`-th batch from its own rank on;
+    the ragged tail of an epoch is dropped so that all draw equally many. `state_dict` is the same
+    on all ranks.
     """
 
     def __init__(
@@ -114,7 +117,7 @@ class BatchStream(Iterator[np.ndarray]):
 
     @property
     def batches_per_epoch(self) -> int:
-        """Batches that this process draws in the current epoch (`max_tokens` may vary it by a few)."""
+        """Batches that this process draws in the current epoch; `max_tokens` varies it a little."""
         return len(self._batches)
 
     def __next__(self) -> np.ndarray:
@@ -130,13 +133,14 @@ class BatchStream(Iterator[np.ndarray]):
         return {"epoch": self._epoch, "index": self._index}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        """Go to the place that `state_dict` returned; ValueError where this stream has no such place."""
+        """Go to the place that `state_dict` returned; ValueError where there is no such place."""
         self._epoch, self._index = state["epoch"], state["index"]
         self._batches = self._plan()
         if not 0 <= self._index < len(self._batches):
             raise ValueError(
-                f"cannot resume at batch {self._index} of epoch {self._epoch}, which has {len(self._batches)}; "
-                "the data, the batch size or the number of processes has changed since the checkpoint"
+                f"cannot resume at batch {self._index} of epoch {self._epoch}, which has "
+                f"{len(self._batches)}; the data, the batch size or the number of processes has "
+                "changed since the checkpoint: restore them, or start the run anew"
             )
 
     def _plan(self) -> list[np.ndarray]:
@@ -166,14 +170,15 @@ def _cut(
         return [order[i : i + batch_size] for i in range(0, len(order), batch_size)]
     if max_tokens is None or batch_size is not None:
         raise ValueError(
-            f"batch_size={batch_size} and max_tokens={max_tokens}: set exactly one, the other to null "
-            "(for example max_tokens=4096 batch_size=null)"
+            f"batch_size={batch_size} and max_tokens={max_tokens}: set exactly one, the other to "
+            "null (for example max_tokens=4096 batch_size=null)"
         )
     longest = lengths.max(axis=1)
     if len(longest) and longest.max() > max_tokens:
         raise ValueError(
             f"sentence {int(longest.argmax()) + 1} has {int(longest.max())} tokens, more than "
-            f"max_tokens={max_tokens}; raise max_tokens, or lower max_length to leave it out of training"
+            f"max_tokens={max_tokens}; raise max_tokens, or lower task.max_length to leave it out "
+            "of training"
         )
     cuts: list[int] = []
     start = width = 0

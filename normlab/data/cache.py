@@ -1,10 +1,9 @@
 """A folder of prepared data per content and settings, built once however many processes ask for it.
 
-Decides where it lies (`$NORMLAB_CACHE`, else `~/.cache/normlab`), when an entry counts as whole (a manifest, written
-last, holds the SHA-256 of each file), and that a damaged entry is built again rather than trusted.
+Decides where it lies (`$NORMLAB_CACHE`, else `~/.cache/normlab`), when an entry counts as whole (a
+manifest, written last, holds the SHA-256 of each file), and that a damaged entry is built again
+rather than trusted.
 """
-
-from __future__ import annotations
 
 import hashlib
 import json
@@ -31,10 +30,11 @@ def cache_key(settings: Mapping[str, object]) -> str:
 
 
 def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
-    """Return the folder `name` of the cache, calling `build(empty folder)` where it is absent or damaged.
+    """Return the folder `name` of the cache, built by `build(empty folder)` where needed.
 
-    Processes that ask at once wait for one of them. What `build` writes appears all together or not at all: a
-    process that is killed leaves the old state. Raises ValueError where the cache cannot be written.
+    It is needed where the entry is absent or damaged. Processes that ask at once wait for one of
+    them. What `build` writes appears all together or not at all: a process that is killed leaves
+    the old state. Raises ValueError where the cache cannot be written.
     """
     root = cache_root() if root is None else root
     entry = root / name
@@ -45,7 +45,8 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
                 _build(entry, build)
     except PermissionError as error:
         raise ValueError(
-            f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a folder of yours"
+            f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a "
+            "folder of yours"
         ) from error
     return entry
 

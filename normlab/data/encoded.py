@@ -1,9 +1,8 @@
-"""Token ids on disk: one flat array and the offsets of its sentences, mapped into memory rather than read.
+"""Token ids on disk: one flat array and the offsets of its sentences, mapped, not read.
 
-Decides the layout (`<stem>.ids.npy` int32, `<stem>.offsets.npy` int64), and how sentences become a padded array.
+Decides the layout (`<stem>.ids.npy` int32, `<stem>.offsets.npy` int64), and how sentences become a
+padded array.
 """
-
-from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,13 +13,13 @@ import numpy as np
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Sentences as token ids without special tokens: sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Sentences as ids without special tokens; sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
 
     ids: np.ndarray
     offsets: np.ndarray
 
     @classmethod
-    def from_sentences(cls, sentences: Sequence[Sequence[int]]) -> EncodedText:
+    def from_sentences(cls, sentences: Sequence[Sequence[int]]) -> "EncodedText":
         """Pack lists of ids."""
         counts = np.fromiter((len(s) for s in sentences), dtype=np.int64, count=len(sentences))
         offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
@@ -33,7 +32,7 @@ class EncodedText:
         np.save(folder / f"{stem}.offsets.npy", self.offsets)
 
     @classmethod
-    def load(cls, folder: Path, stem: str) -> EncodedText:
+    def load(cls, folder: Path, stem: str) -> "EncodedText":
         """Map what `save` wrote, read-only."""
         ids = np.load(folder / f"{stem}.ids.npy", mmap_mode="r")
         return cls(ids, np.load(folder / f"{stem}.offsets.npy"))
@@ -45,15 +44,24 @@ class EncodedText:
         """Return the ids of one sentence, int32 [length]."""
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
+    def select(self, indices: np.ndarray) -> "EncodedText":
+        """Return the sentences of `indices`, packed anew."""
+        return self.from_sentences([self[int(i)].tolist() for i in indices])
+
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of every sentence without special tokens, int64 [n]."""
         return np.diff(self.offsets)
 
     def padded(
-        self, indices: np.ndarray, *, pad_id: int, prefix: int | None = None, suffix: int | None = None
+        self,
+        indices: np.ndarray,
+        *,
+        pad_id: int,
+        prefix: int | None = None,
+        suffix: int | None = None,
     ) -> np.ndarray:
-        """Return sentences as int64 [len(indices), longest], each with an id before or after it if asked."""
+        """Return int64 [len(indices), longest], each with `prefix` before and `suffix` after it."""
         starts, counts = self.offsets[indices], self.offsets[indices + 1] - self.offsets[indices]
         before, after = int(prefix is not None), int(suffix is not None)
         width = int(counts.max(initial=0)) + before + after
@@ -85,5 +93,5 @@ class EncodedPairs:
 
     @property
     def lengths(self) -> np.ndarray:
-        """Tokens a side as a model sees them, the end mark counted: int64 [n, 2], (source, target)."""
+        """Tokens of (source, target) with the end mark, as a model sees them: int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1

@@ -1,24 +1,21 @@
 """Any language pair in a folder: `{train,valid,test}.{source,target}`, plain or `.gz`.
 
-Decides the file names, and that text which is tokenised or segmented already is said to be so (`form`) rather than
-guessed: scoring and subwords depend on it.
+Decides the file names, and that text which is tokenised or segmented already is said to be so
+(`form`) rather than guessed: scoring and subwords depend on it.
 """
-
-from __future__ import annotations
 
 from pathlib import Path
 from typing import Literal
 
 from normlab.data.corpus import Corpus, EmptyLines, Form, ParallelText, find_text, read_parallel
 
-FORMS = ("raw", "tokenized", "bpe")
-
 
 class FolderCorpus(Corpus):
     """Text of the user's own.
 
-    Files are `{split}{infix}.{language}`; further test sets are `test_<name>{infix}.{language}`. `empty_lines`
-    applies to training text: `error`, or `drop` the pair and count it. In valid and test an empty line is an error.
+    Files are `{split}{infix}.{language}`; further test sets are `test_<name>{infix}.{language}`.
+    `empty_lines` applies to training text: `error`, or `drop` the pair and count it. In valid and
+    test an empty line is an error.
     """
 
     name = "translation"
@@ -36,11 +33,10 @@ class FolderCorpus(Corpus):
     ) -> None:
         if data_dir is None:
             raise ValueError(
-                "task=translation reads your own text: set data_dir=FOLDER to a folder with train, valid and test "
-                f"as train{infix}.{source_language}, train{infix}.{target_language} and so on (plain or .gz)"
+                "task=translation reads your own text: set data_dir=FOLDER to a folder with train, "
+                f"valid and test as train{infix}.{source_language}, train{infix}.{target_language} "
+                "and so on (plain or .gz)"
             )
-        if form not in FORMS:
-            raise ValueError(f"task.corpus.form={form!r} is not known; choose one of {', '.join(FORMS)}")
         self._folder = Path(data_dir).expanduser()
         self._infix = infix
         self._empty_lines: EmptyLines = empty_lines
@@ -57,15 +53,27 @@ class FolderCorpus(Corpus):
 
     def _read(self, split: str) -> ParallelText:
         policy: Literal["error", "drop"] = self._empty_lines if split == "train" else "error"
-        return read_parallel(self._folder, split, *self.languages, infix=self._infix, empty_lines=policy)
+        return read_parallel(
+            self._folder, split, *self.languages, infix=self._infix, empty_lines=policy
+        )
 
     def _split_names(self) -> list[str]:
-        return ["train", "valid", "test", *further_tests(self._folder, self.languages[0], infix=self._infix)]
+        return [
+            "train",
+            "valid",
+            "test",
+            *further_tests(self._folder, self.languages[0], infix=self._infix),
+        ]
 
 
 def further_tests(folder: Path, lang: str, *, infix: str) -> list[str]:
     """Return the names of test sets beyond `test` in a folder: `test_<name>{infix}.{lang}[.gz]`."""
     if not folder.is_dir():
         return []
-    names = {path.name.removesuffix(".gz").removesuffix(f"{infix}.{lang}") for path in folder.glob("test_*")}
-    return sorted(name for name in names if "." not in name and find_text(folder, name, lang, infix=infix))
+    names = {
+        path.name.removesuffix(".gz").removesuffix(f"{infix}.{lang}")
+        for path in folder.glob("test_*")
+    }
+    return sorted(
+        name for name in names if "." not in name and find_text(folder, name, lang, infix=infix)
+    )

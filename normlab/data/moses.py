@@ -1,10 +1,8 @@
 """Moses tokens: the word boundaries of the papers' BLEU, and the way back to plain text.
 
-Decides the conventions of `tokenized` text: Moses rules of the language, HTML-escaped (`&apos;`), hyphens not split
-further. Implemented by sacremoses.
+Decides the conventions of `tokenized` text: Moses rules of the language, HTML-escaped (`&apos;`),
+hyphens not split further. Implemented by sacremoses.
 """
-
-from __future__ import annotations
 
 from collections.abc import Iterable
 
@@ -14,7 +12,7 @@ from sacremoses import MosesDetokenizer, MosesTokenizer
 def tokenize(lines: Iterable[str], *, lang: str) -> list[str]:
     """Return space-separated, escaped Moses tokens of each line."""
     moses = MosesTokenizer(lang=lang)
-    return [moses.tokenize(line, return_str=True, escape=True) for line in lines]
+    return [" ".join(moses.tokenize(line, escape=True)) for line in lines]
 
 
 def detokenize(lines: Iterable[str], *, lang: str) -> list[str]:

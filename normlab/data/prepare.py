@@ -1,13 +1,12 @@
-"""From a corpus to what a translation task trains on: ids, vocabularies, references, and their description.
+"""From a corpus to what a translation task trains on: ids, vocabularies, references, description.
 
-Decides what happens to sentences over the limit (a training pair is left out and counted; in valid and test it is an
-error, because a score on fewer or cut sentences is another score), what the cache key depends on, and what a record
-says about its data.
+Decides what happens to sentences over the limit (a training pair is left out and counted; in valid
+and test it is an error, because a score on fewer or on cut sentences is another score), what the
+cache key depends on, and what a record says about its data.
 """
 
-from __future__ import annotations
-
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +18,19 @@ from normlab.data import moses
 from normlab.data.cache import cache_key, cached_folder
 from normlab.data.corpus import Corpus, Form, ParallelText
 from normlab.data.encoded import EncodedPairs, EncodedText
-from normlab.data.tokenizer import Tokenizer, join_pieces
+from normlab.data.tokenizer import PIECE_JOIN, Tokenizer, join_pieces
 
-FORMAT = "normlab.prepared/1"
+FORMAT = "normlab.prepared/2"
+REQUIRED = ("train", "valid", "test")
 
 
 @dataclass(frozen=True)
 class PreparedTranslation:
     """A corpus ready to train on.
 
-    `texts` hold the sentences that `pairs` encode, in the same order, with the pieces of `bpe` text joined: the
-    references of scoring. `source_tokenizer` and `target_tokenizer` are one object where the vocabulary is joint.
+    `texts` hold the sentences that `pairs` encode, in the same order, with the pieces of `bpe` text
+    joined: the references of scoring. The two tokenizers are one object where the vocabulary is
+    joint. `lowercased` tells whether the training text has no capital letter.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -38,6 +39,7 @@ class PreparedTranslation:
     target_tokenizer: Tokenizer
     form: Form
     languages: tuple[str, str]
+    lowercased: bool
     description: dict[str, Any]
 
     def plain(self, lines: list[str]) -> list[str]:
@@ -48,6 +50,19 @@ class PreparedTranslation:
         """Turn decoded or reference target lines into Moses tokens, as `bleu_tok` is scored on."""
         return moses.tokenize(lines, lang=self.languages[1]) if self.form == "raw" else lines
 
+    def source_line(self, line: str) -> str:
+        """Turn a sentence of a user into the form of the source text, for `encode_batch`.
+
+        `raw`: as it is. `tokenized`: Moses tokens. `bpe`: likewise, and each word is cut into the
+        longest known pieces from its start, as the merges themselves are not part of such text; a
+        line that holds pieces already stays. Lowercased where the training text is.
+        """
+        if self.form == "raw" or PIECE_JOIN in line:
+            return line
+        (tokens,) = moses.tokenize([line], lang=self.languages[0])
+        tokens = tokens.lower() if self.lowercased else tokens
+        return self.source_tokenizer.cut(tokens) if self.form == "bpe" else tokens
+
 
 def prepare_translation(
     corpus: Corpus,
@@ -57,74 +72,126 @@ def prepare_translation(
     max_length: int,
     cache: Path | None = None,
 ) -> PreparedTranslation:
-    """Segment, encode and describe a corpus, or take that from the cache (`cache`, else the user's).
+    """Segment, encode and describe a corpus, or take that from the cache (null: the user's).
 
-    Vocabularies are learnt from `train` alone: one of `vocab_size` entries where `joint`, else one a side.
-    `max_length` bounds the tokens of a side with the end mark. Raises ValueError naming file and line.
+    Vocabularies are learnt from `train` alone: one of `vocab_size` entries where `joint`, else one
+    a side. `max_length` bounds the tokens of a side with the end mark. Raises ValueError naming
+    file and line, or the split that is missing.
     """
     settings = {
         "format": FORMAT,
         "content": corpus.key(),
+        "label": corpus.label,
         "vocab_size": vocab_size,
         "joint": joint,
         "max_length": max_length,
         "tokenizers": tokenizers.__version__,
     }
-    name = f"{corpus.name}-{cache_key(settings)}"
 
     def build(folder: Path) -> None:
         _build(folder, corpus, vocab_size=vocab_size, joint=joint, max_length=max_length)
 
-    return _load(cached_folder(name, build, root=cache))
+    return _load(cached_folder(f"{corpus.name}-{cache_key(settings)}", build, root=cache))
 
 
 def _build(folder: Path, corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int) -> None:
     """Write everything that `_load` reads."""
     splits = {split: text.checked() for split, text in corpus.splits().items()}
-    _require_splits(corpus, splits)
-    train = splits["train"]
-    sides = (train.source + train.target,) * 2 if joint else (train.source, train.target)
-    source = Tokenizer.train(sides[0], form=corpus.form, vocab_size=vocab_size)
-    target = source if joint else Tokenizer.train(sides[1], form=corpus.form, vocab_size=vocab_size)
+    missing = [split for split in REQUIRED if split not in splits]
+    if missing:
+        raise ValueError(
+            f"corpus {corpus.name} has no {' and no '.join(missing)} split (it has "
+            f"{', '.join(splits) or 'none'}); give train, valid and test"
+        )
+    source, target = _vocabularies(splits["train"], corpus.form, vocab_size=vocab_size, joint=joint)
     source.save(folder, "source")
     target.save(folder, "target")
-    description = {
+    description: dict[str, Any] = {
         **corpus.describe(),
         "vocabulary": {"joint": joint, "source": len(source), "target": len(target)},
         "max_length": max_length,
-        "dropped_long": 0,
-        "tokens": {},
-        "lengths": {},
-        "unknown": {},
-        "reference_words": {},
     }
+    for name in ("sizes", "dropped_long", "tokens", "lengths", "unknown", "reference_length"):
+        description[name] = {}
     for split, text in splits.items():
         pairs = EncodedPairs(
             EncodedText.from_sentences(source.encode_batch(text.source)),
             EncodedText.from_sentences(target.encode_batch(text.target)),
         )
-        kept = pairs.lengths.max(axis=1) <= max_length
-        if not kept.all():
-            pairs, text = _without_long(split, pairs, text, kept, max_length)
-            description["dropped_long"] = int((~kept).sum())
-        for side, lang, encoded in _sides(corpus, pairs):
+        kept = _kept(split, pairs, text, max_length)
+        if len(kept) < len(pairs):
+            pairs = EncodedPairs(pairs.source.select(kept), pairs.target.select(kept))
+        for side, encoded in (("source", pairs.source), ("target", pairs.target)):
             encoded.save(folder, f"{split}.{side}")
-            description["tokens"].setdefault(split, {})[lang] = len(encoded.ids)
-            description["lengths"].setdefault(split, {})[lang] = length_statistics(encoded.lengths)
-            unknown = int((encoded.ids == Tokenizer.unk_id).sum())
-            description["unknown"].setdefault(split, {})[lang] = unknown
-        source_lines, target_lines = text.source, text.target
-        if corpus.form == "bpe":
-            source_lines = [join_pieces(line) for line in source_lines]
-            target_lines = [join_pieces(line) for line in target_lines]
-        if split != "train":
-            description["reference_words"][split] = sum(len(line.split()) for line in target_lines)
-        for side, lines in (("source", source_lines), ("target", target_lines)):
-            (folder / f"{split}.{side}.txt").write_text("".join(f"{x}\n" for x in lines), "utf-8", newline="\n")
-    description["kept"] = len((folder / "train.source.txt").read_text("utf-8").split("\n")) - 1
-    meta = {"form": corpus.form, "languages": list(corpus.languages), "splits": list(splits), "joint": joint}
-    (folder / "meta.json").write_text(json.dumps(meta))
-    (folder / "description.json").write_text(json.dumps(description, indent=1, sort_keys=True))
+            lines = getattr(text, side)
+            _write_lines(folder / f"{split}.{side}.txt", (lines[i] for i in kept), corpus.form)
+        description["sizes"][split] = len(pairs)
+        description["dropped_long"][split] = len(text) - len(pairs)
+        for name, values in _statistics(pairs, corpus.languages).items():
+            description[name][split] = values
+        description["reference_length"][split] = sum(
+            len(line.split()) for line in _read_lines(folder / f"{split}.target.txt")
+        )
+    meta = {
+        "form": corpus.form,
+        "languages": list(corpus.languages),
+        "lowercased": not any(line != line.lower() for line in splits["train"].source),
+        "splits": list(splits),
+        "joint": joint,
+    }
+    for name, values in (("meta", meta), ("description", description)):
+        text = json.dumps(values, indent=1, sort_keys=name == "description")
+        (folder / f"{name}.json").write_text(text, "utf-8")
+
+
+def _vocabularies(
+    train: ParallelText, form: Form, *, vocab_size: int, joint: bool
+) -> tuple[Tokenizer, Tokenizer]:
+    if joint:
+        both = Tokenizer.train(train.source + train.target, form=form, vocab_size=vocab_size)
+        return both, both
+    source, target = (
+        Tokenizer.train(lines, form=form, vocab_size=vocab_size)
+        for lines in (train.source, train.target)
+    )
+    return source, target
+
+
+def _kept(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
+    """Return the indices of pairs within the limit; ValueError where scored pairs are over it."""
+    lengths = pairs.lengths
+    kept = lengths.max(axis=1) <= max_length
+    if kept.all() or (split == "train" and kept.any()):
+        return np.flatnonzero(kept)
+    first = int(np.argmin(kept))
+    side = int(lengths[first].argmax())
+    where = f"{text.origins[side]}, line {first + 1}: {int(lengths[first, side])} tokens"
+    raise ValueError(
+        f"{where} with the end mark, over task.max_length={max_length}, and so are "
+        f"{int((~kept).sum())} of {len(kept)} pairs of {split}; set task.max_length="
+        f"{int(lengths.max())} or more (sentences that are scored are neither cut nor left out; "
+        "long training pairs are left out, but some must remain)"
+    )
+
+
+def _statistics(pairs: EncodedPairs, languages: tuple[str, str]) -> dict[str, dict[str, Any]]:
+    """Return tokens, length statistics and unknown tokens, each by language; no end marks."""
+    sides = list(zip(languages, (pairs.source, pairs.target), strict=True))
+    return {
+        "tokens": {lang: len(text.ids) for lang, text in sides},
+        "lengths": {lang: length_statistics(text.lengths) for lang, text in sides},
+        "unknown": {lang: int((text.ids == Tokenizer.unk_id).sum()) for lang, text in sides},
+    }
+
+
+def length_statistics(lengths: np.ndarray) -> dict[str, float]:
+    """Return mean, median, 95th percentile and maximum of sentence lengths [n] in tokens."""
+    return {
+        "mean": round(float(lengths.mean()), 2),
+        "median": float(np.median(lengths)),
+        "p95": round(float(np.percentile(lengths, 95)), 1),
+        "max": int(lengths.max()),
+    }
 
 
 def _load(folder: Path) -> PreparedTranslation:
@@ -132,70 +199,29 @@ def _load(folder: Path) -> PreparedTranslation:
     meta = json.loads((folder / "meta.json").read_text("utf-8"))
     form: Form = meta["form"]
     source = Tokenizer.load(folder, "source", form=form)
-    target = source if meta["joint"] else Tokenizer.load(folder, "target", form=form)
     pairs: dict[str, EncodedPairs] = {}
     texts: dict[str, ParallelText] = {}
     for split in meta["splits"]:
-        pairs[split] = EncodedPairs(
-            EncodedText.load(folder, f"{split}.source"), EncodedText.load(folder, f"{split}.target")
-        )
-        texts[split] = ParallelText(*(_read_side(folder, split, side) for side in ("source", "target")))
-    description = json.loads((folder / "description.json").read_text("utf-8"))
-    return PreparedTranslation(pairs, texts, source, target, form, tuple(meta["languages"]), description)
-
-
-def _read_side(folder: Path, split: str, side: str) -> list[str]:
-    return (folder / f"{split}.{side}.txt").read_bytes().decode().split("\n")[:-1]
-
-
-def _sides(corpus: Corpus, pairs: EncodedPairs) -> list[tuple[str, str, EncodedText]]:
-    source_lang, target_lang = corpus.languages
-    return [("source", source_lang, pairs.source), ("target", target_lang, pairs.target)]
-
-
-def _require_splits(corpus: Corpus, splits: dict[str, ParallelText]) -> None:
-    for split in ("train", "valid", "test"):
-        if split not in splits:
-            raise ValueError(
-                f"corpus {corpus.name} has no {split} split (it has {', '.join(splits) or 'none'}); "
-                "training needs train, valid and test"
-            )
-
-
-def _without_long(
-    split: str, pairs: EncodedPairs, text: ParallelText, kept: np.ndarray, max_length: int
-) -> tuple[EncodedPairs, ParallelText]:
-    """Leave long training pairs out; raise ValueError for a long sentence elsewhere or where none is left."""
-    longest = int(pairs.lengths.max())
-    first = int(np.flatnonzero(~kept)[0])
-    side = int(pairs.lengths[first].argmax())
-    if split != "train":
-        raise ValueError(
-            f"{text.origins[side]}, line {first + 1}: {int(pairs.lengths[first, side])} tokens with the end mark, "
-            f"over task.max_length={max_length}; {int((~kept).sum())} pairs of {split} are too long. Set "
-            f"task.max_length={longest} or more (sentences that are scored are neither cut nor left out)"
-        )
-    if not kept.any():
-        raise ValueError(
-            f"{text.origins[side]}: every training pair is over task.max_length={max_length} tokens; raise it "
-            f"(the longest sentence has {longest})"
-        )
-    indices = np.flatnonzero(kept)
-    shorter = EncodedPairs(
-        EncodedText.from_sentences([pairs.source[i].tolist() for i in indices]),
-        EncodedText.from_sentences([pairs.target[i].tolist() for i in indices]),
+        stems = (f"{split}.source", f"{split}.target")
+        pairs[split] = EncodedPairs(*(EncodedText.load(folder, stem) for stem in stems))
+        source_lines, target_lines = (_read_lines(folder / f"{stem}.txt") for stem in stems)
+        texts[split] = ParallelText(source_lines, target_lines, origins=stems)
+    return PreparedTranslation(
+        pairs=pairs,
+        texts=texts,
+        source_tokenizer=source,
+        target_tokenizer=source if meta["joint"] else Tokenizer.load(folder, "target", form=form),
+        form=form,
+        languages=tuple(meta["languages"]),
+        lowercased=meta["lowercased"],
+        description=json.loads((folder / "description.json").read_text("utf-8")),
     )
-    lines = ParallelText(
-        [text.source[i] for i in indices], [text.target[i] for i in indices], origins=text.origins
-    )
-    return shorter, lines
 
 
-def length_statistics(lengths: np.ndarray) -> dict[str, float]:
-    """Return mean, median, 95th percentile and maximum of sentence lengths in tokens."""
-    return {
-        "mean": round(float(lengths.mean()), 2),
-        "median": float(np.median(lengths)),
-        "p95": float(np.percentile(lengths, 95)),
-        "max": int(lengths.max()),
-    }
+def _write_lines(path: Path, lines: Iterable[str], form: Form) -> None:
+    whole = (join_pieces(line) for line in lines) if form == "bpe" else lines
+    path.write_bytes("".join(line + "\n" for line in whole).encode())
+
+
+def _read_lines(path: Path) -> list[str]:
+    return path.read_bytes().decode().split("\n")[:-1]

@@ -1,12 +1,11 @@
 """Subword vocabularies: how a sentence becomes ids and ids become a sentence again.
 
-Decides the four special ids and one segmentation per form of text. `raw`: joint byte-pair encoding (Sennrich et al.
-2016) of text whose spaces are kept as a visible mark and whose punctuation stands alone, so that decoding gives the
-text back (up to Unicode NFC). `tokenized`: the same over space-separated words, punctuation not split again. `bpe`:
-the text is segmented already, so the vocabulary is its training pieces, and decoding joins `@@ `.
+Decides the four special ids and one segmentation per form of text. `raw`: joint byte-pair encoding
+(Sennrich et al. 2016) of text whose spaces are kept as a visible mark and whose punctuation stands
+alone, so that decoding gives the text back (up to Unicode NFC). `tokenized`: the same over
+space-separated words, punctuation not split again. `bpe`: the text is segmented already, so the
+vocabulary is its training pieces, and decoding joins `@@ `.
 """
-
-from __future__ import annotations
 
 import json
 from collections import Counter
@@ -20,14 +19,17 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from normlab.data.corpus import Form
 
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
+# The space inside keeps them apart from text: no piece of a sentence contains one, whatever markup
+# such as "</s>" or "<unk>" the text is full of.
+SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 PIECE_JOIN = "@@ "
 
 
 class Tokenizer:
     """A vocabulary and its segmentation. Ids 0 to 3 are padding, begin, end and unknown.
 
-    Special ids never come out of `encode_batch`, except `unk_id`: the words `<pad>` or `</s>` in a text are text.
+    Special ids never come out of `encode_batch`, except `unk_id`: the words `<pad>` or `</s>` in a
+    text are text.
     """
 
     pad_id: ClassVar[int] = 0
@@ -40,16 +42,18 @@ class Tokenizer:
         self.form: Form = form
 
     @classmethod
-    def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> Tokenizer:
+    def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> "Tokenizer":
         """Learn a vocabulary of at most `vocab_size` entries from training text.
 
-        For `bpe` text the vocabulary is every piece of `lines`, whatever `vocab_size` says: the pieces were chosen
-        when the text was segmented.
+        For `bpe` text the vocabulary is every piece of `lines`, whatever `vocab_size` says: the
+        pieces were chosen when the text was segmented.
         """
         if form == "bpe":
             return cls(_piece_segmenter(lines), form=form)
         if vocab_size <= len(SPECIALS):
-            raise ValueError(f"vocab_size={vocab_size} must be above {len(SPECIALS)}, the special tokens")
+            raise ValueError(
+                f"vocab_size={vocab_size} must be above {len(SPECIALS)}, the special tokens"
+            )
         return cls(_subword_segmenter(lines, form, vocab_size), form=form)
 
     def __len__(self) -> int:
@@ -61,7 +65,7 @@ class Tokenizer:
         return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ids: padding, begin and end marks left out, an unknown id as `<unk>`."""
+        """Return the text of ids, without padding and marks; an unknown id reads `< unk >`."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, sentences: Iterable[Iterable[int]]) -> list[str]:
@@ -71,12 +75,28 @@ class Tokenizer:
         texts = self._segmenter.decode_batch(kept, skip_special_tokens=False)
         return [join_pieces(text) for text in texts] if self.form == "bpe" else texts
 
+    def cut(self, line: str) -> str:
+        """Cut the words of a line of `bpe` text into the longest known pieces, from their start."""
+        return " ".join(" ".join(self._pieces(word)) for word in line.split(" ") if word)
+
+    def _pieces(self, word: str) -> list[str]:
+        pieces: list[str] = []
+        while len(word) > 1 and not self._known(word):
+            ends = (n for n in range(len(word) - 1, 0, -1) if self._known(word[:n] + "@@"))
+            end = next(ends, 1)
+            pieces.append(word[:end] + "@@")
+            word = word[end:]
+        return [*pieces, word]
+
+    def _known(self, piece: str) -> bool:
+        return self._segmenter.token_to_id(piece) is not None
+
     def save(self, folder: Path, stem: str = "tokenizer") -> None:
         """Write `<stem>.json` in the format of the `tokenizers` library."""
         self._segmenter.save(str(folder / f"{stem}.json"))
 
     @classmethod
-    def load(cls, folder: Path, stem: str = "tokenizer", *, form: Form) -> Tokenizer:
+    def load(cls, folder: Path, stem: str = "tokenizer", *, form: Form) -> "Tokenizer":
         """Read what `save` wrote."""
         return cls(Segmenter.from_file(str(folder / f"{stem}.json")), form=form)
 
@@ -92,7 +112,9 @@ def _subword_segmenter(lines: Iterable[str], form: Form, vocab_size: int) -> Seg
     segmenter = Segmenter(models.BPE(unk_token=SPECIALS[3], fuse_unk=True))
     segmenter.normalizer = normalizers.NFC()
     segmenter.pre_tokenizer = (
-        pre_tokenizers.Sequence([space, pre_tokenizers.Punctuation("isolated")]) if form == "raw" else space
+        pre_tokenizers.Sequence([space, pre_tokenizers.Punctuation("isolated")])
+        if form == "raw"
+        else space
     )
     segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
     trainer = trainers.BpeTrainer(
@@ -102,18 +124,17 @@ def _subword_segmenter(lines: Iterable[str], form: Form, vocab_size: int) -> Seg
         show_progress=False,
     )
     segmenter.train_from_iterator(lines, trainer=trainer)
-    # The trainer also registers the special tokens to be found in text; a model built anew from the same entries
-    # and merges does not, so that a user's "</s>" is characters and not the end of a sentence.
+    # The trainer also registers the special tokens to be found in text; none should be.
     state = json.loads(segmenter.to_str())
     state["added_tokens"] = []
     return Segmenter.from_str(json.dumps(state))
 
 
 def _piece_segmenter(lines: Iterable[str]) -> Segmenter:
-    """Build a word-level vocabulary of the pieces, the most frequent first; a literal `<unk>` is the unknown id."""
+    """Build the vocabulary of pieces, the most frequent first; the published `<unk>` is unknown."""
     counts = Counter(chain.from_iterable(line.split(" ") for line in lines))
-    for special in (*SPECIALS, ""):
-        counts.pop(special, None)
+    for word in ("<unk>", ""):
+        counts.pop(word, None)
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
     vocabulary = {piece: number for number, piece in enumerate([*SPECIALS, *pieces])}
     segmenter = Segmenter(models.WordLevel(vocabulary, unk_token=SPECIALS[3]))

@@ -68,9 +68,7 @@ class SelfAttention(_Heads):
     ):
         super().__init__(dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain)
         self.causal = causal
-        self.qkv_proj = Linear(
-            dim, 3 * dim, gains=(_QKV_GAIN, _QKV_GAIN, _QKV_GAIN * init_gain)
-        )
+        self.qkv_proj = Linear(dim, 3 * dim, gains=(_QKV_GAIN, _QKV_GAIN, _QKV_GAIN * init_gain))
 
     def project(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values, each `B H T K`."""

@@ -1,6 +1,7 @@
 """From token ids to the first values of a stream: embedding, positions, optional norm, dropout."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -28,6 +29,22 @@ def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
     return table
 
 
+class Sinusoids(nn.Module):
+    """Fixed position vectors, standing where a learned table would."""
+
+    weight: Tensor
+
+    def __init__(self, num_positions: int, dim: int):
+        super().__init__()
+        self.register_buffer("weight", sinusoids(num_positions, dim), persistent=False)
+
+
+_POSITIONS: dict[Positions, Callable[[int, int], Sinusoids | Embedding]] = {
+    "sinusoidal": Sinusoids,
+    "learned": Embedding,
+}
+
+
 class StreamEmbedding(nn.Module):
     """sqrt(D) E[token] + position, zero at padding, then the embedding norm and dropout.
 
@@ -48,12 +65,7 @@ class StreamEmbedding(nn.Module):
         self.tokens = tokens
         self.scale = math.sqrt(dim)
         self.max_positions = max_positions
-        if positions == "learned":
-            self.positions = Embedding(max_positions, dim)
-            self.position_table = None
-        else:
-            self.positions = None
-            self.register_buffer("position_table", sinusoids(max_positions, dim), persistent=False)
+        self.positions = _POSITIONS[positions](max_positions, dim)
         self.norm = norm(dim)
         self.dropout = Dropout(dropout)
 
@@ -65,7 +77,6 @@ class StreamEmbedding(nn.Module):
                 f"a sequence reaches position {end}, the model has {self.max_positions}: "
                 f"raise model.max_positions or lower the length limit of the task"
             )
-        table = self.position_table if self.positions is None else self.positions.weight
-        x = self.tokens(ids) * self.scale + table[stream.start : end]
+        x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
         x = x * stream.valid[..., None]
         return self.dropout(self.norm(x, stream))

@@ -35,8 +35,9 @@ class Linear(nn.Linear):
         """Draw each block from Xavier's uniform distribution times its gain (Glorot 2010)."""
         for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
             bound = gain * math.sqrt(6 / (block.shape[0] + block.shape[1]))
-            block.copy_(torch.empty_like(block, device="cpu").uniform_(
-                -bound, bound, generator=generator))
+            block.copy_(
+                torch.empty_like(block, device="cpu").uniform_(-bound, bound, generator=generator)
+            )
         self.bias.zero_()
 
 

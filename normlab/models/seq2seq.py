@@ -123,9 +123,7 @@ class Seq2Seq(nn.Module):
         """Begin decoding `width` hypotheses a sentence, in the fastest way its norms allow."""
         norms = (module for module in self.decoder.modules() if isinstance(module, Norm))
         if all(norm.incremental for norm in norms):
-            return CachedDecoding(
-                self.decoder, memory, source, width=width, max_length=max_length
-            )
+            return CachedDecoding(self.decoder, memory, source, width=width, max_length=max_length)
         return PrefixDecoding(self.decoder, memory, source, width=width)
 
     def decode_step(

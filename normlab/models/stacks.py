@@ -1,5 +1,7 @@
 """The encoder and the decoder: layers one upon the other, closed by the placement's final norm."""
 
+from typing import cast
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -84,6 +86,7 @@ class CachedDecoding:
         max_length: int,
     ):
         self.decoder = decoder
+        self.layers = cast("list[DecoderLayer]", list(decoder.layers))
         self.position = 0
         self.caches = [
             LayerCache(
@@ -92,7 +95,7 @@ class CachedDecoding:
                 width=width,
                 max_length=max_length,
             )
-            for layer in decoder.layers
+            for layer in self.layers
         ]
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
@@ -100,7 +103,7 @@ class CachedDecoding:
         valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
         target = Stream(valid, start=self.position)
         y = self.decoder.embedding(ids[:, None], target)
-        for layer, cache in zip(self.decoder.layers, self.caches, strict=True):
+        for layer, cache in zip(self.layers, self.caches, strict=True):
             y = layer.step(y, target, cache)
         self.position += 1
         return self.decoder.final_norm(y, target)[:, 0]

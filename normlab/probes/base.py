@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 PREFIX = "stability"
-Metric = Tensor | float | Callable[[], float]
+Metric = Tensor | float | int | Callable[[], float]
 
 
 @dataclass(frozen=True)

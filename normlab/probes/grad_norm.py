@@ -55,8 +55,9 @@ class GradNorm(Probe):
         figures = {"nonfinite": float(self._nonfinite)}
         if self._count:
             figures |= {"mean": self._sum / self._count, "max": self._max}
-        rest = self._window if len(self._window) > 1 else []
-        noise = self._noise + [(len(rest), _variation(rest))] * bool(rest)
+        noise = list(self._noise)
+        if len(self._window) > 1:
+            noise.append((len(self._window), _variation(self._window)))
         if noise:
             total = sum(length for length, _ in noise)
             figures["noise"] = sum(length * value for length, value in noise) / total

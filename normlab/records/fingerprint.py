@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from normlab.records.canonical import plain
 
-_NOT_HASHED = frozenset({"observe", "seed", "choices"})  # at the top only: a corpus has a seed too
+_NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})  # at the top only: a corpus has a seed too
 _PLACES = frozenset({"data_dir", "runs_dir"})
 _LENGTH = 10
 ABSENT = "(absent)"

@@ -37,13 +37,6 @@ class Outcome:
     reason: str | None = None
     layer: str | None = None
 
-    def __post_init__(self) -> None:
-        """Refuse a status that does not exist."""
-        if self.status not in get_args(Status):
-            raise ValueError(
-                f"outcome.status is {self.status!r}; allowed: {', '.join(get_args(Status))}"
-            )
-
 
 @dataclass(frozen=True)
 class BudgetUsed:

@@ -72,12 +72,12 @@ class Task(ABC):
         """Return the training batches of one rank, in an order that `seed` alone decides."""
 
     @abstractmethod
-    def losses(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+    def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
         """Return SUMS of the losses; the denominators are `batch.counts` of the same names."""
 
     @abstractmethod
     def evaluate(
-        self, model: nn.Module, split: str, shard: Shard, *, outputs: Path | None = None
+        self, model: Any, split: str, shard: Shard, *, outputs: Path | None = None
     ) -> dict[str, Score]:
         """Score a split (each rank its share); equal scores on all ranks, names without split.
 

@@ -5,10 +5,12 @@ rows at a time so that the float32 copy stays in the processor's cache, and noth
 is kept, in the precision of the logits.
 """
 
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.autograd.function import once_differentiable
 
 _CACHE_ELEMENTS = 1 << 20  # float32 elements a chunk holds on a CPU: 4 MB
 
@@ -27,7 +29,7 @@ def label_smoothed_cross_entropy(
 class _LabelSmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: FunctionCtx, logits: Tensor, targets: Tensor, smoothing: float
+        ctx: Any, logits: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         rows, vocab = logits.shape
         chunk = rows if logits.is_cuda else max(1, _CACHE_ELEMENTS // vocab)
@@ -57,8 +59,6 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(
-        ctx: FunctionCtx, loss_gradient: Tensor, _: Tensor
-    ) -> tuple[Tensor | None, None, None]:
-        (gradient,) = ctx.saved_tensors
-        return gradient * loss_gradient.to(gradient.dtype), None, None
+    def backward(ctx: Any, loss_gradient: Tensor, _: Tensor) -> tuple[Tensor | None, None, None]:
+        (gradient,) = ctx.saved_tensors  # used this once, so it may be scaled in place
+        return gradient.mul_(loss_gradient.to(gradient.dtype)), None, None

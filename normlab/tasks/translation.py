@@ -1,6 +1,6 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -9,17 +9,17 @@ from typing import Any, Self
 import numpy as np
 import torch
 from jaxtyping import Bool, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.corpus import Corpus
-from normlab.data.encoded import EncodedPairs
+from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.decoding import SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
-from normlab.metrics.counts import mean_score, perplexity
 from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
+from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.seq2seq import Architecture, Seq2Seq
 from normlab.norms.base import Stream
 from normlab.placements.base import Placement
@@ -190,12 +190,12 @@ class Translation(Task):
             padding=positions - tokens - int(source_valid.sum()),
         )
 
-    def losses(self, model: nn.Module, batch: TranslationBatch) -> dict[str, Tensor]:
+    def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
         """Return the label-smoothed cross-entropy summed over the target tokens."""
         loss, _ = self._cross_entropy(model, batch)
         return {LOSS: loss}
 
-    def _cross_entropy(self, model: nn.Module, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
+    def _cross_entropy(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
         """Return the summed loss and negative log-likelihood; only real tokens are projected."""
         source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
         stream = model(batch.source, source, batch.tgt_in, target)
@@ -204,7 +204,7 @@ class Translation(Task):
 
     @torch.no_grad()
     def evaluate(
-        self, model: nn.Module, split: str, shard: Shard, *, outputs: Path | None = None
+        self, model: Seq2Seq, split: str, shard: Shard, *, outputs: Path | None = None
     ) -> dict[str, Score]:
         """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
 
@@ -214,23 +214,14 @@ class Translation(Task):
         pairs = self._split(split)
         device = next(model.parameters()).device
         settings = self.valid_search if split == "valid" else self.test_search
-        special = self.data.target_tokenizer
         sums = [0.0, 0.0, 0.0]
         found: list[tuple[int, list[int]]] = []
         for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size, shard=shard):
             batch = self.collate(pairs, indices).to(device)
             loss, nll = self._cross_entropy(model, batch)
             sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]
-            hypotheses = search(
-                model,
-                batch.source,
-                Stream(batch.source_valid),
-                settings,
-                bos_id=special.bos_id,
-                eos_id=special.eos_id,
-                pad_id=special.pad_id,
-            )
-            found += [(int(i), h.tokens) for i, h in zip(indices, hypotheses, strict=True)]
+            hypotheses = self._search(model, batch, settings)
+            found += zip(map(int, indices), hypotheses, strict=True)
         loss_sum, nll_sum, tokens = sum_scalars(sums)
         everybody = sorted(pair for share in gather_objects(found) for pair in share)
         scores = {
@@ -239,6 +230,46 @@ class Translation(Task):
             "perplexity": perplexity(nll_sum, int(tokens)),
         }
         return scores | self._text_scores(split, [ids for _, ids in everybody], outputs)
+
+    @torch.no_grad()
+    def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
+        """Translate sentences as the test is decoded; `model` is in evaluation mode.
+
+        Raises ValueError naming the line that is empty or longer than the model's positions.
+        """
+        ids = self.data.source_tokenizer.encode_batch([self.data.source_line(x) for x in lines])
+        limit = model.encoder.embedding.max_positions
+        for number, sentence in enumerate(ids, 1):
+            if not 0 < len(sentence) < limit:
+                raise ValueError(
+                    f"line {number} has {len(sentence)} tokens: a sentence has 1 to {limit - 1}"
+                )
+        text = EncodedText.from_sentences(ids)
+        pairs = EncodedPairs(text, text)
+        device = next(model.parameters()).device
+        found: list[tuple[int, list[int]]] = []
+        for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size):
+            batch = self.collate(pairs, indices).to(device)
+            hypotheses = self._search(model, batch, self.test_search)
+            found += zip(map(int, indices), hypotheses, strict=True)
+        return self.data.plain(
+            self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
+        )
+
+    def _search(
+        self, model: Seq2Seq, batch: TranslationBatch, settings: SearchSettings
+    ) -> list[list[int]]:
+        special = self.data.target_tokenizer
+        hypotheses = search(
+            model,
+            batch.source,
+            Stream(batch.source_valid),
+            settings,
+            bos_id=special.bos_id,
+            eos_id=special.eos_id,
+            pad_id=special.pad_id,
+        )
+        return [hypothesis.tokens for hypothesis in hypotheses]
 
     def _text_scores(
         self, split: str, ids: list[list[int]], outputs: Path | None

@@ -1,4 +1,4 @@
-"""How long a run goes on: a limit in steps, epochs, target tokens or minutes, whichever is first."""
+"""How long a run goes on: until a limit in steps, epochs, target tokens or minutes is reached."""
 
 from dataclasses import dataclass
 

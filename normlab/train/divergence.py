@@ -1,9 +1,10 @@
 """When a run has diverged, and where it began.
 
-A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of a
-log interval exceeds a multiple of the first step's loss. The step is not taken, so the weights that
-failed are still there: one more forward pass, on the same batch with the same random numbers, finds
-the first layer whose output was not finite. Training is over by then, so that pass disturbs nothing.
+A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of
+a log interval exceeds a multiple of the first step's loss. A step that is not finite is not taken,
+so the weights that failed are still there: one more forward pass, on the same batch with the same
+random numbers, finds the first layer whose output was not finite. Training is over by then, so that
+pass disturbs nothing.
 """
 
 from collections.abc import Callable

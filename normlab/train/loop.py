@@ -122,9 +122,7 @@ class Trainer:
                     interrupted = self._step(stop_requested=interrupts.received is not None)
                 except Diverged as divergence:
                     self.sinks.note(f"diverged at {divergence}")
-                    return Outcome(
-                        "diverged", divergence.step, divergence.reason, divergence.layer
-                    )
+                    return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
                 validated = self._due(self.settings.validate_every) or self._budget_spent()
                 if validated:
                     self._validate()
@@ -286,9 +284,7 @@ class Trainer:
             self.checkpoints.save(self.checkpoints.best, {"model": self.model.state_dict()})
         else:
             at.validations_since_best += 1
-        self.checkpoints.keep_for_average(
-            at.step, self.model.state_dict(), self.settings.average
-        )
+        self.checkpoints.keep_for_average(at.step, self.model.state_dict(), self.settings.average)
         self._tick()
         self.sinks.log({"step": at.step, "time/seconds": at.seconds}, scores)
 

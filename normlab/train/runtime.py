@@ -148,6 +148,10 @@ def _git_state() -> tuple[str | None, bool | None]:
 
 def _git(folder: Path, *arguments: str) -> str:
     result = subprocess.run(
-        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=True, timeout=20
+        ["git", "-C", str(folder), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=20,
     )
     return result.stdout.strip()

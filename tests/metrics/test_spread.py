@@ -72,4 +72,4 @@ def test_too_little_is_refused():
     with pytest.raises(ValueError, match="allowed: 1 and more"):
         t_quantile(0, confidence=0.95)
     with pytest.raises(ValueError, match="between 0 and 1"):
-        t_quantile(3, confidence=95)
+        t_quantile(3, confidence=95.0)

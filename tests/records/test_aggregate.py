@@ -4,9 +4,9 @@ import math
 import statistics
 
 import pytest
-from tests.records.examples import SIGNATURE, record
 
 from normlab.records.aggregate import Cell, cells, group, summarise
+from tests.records.examples import SIGNATURE, record
 
 
 def test_scores_are_averaged_over_finished_seeds_only():

@@ -5,9 +5,9 @@ import random
 
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.records.examples import config
 
 from normlab.records.fingerprint import ABSENT, diff, fingerprint
+from tests.records.examples import config
 
 leaves = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.sampled_from("abc")
 nodes = st.recursive(

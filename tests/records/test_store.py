@@ -4,10 +4,10 @@ import errno
 import os
 
 import pytest
-from tests.records.examples import config, record
 
 from normlab.records.fingerprint import fingerprint
 from normlab.records.store import RunStore, norm_label, run_id, select
+from tests.records.examples import config, record
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def test_a_full_disk_leaves_the_former_record(store, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", no_space)
-    with pytest.raises(OSError, match="record.json"):
+    with pytest.raises(OSError, match=r"record\.json"):
         store.write(record(bleu=99.0), folder)
     assert (folder / "record.json").read_bytes() == before
     assert os.listdir(folder) == ["record.json"]

@@ -42,8 +42,9 @@ matter : interessant=interesting wichtig=important seltsam=strange,odd schwierig
 matter : einfach=simple,easy gut=good groß=big,great klein=small,little neu=new alt=old
 event : wichtig=important langweilig=boring,dull schön=beautiful,wonderful groß=big,large
 event : klein=small,little lang=long
-building place : schön=beautiful berühmt=famous hässlich=ugly ruhig=quiet teuer=expensive groß=big,large
-building place : klein=small,little modern=modern dunkel=dark alt=old neu=new
+building : schön=beautiful berühmt=famous hässlich=ugly ruhig=quiet teuer=expensive groß=big,large
+building : klein=small,little modern=modern dunkel=dark alt=old neu=new
+place : schön=beautiful ruhig=quiet groß=big,large klein=small,little alt=old
 """
 
 # adjective, German comparative, English comparative; of two things of the kinds at the left

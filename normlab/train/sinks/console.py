@@ -170,7 +170,7 @@ def _spaced(values: Mapping[str, float | int]) -> str:
     return "".join(f"  {name} {figure(value)}" for name, value in values.items())
 
 
-def figure(value: float) -> str:
+def figure(value: float | int) -> str:
     """Write a number for people: four significant digits, from 1,000 on all whole digits."""
     if not math.isfinite(value):
         return str(float(value))
@@ -178,7 +178,7 @@ def figure(value: float) -> str:
     return f"{value:,.0f}" if whole else f"{value:.4g}"
 
 
-def duration(seconds: float) -> str:
+def duration(seconds: float | int) -> str:
     """Write a time as `42s`, `3m 05s` or `2h 07m`."""
     whole = round(seconds)
     if whole < 60:

@@ -16,6 +16,7 @@ import contextlib
 import netrc
 import os
 import socket
+import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Wandb(Sink):
         self._connect_seconds = connect_seconds
         self._finish_seconds = finish_seconds
         self._run: Any = None
-        self._defined: set[str] = set()
+        self._best: dict[str, Score] = {}
 
     def open(self, run: RunInfo) -> str | None:
         """Start or continue the W&B run; without the server it is kept offline.
@@ -64,30 +65,30 @@ class Wandb(Sink):
         mode = resolve_mode(self._mode, login)
         if mode == "disabled":
             return None
+        run_id = _run_id(run.run_dir / "wandb" / "run_id", new=run.resumed_step == 0)
         why = "as asked for" if login.source else "no login"
         if mode == "online":
             try:
                 reach(login.host, self._connect_seconds)
-                self._run = self._start(run, "online")
+                self._run = self._start(run, run_id, "online")
                 return f"W&B: {self._run.url}"
             except Exception as error:
                 why = f"{type(error).__name__}: {first_line(error)}"
-        self._run = self._start(run, "offline")
+                _forget_failed_start()
+        self._run = self._start(run, run_id, "offline")
         return f"W&B: kept offline ({why}); to send it: wandb sync {run.run_dir}/wandb/offline-run-*"
 
-    def _start(self, run: RunInfo, mode: Literal["online", "offline"]) -> Any:
-        folder = run.run_dir / "wandb"
-        folder.mkdir(parents=True, exist_ok=True)
-        with _quiet_home(folder):
+    def _start(self, run: RunInfo, run_id: str, mode: Literal["online", "offline"]) -> Any:
+        with _surroundings(run.run_dir / "wandb"):
             import wandb
 
             wandb_run = wandb.init(
                 project=self._project,
                 entity=self._entity,
-                id=_run_id(folder / "run_id", new=run.resumed_step == 0),
+                id=run_id,
                 name=run.run_id,
                 group=run.fingerprint,
-                job_type=str(run.choices.get("study") or "train"),
+                job_type=run.config.get("observe", {}).get("study") or "train",
                 tags=tags(run.choices),
                 config=dashboard_config(run),
                 dir=run.run_dir,
@@ -115,10 +116,9 @@ class Wandb(Sink):
         if self._run is None:
             return
         for name, score in scores.items():
-            if name not in self._defined:
-                best = "max" if score.higher_is_better else "min"
-                self._run.define_metric(name, step_metric="step", summary=best)
-                self._defined.add(name)
+            if name not in self._best:
+                self._run.define_metric(name, step_metric="step", summary=_best_key(score))
+            self._best[name] = _better(score, self._best.get(name, score))
         self._run.log(merged(row, scores))
 
     def close(self, record: RunRecord | None) -> None:
@@ -126,20 +126,45 @@ class Wandb(Sink):
         if self._run is None:
             return
         if record is not None:
-            self._run.summary.update(_summary(record, exclude=self._defined))
+            self._run.summary.update(self._summary(record))
         done = record is not None and record.outcome.status in ("finished", "diverged")
         run, self._run = self._run, None
         run.finish(exit_code=0 if done else 1)
 
+    def _summary(self, record: RunRecord) -> dict[str, Any]:
+        """Flatten a record; a score seen in training keeps its best, also from before a resume."""
+        scores: dict[str, Any] = {}
+        for name, score in record.scores.items():
+            seen = self._best.get(name)
+            best = {_best_key(score): _better(score, seen).value} if seen else score.value
+            scores[name] = best
+        outcome, budget = record.outcome, record.budget
+        return plain({
+            **scores,
+            **record.stability,
+            "outcome": outcome.status,
+            "outcome_step": outcome.step,
+            "outcome_reason": outcome.reason,
+            "outcome_layer": outcome.layer,
+            "wall_seconds": budget.wall_seconds,
+            "tokens": budget.tokens,
+            "tokens_per_second": budget.tokens_per_second,
+            "params": record.params,
+        })
 
-def _summary(record: RunRecord, *, exclude: set[str]) -> dict[str, Any]:
-    """Flatten a record; scores logged in training keep the best that W&B holds for them."""
-    scores = {name: score.value for name, score in record.scores.items() if name not in exclude}
-    outcome = {"outcome": record.outcome.status, "outcome_step": record.outcome.step,
-               "outcome_reason": record.outcome.reason, "outcome_layer": record.outcome.layer}
-    budget = {"wall_seconds": record.budget.wall_seconds, "tokens": record.budget.tokens,
-              "tokens_per_second": record.budget.tokens_per_second, "params": record.params}
-    return plain({**scores, **record.stability, **outcome, **budget})
+
+def _forget_failed_start() -> None:
+    """End W&B's service, which holds on to the id of a run that could not start."""
+    if wandb := sys.modules.get("wandb"):
+        wandb.teardown()
+
+
+def _best_key(score: Score) -> Literal["max", "min"]:
+    return "max" if score.higher_is_better else "min"
+
+
+def _better(a: Score, b: Score) -> Score:
+    return (max if a.higher_is_better else min)(a, b, key=lambda score: score.value)
 
 
 def tags(choices: Mapping[str, Any]) -> list[str]:
@@ -161,16 +186,26 @@ def _run_id(path: Path, *, new: bool) -> str:
     if not new and path.exists():
         return path.read_text(encoding="utf-8").strip()
     run_id = uuid.uuid4().hex[:12]
+    path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(run_id + "\n")
     return run_id
 
 
 @contextlib.contextmanager
-def _quiet_home(folder: Path) -> Iterator[None]:
-    """Keep W&B's own logs, which its service puts into the user's cache, in the run folder."""
-    changed = {key: str(folder / name) for key, name in
-               [("WANDB_CACHE_DIR", "cache"), ("WANDB_DATA_DIR", "data")] if key not in os.environ}
+def _surroundings(folder: Path) -> Iterator[None]:
+    """Set what W&B reads only from the environment, and only where the user has not.
+
+    Its service logs to the user's cache, its login prints, and its own usage telemetry asks the
+    server at the end of the process, which costs twenty seconds when no server answers.
+    """
+    wanted = {
+        "WANDB_CACHE_DIR": str(folder / "cache"),
+        "WANDB_DATA_DIR": str(folder / "data"),
+        "WANDB_SILENT": "true",
+        "WANDB_ERROR_REPORTING": "false",
+    }
+    changed = {key: value for key, value in wanted.items() if key not in os.environ}
     os.environ.update(changed)
     try:
         yield

@@ -1,0 +1,118 @@
+"""`normlab data`: prepare the text of a task and say what it is."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from normlab.commands._terminal import print_table
+
+HELP = "prepare a task's data and describe it: sizes, tokens, padding, checksums"
+
+_EXAMPLES = """examples:
+  normlab data toy
+  normlab data multi30k data_dir=FOLDER
+  normlab data iwslt data_dir=FOLDER task.corpus.train_from=valid
+  normlab data multi30k data_dir=FOLDER batching=random batch_size=128
+
+OVERRIDE is a key=value as `normlab train` takes it; batch_size, max_tokens and batching decide the
+padding that is shown.
+"""
+_SAMPLES = 3
+_COLUMNS = ("split", "side")
+_FIGURES = ("pairs", "dropped", "tokens", "unknown", "mean", "median", "95 %", "max")
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        prog="normlab data",
+        description="Prepare the data of a task, then print what they are.",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("task", metavar="TASK", help="an option of the task group: normlab ls task")
+    result.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="key=value of the config")
+    result.add_argument("--json", action="store_true", help="print the description as JSON")
+    return result
+
+
+def main(argv: Sequence[str]) -> int:
+    """Prepare and describe; ValueError where the data cannot be had or read."""
+    arguments = parser().parse_args(argv)
+    from normlab.build import build_task
+    from normlab.config import compose, to_dict
+    from normlab.tasks.translation import Translation
+
+    config = to_dict(compose([f"task={arguments.task}", *arguments.overrides]))
+    task = build_task(config)
+    if not isinstance(task, Translation):
+        raise ValueError(f"task={arguments.task} has no parallel text to describe")
+    description = task.describe()
+    if arguments.json:
+        import json
+
+        print(json.dumps(description, indent=1, sort_keys=True))
+        return 0
+    _print(description, _samples(task))
+    return 0
+
+
+def _samples(task: Any) -> list[tuple[str, str]]:
+    """Return the first sentence pairs of the training text."""
+    text = task.data.texts["train"]
+    return list(zip(text.source[:_SAMPLES], text.target[:_SAMPLES], strict=True))
+
+
+def _print(description: Mapping[str, Any], samples: Sequence[tuple[str, str]]) -> None:
+    source, target = languages = description["languages"]
+    print(f"{description['label']}, {source} to {target}")
+    print(f"form {description['form']}; licence: {description['licence']}\n")
+    # A record keeps its keys in alphabetical order; people begin with train.
+    order = {"train": 0, "valid": 1}
+    splits = sorted(description["sizes"], key=lambda split: (order.get(split, 2), split))
+    rows, sums = [], []
+    for split in splits:
+        dropped = description["dropped_long"][split] + description["dropped_empty"][split]
+        for lang, file in zip(languages, description["files"][split], strict=True):
+            lengths = description["lengths"][split][lang]
+            rows.append(
+                [
+                    split,
+                    lang,
+                    f"{description['sizes'][split]:,}",
+                    f"{dropped:,}",
+                    f"{description['tokens'][split][lang]:,}",
+                    f"{description['unknown'][split][lang]:,}",
+                    f"{lengths['mean']:.1f}",
+                    f"{lengths['median']:.0f}",
+                    f"{lengths['p95']:.0f}",
+                    f"{lengths['max']}",
+                ]
+            )
+            sums.append([split, file, description["checksums"][split][lang]])
+    columns = [*_COLUMNS, *_FIGURES]
+    print_table(columns, rows, notes=_notes(description), numeric=_FIGURES)
+    print()
+    print_table(["split", "file", "SHA-256 of its text"], sums)
+    for pair in samples:
+        print()
+        for lang, line in zip(languages, pair, strict=True):
+            print(f"{lang}  {line}")
+
+
+def _notes(description: Mapping[str, Any]) -> list[str]:
+    vocabulary = description["vocabulary"]
+    entries = f"{vocabulary['source']:,} entries, joint"
+    if not vocabulary["joint"]:
+        entries = f"{vocabulary['source']:,} source and {vocabulary['target']:,} target entries"
+    notes = [
+        "dropped: pairs with an empty side or over max_length "
+        f"({description['max_length']} tokens); mean to max: tokens a sentence, no end mark",
+        f"vocabulary: {entries}",
+        f"padding: {description['padding_share']:.1%} of the positions of a training batch",
+    ]
+    if "reference_length_check" in description:
+        check = description["reference_length_check"]
+        published = " or ".join(f"{n:,}" for n in check["expected"])
+        notes.append(f"English test reference: {check['found']:,} tokens; published: {published}")
+    return notes

@@ -1,0 +1,44 @@
+"""`normlab translate RUN < in > out`: use a finished run on lines of text."""
+
+import argparse
+import sys
+from pathlib import Path
+
+HELP = "translate lines of text with a finished run"
+
+EXAMPLES = """\
+examples:
+  echo "Der alte Mann schläft." | normlab translate runs/toy-ln-pre-.../seed1
+  normlab translate RUN task.test_search.beam=1 < in.de > out.en
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Read source sentences from standard input, write translations to standard output."""
+    parser = argparse.ArgumentParser(
+        "normlab translate",
+        description=HELP,
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
+    parser.add_argument(
+        "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
+    )
+    arguments = parser.parse_args(argv)
+    if sys.stdin.isatty():
+        print("reading sentences from the terminal, one a line; end with Ctrl-D", file=sys.stderr)
+
+    from normlab.build import load_run
+    from normlab.data.corpus import split_lines
+
+    # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
+    lines = split_lines(sys.stdin.buffer.read(), origin="standard input")
+    run = load_run(arguments.run, arguments.changes)
+    translate = getattr(run.task, "translate", None)
+    if translate is None:
+        raise ValueError(f"{arguments.run} is a run of a task that does not translate")
+    with run.runtime.autocast():
+        for line in translate(run.model, lines):
+            print(line)
+    return 0

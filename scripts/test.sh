@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# Install what the tests need into .venv and pass them: lint, types, tests.
+#   bash scripts/test.sh [pytest arguments]      NORMLAB_DATA=FOLDER adds the tests on real data
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+bash scripts/environment.sh dev
+.venv/bin/ruff check .
+.venv/bin/ruff format --check .
+.venv/bin/pyright
+.venv/bin/pytest -n 2 "$@"

@@ -1,0 +1,144 @@
+"""The table says what the records say, and what it could not use."""
+
+import shutil
+
+import pytest
+
+from normlab.commands.compare import main
+from normlab.records.store import RunStore
+from tests.records.examples import SIGNATURE, config, record
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    store = RunStore("runs")
+    for kept in [
+        record(seed=1, bleu=30.0, norm="ln"),
+        record(seed=2, bleu=32.0, norm="ln", spikes=1.0),
+        record(seed=1, bleu=25.0, norm="bn"),
+        record(seed=2, bleu=1.0, norm="bn", status="diverged"),
+        record(seed=1, bleu=28.0, norm="bn", choices={"decoder_norm": "ln"}, decoder="ln"),
+    ]:
+        store.write(kept, store.run_dir(kept.config))
+    return store
+
+
+def table(capsys, *argv):
+    code = main(list(argv))
+    out, err = capsys.readouterr()
+    lines = [line.split() for line in out.splitlines()]
+    rows = {cells[0]: cells for cells in lines if cells[1:2] == ["pre"]}
+    return code, out, err, rows
+
+
+def test_a_row_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys):
+    code, out, err, rows = table(capsys)
+    assert (code, err) == (0, "")
+    header = "norm placement task batch seeds test/bleu valid/loss spikes outcome tokens/s"
+    assert out.split()[: len(header.split())] == header.split()
+    # Means 31 and sd sqrt(2) by hand; the diverged seed's 1.0 is not averaged in.
+    assert " ".join(rows["ln"]) == "ln pre toy 32 1 2 31.00 +- 1.41 - 0.5 finished 2/2 2000"
+    assert " ".join(rows["bn"]) == "bn pre toy 32 1 2 25.00 - 0.0 diverged 1/2 2000"
+    assert " ".join(rows["bn+ln"]) == "bn+ln pre toy 32 1 28.00 - 0.0 finished 1/1 2000"
+    assert f"test/bleu: {SIGNATURE}" in out
+
+
+def test_where_and_paths_choose_runs(runs, capsys):
+    assert set(table(capsys, "--where", "norm=bn")[3]) == {"bn"}
+    assert set(table(capsys, "--where", "norm=bn", "--where", "seed=2")[3]) == {"bn"}
+    folder = runs.run_dir(config(norm="ln"))
+    assert table(capsys, str(folder))[3]["ln"][4:6] == ["1", "30.00"]
+    assert table(capsys, str(folder.parent))[3]["ln"][4:6] == ["1", "2"]
+    twice = [str(folder), str(folder / "record.json"), str(folder.parent)]
+    assert table(capsys, *twice)[3]["ln"][4:6] == ["1", "2"]
+
+
+def test_scores_are_columns_on_request(runs, capsys):
+    out = table(capsys, "--score", "test/bleu")[1]
+    assert "test/bleu" in out and "valid/loss" not in out
+    with pytest.raises(ValueError, match=r"--score test/blue: .* allowed: test/bleu"):
+        main(["--score", "test/blue"])
+
+
+def test_rows_that_look_alike_say_what_sets_them_apart(runs, capsys):
+    for other in [
+        record(norm="ln", optim={"lr": 1e-3}),
+        record(norm="ln", choices={"model": "small"}, model={"dim": 256, "heads": 4}),
+    ]:
+        runs.write(other, runs.run_dir(other.config))
+    out = table(capsys, "--where", "norm=ln")[1]
+    rows = [line for line in out.splitlines() if line.split()[1:2] == ["pre"]]
+    assert sorted(line[line.index("2000") + 4 :].strip() for line in rows) == [
+        "model=small optim.lr=0.0005",
+        "model=tiny optim.lr=0.0005",
+        "model=tiny optim.lr=0.001",
+    ]
+
+
+def test_figures_scored_in_different_ways_carry_a_letter(runs, capsys):
+    other = record(norm="rms", bleu=40.0, signature="nrefs:1|tok:none")
+    runs.write(other, runs.run_dir(other.config))
+    out, rows = (table(capsys)[i] for i in (1, 3))
+    assert rows["rms"][5:7] == ["40.00", "(b)"]
+    assert rows["bn"][6:8] == ["25.00", "(a)"]
+    assert f"test/bleu (a): {SIGNATURE}" in out and "test/bleu (b): nrefs:1|tok:none" in out
+
+
+def test_runs_of_other_code_are_pointed_out(runs, capsys):
+    assert "states of the code" not in table(capsys)[1]
+    other = record(seed=3, norm="ln", environment={"code": "abc"})
+    runs.write(other, runs.run_dir(other.config))
+    assert "made by 2 different states of the code" in table(capsys)[1]
+
+
+def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, capsys):
+    other = record(seed=3, norm="ln", data={"checksums": {"train": "other"}})
+    runs.write(other, runs.run_dir(other.config))
+    code, _, err, rows = table(capsys)
+    assert code == 1
+    assert set(rows) == {"bn", "bn+ln"}
+    assert "not comparable: data.checksums" in err and err.count("\n") == 1
+
+
+def test_a_run_given_twice_under_two_names_is_refused(runs, capsys, tmp_path):
+    folder = runs.run_dir(config(norm="ln"))
+    shutil.copytree(folder, tmp_path / "copy")
+    code, _, err, _ = table(capsys, str(folder), "copy")
+    assert code == 1 and "seed 1 is given twice" in err
+
+
+def test_damage_is_told_and_the_rest_is_shown(runs, capsys):
+    path = runs.run_dir(config(norm="ln")) / "record.json"
+    path.write_text("{")
+    code, _, err, rows = table(capsys)
+    assert code == 1
+    assert rows["ln"][4:6] == ["2", "32.00"]
+    assert str(path) in err and "start the run again" in err
+
+
+def test_nothing_to_show_is_one_message(runs, capsys):
+    code, out, err, _ = table(capsys, "--runs-dir", "elsewhere")
+    assert (code, out) == (1, "")
+    assert err == "normlab: no run below elsewhere; `normlab train` makes one\n"
+    assert "no run that fits below runs" in table(capsys, "--where", "norm=gn")[2]
+
+
+def test_bad_conditions_are_named(runs):
+    with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
+        main(["--where", "norm"])
+    with pytest.raises(ValueError, match="'nrom'; allowed:"):
+        main(["--where", "nrom=bn"])
+
+
+def test_batches_by_tokens_and_accumulation(runs, capsys):
+    kept = record(norm="gn", batch_size=None, max_tokens=4096, accumulate=4)
+    runs.write(kept, runs.run_dir(kept.config))
+    assert " ".join(table(capsys)[3]["gn"][3:7]) == "4 x 4096 tokens"
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    assert "--where task=toy" in capsys.readouterr().out

@@ -1,0 +1,81 @@
+"""Lists show what the folders hold."""
+
+import json
+
+import pytest
+
+from normlab import registry
+from normlab.commands.ls import main
+from normlab.records.store import RunStore
+from tests.records.examples import config, record
+
+
+def printed(capsys, *argv):
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+def test_every_group_and_option_is_listed(capsys):
+    out = printed(capsys)
+    for group in registry.groups():
+        line = next(line for line in out.splitlines() if line.split()[:1] == [group])
+        assert line.split()[1:] == registry.option_names(group)
+    assert json.loads(printed(capsys, "--json")) == {
+        group: registry.option_names(group) for group in registry.groups()
+    }
+
+
+@pytest.mark.parametrize("group", registry.groups())
+def test_every_option_of_a_group_says_what_it_is(capsys, group):
+    listed = json.loads(printed(capsys, group, "--json"))
+    out = printed(capsys, group)
+    assert [item["name"] for item in listed] == registry.option_names(group)
+    for item in listed:
+        assert item["description"], f"{item['path']} opens with no comment that says what it is"
+        assert item["description"] in out
+
+
+def test_an_unknown_kind_names_the_allowed_ones():
+    with pytest.raises(ValueError, match=r"'nrom'; allowed: .*norm.*, runs"):
+        main(["nrom"])
+
+
+def test_runs_with_and_without_records(tmp_path, capsys):
+    store = RunStore(tmp_path)
+    ended = record(seed=1, bleu=float("nan"), status="diverged", norm="bn")
+    store.write(ended, store.run_dir(ended.config))
+    (store.run_dir(ended.config) / "config.yaml").touch()
+    going = store.run_dir(config(seed=2))
+    going.mkdir(parents=True)
+    (going / "config.yaml").touch()
+    out = printed(capsys, "runs", "--runs-dir", str(tmp_path))
+    rows = [line.split() for line in out.splitlines() if str(tmp_path) in line]
+    assert rows == [
+        [str(store.run_dir(ended.config)), "diverged", "100", "test/bleu", "nan"],
+        [str(going), "no", "record", "yet"],
+    ]
+    listed = json.loads(printed(capsys, "runs", "--json", "--runs-dir", str(tmp_path)))
+    assert listed[0] == {
+        "path": str(store.run_dir(ended.config)),
+        "run_id": ended.run_id,
+        "task": "toy",
+        "norm": "bn",
+        "placement": "pre",
+        "seed": 1,
+        "status": "diverged",
+        "step": 100,
+        "scores": {"test/bleu": "nan"},
+    }
+    assert listed[1] == {"path": str(going), "status": "no record"}
+
+
+def test_damaged_runs_are_told(tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "record.json").write_text("{")
+    assert main(["runs", "--runs-dir", str(tmp_path)]) == 1
+    assert str(tmp_path / "a" / "record.json") in capsys.readouterr().err
+
+
+def test_no_runs(tmp_path, capsys):
+    assert "no runs below" in printed(capsys, "runs", "--runs-dir", str(tmp_path / "none"))
+    assert json.loads(printed(capsys, "runs", "--json", "--runs-dir", str(tmp_path))) == []

@@ -1,0 +1,85 @@
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from normlab.train.sinks.jsonl import Jsonl, read_rows, truncate_to
+from tests.sinks.runs import info, scores
+
+
+def write(folder: Path, steps, *, resumed_step: int = 0) -> Path:
+    sink = Jsonl()
+    sink.open(info(folder, resumed_step=resumed_step))
+    for step in steps:
+        sink.log({"step": step, "train/loss": 1 / step})
+    sink.close(None)
+    return folder / "metrics.jsonl"
+
+
+def test_a_row_is_on_disk_as_soon_as_it_is_logged(tmp_path):
+    sink = Jsonl()
+    sink.open(info(tmp_path))
+    sink.log({"step": 5, "tokens": 7, "train/loss": 0.1}, scores(12.5, 2.0))
+    text = (tmp_path / "metrics.jsonl").read_text()
+    sink.close(None)
+    assert json.loads(text) == {
+        "step": 5, "tokens": 7, "train/loss": 0.1, "valid/bleu": 12.5, "valid/loss": 2.0
+    }
+    assert text.startswith('{"step": 5, ')
+    assert text.endswith("}\n")
+
+
+def test_a_new_run_starts_an_empty_file(tmp_path):
+    write(tmp_path, [1, 2])
+    assert [row["step"] for row in read_rows(write(tmp_path, [1]))] == [1]
+
+
+def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
+    whole = write(tmp_path / "whole", range(1, 9)).read_bytes()
+    path = write(tmp_path / "killed", range(1, 7))
+    with path.open("a") as file:
+        file.write('{"step": 7, "train/l')  # the kill
+    assert write(tmp_path / "killed", range(5, 9), resumed_step=4).read_bytes() == whole
+
+
+def test_truncating_keeps_the_checkpoints_own_step_and_all_its_rows(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 4, "a": 1}\n{"step": 4, "b": 2}\n{"step": 5}\n')
+    truncate_to(path, 4)
+    assert path.read_text() == '{"step": 4, "a": 1}\n{"step": 4, "b": 2}\n'
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_damaged_line_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1}\nrubbish\n{"step": 3}\n')
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: damaged"):
+        truncate_to(path, 3)
+    path.write_text('{"loss": 1}\n')
+    with pytest.raises(ValueError, match="line 1"):
+        read_rows(path)
+
+
+def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path):
+    sink = Jsonl()
+    sink.open(info(tmp_path))
+    sink.log({"step": 1, "a": math.nan, "b": -math.inf, "c": 2})
+    sink.close(None)
+    path = tmp_path / "metrics.jsonl"
+    json.loads(path.read_text(), parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+    (row,) = read_rows(path)
+    assert math.isnan(row["a"])
+    assert row["b"] == -math.inf
+    assert (row["step"], row["c"]) == (1, 2)
+    assert isinstance(row["step"], int)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a device of Linux")
+def test_a_full_disk_is_an_error_of_the_run():
+    sink = Jsonl()
+    sink._file = Path("/dev/full").open("w")
+    with pytest.raises(OSError, match="No space left"):
+        sink.log({"step": 1})
+    with pytest.raises(OSError, match="No space left"):
+        sink.close(None)

@@ -1,0 +1,79 @@
+import logging
+
+import pytest
+
+from normlab.train.sinks.base import Sink, SinkGroup
+from tests.sinks.runs import info, record, scores
+
+
+class Memory(Sink):
+    def __init__(self):
+        self.calls: list[tuple] = []
+
+    def open(self, run):
+        self.calls.append(("open", run.run_id))
+        return "hello"
+
+    def log(self, row, scores=None):
+        self.calls.append(("log", row["step"]))
+
+    def note(self, text):
+        self.calls.append(("note", text))
+
+    def close(self, record):
+        self.calls.append(("close", record))
+
+
+class Broken(Memory):
+    def log(self, row, scores=None):
+        raise RuntimeError("no service\nsecond line")
+
+
+class RequiredBroken(Broken):
+    required = True
+
+
+def test_each_sink_gets_everything_and_its_opening_line_reaches_all(tmp_path):
+    a, b = Memory(), Memory()
+    group = SinkGroup({"a": a, "b": b})
+    end = record()
+    group.open(info(tmp_path))
+    group.log({"step": 1}, scores(1.0, 2.0))
+    group.note("early stop")
+    group.close(end)
+    assert a.calls == b.calls
+    assert a.calls == [
+        ("open", "toy-bn-pre-0123456789-seed1"), ("note", "hello"), ("note", "hello"),
+        ("log", 1), ("note", "early stop"), ("close", end),
+    ]
+
+
+def test_a_failing_sink_is_dropped_with_one_note(tmp_path):
+    good, bad = Memory(), Broken()
+    group = SinkGroup({"bad": bad, "good": good})
+    for step in range(1, 4):
+        group.log({"step": step})
+    group.close(None)
+    note = "sink bad stopped, training goes on: RuntimeError: no service"
+    assert good.calls == [("log", 1), ("note", note), ("log", 2), ("log", 3), ("close", None)]
+    assert bad.calls == []
+
+
+def test_the_last_sink_that_fails_still_says_so(caplog):
+    with caplog.at_level(logging.WARNING, logger="normlab"):
+        SinkGroup({"bad": Broken()}).log({"step": 1})
+    assert "sink bad stopped" in caplog.text
+
+
+def test_a_required_sink_fails_the_run_after_the_others_had_their_turn():
+    good = Memory()
+    with pytest.raises(RuntimeError, match="no service"):
+        SinkGroup({"file": RequiredBroken(), "good": good}).log({"step": 1})
+    assert good.calls == [("log", 1)]
+
+
+def test_no_sinks_are_no_error(tmp_path):
+    group = SinkGroup({})
+    group.open(info(tmp_path))
+    group.log({"step": 1})
+    group.close(None)
