@@ -17,7 +17,6 @@ _HOMES = {
     "LoadedRun": "normlab.build",
     "load_run": "normlab.build",
     "make_norm": "normlab.build",
-    "train": "normlab.build",
     "compose": "normlab.config",
     "Norm": "normlab.norms.base",
     "Stream": "normlab.norms.base",
@@ -36,8 +35,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "records":  # a package that can be called
-        return import_module("normlab.records")
+    if name in ("records", "train"):  # packages that can be called
+        return import_module(f"normlab.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -19,7 +19,7 @@ from normlab.models.linear import initialize
 from normlab.norms.base import Norm, average_statistics_over_ranks
 from normlab.placements.base import NormFactory, Placement
 from normlab.probes.base import ProbeGroup
-from normlab.records.atomic import atomic_write
+from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.store import RunStore, run_id
@@ -182,6 +182,7 @@ class _Run:
             raise ValueError(
                 f"{self.folder}: another process is at work on this run; wait for it, or stop it"
             ) from None
+        remove_leftovers(self.folder)  # of a process that was killed while it wrote
 
     def _finished(self) -> RunRecord | None:
         """Return the record of an ended run; None if there is something left to do."""
@@ -193,7 +194,8 @@ class _Run:
         if not self._same_code(record.environment.get("code"), record.environment.get("commit")):
             return None
         if record.config.get("data_dir") != self.config["data_dir"]:
-            self._check_same_data(record, build_task(self.config))
+            here = build_task(self.config).describe()
+            self._check_same_data(record.data.get("checksums"), here, "finished")
         return record
 
     def _same_code(self, code: str | None, commit: str | None) -> bool:
@@ -207,15 +209,15 @@ class _Run:
             f"{self.folder} was made by other code ({code}, commit {commit}) than this "
             f"({self.environment['code']}, commit {self.environment['commit']}): its figures may "
             f"differ. observe.other_code=accept takes it as it is, observe.other_code=rerun "
-            f"trains anew"
+            f"trains anew, another runs_dir keeps both"
         )
 
-    def _check_same_data(self, record: RunRecord, task: Task) -> None:
-        there, here = record.data.get("checksums"), task.describe().get("checksums")
-        if there != here:
+    def _check_same_data(self, checksums: object, data: Mapping[str, Any], state: str) -> None:
+        if checksums != data.get("checksums"):
             raise ValueError(
-                f"{self.folder} was made on other data (data_dir={record.config.get('data_dir')}) "
-                f"under the same config: name the text by task.corpus.name, or use another runs_dir"
+                f"{self.folder} was {state} on other data under the same config (data_dir="
+                f"{self.config['data_dir']} now): use another runs_dir, or give the text a name of "
+                f"its own where the task has one (task.corpus.name)"
             )
 
     def _train(self) -> RunRecord:
@@ -225,8 +227,9 @@ class _Run:
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         optimizer = instantiate(config["optim"], "optim", params=model.parameters())
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
-        state = self._state_to_resume(checkpoints)
-        settings = self._settings()
+        data = json.loads(json.dumps(task.describe()))
+        state = self._state_to_resume(checkpoints, data)
+        settings = self._settings(data)
         sinks = SinkGroup(
             {
                 name: instantiate(node, f"observe.sink.{name}")
@@ -238,7 +241,6 @@ class _Run:
         evaluator = Evaluator(
             task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
         )
-        data = task.describe()
         trainer = Trainer(
             task=task,
             model=model,
@@ -288,14 +290,19 @@ class _Run:
             self.store.write(record, self.folder)
         return record
 
-    def _state_to_resume(self, checkpoints: Checkpoints) -> dict[str, Any] | None:
+    def _state_to_resume(
+        self, checkpoints: Checkpoints, data: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
         """Return the last state, agreed on by all ranks; None for a run that starts anew."""
         if not checkpoints.last.exists():
             return None
         state = load_checkpoint(checkpoints.last)
-        return state if self._same_code(state["code"], state["commit"]) else None
+        if not self._same_code(state["code"], state["commit"]):
+            return None
+        self._check_same_data(state["checksums"], data, "begun")
+        return state
 
-    def _settings(self) -> LoopSettings:
+    def _settings(self, data: Mapping[str, Any]) -> LoopSettings:
         validate = self.config["validate"]
         return LoopSettings(
             budget=Budget(**self.config["budget"]),
@@ -308,7 +315,11 @@ class _Run:
             average=validate["average"],
             log_every=self.observe["log_every"],
             checkpoint_every=self.observe["checkpoint_every"],
-            stamp={name: self.environment[name] for name in ("code", "commit")},
+            stamp={
+                "code": self.environment["code"],
+                "commit": self.environment["commit"],
+                "checksums": data.get("checksums"),
+            },
         )
 
     def _info(self, resumed_step: int, settings: LoopSettings) -> RunInfo:
@@ -342,6 +353,6 @@ class _Run:
                 peak_memory_bytes=self.runtime.peak_memory_bytes(),
             ),
             environment=self.environment,
-            data=json.loads(json.dumps(data)),
+            data=data,
             params=sum(parameters.values()),
         )

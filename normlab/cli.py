@@ -7,17 +7,7 @@ imported only when it is called.
 import sys
 from importlib import import_module
 
-COMMANDS = (
-    "train",
-    "eval",
-    "translate",
-    "compare",
-    "ls",
-    "data",
-    "doctor",
-    "bench",
-    "completion",
-)
+from normlab.commands import names
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,8 +22,8 @@ def main(argv: list[str] | None = None) -> int:
 
         print(version("normlab"))
         return 0
-    if name not in COMMANDS:
-        print(f"normlab: no command {name!r}; there are {', '.join(COMMANDS)}", file=sys.stderr)
+    if name not in names():
+        print(f"normlab: no command {name!r}; there are {', '.join(names())}", file=sys.stderr)
         return 2
     command = import_module(f"normlab.commands.{name}")
     try:
@@ -59,7 +49,7 @@ def usage() -> str:
     lines = [
         "usage: normlab COMMAND ...    what does normalization do in a Transformer?",
         "",
-        *(f"  {name:<12}{import_module(f'normlab.commands.{name}').HELP}" for name in COMMANDS),
+        *(f"  {name:<12}{import_module(f'normlab.commands.{name}').HELP}" for name in names()),
         "",
         "normlab COMMAND --help describes a command; start with: normlab train norm=bn",
     ]

@@ -7,7 +7,7 @@ may end. Greedy search is a beam of one. Sentences that are done leave the batch
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -16,6 +16,7 @@ from torch import Tensor
 from normlab.norms.base import Stream
 
 
+@runtime_checkable
 class DecodingState(Protocol):
     """What the search needs of a model's decoding state."""
 
@@ -116,7 +117,9 @@ def search(
         if dropped or beam > 1:
             state.select(rows, groups if dropped else None)
         tokens = torch.cat([tokens[rows], last[:, None]], dim=1)
-    return [max(hypotheses, key=lambda h: h.score) for hypotheses in finished]
+    # nothing ends where the logits are not finite: such a model says nothing
+    nothing = Hypothesis([], float("-inf"))
+    return [max(found, key=lambda h: h.score, default=nothing) for found in finished]
 
 
 def _best(

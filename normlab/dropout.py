@@ -22,7 +22,7 @@ class Dropout(nn.Module):
         if not 0 <= p < 1:
             raise ValueError(f"dropout must lie in [0, 1), got {p}")
         self.p = p
-        self.threshold = round(p * _LEVELS)
+        self.threshold = min(round(p * _LEVELS), _LEVELS - 1)
 
     def forward(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """Return `x` with units dropped (training) or as it is (evaluation)."""

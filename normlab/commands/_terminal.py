@@ -43,6 +43,22 @@ def print_table(
         console.print(Text(note))
 
 
+def print_markdown(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    notes: Sequence[str] = (),
+    numeric: Sequence[str] = (),
+) -> None:
+    """Print the same table in Markdown, the notes as a list beneath."""
+    rules = ["---:" if name in numeric else "---" for name in columns]
+    for cells in (columns, rules, *rows):
+        print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    print()
+    for note in notes:
+        print(f"- {note}")
+
+
 def complain(message: str) -> None:
     """Print one message to standard error."""
     print(f"normlab: {message}", file=sys.stderr)

@@ -2,10 +2,10 @@
 
 import argparse
 import string
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from normlab.commands._terminal import complain, print_table
+from normlab.commands._terminal import complain, print_markdown, print_table
 from normlab.records.aggregate import Cell, Summary, group
 from normlab.records.fingerprint import diff
 from normlab.records.record import RunRecord
@@ -55,6 +55,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help=f"a column for this score; may be repeated; default: {', '.join(_SCORES)}",
     )
+    result.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
     return result
 
@@ -83,7 +84,8 @@ def main(argv: list[str]) -> int:
     if rows:
         columns = ["norm", "placement", "task", "batch", "seeds", *scores]
         columns += ["spikes", "outcome", "tokens/s"]
-        _print(columns, rows, cells, scores)
+        show = print_markdown if arguments.markdown else print_table
+        _print(columns, rows, cells, scores, show)
     elif not problems:
         place = ", ".join(str(path) for path in arguments.runs or [arguments.runs_dir])
         which = " that fits" if arguments.where and found else ""
@@ -163,7 +165,11 @@ def _figure(summary: Summary | None, *, digits: int, spread: bool = True) -> str
 
 
 def _print(
-    columns: list[str], rows: list[list[str]], cells: Sequence[Cell], scores: Sequence[str]
+    columns: list[str],
+    rows: list[list[str]],
+    cells: Sequence[Cell],
+    scores: Sequence[str],
+    show: Callable[..., None],
 ) -> None:
     also = _differences(rows, cells)
     if any(also):
@@ -186,7 +192,7 @@ def _print(
             if signature := cell.signature(name):
                 row[columns.index(name)] += f" ({letters[signature]})"
     numeric = [*scores, "spikes", "tokens/s"]
-    print_table(columns, rows, notes=notes, numeric=numeric)
+    show(columns, rows, notes=notes, numeric=numeric)
 
 
 def _differences(rows: Sequence[Sequence[str]], cells: Sequence[Cell]) -> list[str]:

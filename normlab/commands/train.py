@@ -1,11 +1,20 @@
 """`normlab train`: one run, or with -m a sweep whose cells are processes of their own."""
 
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
 
 HELP = "train one run, or a sweep with -m"
+INTERRUPTED = 130
+"""Exit status of a run that was told to stop, and has saved."""
 
 
 @dataclass(frozen=True)
@@ -36,38 +45,68 @@ def run_hydra(argv: list[str]) -> int:
     register()
     cells: list[Cell] = []
     statuses: list[int] = []
+    errors: list[Exception] = []
 
     def job(config) -> float | None:
         runtime = HydraConfig.get()
-        in_process = runtime.launcher["_target_"].endswith("BasicLauncher")
-        if runtime.mode == RunMode.MULTIRUN and in_process:
+        if runtime.mode != RunMode.MULTIRUN:
+            try:
+                record = train_and_say(from_hydra(config))
+            except Exception as error:  # Hydra would print a trace of itself first
+                errors.append(error)
+                return None
+            statuses.append(INTERRUPTED if record.outcome.status == "interrupted" else 0)
+            return None
+        if runtime.launcher["_target_"].endswith("BasicLauncher"):
             cells.append(run_cell(list(runtime.overrides.task), runtime.job.num))
             return None
-        from normlab.build import train
-        from normlab.distributed import is_main
-
-        record = train(from_hydra(config))
-        if is_main():
-            print(summary(record))
-        statuses.append(130 if record.outcome.status == "interrupted" else 0)
+        record = train_and_say(from_hydra(config))
         score = record.scores.get(f"valid/{config.validate.select_by}")
         return None if score is None else score.value
 
     sys.argv = ["normlab train", *argv]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")(job)()
+    if errors:
+        raise errors[0]
     if cells:
         return report(cells)
     return max(statuses, default=0)
 
 
+def train_and_say(config) -> "RunRecord":
+    """Carry out a run and print its last line."""
+    from normlab.build import train
+    from normlab.distributed import is_main
+
+    record = train(config)
+    if is_main():
+        print(summary(record))
+    return record
+
+
 def run_cell(overrides: list[str], number: int) -> Cell:
-    """Train one cell in a process of its own: a crash costs that cell alone."""
+    """Train one cell in a process of its own: a crash costs that cell alone.
+
+    Ctrl-C reaches the cell too, which saves and ends; SIGTERM is passed on to it.
+    """
     print(f"cell {number}: {' '.join(overrides)}", flush=True)
-    result = subprocess.run([sys.executable, "-m", "normlab", "train", *overrides], check=False)
-    if result.returncode in (130, -2, -15):
+    process = subprocess.Popen([sys.executable, "-m", "normlab", "train", *overrides])
+    with handled(signal.SIGINT, lambda: None), handled(signal.SIGTERM, process.terminate):
+        status = process.wait()
+    if status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM):
         raise KeyboardInterrupt
-    return Cell(overrides, result.returncode)
+    return Cell(overrides, status)
+
+
+@contextmanager
+def handled(number: signal.Signals, action: Callable[[], object]) -> Iterator[None]:
+    """Within the block, do `action` at a signal instead of what is usual."""
+    former = signal.signal(number, lambda *_: action())
+    try:
+        yield
+    finally:
+        signal.signal(number, former)
 
 
 def report(cells: list[Cell]) -> int:
@@ -79,7 +118,7 @@ def report(cells: list[Cell]) -> int:
     return 1 if failed else 0
 
 
-def summary(record) -> str:
+def summary(record: "RunRecord") -> str:
     """Return the last line of a run: its outcome and test scores."""
     scores = ", ".join(
         f"{name} {score.value:.2f}"

@@ -38,16 +38,20 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     """
     root = cache_root() if root is None else root
     entry = root / name
+    lock = FileLock(root / f"{name}.lock")
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with FileLock(root / f"{name}.lock"):
-            if not is_whole(entry):
-                _build(entry, build)
-    except PermissionError as error:
+        lock.acquire()
+    except OSError as error:
         raise ValueError(
             f"cannot write the cache of prepared data {root}: {error}; set NORMLAB_CACHE to a "
             "folder of yours"
         ) from error
+    try:
+        if not is_whole(entry):
+            _build(entry, build)
+    finally:
+        lock.release()
     return entry
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, SupportsInt
 
 from tokenizers import Tokenizer as Segmenter
 from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
@@ -64,14 +64,14 @@ class Tokenizer:
         encodings = self._segmenter.encode_batch_fast(list(lines), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def decode(self, ids: Iterable[int]) -> str:
+    def decode(self, ids: Iterable[SupportsInt]) -> str:
         """Return the text of ids, without padding and marks; an unknown id reads `< unk >`."""
         return self.decode_batch([ids])[0]
 
-    def decode_batch(self, sentences: Iterable[Iterable[int]]) -> list[str]:
+    def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
         """Return `decode` of each sentence."""
         hidden = {self.pad_id, self.bos_id, self.eos_id}
-        kept = [[int(i) for i in ids if int(i) not in hidden] for ids in sentences]
+        kept = [[i for i in map(int, ids) if i not in hidden] for ids in sentences]
         texts = self._segmenter.decode_batch(kept, skip_special_tokens=False)
         return [join_pieces(text) for text in texts] if self.form == "bpe" else texts
 

@@ -78,8 +78,9 @@ class Norm(nn.Module, ABC):
 class RunningNorm(Norm):
     """A norm that pools over the batch, with running statistics to use in place of a batch.
 
-    A subclass calls `self.keep_statistics`. It normalizes by the batch where `self.by_batch` and then hands the moments to
-    `self.observe`; elsewhere it normalizes by `running_mean` and `running_var`, `[rows, cols]`.
+    A subclass calls `self.keep_statistics`. It normalizes by the batch where `self.by_batch` and
+    then hands the moments to `self.observe`; elsewhere it normalizes by `running_mean` and
+    `running_var`, `[rows, cols]`.
     """
 
     running_mean: Tensor
@@ -134,7 +135,7 @@ class RunningNorm(Norm):
         if self.training:
             row_mean, row_var = self.estimates(found)
             rows = slice(row_mean.shape[0])
-            step = self.momentum * (found.count[0] > 1)
+            step = self.momentum * (found.count[0] > 1).to(self.running_mean)
             self.running_mean[rows].lerp_(row_mean, step)
             self.running_var[rows].lerp_(row_var, step)
         elif self.tally is not None:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-Table = Float[Tensor, "b t d"]  # an axis of x, or 1 where it was pooled
+Table = Float[Tensor, "#b #t #d"]  # an axis of x, or 1 where it was pooled
 
 
 class Moments(NamedTuple):

@@ -52,7 +52,7 @@ class StepView:
         self.collected[f"{self.prefix}/{name}"] = value
 
 
-class Probe(ABC):
+class Probe(ABC):  # noqa: B024 - no hook is one that every probe needs
     """Observe a run; override what the probe needs, each hook does nothing by default."""
 
     def __init__(self, *, every: int = 1) -> None:
@@ -83,7 +83,7 @@ class Probe(ABC):
 
 
 class ProbeGroup:
-    """Run several named probes as one; the names are those of the config (`observe.probe.<name>`)."""
+    """Run several probes as one, by their names in the config (`observe.probe.<name>`)."""
 
     def __init__(self, probes: Mapping[str, Probe]) -> None:
         """Take the probes by name, in the order in which they are called."""
@@ -91,7 +91,7 @@ class ProbeGroup:
         self._latest: dict[str, Metric] = {}
 
     def attach(self, model: nn.Module) -> None:
-        """Attach each probe to the model as the tasks built it (not wrapped, not compiled)."""
+        """Attach each probe to the model as the task built it, not wrapped and not compiled."""
         for probe in self.probes.values():
             probe.attach(model)
 
@@ -122,9 +122,11 @@ class ProbeGroup:
 
     def summary(self) -> dict[str, float]:
         """Return each probe's figures of the run under `stability/<probe>/<name>`."""
-        return {f"{PREFIX}/{name}/{key}": float(value)
-                for name, probe in self.probes.items()
-                for key, value in probe.summary().items()}
+        return {
+            f"{PREFIX}/{name}/{key}": float(value)
+            for name, probe in self.probes.items()
+            for key, value in probe.summary().items()
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of each probe by name."""

@@ -1,6 +1,7 @@
 """Follow the share of padding in the training batches, which masked norms must not see.
 
-Batch norm's statistics depend on how padding is treated, so how much there was belongs to a run.
+Batch norm's statistics depend on how padding is treated, so how much there was belongs to a
+run. Rows have it from the trainer already.
 """
 
 from collections.abc import Mapping
@@ -24,7 +25,6 @@ class Padding(Probe):
         self._count += 1
         self._sum += view.padding_share
         self._max = max(self._max, view.padding_share)
-        view.log("share", view.padding_share)
 
     def summary(self) -> dict[str, float]:
         """Return the mean `share` of padding over the steps, from 0 to 1, and the `max`."""

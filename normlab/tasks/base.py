@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from normlab.placements.base import Placement
 from normlab.records.record import Score
 
 
+@runtime_checkable
 class Batch(Protocol):
     """One micro-batch.
 
@@ -34,11 +35,12 @@ class Batch(Protocol):
     positions: int
     padding: int
 
-    def to(self, device: torch.device) -> Self:
+    def to(self, device: torch.device) -> "Batch":
         """Return the batch on a device."""
         ...
 
 
+@runtime_checkable
 class BatchStream(Iterator[Batch], Protocol):
     """Endless batches of one rank, resumable at the exact place."""
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ class TranslationBatch:
     positions: int
     padding: int
 
-    def to(self, device: torch.device) -> Self:
+    def to(self, device: torch.device) -> "TranslationBatch":
         """Return the batch on a device."""
         moved = {
             name: value.to(device, non_blocking=True)

@@ -8,7 +8,6 @@ Each file is written under a temporary name and renamed, and is loaded with `wei
 checkpoint holds tensors and plain values, never code.
 """
 
-import pickle
 import zipfile
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -47,7 +46,11 @@ class Checkpoints:
         """Write a checkpoint whole or not at all; OSError names the file."""
         if self.writes:
             with atomic_write(path, "wb") as file:
-                torch.save({"format": FORMAT, **content}, file)
+                try:
+                    torch.save({"format": FORMAT, **content}, file)
+                except RuntimeError as error:
+                    # A disk that fills up: closing the archive fails in its turn, and hides why.
+                    raise error.__context__ if isinstance(error.__context__, OSError) else error
 
     def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
         """Save the weights of a validation, and remove those no longer among the last `count`."""
@@ -77,10 +80,15 @@ class Checkpoints:
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU; ValueError names a damaged file and what to do."""
     try:
+        with zipfile.ZipFile(path) as archive:
+            if (part := archive.testzip()) is not None:  # torch does not look at the checksums
+                raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise ValueError(f"{path}: no such checkpoint; has the run been trained?") from None
-    except (pickle.UnpicklingError, zipfile.BadZipFile, RuntimeError, EOFError, OSError) as error:
+    except PermissionError:
+        raise
+    except Exception as error:  # damaged bytes make the reader fail in any way there is
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "unreadable"
         raise ValueError(
             f"{path}: damaged checkpoint ({reason}); remove the file and start the run again, "

@@ -11,6 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ class LoopSettings:
         average: validations whose weights the test averages; 0 tests the best weights.
         divergence_factor: a log interval whose mean loss is above this many times the first
             step's loss is a divergence.
-        stamp: plain values written into each checkpoint (what code wrote it).
+        stamp: plain values written into each checkpoint (by what code, on what data).
     """
 
     budget: Budget
@@ -56,7 +57,7 @@ class LoopSettings:
     divergence_factor: float
     log_every: int
     checkpoint_every: int
-    stamp: Mapping[str, str | None]
+    stamp: Mapping[str, Any]
 
 
 @dataclass
@@ -113,13 +114,11 @@ class Trainer:
 
     def fit(self) -> Outcome:
         """Train until the budget is spent, the score stalls, the run diverges or is interrupted."""
-        self.model.train()
-        self.probes.attach(self.model)
-        self._clock = time.perf_counter()
+        self.start()
         with Interrupts() as interrupts:
             while (end := self._end()) is None:
                 try:
-                    interrupted = self._step(stop_requested=interrupts.received is not None)
+                    interrupted = self.step(stop_requested=interrupts.received is not None)
                 except Diverged as divergence:
                     self.sinks.note(f"diverged at {divergence}")
                     return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
@@ -129,9 +128,21 @@ class Trainer:
                 if interrupted or validated or self._due(self.settings.checkpoint_every):
                     self.save()
                 if interrupted:
-                    name = interrupts.received.name if interrupts.received else "another rank"
-                    return Outcome("interrupted", self.progress.step, name)
+                    return self._interrupted(interrupts)
+            # A signal may have come during the last validation, after the last step asked.
+            if distributed.sum_scalars([float(interrupts.received is not None)])[0] > 0:
+                return self._interrupted(interrupts)
         return Outcome("finished", self.progress.step, end)
+
+    def _interrupted(self, interrupts: Interrupts) -> Outcome:
+        name = interrupts.received.name if interrupts.received else "another rank"
+        return Outcome("interrupted", self.progress.step, name)
+
+    def start(self) -> None:
+        """Get ready for the first step: `fit` does it, and whoever takes single steps."""
+        self.model.train()
+        self.probes.attach(self.model)
+        self._clock = time.perf_counter()
 
     def _end(self) -> str | None:
         patience = self.settings.patience
@@ -150,22 +161,28 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.progress.step % every == 0
 
-    def _step(self, *, stop_requested: bool) -> bool:
+    def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step; return whether a rank has been asked to stop."""
         started = time.perf_counter()
         step = self.progress.step + 1
         batches = [next(self.stream) for _ in range(self.settings.accumulate)]
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         self.optimizer.zero_grad(set_to_none=True)
+        random_state = _random_state(self.runtime.device)
         loss = torch.zeros((), dtype=torch.float64, device=self.runtime.device)
         for batch in batches:
-            loss += self._backward(batch.to(self.runtime.device), counts, step)
+            share = self._loss(batch, counts)
+            share.backward()
+            loss += share.detach().double()
         loss = distributed.all_reduce_sum(loss)
         distributed.reduce_gradients(self.parameters)
         norm = torch.nn.utils.get_total_norm(
             [p.grad for p in self.parameters if p.grad is not None]
         )
         loss_value, norm_value = torch.stack([loss, norm.double()]).tolist()
+        if not math.isfinite(loss_value):
+            layer = self._first_nonfinite_layer(batches, counts, random_state)
+            raise Diverged(step, f"loss is {loss_value}", layer)
         if not math.isfinite(norm_value):
             layer = first_nonfinite_gradient(self.model)
             raise Diverged(step, f"gradient norm is {norm_value}", layer)
@@ -205,22 +222,26 @@ class Trainer:
         counts = dict(zip(names, total[: len(names)], strict=True))
         return counts, dict(zip(sums, total[len(names) :], strict=True))
 
-    def _backward(self, batch: Batch, counts: Mapping[str, float], step: int) -> Tensor:
-        """Add one micro-batch's gradients; return its share of the step's loss, detached."""
-        random_state = _random_state(self.runtime.device)
+    def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
+        """Return one micro-batch's share of the step's loss."""
+        with self.runtime.autocast():
+            losses = self.task.losses(self.model, batch.to(self.runtime.device))
+            return torch.stack([losses[name] / counts[name] for name in sorted(losses)]).sum()
 
-        def forward() -> Tensor:
-            with self.runtime.autocast():
-                losses = self.task.losses(self.model, batch)
-                return torch.stack([losses[name] / counts[name] for name in sorted(losses)]).sum()
+    def _first_nonfinite_layer(
+        self, batches: list[Batch], counts: Mapping[str, float], random_state: Mapping[str, Tensor]
+    ) -> str | None:
+        """Repeat the step's forward passes to find where it began.
 
-        loss = forward()
-        if not loss.isfinite():
-            _restore_random_state(random_state, self.runtime.device)
-            layer = first_nonfinite_layer(self.model, forward)
-            raise Diverged(step, f"loss is {loss.item()}", layer)
-        loss.backward()
-        return loss.detach().double()
+        Every rank repeats all of its own, whichever rank has failed: norms may wait for each other.
+        """
+        _restore_random_state(random_state, self.runtime.device)
+        found = [
+            first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
+            for batch in batches
+        ]
+        layers = [layer for share in distributed.gather_objects(found) for layer in share]
+        return next((layer for layer in layers if layer is not None), None)
 
     def _record(
         self,

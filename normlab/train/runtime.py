@@ -114,7 +114,7 @@ def keep_freed_memory() -> None:
 def cpu_capabilities() -> dict[str, Any]:
     """Return what torch knows of the processor, empty in versions that cannot tell."""
     tell = getattr(torch.cpu, "get_capabilities", None)
-    return tell() if tell is not None else {}
+    return dict(tell()) if tell is not None else {}
 
 
 def _physical_cores() -> int:

@@ -1,9 +1,10 @@
 """Learning-rate schedules: from the number of an update (the first is 1) to a learning rate."""
 
 import math
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Schedule(Protocol):
     """A function of the step."""
 

@@ -39,8 +39,13 @@ def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: 
         norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
         if step > start:
             view = StepView(
-                step=step, model=model, loss=loss.detach(), grad_norm=norm, lr=0.1,
-                tokens=6, padding_share=1 / (step + 1),
+                step=step,
+                model=model,
+                loss=loss.detach(),
+                grad_norm=norm,
+                lr=0.1,
+                tokens=6,
+                padding_share=1 / (step + 1),
             )
             group.before_update(view)
         optimizer.step()

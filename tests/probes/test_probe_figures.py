@@ -16,8 +16,12 @@ from normlab.probes.padding import Padding
 def feed(probe: Probe, *, losses=None, norms=None, shares=None) -> dict[str, float]:
     for step, value in enumerate(losses or norms or shares, start=1):
         view = StepView(
-            step=step, model=nn.Identity(), loss=torch.tensor(value if losses else 1.0).double(),
-            grad_norm=torch.tensor(value if norms else 1.0).double(), lr=0.1, tokens=1,
+            step=step,
+            model=nn.Identity(),
+            loss=torch.tensor(value if losses else 1.0).double(),
+            grad_norm=torch.tensor(value if norms else 1.0).double(),
+            lr=0.1,
+            tokens=1,
             padding_share=value if shares else 0.0,
         )
         probe.before_update(view)
@@ -36,7 +40,8 @@ LIMIT = 2 + 4 / math.sqrt(3)
 
 def test_a_loss_above_the_limit_is_a_spike_and_its_size_is_above_the_mean():
     assert feed(spikes(), losses=[*NOISE, LIMIT + 0.01]) == {
-        "count": 1.0, "size": pytest.approx(4 / math.sqrt(3) + 0.01),
+        "count": 1.0,
+        "size": pytest.approx(4 / math.sqrt(3) + 0.01),
     }
     assert feed(spikes(), losses=[*NOISE, LIMIT - 0.01]) == {"count": 0.0, "size": 0.0}
 
@@ -80,7 +85,10 @@ def test_grad_norm_mean_max_and_noise_within_windows():
     # Each full window has mean m and 2 m between its values: sd over mean is sqrt(2) / 2.
     # The last step is alone, without a spread.
     assert result == {
-        "nonfinite": 0.0, "mean": 9.8, "max": 30.0, "noise": pytest.approx(math.sqrt(2) / 2),
+        "nonfinite": 0.0,
+        "mean": 9.8,
+        "max": 30.0,
+        "noise": pytest.approx(math.sqrt(2) / 2),
     }
 
 

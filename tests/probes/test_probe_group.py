@@ -7,8 +7,13 @@ from normlab.probes.base import Probe, ProbeGroup, Series, StepView, to_floats
 
 def view(step: int) -> StepView:
     return StepView(
-        step=step, model=nn.Identity(), loss=torch.tensor(float(step)),
-        grad_norm=torch.tensor(1.0), lr=0.5, tokens=3, padding_share=0.0,
+        step=step,
+        model=nn.Identity(),
+        loss=torch.tensor(float(step)),
+        grad_norm=torch.tensor(1.0),
+        lr=0.5,
+        tokens=3,
+        padding_share=0.0,
     )
 
 
@@ -46,7 +51,9 @@ def test_metrics_are_the_latest_values_under_the_name_and_are_forgotten_after():
     for step in range(1, 6):
         group.after_update(view(step))
     assert group.metrics() == {
-        "stability/r/loss": 4.0, "stability/r/asked": 7.0, "stability/r/plain": 2.0
+        "stability/r/loss": 4.0,
+        "stability/r/asked": 7.0,
+        "stability/r/plain": 2.0,
     }
     assert group.metrics() == {}
 

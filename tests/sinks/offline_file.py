@@ -7,6 +7,7 @@ W&B has no Python reader of its own any more.
 
 import json
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,7 +32,7 @@ class OfflineRun:
 def messages(path: Path) -> Iterator[bytes]:
     """Yield the messages of a run file."""
     data = path.read_bytes()
-    assert data[:4] == b":W&B", data[:4]
+    assert data[:4] in (b"", b":W&B"), data[:4]
     at, parts = _HEADER, []
     while at + _CHUNK <= len(data):
         if (room := _BLOCK - at % _BLOCK) < _CHUNK:
@@ -47,8 +48,19 @@ def messages(path: Path) -> Iterator[bytes]:
             parts = []
 
 
-def read(path: Path) -> OfflineRun:
-    """Read config, history, summary and exit code."""
+def read(path: Path, *, patience: float = 20.0) -> OfflineRun:
+    """Read config, history, summary and exit code of a run that has ended.
+
+    W&B's service may write the last of it a moment after `finish` has returned.
+    """
+    deadline = time.monotonic() + patience
+    while (result := _read(path)).exit_code is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert result.exit_code is not None, f"{path} has no end"
+    return result
+
+
+def _read(path: Path) -> OfflineRun:
     result = OfflineRun()
     for message in messages(path):
         record = pb.Record.FromString(message)

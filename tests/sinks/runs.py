@@ -8,8 +8,13 @@ from normlab.train.sinks.base import RunInfo
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"
 CHOICES = {
-    "norm": "bn", "encoder_norm": None, "decoder_norm": None, "placement": "pre", "task": "toy",
-    "model": "tiny", "scale": "smoke",
+    "norm": "bn",
+    "encoder_norm": None,
+    "decoder_norm": None,
+    "placement": "pre",
+    "task": "toy",
+    "model": "tiny",
+    "scale": "smoke",
 }
 
 

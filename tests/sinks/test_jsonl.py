@@ -24,7 +24,11 @@ def test_a_row_is_on_disk_as_soon_as_it_is_logged(tmp_path):
     text = (tmp_path / "metrics.jsonl").read_text()
     sink.close(None)
     assert json.loads(text) == {
-        "step": 5, "tokens": 7, "train/loss": 0.1, "valid/bleu": 12.5, "valid/loss": 2.0
+        "step": 5,
+        "tokens": 7,
+        "train/loss": 0.1,
+        "valid/bleu": 12.5,
+        "valid/loss": 2.0,
     }
     assert text.startswith('{"step": 5, ')
     assert text.endswith("}\n")
@@ -78,7 +82,7 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(tmp_path):
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full is a device of Linux")
 def test_a_full_disk_is_an_error_of_the_run():
     sink = Jsonl()
-    sink._file = Path("/dev/full").open("w")
+    sink._file = Path("/dev/full").open("w")  # noqa: SIM115 - the sink closes it
     with pytest.raises(OSError, match="No space left"):
         sink.log({"step": 1})
     with pytest.raises(OSError, match="No space left"):

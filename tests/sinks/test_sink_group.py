@@ -43,8 +43,12 @@ def test_each_sink_gets_everything_and_its_opening_line_reaches_all(tmp_path):
     group.close(end)
     assert a.calls == b.calls
     assert a.calls == [
-        ("open", "toy-bn-pre-0123456789-seed1"), ("note", "hello"), ("note", "hello"),
-        ("log", 1), ("note", "early stop"), ("close", end),
+        ("open", "toy-bn-pre-0123456789-seed1"),
+        ("note", "hello"),
+        ("note", "hello"),
+        ("log", 1),
+        ("note", "early stop"),
+        ("close", end),
     ]
 
 

@@ -5,8 +5,6 @@ renderings of the same German from the second. So one meaning can be worded twic
 draws for the meaning never depends on the wording.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 from typing import TypeVar

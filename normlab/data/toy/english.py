@@ -1,9 +1,9 @@
 """English inflection: plurals, verb forms, contractions, articles, numbers."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
+
+from normlab.data.toy.listing import listing
 
 _PLURALS = {
     "man": "men",
@@ -30,22 +30,24 @@ _IRREGULAR = {
     base: (past, participle)
     for base, past, participle in (
         row.split("/")
-        for row in (
-            "be/was/been have/had/had do/did/done go/went/gone come/came/come get/got/gotten "
-            "sleep/slept/slept weep/wept/wept dream/dreamed/dreamed sing/sang/sung swim/swam/swum "
-            "run/ran/run take/took/taken wake/woke/woken fall/fell/fallen leave/left/left "
-            "begin/began/begun think/thought/thought see/saw/seen hear/heard/heard "
-            "read/read/read write/wrote/written eat/ate/eaten drink/drank/drunk buy/bought/bought "
-            "sell/sold/sold find/found/found lose/lost/lost forget/forgot/forgotten know/knew/known "
-            "meet/met/met understand/understood/understood make/made/made cut/cut/cut "
-            "wear/wore/worn build/built/built draw/drew/drawn shut/shut/shut catch/caught/caught "
-            "bite/bit/bitten steal/stole/stolen hide/hid/hidden choose/chose/chosen win/won/won "
-            "bring/brought/brought throw/threw/thrown put/put/put hang/hung/hung give/gave/given "
-            "send/sent/sent lend/lent/lent tell/told/told speak/spoke/spoken drive/drove/driven "
-            "fly/flew/flown sit/sat/sat stand/stood/stood lie/lay/lain spend/spent/spent "
-            "say/said/said mean/meant/meant feel/felt/felt become/became/become keep/kept/kept "
-            "feed/fed/fed pay/paid/paid"
-        ).split()
+        for row in listing(
+            """
+    be/was/been have/had/had do/did/done go/went/gone come/came/come get/got/gotten
+    sleep/slept/slept weep/wept/wept dream/dreamed/dreamed sing/sang/sung swim/swam/swum
+    run/ran/run take/took/taken wake/woke/woken fall/fell/fallen leave/left/left
+    begin/began/begun think/thought/thought see/saw/seen hear/heard/heard read/read/read
+    write/wrote/written eat/ate/eaten drink/drank/drunk buy/bought/bought sell/sold/sold
+    find/found/found lose/lost/lost forget/forgot/forgotten know/knew/known meet/met/met
+    understand/understood/understood make/made/made cut/cut/cut wear/wore/worn
+    build/built/built draw/drew/drawn shut/shut/shut catch/caught/caught bite/bit/bitten
+    steal/stole/stolen hide/hid/hidden choose/chose/chosen win/won/won
+    bring/brought/brought throw/threw/thrown put/put/put hang/hung/hung give/gave/given
+    send/sent/sent lend/lent/lent tell/told/told speak/spoke/spoken drive/drove/driven
+    fly/flew/flown sit/sat/sat stand/stood/stood lie/lay/lain spend/spent/spent
+    say/said/said mean/meant/meant feel/felt/felt become/became/become keep/kept/kept
+    feed/fed/fed cost/cost/cost pay/paid/paid
+"""
+        )
     )
 }
 _DOUBLING = ("plan", "stop", "shop", "run", "swim", "get", "put", "sit", "cut", "shut",
@@ -54,7 +56,11 @@ AUXILIARIES = ("be", "have*", "can", "could", "will", "would", "should", "may", 
 
 _NEGATIVE_CONTRACTIONS = {
     word: word + "n't"
-    for word in "do does did is are was were has have had could would should must".split()
+    for word in listing(
+        """
+    do does did is are was were has have had could would should must
+"""
+    )
 } | {"can": "can't", "will": "won't"}
 _POSITIVE_CONTRACTIONS = {
     "am": "'m", "is": "'s", "are": "'re", "have": "'ve", "has": "'s", "had": "'d", "will": "'ll",
@@ -122,7 +128,7 @@ def negate(auxiliary: str, *, contract: bool) -> str:
 
 
 def contract(subject: str, auxiliary: str) -> str:
-    """Join a subject and its auxiliary into one contraction if it is a pronoun, else side by side."""
+    """Join a subject and its auxiliary: contracted after a pronoun, else side by side."""
     if subject in _PRONOUNS and auxiliary in _POSITIVE_CONTRACTIONS:
         return subject + _POSITIVE_CONTRACTIONS[auxiliary]
     return f"{subject} {auxiliary}"
@@ -164,15 +170,17 @@ def _third(base: str) -> str:
     return base + "s"
 
 
-_UNITS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
-    "sixteen seventeen eighteen nineteen"
-).split()
-_TENS = "- - twenty thirty forty fifty sixty seventy eighty ninety".split()
+_UNITS = listing(
+    """
+    zero one two three four five six seven eight nine ten eleven twelve thirteen
+    fourteen fifteen sixteen seventeen eighteen nineteen
+"""
+)
+_TENS = listing("- - twenty thirty forty fifty sixty seventy eighty ninety")
 
 
 def number(value: int, *, joint: str = " ") -> str:
-    """Spell a number below ten thousand; `joint` stands between hundreds and the rest."""
+    """Spell a number below ten thousand; `joint` stands before what is less than a hundred."""
     if value < 20:
         return _UNITS[value]
     if value < 100:
@@ -181,4 +189,6 @@ def number(value: int, *, joint: str = " ") -> str:
     scale, word = (1000, "thousand") if value >= 1000 else (100, "hundred")
     head, rest = divmod(value, scale)
     front = f"{number(head)} {word}"
-    return front + joint + number(rest) if rest else front
+    if not rest:
+        return front
+    return front + (joint if rest < 100 else " ") + number(rest, joint=joint)

@@ -3,11 +3,10 @@
 Forms are tables in the order of `CASES`; a plural is the fourth gender, `p`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from normlab.data.toy.listing import listing
 from normlab.data.toy.nouns import Noun
 from normlab.data.toy.verbs import Verb, needs_e, stem, verb
 
@@ -26,7 +25,9 @@ def _table(**rows: str) -> Mapping[str, Cases]:
     return MappingProxyType({gender: cases(row) for gender, row in rows.items()})
 
 
-DEFINITE = _table(m="der den dem des", f="die die der der", n="das das dem des", p="die die den der")
+DEFINITE = _table(
+    m="der den dem des", f="die die der der", n="das das dem des", p="die die den der"
+)
 RELATIVE = _table(
     m="der den dem dessen", f="die die der deren", n="das das dem dessen", p="die die denen deren"
 )
@@ -110,7 +111,9 @@ def _genitive(lemma: str) -> str:
         for before, letter in zip(" " + lemma.lower(), lemma.lower() + " ", strict=True)
         if letter in "aeiouyäöü" and before not in "aeiouyäöü"
     )
-    short = syllables == 1 and lemma[-1] not in "aeiouäöüy" and lemma not in ("Chef", "Film", "Park")
+    short = (
+        syllables == 1 and lemma[-1] not in "aeiouäöüy" and lemma not in ("Chef", "Film", "Park")
+    )
     return lemma + ("es" if short else "s")
 
 
@@ -132,7 +135,7 @@ HABEN = verb("haben hat hatte gehabt", "have", flags="sp")
 WISSEN = verb("wissen weiß wusste gewusst", "know", flags="sp")
 
 _IRREGULAR = {
-    "sein": dict(zip(("1s", "2s", "3s", "1p", "2p", "3p"), "bin bist ist sind seid sind".split(),
+    "sein": dict(zip(("1s", "2s", "3s", "1p", "2p", "3p"), listing("bin bist ist sind seid sind"),
                      strict=True)),
     "haben": {"2s": "hast"},
     "werden": {"2s": "wirst"},
@@ -207,15 +210,21 @@ def imperative(word: Verb) -> str:
     return base + ("e" if needs_e(base) else "")
 
 
-_UNITS = (
-    "null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn vierzehn "
-    "fünfzehn sechzehn siebzehn achtzehn neunzehn"
-).split()
-_TENS = "- - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+_UNITS = listing(
+    """
+    null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf dreizehn
+    vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn
+"""
+)
+_TENS = listing(
+    """
+    - - zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig
+"""
+)
 
 
 def number(value: int, *, inner: bool = False) -> str:
-    """Spell a number below ten thousand; `inner` is the form before another part (ein, not eins)."""
+    """Spell a number below ten thousand; `inner` is the form before a noun or part (ein)."""
     if value < 20:
         return "ein" if value == 1 and inner else _UNITS[value]
     if value < 100:

@@ -5,8 +5,6 @@ Jungen), plural `-` a mass noun. Readings after a comma are synonyms; `_` stands
 a noun denotes decides which verbs and adjectives go with it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -296,7 +294,8 @@ Musik f - music
 """
 
 
-@dataclass(frozen=True)
+# Nouns are compared by identity: each stands in the lexicon once, and sentences ask often.
+@dataclass(frozen=True, eq=False)
 class Noun:
     """A noun with its declension class and its English readings, the likeliest first."""
 

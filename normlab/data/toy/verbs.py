@@ -14,8 +14,6 @@ Flags: `s` stative (no progressive), `d` durative (goes with seit), `t` dative o
 `p` past by the preterite only, `o` happens once, to one person, `n` no adverbial of place.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from normlab.data.toy.nouns import Noun, select
@@ -198,7 +196,7 @@ teil+nehmen nimmt nahm genommen | take_part_in,participate_in | an D | | event S
 sich gewöhnen | get_used_to | an A | | Regel Haus Stadt Chef |
 sich beschweren | complain_about | über A | | Zimmer Suppe Rechnung Nachbar Hotel Entscheidung |
 achten | pay_attention_to | auf A | | Regel Kind Fehler Wort |
-(Angst/keine_Angst)haben hat hatte gehabt | be_afraid_of,be_scared_of | vor D | | animal Prüfung Chef | sp
+(Angst/keine_Angst)haben hat hatte gehabt | be_afraid_of | vor D | | animal Prüfung Chef | sp
 gehen geht ging *gegangen | go,walk | goal | | |
 fahren fährt fuhr *gefahren | go,drive,travel | goal | | |
 fliegen fliegt flog *geflogen | fly | city | | |

@@ -3,12 +3,11 @@
 Readings after a comma are synonyms, the likeliest first; `_` stands for a space.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from normlab.data.toy.listing import listing
 from normlab.data.toy.nouns import Noun
 
 # Kinds of nouns an adjective goes with, then the adjectives in the order in which they precede a
@@ -55,7 +54,8 @@ person kin : glücklich/glücklicher/happier fleißig/fleißiger/more_hard-worki
 animal : groß/größer/bigger,larger klein/kleiner/smaller schnell/schneller/faster,quicker
 animal : dick/dicker/fatter gefährlich/gefährlicher/more_dangerous
 thing clothes furniture : teuer/teurer/more_expensive billig/billiger/cheaper
-thing clothes furniture : schwer/schwerer/heavier schön/schöner/more_beautiful,prettier neu/neuer/newer
+thing clothes furniture : schwer/schwerer/heavier neu/neuer/newer
+thing clothes furniture : schön/schöner/more_beautiful,prettier
 vehicle building : teuer/teurer/more_expensive groß/größer/bigger,larger alt/älter/older
 vehicle building : klein/kleiner/smaller modern/moderner/more_modern
 text matter : interessant/interessanter/more_interesting wichtig/wichtiger/more_important
@@ -105,23 +105,31 @@ CITIES: tuple[tuple[str, str], ...] = tuple(
     (german, english)
     for german, _, english in (
         name.partition("=")
-        for name in (
-            "Berlin=Berlin München=Munich Köln=Cologne Wien=Vienna Hamburg=Hamburg Rom=Rome "
-            "Paris=Paris London=London Genf=Geneva Nürnberg=Nuremberg Dresden=Dresden Prag=Prague "
-            "Deutschland=Germany Österreich=Austria Frankreich=France Italien=Italy Spanien=Spain "
-            "Griechenland=Greece Japan=Japan Norwegen=Norway England=England Polen=Poland"
-        ).split()
+        for name in listing(
+            """
+    Berlin=Berlin München=Munich Köln=Cologne Wien=Vienna Hamburg=Hamburg Rom=Rome
+    Paris=Paris London=London Genf=Geneva Nürnberg=Nuremberg Dresden=Dresden Prag=Prague
+    Deutschland=Germany Österreich=Austria Frankreich=France Italien=Italy Spanien=Spain
+    Griechenland=Greece Japan=Japan Norwegen=Norway England=England Polen=Poland
+"""
+        )
     )
 )
 
-MEN: tuple[str, ...] = tuple(
-    "Peter Paul Karl Anton Martin Stefan Jan Michael Daniel Oliver Robert Otto Walter Tim".split()
+MEN: tuple[str, ...] = listing(
+    """
+    Peter Paul Karl Anton Martin Stefan Jan Michael Daniel Oliver Robert Otto Walter Tim
+"""
 )
-WOMEN: tuple[str, ...] = tuple(
-    "Anna Maria Julia Lena Sabine Petra Eva Laura Sophie Emma Claudia Monika Helga Nina".split()
+WOMEN: tuple[str, ...] = listing(
+    """
+    Anna Maria Julia Lena Sabine Petra Eva Laura Sophie Emma Claudia Monika Helga Nina
+"""
 )
-SURNAMES: tuple[str, ...] = tuple(
-    "Müller Schmidt Schneider Fischer Weber Wagner Becker Hoffmann Koch Richter Klein".split()
+SURNAMES: tuple[str, ...] = listing(
+    """
+    Müller Schmidt Schneider Fischer Weber Wagner Becker Hoffmann Koch Richter Klein
+"""
 )
 
 WEEKDAYS: tuple[tuple[str, str], ...] = (
@@ -253,10 +261,7 @@ def _place(line: str) -> Place:
 
 
 ADJECTIVES: Mapping[str, tuple[Word, ...]] = MappingProxyType(
-    {
-        kind: tuple(_word(cell) for cell in cells)
-        for kind, cells in _by_heading(_ADJECTIVES).items()
-    }
+    {kind: tuple(_word(cell) for cell in cells) for kind, cells in _by_heading(_ADJECTIVES).items()}
 )
 COMPARATIVES: Mapping[str, tuple[Word, ...]] = MappingProxyType(
     {

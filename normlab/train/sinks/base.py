@@ -102,8 +102,10 @@ class SinkGroup(Sink):
                     fatal = fatal or error
                     continue
                 del self._sinks[name]
-                lost.append(f"sink {name} stopped, training goes on: "
-                            f"{type(error).__name__}: {first_line(error)}")
+                lost.append(
+                    f"sink {name} stopped, training goes on: "
+                    f"{type(error).__name__}: {first_line(error)}"
+                )
         if fatal is not None:  # after the others, so that closing restores the terminal
             raise fatal
         for text in lost:

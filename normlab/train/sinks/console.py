@@ -4,7 +4,7 @@ Everything goes to the standard error, so that the standard output of a command 
 On a terminal the bar shows step, time left, loss, tokens/s and the latest scores; an evaluation
 and a note leave a line above it. In a pipe each row is one line. Both end with a small block that
 holds the record's outcome and scores. The names `train/loss` and `train/tokens_per_second` are
-the ones shown by position; all other names of a row appear in plain lines as they are.
+the ones the bar shows; plain lines have each name of a row as it is.
 """
 
 import math
@@ -26,6 +26,7 @@ from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
 
 LOSS = "train/loss"
 SPEED = "train/tokens_per_second"
+_NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})  # said otherwise, or at the end
 
 
 class Console(Sink):
@@ -57,8 +58,11 @@ class Console(Sink):
             widest = self._place(run.total_steps or 999_999)
             self._progress = _progress(self._console, widest)
             self._task = self._progress.add_task(
-                self._place(run.resumed_step), total=run.total_steps, completed=run.resumed_step,
-                figures="", left="",
+                self._place(run.resumed_step),
+                total=run.total_steps,
+                completed=run.resumed_step,
+                figures="",
+                left="",
             )
             self._progress.start()
 
@@ -67,13 +71,19 @@ class Console(Sink):
         step = int(row["step"])
         results = {name: score.value for name, score in scores.items()}
         if self._progress is None:
-            self._line(self._place(step) + _spaced({**_without_step(row), **results})
-                       + self._left(step, "  left "))
+            self._line(
+                self._place(step)
+                + _spaced({**_figures(row), **results})
+                + self._left(step, "  left ")
+            )
             return
         self._show(row, results)
         self._progress.update(
-            self._task, description=self._place(step), completed=step,
-            figures="  ".join(self._shown.values()), left=self._left(step, "left "),
+            self._task,
+            description=self._place(step),
+            completed=step,
+            figures="  ".join(self._shown.values()),
+            left=self._left(step, "left "),
         )
         if results:
             self._line(f"step {step}" + _spaced(results))
@@ -132,7 +142,9 @@ def _progress(console: RichConsole, place: str) -> Progress:
         TextColumn("{task.description}", table_column=Column(min_width=len(place), no_wrap=True)),
         BarColumn(bar_width=20),
         TextColumn("{task.fields[left]}", table_column=Column(min_width=12, no_wrap=True)),
-        TextColumn("{task.fields[figures]}", table_column=Column(overflow="ellipsis", no_wrap=True)),
+        TextColumn(
+            "{task.fields[figures]}", table_column=Column(overflow="ellipsis", no_wrap=True)
+        ),
         console=console,
         refresh_per_second=2,
     )
@@ -152,8 +164,10 @@ def _lines(record: RunRecord) -> list[tuple[str, str, str]]:
     outcome, budget = record.outcome, record.budget
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
     lines = [("outcome", f"{outcome.status} at step {outcome.step}", where)]
-    lines += [(name, figure(score.value), score.signature or "")
-              for name, score in sorted(record.scores.items())]
+    lines += [
+        (name, figure(score.value), score.signature or "")
+        for name, score in sorted(record.scores.items())
+    ]
     lines += [(name, figure(value), "") for name, value in sorted(record.stability.items())]
     lines += [
         ("tokens", f"{budget.tokens:,}", f"{budget.tokens_per_second:,.0f} tokens/s"),
@@ -162,8 +176,8 @@ def _lines(record: RunRecord) -> list[tuple[str, str, str]]:
     return lines
 
 
-def _without_step(row: Row) -> dict[str, float | int]:
-    return {name: value for name, value in row.items() if name != "step"}
+def _figures(row: Row) -> dict[str, float | int]:
+    return {name: value for name, value in row.items() if name not in _NOT_IN_LINES}
 
 
 def _spaced(values: Mapping[str, float | int]) -> str:

@@ -68,8 +68,10 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     Raises `ValueError` naming file and line where the file is damaged.
     """
     return [
-        {name: value if (real := number(value)) is None or isinstance(value, int) else real
-         for name, value in row.items()}
+        {
+            name: value if (real := number(value)) is None or isinstance(value, int) else real
+            for name, value in row.items()
+        }
         for _, row in _rows(path.read_bytes(), path)
     ]
 

@@ -16,7 +16,6 @@ import contextlib
 import netrc
 import os
 import socket
-import sys
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -66,36 +65,40 @@ class Wandb(Sink):
         if mode == "disabled":
             return None
         run_id = _run_id(run.run_dir / "wandb" / "run_id", new=run.resumed_step == 0)
-        why = "as asked for" if login.source else "no login"
-        if mode == "online":
+        why = "as asked for" if login.source else "no login, see `wandb login`"
+        if mode == "online" and login.source:  # without a login W&B would ask for one and wait
             try:
                 reach(login.host, self._connect_seconds)
                 self._run = self._start(run, run_id, "online")
                 return f"W&B: {self._run.url}"
             except Exception as error:
                 why = f"{type(error).__name__}: {first_line(error)}"
-                _forget_failed_start()
         self._run = self._start(run, run_id, "offline")
-        return f"W&B: kept offline ({why}); to send it: wandb sync {run.run_dir}/wandb/offline-run-*"
+        files = run.run_dir / "wandb" / "offline-run-*"
+        return f"W&B: kept offline ({why}); to send it: wandb sync {files}"
 
     def _start(self, run: RunInfo, run_id: str, mode: Literal["online", "offline"]) -> Any:
         with _surroundings(run.run_dir / "wandb"):
             import wandb
 
-            wandb_run = wandb.init(
-                project=self._project,
-                entity=self._entity,
-                id=run_id,
-                name=run.run_id,
-                group=run.fingerprint,
-                job_type=run.config.get("observe", {}).get("study") or "train",
-                tags=tags(run.choices),
-                config=dashboard_config(run),
-                dir=run.run_dir,
-                mode=mode,
-                resume="allow",
-                settings=self._settings(wandb.Settings),
-            )
+            try:
+                wandb_run = wandb.init(
+                    project=self._project,
+                    entity=self._entity,
+                    id=run_id,
+                    name=run.run_id,
+                    group=run.fingerprint,
+                    job_type=run.config.get("observe", {}).get("study") or "train",
+                    tags=tags(run.choices),
+                    config=dashboard_config(run),
+                    dir=run.run_dir,
+                    mode=mode,
+                    resume="allow",
+                    settings=self._settings(wandb.Settings),
+                )
+            except Exception:
+                wandb.teardown()  # its service holds on to the id of a run that could not start
+                raise
         wandb_run.define_metric("step", hidden=True)
         wandb_run.define_metric("*", step_metric="step")
         return wandb_run
@@ -139,24 +142,20 @@ class Wandb(Sink):
             best = {_best_key(score): _better(score, seen).value} if seen else score.value
             scores[name] = best
         outcome, budget = record.outcome, record.budget
-        return plain({
-            **scores,
-            **record.stability,
-            "outcome": outcome.status,
-            "outcome_step": outcome.step,
-            "outcome_reason": outcome.reason,
-            "outcome_layer": outcome.layer,
-            "wall_seconds": budget.wall_seconds,
-            "tokens": budget.tokens,
-            "tokens_per_second": budget.tokens_per_second,
-            "params": record.params,
-        })
-
-
-def _forget_failed_start() -> None:
-    """End W&B's service, which holds on to the id of a run that could not start."""
-    if wandb := sys.modules.get("wandb"):
-        wandb.teardown()
+        return plain(
+            {
+                **scores,
+                **record.stability,
+                "outcome": outcome.status,
+                "outcome_step": outcome.step,
+                "outcome_reason": outcome.reason,
+                "outcome_layer": outcome.layer,
+                "wall_seconds": budget.wall_seconds,
+                "tokens": budget.tokens,
+                "tokens_per_second": budget.tokens_per_second,
+                "params": record.params,
+            }
+        )
 
 
 def _best_key(score: Score) -> Literal["max", "min"]:
@@ -223,7 +222,7 @@ class Login:
 
 
 def find_login() -> Login:
-    """Look for a W&B key where W&B looks: environment, netrc, settings file. Opens no connection."""
+    """Look for a key where W&B looks: environment, netrc, settings file; opens no connection."""
     settings = _settings_file()
     host = os.environ.get("WANDB_BASE_URL") or settings.get("base_url") or CLOUD
     for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):

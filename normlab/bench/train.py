@@ -1,0 +1,239 @@
+"""Training speed: target tokens a second through the very loop of `normlab train`.
+
+Several runs are kept side by side in one process and take turns, an interval each, with the peak
+of the machine measured before every turn: what changes with time hits all of them alike, so their
+ratios mean more than their figures.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import gettempdir
+from typing import Any
+
+import torch
+
+from normlab.bench.clock import Clock, Span, seconds_since_process_start
+from normlab.bench.peak import Peak, model_shapes
+from normlab.build import build_model, build_task
+from normlab.instantiate import instantiate
+from normlab.norms.base import average_statistics_over_ranks
+from normlab.probes.base import ProbeGroup
+from normlab.tasks.translation import Translation
+from normlab.train.budget import Budget
+from normlab.train.checkpoint import Checkpoints
+from normlab.train.evaluate import Evaluator
+from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.runtime import Runtime
+from normlab.train.sinks.base import SinkGroup
+
+_NEVER = 1 << 62
+
+
+def useful_flop(config: Mapping[str, Any], *, source_per_target: float, vocab: int) -> float:
+    """Return the FLOP a target token is worth, with its share of the source and the gradients.
+
+    6 (N_enc S / T + N_dec + V d): two a weight in the forward pass and four in the backward one,
+    over the weights of the products. Attention's own products and padding do not count.
+    """
+    model = config["model"]
+    dim, ffn_dim = model["dim"], model["ffn_dim"]
+    encoder = model["encoder_layers"] * (4 * dim * dim + 2 * dim * ffn_dim)
+    decoder = model["decoder_layers"] * (8 * dim * dim + 2 * dim * ffn_dim)
+    return 6 * (encoder * source_per_target + decoder + vocab * dim)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """What one turn of a run did."""
+
+    time: Span
+    steps: int
+    target_tokens: int
+    source_tokens: int
+    positions: int
+    padding: int
+
+
+@dataclass
+class Contender:
+    """One of the runs that are measured, and its intervals."""
+
+    name: str
+    config: Mapping[str, Any]
+    trainer: Trainer
+    vocab: int
+    first_step_seconds: float | None = None
+    intervals: list[Interval] = field(default_factory=list)
+
+    def take(self, steps: int, clock: Clock) -> Interval:
+        """Take steps and return what they were."""
+        stream = _Counting(self.trainer.stream)
+        self.trainer.stream = stream
+        clock.restart()
+        for _ in range(steps):
+            self.trainer.step()
+        span = clock.read()
+        self.trainer.stream = stream.inner
+        return Interval(
+            span, steps, stream.target, stream.source, stream.positions, stream.padding
+        )
+
+
+class _Counting:
+    """A batch stream that adds up what passes through it."""
+
+    def __init__(self, inner: Any):
+        self.inner = inner
+        self.target = self.source = self.positions = self.padding = 0
+
+    def __next__(self) -> Any:
+        batch = next(self.inner)
+        self.target += batch.tokens
+        self.positions += batch.positions
+        self.padding += batch.padding
+        self.source += batch.positions - batch.padding - batch.tokens
+        return batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+
+def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
+    """Build a run whose data is prepared, and take its first step."""
+    age = seconds_since_process_start()
+    task = build_task(config)
+    if not isinstance(task, Translation):
+        raise ValueError(f"task={config['choices']['task']}: only translation is measured")
+    _ = task.data  # prepared where it was not yet, which is not to be measured
+    clock = Clock(runtime.device)
+    ready = build_task(config)  # reads the prepared data, as a run that finds it in the cache does
+    trainer = _trainer(config, ready, runtime)
+    trainer.start()
+    trainer.step()
+    took = clock.read().wall
+    contender = Contender(name, config, trainer, len(ready.data.target_tokenizer))
+    contender.first_step_seconds = None if age is None else age + took
+    return contender
+
+
+def _trainer(config: Mapping[str, Any], task: Translation, runtime: Runtime) -> Trainer:
+    torch.manual_seed(config["seed"])
+    model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+    return Trainer(
+        task=task,
+        model=model,
+        optimizer=instantiate(config["optim"], "optim", params=model.parameters()),
+        schedule=instantiate(config["schedule"], "schedule"),
+        settings=LoopSettings(
+            budget=Budget(steps=_NEVER),
+            accumulate=config["accumulate"],
+            clip_norm=config["clip_norm"],
+            divergence_factor=float("inf"),
+            validate_every=_NEVER,
+            select_by="loss",
+            patience=None,
+            average=0,
+            log_every=config["observe"]["log_every"],
+            checkpoint_every=_NEVER,
+            stamp={},
+        ),
+        runtime=runtime,
+        evaluator=Evaluator(task, runtime, recalibration_batches=0),
+        share_statistics=lambda: average_statistics_over_ranks(model),
+        probes=ProbeGroup(
+            {
+                name: instantiate(node, f"observe.probe.{name}")
+                for name, node in config["observe"]["probe"].items()
+            }
+        ),
+        sinks=SinkGroup({}),
+        checkpoints=Checkpoints(Path(gettempdir()), writes=False),
+        seed=config["seed"],
+    )
+
+
+def measure(
+    contenders: Sequence[Contender],
+    runtime: Runtime,
+    *,
+    intervals: int,
+    steps: int,
+    warmup: int,
+) -> dict[str, Any]:
+    """Warm every run up, let them take turns, and return the report (see `report`)."""
+    clock = Clock(runtime.device)
+    first = contenders[0]
+    model = first.config["model"]
+    peak = Peak(
+        model_shapes(
+            tokens=first.config["max_tokens"] or 2048,
+            dim=model["dim"],
+            ffn_dim=model["ffn_dim"],
+            vocab=first.vocab,
+        ),
+        device=runtime.device,
+        dtype=torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype,
+    )
+    for contender in contenders:
+        contender.take(warmup, clock)
+    for turn in range(intervals):
+        # Every other turn goes backwards, so that nobody always runs after the same one.
+        for contender in contenders if turn % 2 == 0 else reversed(contenders):
+            peak.measure()
+            contender.intervals.append(contender.take(steps, clock))
+    return report(contenders, peak.rates, runtime)
+
+
+def report(
+    contenders: Sequence[Contender], peak_rates: Sequence[float], runtime: Runtime
+) -> dict[str, Any]:
+    """Return the figures of all runs as plain values."""
+    peak = statistics.median(peak_rates)
+    runs = [_figures(contender, peak) for contender in contenders]
+    for run in runs:
+        pairs = zip(run["busy_rates"], runs[0]["busy_rates"], strict=True)
+        run["ratio_to_first"] = statistics.median(own / first for own, first in pairs)
+    return {
+        "format": "normlab.bench.train/1",
+        "peak_gflop_per_second": spread([rate / 1e9 for rate in peak_rates]),
+        "peak_memory_bytes": runtime.peak_memory_bytes(),
+        "start_to_first_step_seconds": contenders[0].first_step_seconds,
+        "environment": runtime.environment(),
+        "runs": runs,
+    }
+
+
+def _figures(contender: Contender, peak: float) -> dict[str, Any]:
+    turns = contender.intervals
+    target = sum(turn.target_tokens for turn in turns)
+    source = sum(turn.source_tokens for turn in turns)
+    flop = useful_flop(
+        contender.config, source_per_target=source / target, vocab=contender.vocab
+    )
+    wall = [turn.target_tokens / turn.time.wall for turn in turns]
+    busy = [turn.target_tokens / turn.time.busy for turn in turns]
+    padding = sum(turn.padding for turn in turns) / sum(turn.positions for turn in turns)
+    return {
+        "name": contender.name,
+        "choices": dict(contender.config["choices"]),
+        "tokens_per_second": spread(wall),
+        "tokens_per_busy_second": spread(busy),
+        "busy_rates": busy,
+        "share_of_peak": statistics.median(busy) * flop / peak,
+        "useful_mflop_per_token": flop / 1e6,
+        "padding_share": padding,
+        "target_tokens_per_step": target / sum(turn.steps for turn in turns),
+        "steps_per_interval": turns[0].steps,
+    }
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Return the median, the range and the number of values."""
+    return {
+        "median": statistics.median(values),
+        "min": min(values),
+        "max": max(values),
+        "n": len(values),
+    }

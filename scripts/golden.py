@@ -1,0 +1,86 @@
+"""Rewrite the golden losses: `python scripts/golden.py`.
+
+They are the training losses of 20 float64 steps of `normlab train` on a small toy corpus, one run
+per norm and placement. A change that is meant to leave the mathematics alone leaves them alone, to
+a relative 1e-9; one that is meant to change it rewrites the file, and the commit says why.
+"""
+
+import json
+import math
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+ROOT = Path(__file__).resolve().parents[1]
+GOLDEN = ROOT / "tests" / "golden" / "losses.txt"
+STEPS = 20
+HEADER = "# Written by scripts/golden.py: the training loss of each of 20 float64 steps.\n"
+
+_RUN = [
+    *("task=toy", "task.corpus.size=120", "+task.corpus.valid_size=2", "+task.corpus.test_size=2"),
+    *("task.vocab_size=150", "task.test_search.beam=1"),
+    *("task.valid_search.length_offset=1", "task.test_search.length_offset=1"),
+    *("task.valid_search.length_factor=0.0", "task.test_search.length_factor=0.0"),
+    *("model=tiny", "model.dim=16", "model.ffn_dim=24", "model.num_heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "model.max_positions=256"),
+    *("batch_size=6", "schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
+    *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
+    *(f"validate.every={STEPS}", "sink=[jsonl]", "probe=[]", "observe.checkpoint_every=1000"),
+]
+
+
+def losses(norm: str, placement: str, runs_dir: Path) -> list[float]:
+    """Return the training losses of a run that is carried out below `runs_dir`."""
+    from normlab.build import train
+    from normlab.config import compose
+
+    where = runs_dir / f"{norm}-{placement}"
+    train(compose([*_RUN, f"norm={norm}", f"placement={placement}", f"runs_dir={where}"]))
+    (metrics,) = where.rglob("metrics.jsonl")
+    rows = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
+    found = [row["train/loss"] for row in rows if "train/loss" in row]
+    assert len(found) == STEPS and all(math.isfinite(loss) for loss in found)
+    return found
+
+
+def render(table: dict[tuple[str, str], list[float]]) -> str:
+    """Return the text of the golden file."""
+    blocks = []
+    for (norm, placement), values in sorted(table.items()):
+        rows = [values[start : start + 4] for start in range(0, len(values), 4)]
+        lines = [f"norm={norm} placement={placement}"]
+        lines += ["  " + " ".join(f"{value:.15g}" for value in row) for row in rows]
+        blocks.append("\n".join(lines) + "\n")
+    return HEADER + "".join(blocks)
+
+
+def parse(text: str) -> dict[tuple[str, str], list[float]]:
+    """Return what `render` wrote."""
+    table: dict[tuple[str, str], list[float]] = {}
+    values: list[float] = []
+    for line in text.splitlines():
+        if line.startswith("norm="):
+            norm, placement = (word.partition("=")[2] for word in line.split())
+            values = table[norm, placement] = []
+        elif not line.startswith("#"):
+            values += map(float, line.split())
+    return table
+
+
+def main() -> int:
+    """Carry out all runs and write the file."""
+    from normlab.registry import option_names
+
+    table = {}
+    with TemporaryDirectory() as folder:
+        for norm in option_names("norm"):
+            for placement in option_names("placement"):
+                table[norm, placement] = losses(norm, placement, Path(folder))
+    GOLDEN.parent.mkdir(exist_ok=True)
+    GOLDEN.write_text(render(table), encoding="utf-8")
+    print(f"wrote {GOLDEN.relative_to(ROOT)}: {len(table)} runs")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,107 @@
+import json
+import socket
+
+import pytest
+import torch
+
+from normlab.commands import doctor
+from normlab.commands.doctor import check_folder, judge_precision, product_speed, run_checks
+
+
+@pytest.fixture(autouse=True)
+def _no_network(monkeypatch, tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")  # closed: refuses at once
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "HF_HUB_OFFLINE", "http_proxy", "HTTP_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+def test_json_has_every_check_and_its_status(capsys):
+    assert doctor.main(["--json", "--timeout", "1"]) == 0
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert list(checks) == [
+        "python",
+        "packages",
+        "torch",
+        "device",
+        "threads",
+        "precision",
+        "wandb",
+        "NORMLAB_DATA",
+        "cache",
+        "runs",
+        "hub",
+    ]
+    assert checks["hub"]["status"] == "warn"
+    assert "data_dir=PATH" in checks["hub"]["advice"]
+    assert checks["wandb"]["found"] == "mode auto is offline: no login"
+    assert checks["torch"]["found"] == torch.__version__
+
+
+def test_a_table_for_people(capsys):
+    doctor.main([])
+    text = capsys.readouterr().out
+    assert "what to do" in text
+    assert "task=toy needs no network" in " ".join(text.split())
+
+
+def test_a_login_without_its_server_is_a_warning(monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
+    check = next(check for check in run_checks(timeout=1.0) if check.name == "wandb")
+    assert check.status == "warn"
+    assert "refused" in check.found
+    assert "wandb sync" in check.advice
+    assert "aaaa" not in check.found + check.advice
+
+
+def test_a_failed_check_is_the_exit_status(monkeypatch, tmp_path, capsys):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "file" / "cache"))
+    assert doctor.main(["--json"]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
+    assert checks["cache"]["status"] == "fail"
+    assert "NORMLAB_CACHE" in checks["cache"]["advice"]
+
+
+def test_a_check_that_breaks_is_a_failed_check(monkeypatch):
+    def broken():
+        raise RuntimeError("no torch")
+        yield
+
+    monkeypatch.setattr(doctor, "_compute", broken)
+    check = next(check for check in run_checks(timeout=1.0) if check.name == "compute")
+    assert (check.status, check.found) == ("fail", "RuntimeError: no torch")
+
+
+@pytest.mark.parametrize(
+    ("settled", "gain", "status", "advice"),
+    [
+        ("bf16", 2.0, "ok", ""),
+        ("bf16", 1.0, "warn", "precision=fp32"),
+        ("fp32", 0.5, "ok", ""),
+        ("fp32", 2.0, "warn", "precision=bf16"),
+    ],
+)
+def test_precision_is_judged_by_the_measured_gain(settled, gain, status, advice):
+    check = judge_precision(settled, fp32=1e11, bf16=gain * 1e11)
+    assert check.status == status
+    assert advice in check.advice
+    assert f"{gain:.1f}x" in check.found
+
+
+def test_a_product_has_a_speed():
+    assert product_speed("cpu", "float32") > 1e8
+
+
+def test_little_room_is_a_warning(tmp_path, monkeypatch):
+    usage = doctor.shutil.disk_usage(tmp_path)._replace(free=2**30)
+    monkeypatch.setattr(doctor.shutil, "disk_usage", lambda path: usage)
+    check = check_folder("cache", tmp_path / "new", "make room")
+    assert (check.status, check.advice) == ("warn", "make room")
+    assert "1.0 GiB free" in check.found

@@ -1,0 +1,349 @@
+"""`normlab train`: messages of bad input, sweeps, the last line, the help page."""
+
+import errno
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from normlab.cli import main
+from normlab.commands.train import INTERRUPTED
+from normlab.registry import CONFIG_DIR, groups, option_names
+from tests.tiny_runs import Ended, run, tiny, write_corpus
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
+
+
+@pytest.fixture(scope="module")
+def finished(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of runs with a finished run of four steps."""
+    folder = tmp_path_factory.mktemp("finished")
+    ended = run(["train", *tiny(corpus, folder / "runs", *SHORT)], folder / "log")
+    assert ended.status == 0, ended.output
+    return folder / "runs"
+
+
+SHORT = ("norm=bn", "budget.steps=4")
+
+
+def in_process(argv: list[str], capsys, monkeypatch) -> Ended:
+    """Carry out a command here, which is quicker where it fails before it trains."""
+    monkeypatch.setattr(sys, "argv", ["normlab"])
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    capsys.readouterr()
+    try:
+        status = main(argv)
+    except SystemExit as exit_:
+        status = int(exit_.code or 0)
+    captured = capsys.readouterr()
+    return Ended(status, captured.out + captured.err)
+
+
+def assert_clear(ended: Ended, *parts: str) -> None:
+    """One line that says everything, and a status that says that it failed."""
+    assert ended.status not in (0, None), ended.output
+    assert "Traceback" not in ended.output
+    lines = [line for line in ended.output.splitlines() if line.strip()]
+    assert len(lines) == 1, ended.output
+    assert lines[0].startswith("normlab train: ")
+    for part in parts:
+        assert part in lines[0]
+
+
+def assert_nothing_written(runs: Path) -> None:
+    left = {path.name for path in runs.rglob("*") if path.is_file()} if runs.exists() else set()
+    assert left <= {".lock"}, left
+
+
+BAD = {
+    "unknown key": (["batchsize=3"], ["batchsize"]),
+    "unknown key in a group": (["norm.epsilon=1"], ["epsilon"]),
+    "added key": (["+norm.epsilon=1"], ["norm.epsilon", "eps", "affine"]),
+    "added key at the top": (["+batchsize=1"], ["batchsize"]),
+    "unknown option": (["norm=batch"], ["norm", "batch", "bn", "ln", "seqn"]),
+    "unknown option of a site": (["norm@decoder_norm=batch"], ["batch", "bn"]),
+    "type of a whole number": (["batch_size=many"], ["batch_size", "many"]),
+    "type of a float": (["clip_norm=tight"], ["clip_norm", "tight"]),
+    "choice of an enumeration": (["batching=sorted"], ["batching", "bucket", "random"]),
+    "choice of a precision": (["precision=fp8"], ["precision", "fp32", "bf16"]),
+    "value of a norm": (
+        ["norm=bn", "norm.padding=foo"],
+        ["norm.padding", "foo", "exclude", "include", "fill"],
+    ),
+    "type of a norm's value": (["norm.eps=small"], ["norm.eps", "small", "float"]),
+    "range of a norm's value": (["norm=bn", "norm.momentum=7.0"], ["momentum=7.0"]),
+    "groups that do not divide": (["norm=gn", "norm.groups=7"], ["groups", "7", "16"]),
+    "value of a site's norm": (
+        ["norm@decoder_norm=bn", "decoder_norm.eval_stats=never"],
+        ["decoder_norm.eval_stats", "never", "running", "recalibrated"],
+    ),
+    "heads that do not divide": (["model.num_heads=3"], ["3", "16"]),
+    "target from elsewhere": (["norm._target_=os.system"], ["norm._target_", "os.system"]),
+    "target that is not there": (
+        ["norm._target_=normlab.norms.local.Nothing"],
+        ["norm._target_", "Nothing"],
+    ),
+    "both sizes": (["max_tokens=200"], ["batch_size=6", "max_tokens=200", "exactly one"]),
+    "no size": (["batch_size=null"], ["batch_size", "max_tokens", "exactly one"]),
+    "batch size of zero": (["batch_size=0"], ["batch_size=0"]),
+    "max_tokens below a sentence": (
+        ["batch_size=null", "max_tokens=10"],
+        ["max_tokens=10", "task.max_length"],
+    ),
+    "accumulate": (["accumulate=0"], ["accumulate=0"]),
+    "average": (["validate.average=-1"], ["validate.average=-1"]),
+    "patience": (["validate.patience=0"], ["validate.patience=0"]),
+    "recalibration": (
+        ["norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=0"],
+        ["validate.recalibration_batches=0"],
+    ),
+    "seed": (["seed=-1"], ["seed=-1"]),
+    "threads": (["observe.threads=0"], ["observe.threads=0"]),
+    "divergence factor": (["divergence_factor=-1"], ["divergence_factor=-1"]),
+    "budget of nothing": (["budget.steps=null"], ["budget.steps", "minutes"]),
+    "budget of zero": (["budget.steps=0"], ["budget.steps=0"]),
+    "learning rate": (["optim.lr=0"], ["optim.lr=0"]),
+    "type of an optimizer's value": (["optim.lr=fast"], ["lr", "fast"]),
+    "added key of an optimizer": (["+optim.epsilon=1"], ["optim", "epsilon"]),
+    "value of an optimizer": (["optim.betas=[2.0,3.0]"], ["optim", "beta"]),
+    "type of an optimizer's list": (["optim.betas=3"], ["optim"]),
+    "cosine without steps": (
+        ["schedule=cosine", "budget.steps=null", "budget.epochs=1"],
+        ["schedule.total"],
+    ),
+    "data_dir that is not there": (["data_dir=/no/such/place"], ["/no/such/place"]),
+    "no data_dir": (["data_dir=null"], ["data_dir"]),
+    "override without value": (["norm"], ["norm"]),
+    "unknown probe": (["probe=[gradient]"], ["gradient", "grad_norm"]),
+    "unknown sink": (["sink=[tensorboard]"], ["tensorboard", "jsonl"]),
+    "a GPU where there is none": (["device=cuda"], ["device=cuda", "device=cpu"]),
+    "positions too few": (["model.max_positions=4"], ["max_positions"]),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_one_clear_line(
+    case: str, corpus: Path, tmp_path: Path, capsys, monkeypatch
+):
+    if case == "a GPU where there is none" and __import__("torch").cuda.is_available():
+        pytest.skip("there is a GPU here")
+    overrides, parts = BAD[case]
+    ended = in_process(["train", *tiny(corpus, tmp_path / "runs", *overrides)], capsys, monkeypatch)
+    assert_clear(ended, *parts)
+    assert_nothing_written(tmp_path / "runs")
+
+
+class FullDisk:
+    """The disk is full from the n-th write of a kind on; `where` is what is being written."""
+
+    def __init__(self, where: str, megabytes: float = 0.0):
+        self.where, self.megabytes = where, megabytes
+
+    def install(self) -> None:
+        import normlab.records.atomic as atomic
+
+        create = atomic._create
+
+        def full(path: Path, *, binary: bool):
+            file = create(path, binary=binary)
+            if self.where in path.name:
+                file.close()
+                descriptor = os.open("/dev/full", os.O_WRONLY)
+                return os.fdopen(descriptor, "wb" if binary else "w")
+            return file
+
+        atomic._create = full
+
+
+def small_files() -> None:
+    """Let no file of this process grow beyond what the first checkpoint needs."""
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+@pytest.mark.parametrize("where", ["last.pt", "best.pt", "record.json", "hypotheses", "config"])
+def test_a_full_disk_is_one_clear_line_and_the_run_goes_on_when_there_is_room(
+    where: str, corpus: Path, tmp_path: Path
+):
+    argv = ["train", *tiny(corpus, tmp_path / "runs", *SHORT)]
+    ended = run(argv, tmp_path / "log", FullDisk(where).install)
+    assert_clear(ended, os.strerror(errno.ENOSPC), where)
+    assert not list((tmp_path / "runs").rglob("record.json"))
+    assert not list((tmp_path / "runs").rglob("*.partial"))
+    again = run(argv, tmp_path / "log")
+    assert again.status == 0, again.output
+
+
+def test_a_file_system_that_takes_no_more_is_one_clear_line(corpus: Path, tmp_path: Path):
+    argv = ["train", *tiny(corpus, tmp_path / "runs", *SHORT)]
+    ended = run(argv, tmp_path / "log", small_files)
+    assert_clear(ended, os.strerror(errno.EFBIG), ".pt")
+    assert not list((tmp_path / "runs").rglob("*.pt"))
+    assert not list((tmp_path / "runs").rglob("*.partial"))
+
+
+def test_a_full_disk_for_metrics_is_one_clear_line(corpus: Path, tmp_path: Path):
+    """The file of metrics is appended to, so it is a limit that ends it."""
+    metrics = tiny(corpus, tmp_path / "runs", *SHORT, "observe.log_every=1")
+    ended = run(["train", *metrics], tmp_path / "log", full_metrics)
+    assert_clear(ended, os.strerror(errno.ENOSPC), "metrics.jsonl")
+
+
+def full_metrics() -> None:
+    import normlab.train.sinks.jsonl as jsonl
+
+    original = jsonl.Jsonl.open
+
+    def opened(self, info):
+        line = original(self, info)
+        os.dup2(os.open("/dev/full", os.O_WRONLY), self._file.fileno())
+        return line
+
+    jsonl.Jsonl.open = opened
+
+
+def copy_of(runs: Path, folder: Path) -> Path:
+    import shutil
+
+    shutil.copytree(runs, folder)
+    (record,) = folder.rglob("record.json")
+    return record.parent
+
+
+def test_a_damaged_checkpoint_is_one_clear_line(finished: Path, corpus: Path, tmp_path: Path):
+    folder = copy_of(finished, tmp_path / "runs")
+    (folder / "record.json").unlink()
+    last = folder / "checkpoints" / "last.pt"
+    damaged = last.read_bytes()[:1000]
+    last.write_bytes(damaged)
+    argv = ["train", *tiny(corpus, tmp_path / "runs", *SHORT)]
+    ended = run(argv, tmp_path / "log")
+    assert_clear(ended, str(last), "damaged", "remove the file")
+    assert last.read_bytes() == damaged
+    last.unlink()  # as the message says
+    assert run(argv, tmp_path / "log").status == 0
+
+
+@pytest.mark.parametrize("damage", ["{", "{}", "\xff\xfe", '{"format": "normlab.record/9"}', ""])
+def test_a_damaged_record_is_one_clear_line(
+    damage: str, finished: Path, corpus: Path, tmp_path: Path
+):
+    record = copy_of(finished, tmp_path / "runs") / "record.json"
+    record.write_text(damage, encoding="latin-1")
+    ended = run(["train", *tiny(corpus, tmp_path / "runs", *SHORT)], tmp_path / "log")
+    assert_clear(ended, str(record))
+    assert record.read_text(encoding="latin-1") == damage
+
+
+def test_a_damaged_row_of_metrics_is_one_clear_line(corpus: Path, finished: Path, tmp_path: Path):
+    folder = copy_of(finished, tmp_path / "runs")
+    (folder / "record.json").unlink()
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text("nonsense\n" + metrics.read_text(encoding="utf-8"), encoding="utf-8")
+    ended = run(["train", *tiny(corpus, tmp_path / "runs", *SHORT)], tmp_path / "log")
+    assert_clear(ended, str(metrics), "line 1")
+
+
+def test_the_last_line_says_outcome_and_scores(finished: Path, corpus: Path, tmp_path: Path):
+    ended = run(["train", *tiny(corpus, finished, *SHORT)], tmp_path / "log")
+    assert ended.status == 0
+    (line,) = ended.output.splitlines()
+    assert "translation-bn-pre-" in line
+    assert "finished at step 4 (steps)" in line
+    assert "test/bleu" in line
+
+
+def test_help_names_every_group_and_option(capsys, monkeypatch):
+    ended = in_process(["train", "--help"], capsys, monkeypatch)
+    assert ended.status == 0
+    for group in groups(CONFIG_DIR):
+        assert f"{group}=" in ended.output
+        for option in option_names(group):
+            assert option in ended.output
+
+
+def test_cfg_job_shows_the_config_and_trains_nothing(corpus, tmp_path, capsys, monkeypatch):
+    argv = ["train", *tiny(corpus, tmp_path / "runs", "norm=bn"), "--cfg", "job"]
+    ended = in_process(argv, capsys, monkeypatch)
+    assert ended.status == 0
+    assert "padding: exclude" in ended.output
+    assert not (tmp_path / "runs").exists()
+
+
+STAND_IN = """#!/bin/sh
+echo "$@" >> {log}
+case "$*" in
+  *norm=bn*) kill -9 $$ ;;
+  *norm=rms*) exit 3 ;;
+esac
+"""
+
+
+def sweep_with_a_stand_in(script: str, argv: list[str], tmp_path: Path, capsys, monkeypatch):
+    """Sweep with a shell script in the place of Python, so that a cell costs nothing."""
+    stand_in, log = tmp_path / "python", tmp_path / "calls"
+    stand_in.write_text(script.format(log=log), encoding="utf-8")
+    stand_in.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(stand_in))
+    ended = in_process(["train", "-m", *argv], capsys, monkeypatch)
+    return ended, log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+
+
+def test_a_crashed_cell_costs_only_itself(tmp_path: Path, capsys, monkeypatch):
+    argv = ["norm=ln,bn,rms,none", "seed=range(1,3)", f"runs_dir={tmp_path / 'runs'}"]
+    ended, calls = sweep_with_a_stand_in(STAND_IN, argv, tmp_path, capsys, monkeypatch)
+    assert ended.status == 1
+    assert len(calls) == 8
+    assert all(call.startswith("-m normlab train ") for call in calls)
+    assert "4 of 8 cells done" in ended.output
+    for seed in (1, 2):
+        assert f"failed with status -9: norm=bn seed={seed}" in ended.output
+        assert f"failed with status 3: norm=rms seed={seed}" in ended.output
+
+
+def test_a_sweep_without_a_failure_returns_zero(tmp_path: Path, capsys, monkeypatch):
+    argv = ["norm=ln,none", f"runs_dir={tmp_path / 'runs'}"]
+    ended, calls = sweep_with_a_stand_in(STAND_IN, argv, tmp_path, capsys, monkeypatch)
+    assert ended.status == 0
+    assert len(calls) == 2
+    assert "2 of 2 cells done" in ended.output
+
+
+def test_an_interrupted_cell_ends_the_sweep(tmp_path: Path, capsys, monkeypatch):
+    script = f'#!/bin/sh\necho "$@" >> {{log}}\nexit {INTERRUPTED}\n'
+    argv = ["norm=ln,bn,none", f"runs_dir={tmp_path / 'runs'}"]
+    ended, calls = sweep_with_a_stand_in(script, argv, tmp_path, capsys, monkeypatch)
+    assert ended.status == INTERRUPTED
+    assert len(calls) == 1
+
+
+def test_an_option_that_does_not_exist_fails_before_any_cell(tmp_path, capsys, monkeypatch):
+    argv = ["norm=ln,batch", f"runs_dir={tmp_path / 'runs'}"]
+    ended, calls = sweep_with_a_stand_in(STAND_IN, argv, tmp_path, capsys, monkeypatch)
+    assert ended.status == 1
+    assert "batch" in ended.output
+    assert "Traceback" not in ended.output
+    assert calls == []
+
+
+def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(
+    finished: Path, corpus: Path, tmp_path: Path
+):
+    folder = copy_of(finished, tmp_path / "runs")
+    before = (folder / "record.json").stat().st_mtime_ns
+    overrides = tiny(corpus, tmp_path / "runs", *SHORT, "accumulate=1,0")
+    command = [sys.executable, "-m", "normlab", "train", "-m", *overrides]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    output = done.stdout + done.stderr
+    assert done.returncode == 1, output
+    assert "Traceback" not in output
+    assert "1 of 2 cells done" in output
+    assert "accumulate=0 must be above 0" in output
+    assert (folder / "record.json").stat().st_mtime_ns == before

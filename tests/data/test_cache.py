@@ -1,0 +1,98 @@
+"""The cache: built once, whole or absent, never trusted when damaged."""
+
+import multiprocessing
+import os
+import time
+
+import pytest
+
+from normlab.data.cache import MANIFEST, cache_key, cache_root, cached_folder, is_whole
+
+
+class Builder:
+    def __init__(self, text="text"):
+        self.calls, self.text = 0, text
+
+    def __call__(self, folder):
+        self.calls += 1
+        (folder / "a.txt").write_text(self.text)
+        (folder / "b.txt").write_text("more")
+
+
+def test_built_once(tmp_path):
+    build = Builder()
+    first = cached_folder("x", build, root=tmp_path)
+    assert cached_folder("x", build, root=tmp_path) == first == tmp_path / "x"
+    assert build.calls == 1
+
+
+@pytest.mark.parametrize("damage", ["edit", "remove", "manifest", "garble"])
+def test_a_damaged_entry_is_built_again(tmp_path, damage):
+    build = Builder()
+    entry = cached_folder("x", build, root=tmp_path)
+    if damage == "edit":
+        (entry / "a.txt").write_text("tex!")
+    elif damage == "remove":
+        (entry / "b.txt").unlink()
+    elif damage == "manifest":
+        (entry / MANIFEST).unlink()
+    else:
+        (entry / MANIFEST).write_text("[1")
+    assert not is_whole(entry)
+    cached_folder("x", build, root=tmp_path)
+    assert build.calls == 2
+    assert (entry / "a.txt").read_text() == "text" and is_whole(entry)
+
+
+def test_a_failed_build_leaves_nothing(tmp_path):
+    def build(folder):
+        (folder / "a.txt").write_text("half")
+        raise ValueError("bad line 3")
+
+    with pytest.raises(ValueError, match="bad line 3"):
+        cached_folder("x", build, root=tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_leftovers_of_a_killed_process_are_removed(tmp_path):
+    (tmp_path / "x.building-dead" / "entry").mkdir(parents=True)
+    cached_folder("x", Builder(), root=tmp_path)
+    assert not (tmp_path / "x.building-dead").exists()
+
+
+def _slow_build(folder):
+    (folder / str(os.getpid())).write_text("built")
+    time.sleep(0.3)
+
+
+def _use(root, results):
+    entry = cached_folder("x", _slow_build, root=root)
+    results.put([path.name for path in entry.iterdir() if path.name != MANIFEST])
+
+
+def test_processes_that_ask_at_once_share_one_build(tmp_path):
+    context = multiprocessing.get_context("fork")
+    results = context.Queue()
+    processes = [context.Process(target=_use, args=(tmp_path, results)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    found = [results.get(timeout=30) for _ in processes]
+    for process in processes:
+        process.join()
+    assert found[0] == found[1] == found[2]
+    assert len(found[0]) == 1
+
+
+def test_place_and_key(monkeypatch, tmp_path):
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path))
+    assert cache_root() == tmp_path
+    monkeypatch.delenv("NORMLAB_CACHE")
+    assert cache_root().parts[-2:] == (".cache", "normlab")
+    assert cache_key({"a": 1, "b": "x"}) == cache_key({"b": "x", "a": 1})
+    assert cache_key({"a": 1}) != cache_key({"a": 2})
+
+
+def test_a_cache_that_cannot_be_written_names_the_variable(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ValueError, match="NORMLAB_CACHE"):
+        cached_folder("x", Builder(), root=tmp_path / "file" / "cache")

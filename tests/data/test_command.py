@@ -1,0 +1,87 @@
+"""`normlab data` and the task configs that it reads."""
+
+import json
+
+import pytest
+from omegaconf import OmegaConf
+
+from normlab import cli
+from normlab.commands import data
+from normlab.registry import CONFIG_DIR
+
+
+def write_corpus(folder, test=b"ein kleines Haus .\n"):
+    for split, source in {"train": b"ein Haus .\nzwei .\n", "valid": b"zwei .\n"}.items():
+        (folder / f"{split}.de").write_bytes(source)
+        (folder / f"{split}.en").write_bytes(source.replace(b"Haus", b"house"))
+    (folder / "test.de").write_bytes(test)
+    (folder / "test.en").write_bytes(b"a small house [x] .\n")
+
+
+def test_prints_what_the_data_is(tmp_path, capsys):
+    write_corpus(tmp_path)
+    assert data.main(["translation", f"data_dir={tmp_path}", "task.vocab_size=40"]) == 0
+    printed = capsys.readouterr().out
+    for part in ("train", "test.de", "SHA-256", " entries, joint", "padding: ", "ein Haus ."):
+        assert part in printed
+    # One width for all: a folded checksum cannot be compared.
+    checksum = next(line for line in printed.splitlines() if "test.de" in line).split()[-1]
+    assert len(checksum) == 64
+
+
+def test_json_is_the_description(tmp_path, capsys):
+    write_corpus(tmp_path)
+    assert data.main(["translation", f"data_dir={tmp_path}", "batch_size=2", "--json"]) == 0
+    description = json.loads(capsys.readouterr().out)
+    assert description["sizes"] == {"train": 2, "valid": 1, "test": 1}
+    # Both training sides are alike but for a letter more: one batch of two, padded on both sides.
+    lengths = description["tokens"]["train"]
+    real = lengths["de"] + lengths["en"] + 4
+    longest = sum(description["lengths"]["train"][lang]["max"] + 1 for lang in ("de", "en"))
+    assert description["padding_share"] == pytest.approx(1 - real / (2 * longest))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "valid.en").unlink(), "neither valid.en nor valid.en.gz"),
+        (lambda folder: (folder / "test.de").write_bytes(b"a\nb\n"), "has 2 lines"),
+        (lambda folder: (folder / "test.de").write_bytes(b"\xff\n"), "test.de, line 1: not UTF-8"),
+        (lambda folder: (folder / "test.de").write_bytes(b"\n"), "test.de, line 1: the line is"),
+        (lambda folder: (folder / "test.de").write_bytes(b""), "test.de is empty"),
+        (lambda folder: (folder / "test.de").write_bytes(b"w " * 300), "task.max_length=256"),
+    ],
+)
+def test_bad_text_is_one_message_and_a_status(tmp_path, capsys, damage, message):
+    write_corpus(tmp_path)
+    damage(tmp_path)
+    assert cli.main(["data", "translation", f"data_dir={tmp_path}"]) == 1
+    captured = capsys.readouterr()
+    assert message in captured.err and captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+
+
+def test_a_wrong_value_lists_the_allowed(tmp_path, capsys):
+    write_corpus(tmp_path)
+    arguments = ["data", "translation", f"data_dir={tmp_path}", "task.corpus.form=token"]
+    assert cli.main(arguments) == 1
+    error = capsys.readouterr().err
+    assert "corpus.form" in error and "tokenized" in error
+
+
+@pytest.mark.parametrize("path", sorted((CONFIG_DIR / "task").glob("*.yaml")), ids=lambda p: p.stem)
+def test_a_task_config_opens_with_its_command(path):
+    command, description = path.read_text("utf-8").splitlines()[:2]
+    assert command.startswith(f"# normlab train task={path.stem}")
+    assert description.startswith("# ")
+    node = OmegaConf.load(path)
+    assert "_target_" in node
+
+
+def test_real_mini_ted(normlab_data, capsys):
+    folder = normlab_data / "iwslt14_valid_test"
+    arguments = ["iwslt", f"data_dir={folder}", "task.corpus.train_from=valid"]
+    assert data.main(arguments) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("mini-TED")
+    assert "English test reference: 131,161 tokens; published: 131,161 or 131,156" in printed

@@ -1,0 +1,188 @@
+"""Preparing a corpus: what is encoded, kept, refused, described and cached."""
+
+import numpy as np
+import pytest
+
+from normlab.data.corpus import Corpus, Form, ParallelText
+from normlab.data.local import FolderCorpus
+from normlab.data.multi30k import Multi30k
+from normlab.data.prepare import length_statistics, prepare_translation
+
+
+class Lines(Corpus):
+    """A corpus of given lines that counts how often it is read."""
+
+    name = label = "lines"
+    licence = "none"
+    languages = ("de", "en")
+
+    def __init__(self, splits, form: Form = "raw"):
+        self.form = form
+        self.reads = 0
+        self._texts = {
+            split: ParallelText(*sides, origins=(f"{split}.de", f"{split}.en"))
+            for split, sides in splits.items()
+        }
+
+    def splits(self):
+        self.reads += 1
+        return self._texts
+
+    def key(self):
+        return f"{self.name} {self.form} {self._texts}"
+
+
+TRAIN = (["ein Haus .", "zwei H\u00e4user .", "lang " * 20 + "."], ["a house .", "two", "long ."])
+VALID = (["ein Haus ."], ["a house ."])
+SPLITS = {"train": TRAIN, "valid": VALID, "test": (["zwei ."], ["two houses ."])}
+
+
+def prepare(corpus, tmp_path, *, vocab_size=60, joint=True, max_length=60):
+    return prepare_translation(
+        corpus, vocab_size=vocab_size, joint=joint, max_length=max_length, cache=tmp_path
+    )
+
+
+def test_pairs_decode_to_texts(tmp_path):
+    data = prepare(Lines(SPLITS), tmp_path)
+    for split, (source, target) in SPLITS.items():
+        pairs, text = data.pairs[split], data.texts[split]
+        assert (text.source, text.target) == (source, target)
+        decoded = [data.source_tokenizer.decode(pairs.source[i]) for i in range(len(pairs))]
+        assert decoded == source
+        decoded = [data.target_tokenizer.decode(pairs.target[i]) for i in range(len(pairs))]
+        assert decoded == target
+
+
+def test_long_training_pairs_are_left_out_and_counted(tmp_path):
+    data = prepare(Lines(SPLITS), tmp_path, max_length=20)
+    assert data.texts["train"].source == TRAIN[0][:2]
+    assert data.description["sizes"] == {"train": 2, "valid": 1, "test": 1}
+    assert data.description["dropped_long"] == {"train": 1, "valid": 0, "test": 0}
+    assert data.pairs["train"].lengths.max() <= 20
+    decoded = [data.source_tokenizer.decode(data.pairs["train"].source[i]) for i in range(2)]
+    assert decoded == TRAIN[0][:2]
+
+
+def test_the_limit_counts_the_end_mark(tmp_path):
+    longest = int(prepare(Lines(SPLITS), tmp_path).pairs["train"].lengths.max())
+    at_limit = prepare(Lines(SPLITS), tmp_path, max_length=longest)
+    below = prepare(Lines(SPLITS), tmp_path, max_length=longest - 1)
+    assert [len(data.pairs["train"]) for data in (at_limit, below)] == [3, 2]
+
+
+@pytest.mark.parametrize("split", ["valid", "test"])
+def test_a_long_sentence_that_is_scored_is_an_error(tmp_path, split):
+    texts = (["kurz .", "lang " * 30], ["short .", "long ."])
+    with pytest.raises(ValueError, match=rf"{split}\.de, line 2: \d+ tokens .*task\.max_length=20"):
+        prepare(Lines({**SPLITS, split: texts}), tmp_path, max_length=20)
+    assert [path for path in tmp_path.iterdir() if path.is_dir()] == []
+
+
+def test_training_text_that_is_all_too_long_is_an_error(tmp_path):
+    with pytest.raises(ValueError, match=r"train\.\w+, line 1: .*3 of 3 pairs"):
+        prepare(Lines(SPLITS), tmp_path, max_length=2)
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_a_missing_split_is_named(tmp_path, split):
+    splits = {name: text for name, text in SPLITS.items() if name != split}
+    with pytest.raises(ValueError, match=f"has no {split} split"):
+        prepare(Lines(splits), tmp_path)
+
+
+def test_an_empty_line_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"valid\.en, line 1: the line is empty"):
+        prepare(Lines({**SPLITS, "valid": (["a"], ["  "])}), tmp_path)
+
+
+def test_vocabularies_come_from_training_text_alone(tmp_path):
+    data = prepare(Lines({**SPLITS, "test": (["\u6f22 ."], ["a ."])}), tmp_path)
+    assert data.description["unknown"]["test"] == {"de": 1, "en": 0}
+    assert data.source_tokenizer is data.target_tokenizer
+    apart = prepare(Lines(SPLITS), tmp_path, joint=False)
+    assert apart.target_tokenizer.encode_batch(["\u00e4"])[0][-1] == apart.target_tokenizer.unk_id
+    assert apart.source_tokenizer.unk_id not in apart.source_tokenizer.encode_batch(["\u00e4"])[0]
+
+
+def test_a_second_preparation_reads_the_cache(tmp_path):
+    corpus = Lines(SPLITS)
+    first = prepare(corpus, tmp_path)
+    reads = corpus.reads
+    second = prepare(corpus, tmp_path)
+    assert corpus.reads == reads
+    assert second.description == first.description
+    for split in SPLITS:
+        assert np.array_equal(second.pairs[split].target.ids, first.pairs[split].target.ids)
+    prepare(corpus, tmp_path, vocab_size=50)
+    assert corpus.reads > reads
+
+
+def test_separators_inside_a_sentence_survive_the_cache(tmp_path):
+    odd = (["ein\u2028Haus .", "zwei\x0c\r."], ["a", "b"])
+    data = prepare(Lines({**SPLITS, "train": odd}), tmp_path)
+    assert data.texts["train"].source == odd[0]
+
+
+def test_pieces_are_joined_in_references(tmp_path):
+    splits = {
+        "train": (["ein h@@ aus .", "h@@ au@@ s"], ["a ho@@ use .", "it &apos;s ."]),
+        "valid": (["ein h@@ aus ."], ["a ho@@ use ."]),
+        "test": (["ein h@@ aus ."], ["it &apos;s a ho@@ use ."]),
+    }
+    data = prepare(Lines(splits, form="bpe"), tmp_path)
+    assert data.texts["test"].target == ["it &apos;s a house ."]
+    assert data.description["tokens"]["test"] == {"de": 4, "en": 6}
+    assert data.description["reference_length"]["test"] == 5
+    assert data.plain(data.texts["test"].target) == ["it's a house."]
+    assert data.words(data.texts["test"].target) == ["it &apos;s a house ."]
+    assert data.lowercased
+    assert data.source_line("Ein Haus.") == "ein h@@ aus ."
+    assert data.source_line("h@@ aus .") == "h@@ aus ."
+
+
+def test_plain_and_words_of_raw_text(tmp_path):
+    data = prepare(Lines(SPLITS), tmp_path)
+    assert data.plain(["It's a house."]) == ["It's a house."]
+    assert data.words(["It's a house."]) == ["It &apos;s a house ."]
+    assert data.source_line("Ein Haus.") == "Ein Haus."
+    assert not data.lowercased
+
+
+def test_user_text_takes_the_form_of_tokenized_text(tmp_path):
+    lower = {split: tuple([x.lower() for x in side] for side in s) for split, s in SPLITS.items()}
+    data = prepare(Lines(lower, form="tokenized"), tmp_path)
+    assert data.source_line("Ein Haus, ja.") == "ein haus , ja ."
+
+
+def test_length_statistics_by_hand():
+    figures = length_statistics(np.array([1, 2, 3, 10]))
+    assert figures == {"mean": 4.0, "median": 2.5, "p95": 8.9, "max": 10}  # 3 + 0.85 * 7
+
+
+def test_multi30k_counts(normlab_data, tmp_path):
+    corpus = Multi30k(str(normlab_data / "multi30k"), source_language="de", target_language="en")
+    data = prepare(corpus, tmp_path, vocab_size=4000, max_length=128)
+    assert {split: len(pairs) for split, pairs in data.pairs.items()} == {
+        "train": 29_000,
+        "valid": 1_014,
+        "test": 1_000,
+        "test_2017": 1_000,
+    }
+    assert data.description["label"] == "Multi30k"
+    assert len(data.target_tokenizer) == 4000
+    pairs = data.pairs["test"]
+    decoded = data.target_tokenizer.decode_batch(pairs.target[i] for i in range(len(pairs)))
+    assert decoded == data.texts["test"].target
+
+
+def test_tatoeba_as_a_folder(normlab_data, tmp_path):
+    corpus = FolderCorpus(
+        str(normlab_data / "tatoeba"),
+        source_language="en",
+        target_language="de",
+        form="raw",
+        infix="",
+        empty_lines="error",
+    )
+    assert corpus.describe()["sizes"] == {"train": 162_106, "valid": 2_614, "test": 2_648}

@@ -1,0 +1,119 @@
+"""Subwords: nothing is lost, special ids stay special, the vocabulary is the training text's."""
+
+import subprocess
+import sys
+
+import pytest
+
+from normlab.data.corpus import read_lines
+from normlab.data.tokenizer import Tokenizer, join_pieces
+
+LINES = [
+    "Ein Haus (gro\u00df) steht da.",
+    "Ja, so-so!  Zwei Leerzeichen \u2026",
+    "Das </s> ist <unk> kein <pad> Ende.",
+    "\u201eAnf\u00fchrung\u201c: 3,5 % & mehr",
+]
+
+
+@pytest.fixture(scope="module")
+def raw():
+    return Tokenizer.train(LINES * 3, form="raw", vocab_size=120)
+
+
+def test_special_ids_are_the_contract(raw):
+    assert (raw.pad_id, raw.bos_id, raw.eos_id, raw.unk_id) == (0, 1, 2, 3)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_raw_text_comes_back(raw, line):
+    (ids,) = raw.encode_batch([line])
+    assert raw.decode(ids) == line
+
+
+def test_markup_in_text_is_text(raw):
+    # Trained on so much of it that byte-pair merges spell out every mark.
+    noisy = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="raw", vocab_size=200)
+    wordwise = Tokenizer.train(["a </s> b <pad> <s> <unk>"] * 50, form="tokenized", vocab_size=200)
+    for tokenizer in (raw, noisy, wordwise):
+        (ids,) = tokenizer.encode_batch(["</s><pad> <s> <unk> x</s>"])
+        assert not {0, 1, 2} & set(ids)
+    assert wordwise.decode(wordwise.encode_batch(["a </s> b"])[0]) == "a </s> b"
+
+
+def test_decoding_leaves_marks_out(raw):
+    (ids,) = raw.encode_batch(["Ein Haus"])
+    assert raw.decode([1, *ids, 2, 0, 0]) == "Ein Haus"
+
+
+def test_unknown_characters_are_unknown(raw):
+    (ids,) = raw.encode_batch(["Ein \u6f22 Haus"])
+    assert ids.count(raw.unk_id) == 1
+    assert raw.decode(ids) == "Ein < unk > Haus"
+
+
+def test_composed_and_decomposed_text_are_one(raw):
+    assert raw.encode_batch(["Anfu\u0308hrung"]) == raw.encode_batch(["Anf\u00fchrung"])
+
+
+def test_punctuation_stands_alone_in_raw_text_only():
+    lines = ["wahr. falsch. klar."] * 20
+    raw = Tokenizer.train(lines, form="raw", vocab_size=60)
+    words = Tokenizer.train(lines, form="tokenized", vocab_size=60)
+    assert len(raw.encode_batch(["wahr."])[0]) == 2
+    assert len(words.encode_batch(["wahr."])[0]) == 1
+
+
+def test_pieces_are_the_training_pieces():
+    lines = ["die pyra@@ mide .", "die &apos;s <unk> pyra@@ mi@@ de"]
+    tokenizer = Tokenizer.train(lines, form="bpe", vocab_size=5)
+    # die, pyra@@ twice, then the rest by name; `<unk>` is no entry of its own.
+    assert len(tokenizer) == 4 + 7
+    ids, unknown = tokenizer.encode_batch([lines[1], "der pyra@@ <unk>"])
+    assert ids == [4, 6, 3, 5, 9, 8]
+    assert unknown == [3, 5, 3]
+    assert tokenizer.decode(ids) == "die &apos;s < unk > pyramide"
+
+
+def test_words_are_cut_into_known_pieces():
+    tokenizer = Tokenizer.train(["die pyra@@ mide mi@@ de"], form="bpe", vocab_size=0)
+    assert tokenizer.cut("die pyramide") == "die pyra@@ mide"
+    assert tokenizer.cut("mide mix") == "mide mi@@ x"
+    assert tokenizer.cut("q") == "q"
+
+
+def test_join_pieces():
+    assert join_pieces("die pyra@@ mi@@ de .") == "die pyramide ."
+    assert join_pieces("am ende@@") == "am ende"
+    assert join_pieces("a@@b @@c") == "a@@b @@c"
+
+
+def test_saved_and_loaded_alike(raw, tmp_path):
+    raw.save(tmp_path, "source")
+    loaded = Tokenizer.load(tmp_path, "source", form="raw")
+    assert len(loaded) == len(raw)
+    assert loaded.encode_batch(LINES) == raw.encode_batch(LINES)
+
+
+def test_training_is_the_same_in_another_process(raw):
+    code = (
+        "from normlab.data.tokenizer import Tokenizer\n"
+        f"t = Tokenizer.train({LINES * 3!a}, form='raw', vocab_size=120)\n"
+        f"print(t.encode_batch({LINES!a}))"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
+    assert printed.strip() == str(raw.encode_batch(LINES))
+
+
+def test_a_vocabulary_below_the_special_tokens_is_refused():
+    with pytest.raises(ValueError, match="vocab_size=4 must be above 4"):
+        Tokenizer.train(LINES, form="raw", vocab_size=4)
+
+
+def test_real_captions_come_back(normlab_data):
+    lines = read_lines(normlab_data / "multi30k" / "test_2016_flickr.de.gz")
+    tokenizer = Tokenizer.train(lines, form="raw", vocab_size=2000)
+    assert len(tokenizer) == 2000
+    assert tokenizer.decode_batch(tokenizer.encode_batch(lines)) == lines

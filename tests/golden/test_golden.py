@@ -1,0 +1,43 @@
+"""Twenty steps of every norm in every placement lose what they lost when the file was written."""
+
+import pytest
+
+from scripts.golden import GOLDEN, parse, render
+from scripts.golden import losses as train_losses
+from tests.models.small import GRID, NORMS, PLACEMENTS
+
+TABLE = parse(GOLDEN.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("golden")
+
+
+@pytest.mark.parametrize(("norm", "place"), GRID)
+def test_the_losses_are_the_golden_ones(norm, place, runs_dir):
+    if (norm, place) not in TABLE:
+        pytest.skip("has no golden losses yet: python scripts/golden.py writes them")
+    found = train_losses(norm, place, runs_dir)
+    assert found == pytest.approx(TABLE[norm, place], rel=1e-9), (
+        "the mathematics, the data or the order of random draws has changed; where that is meant, "
+        "python scripts/golden.py rewrites the file"
+    )
+
+
+def test_every_entry_is_of_an_option_and_falls():
+    for (norm, place), values in TABLE.items():
+        assert norm in NORMS and place in PLACEMENTS
+        assert len(values) == 20
+        assert sum(values[-5:]) < sum(values[:5])
+
+
+def test_no_two_norms_lose_the_same():
+    normed = {run: values for run, values in TABLE.items() if run[0] != "none"}
+    assert len({tuple(values) for values in normed.values()}) == len(normed)
+    without = {tuple(values) for (norm, _), values in TABLE.items() if norm == "none"}
+    assert len(without) == 1, "nothing is placed the same way everywhere"
+
+
+def test_the_file_reads_back_as_it_was_written():
+    assert render(TABLE) == GOLDEN.read_text(encoding="utf-8")

@@ -1,0 +1,116 @@
+"""Small models and batches for tests: every norm of the folder in every placement of the folder."""
+
+import itertools
+from functools import partial
+
+import torch
+from omegaconf import OmegaConf
+
+from normlab.build import make_norm
+from normlab.instantiate import instantiate
+from normlab.models.linear import initialize
+from normlab.models.seq2seq import Architecture, Seq2Seq
+from normlab.norms.base import Norm, RunningNorm, Stream
+from normlab.registry import CONFIG_DIR, option_names
+from normlab.tasks.translation import Translation
+
+NORMS = option_names("norm")
+PLACEMENTS = option_names("placement")
+assert_close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-10)
+
+GRID = list(itertools.product(NORMS, PLACEMENTS))
+
+PAD, BOS, EOS, UNK = range(4)
+VOCAB = 13
+DIM = 16
+
+
+class Words(Translation):
+    """A task of two vocabularies and nothing else, for building models."""
+
+    def __init__(self, source_vocab=VOCAB, target_vocab=VOCAB):
+        self.vocabularies = {"source_vocab": source_vocab, "target_vocab": target_vocab}
+
+    def build_model(self, arch, encoder, decoder):
+        return Seq2Seq(arch, encoder=encoder, decoder=decoder, pad_id=PAD, **self.vocabularies)
+
+
+def architecture(**changes):
+    values = {
+        "dim": DIM,
+        "ffn_dim": 24,
+        "num_heads": 2,
+        "encoder_layers": 2,
+        "decoder_layers": 2,
+        "activation": "relu",
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "positions": "sinusoidal",
+        "max_positions": 40,
+        "share_embeddings": "all",
+        "ffn_inner_norm": lambda dim: make_norm("none", dim),
+        "embedding_norm": lambda dim: make_norm("none", dim),
+    }
+    return Architecture(**{**values, **changes})
+
+
+def placement(option, norm, *, dropout=0.0, **norm_values):
+    node = OmegaConf.to_container(OmegaConf.load(CONFIG_DIR / "placement" / f"{option}.yaml"))
+    return instantiate(
+        node, "placement", norm=lambda dim: make_norm(norm, dim, **norm_values), dropout=dropout
+    )
+
+
+def seq2seq(norm="ln", place="pre", *, seed=1, vocab=VOCAB, norm_values=None, **changes):
+    """Build a float64 model in evaluation mode whose norms are far from the identity."""
+    arch = architecture(**changes)
+    stacks = [placement(place, norm, dropout=arch.dropout, **(norm_values or {})) for _ in range(2)]
+    model = Seq2Seq(
+        arch,
+        encoder=stacks[0],
+        decoder=stacks[1],
+        source_vocab=vocab,
+        target_vocab=vocab,
+        pad_id=PAD,
+    )
+    initialize(model, seed)
+    unsettle(model, seed)
+    return model.double().eval()
+
+
+@torch.no_grad()
+def unsettle(model, seed):
+    """Give norms weights, biases and running statistics that are not 0 and 1."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def uniform(tensor, low, high):
+        tensor.copy_(torch.empty_like(tensor).uniform_(low, high, generator=generator))
+
+    for module in model.modules():
+        if isinstance(module, Norm):
+            if isinstance(module.weight, torch.nn.Parameter):
+                uniform(module.weight, 0.5, 1.5)
+            if isinstance(module.bias, torch.nn.Parameter):
+                uniform(module.bias, -0.5, 0.5)
+        if isinstance(module, RunningNorm):
+            uniform(module.running_mean, -0.5, 0.5)
+            uniform(module.running_var, 0.5, 2.0)
+
+
+def sentences(lengths, *, seed=0, vocab=VOCAB, first=None, width=None):
+    """Return random ids [B, T] padded at the end, and their stream."""
+    generator = torch.Generator().manual_seed(seed)
+    width = max(lengths) if width is None else width
+    ids = torch.full((len(lengths), width), PAD)
+    for row, length in enumerate(lengths):
+        ids[row, :length] = torch.randint(UNK, vocab, (length,), generator=generator)
+    if first is not None:
+        ids[:, 0] = first
+    return ids, Stream(ids != PAD)
+
+
+def logits(model, source_ids, target_ids):
+    """Return teacher-forced logits [B, T, V]."""
+    source, target = Stream(source_ids != PAD), Stream(target_ids != PAD)
+    return model.project(model(source_ids, source, target_ids, target))

@@ -1,0 +1,106 @@
+"""Seed k of two norms: the same other weights, the same dropped units."""
+
+import pytest
+import torch
+
+from normlab.build import build_model
+from normlab.config import compose, to_dict
+from normlab.dropout import Dropout
+from normlab.models.linear import initialize, parameter_hashes
+from normlab.norms.base import Norm
+from tests.models.small import BOS, NORMS, PLACEMENTS, Words, logits, sentences, seq2seq
+
+SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=1"]
+
+
+def hashes(norm, seed=3, place="pre", *more):
+    overrides = [f"norm={norm}", f"seed={seed}", f"placement={place}", *SMALL, *more]
+    model = build_model(to_dict(compose(overrides)), Words())
+    of_norms = {
+        f"{name}.{parameter}"
+        for name, module in model.named_modules()
+        if isinstance(module, Norm)
+        for parameter, _ in module.named_parameters()
+    }
+    return {k: v for k, v in parameter_hashes(model).items() if k not in of_norms}
+
+
+@pytest.fixture(scope="module")
+def of_layer_norm():
+    return hashes("ln")
+
+
+@pytest.mark.parametrize(
+    ("norm", "place"), [(n, "pre") for n in NORMS] + [("bn", p) for p in PLACEMENTS]
+)
+def test_all_other_weights_of_a_seed_are_the_same(norm, place, of_layer_norm):
+    assert hashes(norm, 3, place) == of_layer_norm
+
+
+def test_norms_at_the_optional_sites_move_no_other_weight(of_layer_norm):
+    found = hashes("ln", 3, "pre", "norm@ffn_inner_norm=bn", "norm@embedding_norm=rms")
+    assert found == of_layer_norm
+
+
+def test_another_seed_has_other_weights_but_for_the_zero_biases(of_layer_norm):
+    other = hashes("ln", 4)
+    assert other.keys() == of_layer_norm.keys()
+    same = {name for name in other if other[name] == of_layer_norm[name]}
+    assert same == {name for name in other if name.endswith("bias")}
+
+
+def test_no_two_weights_of_a_model_are_the_same(of_layer_norm):
+    weights = [digest for name, digest in of_layer_norm.items() if name.endswith("weight")]
+    assert len(weights) == len(set(weights)) >= 8
+
+
+def test_initialize_draws_nothing_from_the_default_generator():
+    model = seq2seq()
+    state = torch.get_rng_state()
+    initialize(model, 5)
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_initial_values_follow_the_stated_distributions():
+    model = seq2seq(dim=256, num_heads=2, ffn_dim=128, vocab=997, encoder_layers=1)
+    model.requires_grad_(False)
+    layer = model.encoder.layers[0]
+    # uniform in [-bound, bound] with Xavier's bound, by 1/sqrt(2) for each of q, k, v
+    bound = (6 / (256 + 256)) ** 0.5
+    for block in layer.self_attention.qkv_proj.weight.chunk(3):
+        assert block.abs().max() == pytest.approx(bound / 2**0.5, rel=1e-3)
+        assert block.std() == pytest.approx(bound / 2**0.5 / 3**0.5, rel=0.02)
+    assert layer.self_attention.out_proj.weight.abs().max() == pytest.approx(bound, rel=1e-3)
+    assert layer.feed_forward.fc1.weight.abs().max() == pytest.approx(
+        (6 / (256 + 128)) ** 0.5, rel=1e-3
+    )
+    table = model.encoder.embedding.tokens.weight
+    assert not table[0].any()
+    assert table[1:].std() == pytest.approx(256**-0.5, rel=0.02)
+    assert not layer.feed_forward.fc1.bias.any()
+
+
+@pytest.mark.parametrize("place", PLACEMENTS)
+def test_two_norms_drop_the_same_units(place, monkeypatch):
+    draw = Dropout._scaled_mask
+    drawn = []
+    monkeypatch.setattr(
+        Dropout, "_scaled_mask", lambda self, x: drawn.append(draw(self, x)) or drawn[-1]
+    )
+    source, _ = sentences([5, 3], seed=1)
+    target, _ = sentences([4, 4], seed=2, first=BOS)
+
+    def masks(norm):
+        model = seq2seq(norm, place, dropout=0.3, attention_dropout=0.2, activation_dropout=0.1)
+        drawn.clear()
+        torch.manual_seed(11)
+        logits(model.train(), source, target)
+        return list(drawn)
+
+    expected = masks("ln")
+    # two embeddings; attention, residual, activation, residual in 2 encoder layers; and in 2
+    # decoder layers an attention and a residual more
+    assert len(expected) == 2 + 2 * 4 + 2 * 6
+    for norm in NORMS:
+        found = masks(norm)
+        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), norm

@@ -1,0 +1,267 @@
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from normlab.records.record import Outcome, Score
+from normlab.train.sinks.base import SinkGroup
+from normlab.train.sinks.console import Console
+from normlab.train.sinks.wandb import CLOUD, Login, Wandb, find_login, reach, resolve_mode, tags
+from tests.sinks.offline_file import OfflineRun, read
+from tests.sinks.runs import CHOICES, SIGNATURE, info, record, scores
+
+KEY = "a" * 40  # the length W&B asks of a key
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_logged_in(tmp_path, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+def sink(mode: str = "auto", *, seconds: float = 2.0) -> Wandb:
+    return Wandb(
+        project="normlab",
+        entity=None,
+        mode=mode,  # type: ignore[arg-type]
+        connect_seconds=seconds,
+        finish_seconds=seconds,
+    )
+
+
+def files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory) -> OfflineRun:
+    """One run of two evaluations, written without a login and read back."""
+    folder = tmp_path_factory.mktemp("run")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOME", str(folder / "home"))
+        patch.delenv("WANDB_API_KEY", raising=False)
+        wandb = sink()
+        line = wandb.open(info(folder))
+        assert line is not None
+        assert line.startswith("W&B: kept offline (no login, see `wandb login`); to send it: ")
+        for step in range(10, 110, 10):
+            wandb.log({"step": step, "train/loss": 50 / step})
+        wandb.log({"step": 60}, scores(30.25, 2.5))
+        wandb.log({"step": 100}, scores(10.0, 1.5))
+        wandb.close(
+            record(
+                scores={
+                    "valid/bleu": Score(30.25, True, 10),
+                    "valid/loss": Score(2.5, False, 10),
+                    "test/bleu": Score(23.456, True, 1000, SIGNATURE),
+                }
+            )
+        )
+    (path,) = files(folder)
+    return read(path)
+
+
+def test_group_job_type_tags_and_names(offline):
+    assert offline.run.project == "normlab"
+    assert offline.run.run_group == "0123456789"
+    assert offline.run.job_type == "norms"
+    assert list(offline.run.tags) == ["bn", "pre", "toy", "smoke"]
+    assert offline.run.display_name == "toy-bn-pre-0123456789-seed1"
+
+
+def test_options_and_batch_size_are_top_level_config_keys(offline):
+    got = {key: offline.config[key] for key in ("batch_size", "norm", "placement", "task", "seed")}
+    assert got == {"batch_size": 32, "norm": "bn", "placement": "pre", "task": "toy", "seed": 1}
+    assert offline.config["nodes"]["norm"]["eps"] == 1e-5
+    assert offline.config["optim"] == {"lr": 5e-4}
+    assert offline.config["fingerprint"] == "0123456789"
+
+
+def test_history_has_a_row_for_each_logged_one(offline):
+    losses = {row["step"]: row["train/loss"] for row in offline.history if "train/loss" in row}
+    assert losses == {step: 50 / step for step in range(10, 110, 10)}
+    bleu = {row["step"]: row["valid/bleu"] for row in offline.history if "valid/bleu" in row}
+    assert bleu == {60: 30.25, 100: 10.0}
+
+
+def test_the_summary_keeps_the_best_of_each_score_by_its_direction(offline):
+    # The record holds the scores of the best weights; a loss that was lower elsewhere stays.
+    assert offline.summary["valid/bleu"] == {"max": 30.25}
+    assert offline.summary["valid/loss"] == {"min": 1.5}
+
+
+def test_the_summary_holds_the_record(offline):
+    assert offline.summary["test/bleu"] == 23.456
+    assert offline.summary["stability/spikes/count"] == 2.0
+    assert offline.summary["outcome"] == "finished"
+    assert offline.exit_code == 0
+
+
+def test_a_resumed_run_goes_on_under_its_id_and_keeps_its_best(tmp_path):
+    first = sink("offline")
+    first.open(info(tmp_path))
+    first.log({"step": 10}, scores(20.0, 2.0))
+    first.close(None)
+    again = sink("offline")
+    again.open(info(tmp_path, resumed_step=10))
+    again.log({"step": 20}, scores(5.0, 1.0))
+    again.close(record(scores=scores(20.0, 2.0)))
+    runs = [read(path) for path in files(tmp_path)]
+    assert len(runs) == 2
+    assert runs[0].run.run_id == runs[1].run.run_id
+    assert runs[0].exit_code == 1  # no record: not finished
+    last = next(run for run in runs if run.exit_code == 0)
+    assert last.summary["valid/bleu"] == {"max": 20.0}
+    assert last.summary["valid/loss"] == {"min": 1.0}
+
+
+def test_a_run_begun_anew_has_a_new_id(tmp_path):
+    for _ in range(2):
+        wandb = sink("offline")
+        wandb.open(info(tmp_path))
+        wandb.close(record(outcome=Outcome("diverged", 3, "loss is nan", "encoder.0")))
+    first, second = (read(path) for path in files(tmp_path))
+    assert first.run.run_id != second.run.run_id
+    assert second.summary["outcome"] == "diverged"
+    assert second.exit_code == 0  # a divergence is a result
+
+
+def test_disabled_writes_nothing(tmp_path):
+    wandb = sink("disabled")
+    assert wandb.open(info(tmp_path)) is None
+    wandb.log({"step": 1}, scores(1.0, 1.0))
+    wandb.close(record())
+    assert list(tmp_path.iterdir()) == []
+
+
+SCRIPT = """
+import random, sys
+from pathlib import Path
+import numpy, torch
+from tests.sinks.test_wandb import sink
+from tests.sinks.runs import info, record, scores
+numbers = lambda: numpy.random.get_state()[1].tolist()
+state = lambda: (random.getstate(), numbers(), torch.get_rng_state().tolist())
+before = state()
+wandb = sink()
+wandb.open(info(Path(sys.argv[1])))
+wandb.log({"step": 1, "train/loss": float("nan")}, scores(1.0, 1.0))
+wandb.close(record())
+assert state() == before, "random state moved"
+"""
+
+
+def test_it_prints_nothing_writes_in_the_run_folder_only_and_leaves_random_states(tmp_path):
+    home, work, run = (tmp_path / name for name in ("home", "work", "run"))
+    home.mkdir()
+    work.mkdir()
+    result = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(run)],
+        cwd=work,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "HOME": str(home), "PYTHONPATH": str(Path(__file__).parents[2])},
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+    assert len(files(run)) == 1
+    assert [*home.rglob("*"), *work.rglob("*")] == []
+
+
+def test_a_server_that_does_not_answer_costs_seconds_and_the_run_stays_offline(
+    tmp_path, monkeypatch, capfd
+):
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts and stays silent
+        monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{server.getsockname()[1]}")
+        wandb = sink()
+        started = time.monotonic()
+        line = wandb.open(info(tmp_path))
+        wandb.log({"step": 1, "train/loss": 2.0})
+        wandb.close(record())
+        assert time.monotonic() - started < 20
+    assert line is not None
+    assert line.startswith("W&B: kept offline (")
+    assert "no login" not in line
+    (path,) = files(tmp_path)
+    assert read(path).history[0]["train/loss"] == 2.0
+    assert capfd.readouterr() == ("", "")
+
+
+def test_no_server_at_all_is_found_at_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
+    with pytest.raises(OSError, match="refused"):
+        reach(find_login().host, 2.0)
+    wandb = sink("online")
+    line = wandb.open(info(tmp_path))
+    wandb.close(None)
+    assert line is not None
+    assert "Connection refused" in line
+
+
+def test_online_without_a_login_asks_nothing_and_stays_offline(tmp_path):
+    wandb = sink("online")
+    line = wandb.open(info(tmp_path))
+    wandb.close(None)
+    assert line is not None
+    assert "no login" in line
+    assert len(files(tmp_path)) == 1
+
+
+def test_a_broken_service_is_one_note_and_training_goes_on(tmp_path, capsys, monkeypatch):
+    def no_service(*args, **kwargs):
+        raise RuntimeError("no service")
+
+    monkeypatch.setattr("wandb.init", no_service)
+    group = SinkGroup({"wandb": sink("offline"), "console": Console(style="plain")})
+    group.open(info(tmp_path))
+    for step in (1, 2):
+        group.log({"step": step})
+    group.close(None)
+    assert [line for line in capsys.readouterr().err.splitlines() if "wandb" in line] == [
+        "sink wandb stopped, training goes on: RuntimeError: no service"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("mode", "wish", "source", "settled"),
+    [
+        ("auto", None, None, "offline"),
+        ("auto", None, "WANDB_API_KEY", "online"),
+        ("auto", "offline", "WANDB_API_KEY", "offline"),
+        ("auto", "disabled", "WANDB_API_KEY", "disabled"),
+        ("online", None, None, "online"),
+        ("offline", None, "WANDB_API_KEY", "offline"),
+        ("disabled", "online", "WANDB_API_KEY", "disabled"),
+    ],
+)
+def test_modes(mode, wish, source, settled, monkeypatch):
+    if wish:
+        monkeypatch.setenv("WANDB_MODE", wish)
+    assert resolve_mode(mode, Login(CLOUD, source)) == settled
+
+
+def test_a_login_is_found_where_wandb_keeps_it(tmp_path, monkeypatch):
+    home = tmp_path / "home"
+    (home / ".config" / "wandb").mkdir(parents=True)
+    assert find_login() == Login(CLOUD, None)
+    (home / ".netrc").write_text(f"machine api.wandb.ai\n  login user\n  password {KEY}\n")
+    assert find_login() == Login(CLOUD, str(home / ".netrc"))
+    settings = home / ".config" / "wandb" / "settings"
+    settings.write_text("[default]\nbase_url = https://wandb.example.org\n")
+    assert find_login() == Login("https://wandb.example.org", None)  # the key is another server's
+    monkeypatch.setenv("WANDB_API_KEY", KEY)
+    assert find_login().source == "WANDB_API_KEY"
+
+
+def test_tags_name_split_norms_and_leave_out_what_is_not_chosen():
+    choices = {**CHOICES, "encoder_norm": "bn", "decoder_norm": "ln", "scale": None}
+    assert tags(choices) == ["bn+ln", "pre", "toy"]

@@ -1,0 +1,106 @@
+"""The summed loss and its hand-made gradient are those of torch's own cross-entropy."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from normlab.tasks import cross_entropy
+from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+
+TYPES = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 1e-2}
+
+
+def example(dtype, rows=37, vocab=11, scale=3.0):
+    generator = torch.Generator().manual_seed(0)
+    logits = (scale * torch.randn(rows, vocab, generator=generator, dtype=torch.double)).to(dtype)
+    targets = torch.randint(0, vocab, (rows,), generator=generator)
+    return logits.requires_grad_(), targets
+
+
+def gradient_of(loss, logits, pull):
+    (found,) = torch.autograd.grad(loss * pull, logits)
+    return found
+
+
+@pytest.mark.parametrize("pull", [1.0, 1 / 64, -2.5])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7, 1.0])
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("chunk", [1 << 20, 11 * 5, 3])
+def test_loss_and_gradient_equal_torchs(monkeypatch, dtype, smoothing, pull, chunk):
+    # chunks: all rows at once; five rows, the last chunk two; a row at a time
+    monkeypatch.setattr(cross_entropy, "_CACHE_ELEMENTS", chunk)
+    logits, targets = example(dtype)
+    exact = logits.detach().double().requires_grad_()
+    expected = F.cross_entropy(exact, targets, reduction="sum", label_smoothing=smoothing)
+    loss, nll = label_smoothed_cross_entropy(logits, targets, smoothing)
+    found = gradient_of(loss, logits, pull)
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    assert loss.dtype == nll.dtype == wide and found.dtype == dtype
+    assert loss.item() == pytest.approx(expected.item(), rel=min(TYPES[dtype], 1e-5))
+    plain = F.cross_entropy(exact.detach(), targets, reduction="sum")
+    assert nll.item() == pytest.approx(plain.item(), rel=min(TYPES[dtype], 1e-5))
+    torch.testing.assert_close(
+        found.double(),
+        gradient_of(expected, exact, pull),
+        rtol=TYPES[dtype],
+        atol=TYPES[dtype] * abs(pull),
+    )
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_gradient_is_the_slope_of_the_loss(smoothing):
+    # torch.autograd.gradcheck goes back through one graph several times, which this function, whose
+    # gradient is scaled in place, refuses; so the slopes are taken here
+    logits, targets = example(torch.float64, rows=4, vocab=5)
+
+    def value(x):
+        return label_smoothed_cross_entropy(x, targets, smoothing)[0].item()
+
+    found = gradient_of(label_smoothed_cross_entropy(logits, targets, smoothing)[0], logits, 1.0)
+    step = 1e-6
+    for row in range(4):
+        for token in range(5):
+            up, down = logits.detach().clone(), logits.detach().clone()
+            up[row, token] += step
+            down[row, token] -= step
+            slope = (value(up) - value(down)) / (2 * step)
+            assert found[row, token].item() == pytest.approx(slope, abs=1e-7)
+
+
+def test_a_second_backward_through_one_graph_is_refused():
+    logits, targets = example(torch.float32)
+    loss, _ = label_smoothed_cross_entropy(logits, targets, 0.1)
+    torch.autograd.grad(2 * loss, logits, retain_graph=True)
+    with pytest.raises(RuntimeError):  # else it would be twice too large
+        torch.autograd.grad(loss, logits)
+
+
+def test_uniform_logits_cost_the_logarithm_of_the_vocabulary():
+    loss, nll = label_smoothed_cross_entropy(torch.zeros(3, 8), torch.tensor([0, 5, 7]), 0.3)
+    assert loss.item() == pytest.approx(3 * math.log(8), rel=1e-6)
+    assert nll.item() == pytest.approx(3 * math.log(8), rel=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e3, 1e30])
+def test_large_logits_stay_finite(size):
+    logits = (size * torch.eye(4)).requires_grad_()
+    loss, nll = label_smoothed_cross_entropy(logits, torch.arange(4), 0.0)
+    assert loss.item() == nll.item() == 0.0
+    assert gradient_of(loss, logits, 1.0).isfinite().all()
+
+
+def test_no_rows_cost_nothing():
+    logits = torch.zeros(0, 8, requires_grad=True)
+    loss, nll = label_smoothed_cross_entropy(logits, torch.zeros(0, dtype=torch.long), 0.1)
+    assert loss.item() == nll.item() == 0.0
+    assert gradient_of(loss, logits, 1.0).shape == (0, 8)
+
+
+def test_the_negative_log_likelihood_carries_no_gradient():
+    logits, targets = example(torch.float32)
+    loss, nll = label_smoothed_cross_entropy(logits, targets, 0.1)
+    assert loss.requires_grad and not nll.requires_grad
+    with torch.no_grad():
+        assert not label_smoothed_cross_entropy(logits, targets, 0.1)[0].requires_grad

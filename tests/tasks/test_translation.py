@@ -1,0 +1,246 @@
+"""The translation task: batches, summed losses, evaluation."""
+
+import math
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from normlab.data.encoded import EncodedPairs, EncodedText
+from normlab.decoding import SearchSettings
+from normlab.distributed import Shard
+from normlab.models.linear import initialize
+from normlab.norms.base import Stream
+from normlab.tasks import translation as module
+from tests.models.small import GRID, architecture, placement, unsettle
+from tests.tasks.sentences import translation
+
+PAD, BOS, EOS = 0, 1, 2
+
+
+@pytest.fixture(scope="module")
+def task():
+    return translation()
+
+
+def built(task, norm="ln", place="pre", **changes):
+    model = task.build_model(
+        architecture(encoder_layers=1, decoder_layers=1, **changes),
+        placement(place, norm),
+        placement(place, norm),
+    )
+    initialize(model, 1)
+    unsettle(model, 1)
+    return model.double().eval()
+
+
+def test_a_batch_is_as_laid_out_by_hand(task):
+    pairs = EncodedPairs(
+        EncodedText.from_sentences([[9], [5, 6, 7], [8, 9]]),
+        EncodedText.from_sentences([[11, 12], [13], [14, 15, 16]]),
+    )
+    batch = task.collate(pairs, np.array([2, 1]))
+    assert batch.source.tolist() == [[8, 9, EOS, PAD], [5, 6, 7, EOS]]
+    assert batch.source_valid.tolist() == [[True, True, True, False], [True] * 4]
+    assert batch.tgt_in.tolist() == [[BOS, 14, 15, 16], [BOS, 13, EOS, PAD]]
+    assert batch.tgt_valid.tolist() == [[True] * 4, [True, True, False, False]]
+    assert batch.places.tolist() == [0, 1, 2, 3, 4, 5]
+    assert batch.tgt_out.tolist() == [14, 15, 16, EOS, 13, EOS]
+    assert batch.counts == {"loss": 6} and batch.tokens == 6
+    assert batch.positions == 2 * 4 + 2 * 4 and batch.padding == 1 + 2
+
+
+def test_moving_a_batch_keeps_what_is_no_tensor(task):
+    batch = next(task.train_batches(Shard(0, 1), 1))
+    moved = batch.to(torch.device("cpu"))
+    assert moved.counts == batch.counts and torch.equal(moved.source, batch.source)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_the_loss_is_that_of_every_real_token(smoothing):
+    task = translation(label_smoothing=smoothing)
+    model = built(task)
+    batch = next(task.train_batches(Shard(0, 1), 1))
+    logits = model.project(
+        model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
+    )
+    log_probabilities = logits.log_softmax(-1)
+    expected, column = 0.0, iter(batch.tgt_out.tolist())
+    for row in range(len(batch.source)):
+        for place in range(int(batch.tgt_valid[row].sum())):
+            table = log_probabilities[row, place]
+            expected -= (1 - smoothing) * table[next(column)] + smoothing * table.mean()
+    assert task.losses(model, batch)["loss"].item() == pytest.approx(expected.item(), rel=1e-12)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_losses_are_sums_over_sentences(task, training):
+    model = built(task).train(training)  # layer norm: a sentence's loss is its own
+    pairs = task.data.pairs["train"]
+    indices = np.array([0, 17, 40, 99, 139])
+    together = task.losses(model, task.collate(pairs, indices))["loss"]
+    alone = [task.losses(model, task.collate(pairs, indices[i : i + 1]))["loss"] for i in range(5)]
+    assert together.item() == pytest.approx(sum(loss.item() for loss in alone), rel=1e-12)
+    (of_all,) = torch.autograd.grad(together, model.output.weight)
+    of_each = sum(torch.autograd.grad(loss, model.output.weight)[0] for loss in alone)
+    torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize(("norm", "place"), GRID)
+def test_a_training_step_has_a_finite_gradient_for_every_parameter(task, norm, place):
+    model = built(task, norm, place).train()
+    task.losses(model, next(task.train_batches(Shard(0, 1), 1)))["loss"].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+def drawn(task, seed, count=40):
+    stream = task.train_batches(Shard(0, 1), seed)
+    return [next(stream).source.tolist() for _ in range(count)]
+
+
+def test_the_seed_and_nothing_else_decides_the_batches():
+    torch.manual_seed(1)
+    first = drawn(translation(), 3)
+    torch.manual_seed(2)
+    task = translation()
+    built(task, "bn").train()
+    assert drawn(task, 3) == first != drawn(task, 4)
+
+
+def test_epochs_count_batches_by_their_share(task):
+    stream = task.train_batches(Shard(0, 1), 1)
+    size = math.ceil(140 / 8)
+    for drawn_batches in range(1, 2 * size + 3):
+        next(stream)
+        assert stream.epochs == pytest.approx(drawn_batches / size)
+
+
+def test_a_stream_goes_on_where_its_state_says(task):
+    stream = task.train_batches(Shard(0, 1), 1)
+    for _ in range(23):
+        next(stream)
+    state = stream.state_dict()
+    other = task.train_batches(Shard(0, 1), 1)
+    other.load_state_dict(state)
+    for _ in range(20):
+        assert torch.equal(next(stream).source, next(other).source)
+
+
+def test_describe_has_the_padding_share_of_the_training_batches(task):
+    stream = task.train_batches(Shard(0, 1), 0)
+    batches = [next(stream) for _ in range(math.ceil(140 / 8))]
+    share = sum(b.padding for b in batches) / sum(b.positions for b in batches)
+    assert task.describe()["padding_share"] == pytest.approx(share)
+
+
+def test_random_batches_have_more_padding_than_buckets(task):
+    heavy = translation(batching="random").describe()["padding_share"]
+    assert heavy > 1.5 * task.describe()["padding_share"]
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in"])
+def test_evaluation_means_are_over_tokens(task, norm):
+    model = built(task, norm)
+    scores = task.evaluate(model, "valid", Shard(0, 1))
+    pairs = task.data.pairs["valid"]
+    nll = tokens = 0.0
+    for index in range(len(pairs)):
+        batch = task.collate(pairs, np.array([index]))
+        logits = model.project(
+            model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
+        )[0]
+        nll += torch.nn.functional.cross_entropy(logits, batch.tgt_out, reduction="sum").item()
+        tokens += batch.tokens
+    assert scores["nll"].value == pytest.approx(nll / tokens, rel=1e-9)
+    assert scores["perplexity"].value == pytest.approx(math.exp(nll / tokens), rel=1e-9)
+    assert scores["loss"].n == tokens and scores["bleu"].n == len(pairs)
+    assert not scores["loss"].higher_is_better and scores["bleu"].higher_is_better
+
+
+class Ranks:
+    """Stands for a process group whose ranks are threads."""
+
+    def __init__(self, size):
+        self.barrier = threading.Barrier(size, timeout=60)
+        self.given = [None] * size
+        self.rank = threading.local()
+
+    def gather(self, value):
+        self.given[self.rank.value] = value
+        self.barrier.wait()
+        everything = list(self.given)
+        self.barrier.wait()
+        return everything
+
+    def sum(self, values):
+        return [sum(column) for column in zip(*self.gather(values), strict=True)]
+
+
+@pytest.mark.parametrize("size", [2, 5])  # 4 batches: the fifth rank has none
+def test_shards_score_as_the_whole_does(task, monkeypatch, size, tmp_path):
+    model = built(task)
+    whole = task.evaluate(model, "test", Shard(0, 1), outputs=tmp_path / "whole.txt")
+    ranks = Ranks(size)
+    monkeypatch.setattr(module, "gather_objects", ranks.gather)
+    monkeypatch.setattr(module, "sum_scalars", ranks.sum)
+    monkeypatch.setattr(module, "is_main", lambda: ranks.rank.value == 0)
+    scores = [None] * size
+
+    def one(rank):
+        ranks.rank.value = rank
+        scores[rank] = task.evaluate(
+            model, "test", Shard(rank, size), outputs=tmp_path / "shards.txt"
+        )
+
+    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(size)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(found == scores[0] for found in scores)
+    for name, score in whole.items():
+        assert scores[0][name].value == pytest.approx(score.value, rel=1e-12), name
+        assert scores[0][name].n == score.n
+    lines = (tmp_path / "whole.txt").read_text("utf-8")
+    assert lines == (tmp_path / "shards.txt").read_text("utf-8") and lines.count("\n") == 20
+
+
+def test_hypotheses_stand_in_the_order_of_the_split(tmp_path):
+    # evaluation and translation batch sentences differently, and a batch has one length limit
+    task = translation(test_search=SearchSettings(beam=2, length_factor=0.0, length_offset=9))
+    model = built(task)
+    task.evaluate(model, "test", Shard(0, 1), outputs=tmp_path / "out.txt")
+    found = (tmp_path / "out.txt").read_text("utf-8").splitlines()
+    assert found == task.translate(model, task.data.texts["test"].source)
+
+
+def test_a_split_that_is_not_there_is_named(task):
+    with pytest.raises(ValueError, match=r"no split 'tset': the corpus has train, valid, test"):
+        task.evaluate(built(task), "tset", Shard(0, 1))
+
+
+@pytest.mark.parametrize("line", ["", "der Hund " * 60])
+def test_a_line_that_cannot_be_translated_is_named(task, line):
+    model = built(task, max_positions=50)
+    with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: a sentence has 1 to 49"):
+        task.translate(model, ["der Hund .", line])
+
+
+def test_a_model_that_is_not_finite_can_be_scored(task):
+    model = built(task)
+    with torch.no_grad():
+        model.encoder.layers[0].feed_forward.fc1.bias[0] = float("nan")
+    scores = task.evaluate(model, "valid", Shard(0, 1))
+    assert math.isnan(scores["loss"].value) and scores["bleu"].value == 0
+
+
+def test_separate_vocabularies_have_separate_matrices():
+    task = translation(joint_vocabulary=False, vocab_size=40)
+    model = built(task, share_embeddings="target")
+    tokenizers = task.data.source_tokenizer, task.data.target_tokenizer
+    assert tokenizers[0] is not tokenizers[1]
+    assert len(model.encoder.embedding.tokens.weight) == len(tokenizers[0])
+    assert len(model.output.weight) == len(tokenizers[1])
+    assert model.output is model.decoder.embedding.tokens

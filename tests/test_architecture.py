@@ -1,0 +1,307 @@
+"""The rules that keep the package changeable: who may import whom, and what a new norm takes."""
+
+import ast
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "normlab"
+
+# Package or module -> what it may import besides itself, the longest fitting name first. A name
+# allows all that is below it.
+MAY_IMPORT = {
+    # 0
+    "records": (),
+    "distributed": (),
+    "registry": (),
+    "dropout": (),
+    "instantiate": (),
+    # 1
+    "metrics": ("records",),
+    "data": ("records",),
+    "norms": ("distributed",),
+    # 2
+    "placements": ("norms.base", "norms.local", "dropout"),
+    # 3
+    "models": ("placements.base", "norms.base", "dropout"),
+    # 4
+    "decoding": ("models", "norms.base"),
+    "probes": ("norms.base", "norms.moments", "records"),
+    # 5: the signatures of a task name scores, shards, streams and placements
+    "tasks.base": ("records", "distributed", "norms.base", "placements.base"),
+    "tasks": (
+        *("models", "data", "metrics", "decoding"),
+        *("records", "distributed", "norms.base", "placements.base"),
+    ),
+    # 6
+    "train": ("tasks.base", "probes.base", "records", "distributed"),
+    # 7
+    "config": ("registry",),
+    "reports": ("records", "metrics"),
+    "claims": ("records", "metrics"),
+}
+# 7 and 8: what puts a run together and what people call may import all that is below.
+FREE = ("build", "bench", "commands", "cli", "__main__", "")
+
+TORCHLESS = ("records", "metrics", "registry", "config", "cli", "commands", "reports", "claims", "")
+CONFIGURED = ("config", "build", "commands")  # where hydra and omegaconf may appear
+
+
+def name_of(path):
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def walk(node):
+    """Walk a syntax tree but for what only a type checker reads."""
+    yield node
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield from walk(child)
+
+
+def imports(path):
+    """Return the dotted names that a file imports when it runs, functions included."""
+    names = set()
+    for node in walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: a relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def inner(path):
+    """Return the modules of the package that a file imports."""
+    found = set()
+    for name in imports(path):
+        if name.split(".")[0] != "normlab":
+            continue
+        inside = name.removeprefix("normlab").strip(".")
+        while inside not in MODULES:  # the last part is a name in a module
+            inside = inside.rpartition(".")[0]
+        found.add(inside)
+    return found
+
+
+def below(name, top):
+    return name == top or name.startswith(top + ".")
+
+
+def row_of(name):
+    rows = [row for row in (*MAY_IMPORT, *FREE) if below(name, row) or name == row]
+    assert rows, f"normlab.{name} stands in no row of the import table: give it one"
+    return max(rows, key=len)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_module_imports_only_what_its_row_allows(name):
+    row = row_of(name)
+    if row in FREE:
+        return
+    home = row.split(".")[0]
+    for imported in inner(MODULES[name]):
+        allowed = below(imported, home) or any(below(imported, a) for a in MAY_IMPORT[row])
+        assert allowed, f"normlab.{name} imports normlab.{imported}"
+
+
+def test_the_import_table_has_no_way_back():
+    def reachable(row, seen):
+        for allowed in MAY_IMPORT.get(row, ()):
+            if allowed not in seen:
+                seen.add(allowed)
+                reachable(allowed, seen)
+                reachable(allowed.split(".")[0], seen)
+        return seen
+
+    for row in MAY_IMPORT:
+        home = row.split(".")[0]
+        assert not any(below(other, home) for other in reachable(row, set())), row
+
+
+@pytest.mark.parametrize(
+    ("names", "homes"),
+    [
+        (("hydra", "omegaconf"), CONFIGURED),
+        (("torch.distributed",), ("distributed",)),
+        (("wandb",), ("train.sinks.wandb", "commands")),
+    ],
+)
+def test_some_imports_have_few_homes(names, homes):
+    for name, path in MODULES.items():
+        for imported in imports(path):
+            if any(below(imported, top) for top in names):
+                assert any(below(name, home) for home in homes), f"normlab.{name}: {imported}"
+
+
+def test_torch_distributed_is_not_used_by_its_long_name():
+    users = [n for n, path in MODULES.items() if "torch.distributed" in _code(path)]
+    assert users == ["distributed"]
+
+
+def _code(path):
+    """Return the dotted attribute chains of a file, without its comments and strings."""
+    tree = ast.parse(path.read_text("utf-8"))
+    chains = (ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+    return " ".join([*chains, *imports(path)])
+
+
+def test_the_train_package_knows_no_concrete_task_norm_or_probe():
+    for name, path in MODULES.items():
+        if below(name, "train"):
+            concrete = {
+                m
+                for m in inner(path)
+                if m.split(".")[0] in ("tasks", "norms", "probes", "placements", "models")
+            }
+            assert concrete <= {"tasks.base", "probes.base"}, name
+
+
+def loaded_after(code, *arguments, cwd=ROOT):
+    """Return the modules that a new interpreter has loaded after some code."""
+    program = f"{code}\nimport sys\nprint('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], cwd=cwd, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_torch_is_out_of_reach_of_what_must_answer_at_once():
+    light = [n for n in MODULES if n != "__main__" and any(below(n, t) for t in TORCHLESS if t)]
+    names = ["normlab", *(f"normlab.{name}" for name in light)]
+    loaded = loaded_after("import " + ", ".join(names))
+    assert set(names) <= loaded
+    assert "torch" not in loaded
+
+
+@pytest.mark.parametrize(
+    ("call", "unwanted"),
+    [
+        ("from normlab.config import compose; compose(['norm=bn', 'scale=cpu'])", {"torch"}),
+        ("import normlab; normlab.compose; dir(normlab)", {"torch"}),
+        ("import normlab; normlab.records", {"torch", "hydra", "omegaconf"}),
+        ("from normlab.cli import main; main(['--help'])", {"torch", "hydra", "omegaconf"}),
+        ("from normlab.cli import main; main(['ls', 'norm'])", {"torch", "hydra", "omegaconf"}),
+        ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),
+        ("from normlab.cli import main; main(['train', '--help'])", {"torch"}),
+    ],
+)
+def test_a_light_call_loads_nothing_heavy(call, unwanted):
+    assert not loaded_after(call) & unwanted
+
+
+NEW_NORM = '''
+"""Divide each token by its largest value."""
+
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import Axis, Norm, Stream
+
+
+class PeakNorm(Norm):
+    """Each token over its largest magnitude."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+
+    def __init__(self, dim: int, *, floor: float) -> None:
+        super().__init__(dim, scale=True, shift=True)
+        self.floor = floor
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each token over its largest magnitude."""
+        return x / x.abs().amax(-1, keepdim=True).clamp(min=self.floor) * self.weight + self.bias
+'''
+NEW_CONFIG = """# normlab train norm=peak
+# Each token over its largest magnitude.
+_target_: normlab.norms.peak.PeakNorm
+floor: 1.0e-3
+"""
+
+
+@pytest.fixture(scope="module")
+def with_new_norm(tmp_path_factory):
+    """Return a copy of the project to which one file and one config were added."""
+    copy = tmp_path_factory.mktemp("project")
+    for folder in ("normlab", "configs"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
+    (copy / "normlab" / "norms" / "peak.py").write_text(NEW_NORM.lstrip())
+    (copy / "configs" / "norm" / "peak.yaml").write_text(NEW_CONFIG)
+    text = copy / "text"
+    text.mkdir()
+    for split, count in (("train", 24), ("valid", 4), ("test", 4)):
+        for language, words in (("de", "der Hund sieht Baum"), ("en", "the dog sees tree")):
+            lines = [" ".join(words.split()[: 2 + i % 3]) + f" {i % 7} ." for i in range(count)]
+            (text / f"{split}.{language}").write_text("\n".join(lines) + "\n")
+    return copy
+
+
+def call(project, *arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", "normlab", *arguments], cwd=project, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_new_norm_is_listed_and_completed(with_new_norm):
+    listed = json.loads(call(with_new_norm, "ls", "norm", "--json"))
+    (peak,) = [option for option in listed if option["name"] == "peak"]
+    assert peak["description"] == "Each token over its largest magnitude."
+    offered = call(with_new_norm, "completion", "candidates", "--", "train", "norm=pe")
+    assert "norm=peak" in offered.split()
+
+
+def test_a_new_norm_trains_in_every_site_and_placement(with_new_norm):
+    for place in ("pre", "post"):
+        call(
+            with_new_norm,
+            *("train", "norm=peak", f"placement={place}", "norm@ffn_inner_norm=peak"),
+            *("norm@embedding_norm=peak", "norm@decoder_norm=peak", "norm.floor=0.01"),
+            *("task=translation", "data_dir=text", "task.corpus.source_language=de"),
+            *("task.corpus.target_language=en", "task.vocab_size=60", "batch_size=6"),
+            *("model.dim=16", "model.ffn_dim=32", "model.num_heads=2", "model.encoder_layers=1"),
+            *("model.decoder_layers=1", "budget.steps=3", "validate.every=3", "sink=[]"),
+            *("observe.threads=1", "device=cpu", "task.test_search.beam=2"),
+        )
+    records = list((with_new_norm / "runs").rglob("record.json"))
+    assert len(records) == 2
+    for path in records:
+        record = json.loads(path.read_text())
+        assert record["outcome"]["status"] == "finished"
+        assert record["config"]["choices"]["norm"] == "peak"
+        assert record["config"]["norm"]["floor"] == 0.01
+        assert "test/bleu" in record["scores"]
+    assert "peak" in call(with_new_norm, "compare")
+
+
+def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):
+    program = (
+        "import normlab, torch\n"
+        "from normlab.registry import option_names\n"
+        "assert 'peak' in option_names('norm')\n"
+        "norm = normlab.make_norm('peak', 6, floor=0.5)\n"
+        "x = torch.randn(2, 3, 6)\n"
+        "y = norm(x, normlab.Stream(torch.ones(2, 3, dtype=torch.bool)))\n"
+        "torch.testing.assert_close(y, x / x.abs().amax(-1, keepdim=True).clamp(min=0.5))\n"
+        "assert norm.incremental and norm.batch_independent\n"
+        "print(normlab.__file__)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=with_new_norm, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().startswith(str(with_new_norm)), "the copy was not what ran"

@@ -1,0 +1,304 @@
+"""Decoding: a step equals teacher forcing, and the search finds what an exhaustive one finds."""
+
+import itertools
+import math
+
+import pytest
+import torch
+
+from normlab.decoding import Hypothesis, SearchSettings, search
+from normlab.models.stacks import CachedDecoding, PrefixDecoding
+from normlab.norms.base import Norm, Stream
+from tests.models.small import BOS, EOS, GRID, PAD, UNK, assert_close, logits, sentences, seq2seq
+
+BY_BATCH = [("bn", "pre"), ("global", "post"), ("bn_position", "pre"), ("bn_sample", "post")]
+
+
+def incremental(model):
+    return all(norm.incremental for norm in model.decoder.modules() if isinstance(norm, Norm))
+
+
+def teacher_forced(model, source_ids, target_ids):
+    """Return the logits after each prefix, [B, T, V], each computed from that prefix alone."""
+    return torch.stack(
+        [
+            logits(model, source_ids, target_ids[:, : end + 1])[:, -1]
+            for end in range(target_ids.shape[1])
+        ],
+        dim=1,
+    )
+
+
+@torch.no_grad()
+def stepped(model, source_ids, target_ids, *, width=1):
+    """Return the logits after each step of decoding, [G * width, T, V], and the state."""
+    source = Stream(source_ids != PAD)
+    memory = model.encode(source_ids, source)
+    state = model.start_decoding(memory, source, width=width, max_length=target_ids.shape[1])
+    steps = [model.decode_step(target_ids[:, t], state) for t in range(target_ids.shape[1])]
+    return torch.stack(steps, dim=1), state
+
+
+@pytest.mark.parametrize(("norm", "place"), GRID)
+def test_a_step_equals_teacher_forcing(norm, place):
+    model = seq2seq(norm, place)
+    source, _ = sentences([6, 3, 5], seed=1)
+    target, _ = sentences([7, 7, 7], seed=2, first=BOS)
+    found, state = stepped(model, source, target)
+    assert isinstance(state, CachedDecoding if incremental(model) else PrefixDecoding)
+    assert_close(found, teacher_forced(model, source, target))
+    if incremental(model):
+        assert_close(found, logits(model, source, target))
+
+
+@pytest.mark.parametrize(("norm", "place"), BY_BATCH)
+def test_a_step_under_batch_statistics_equals_teacher_forcing_on_the_prefix(norm, place):
+    model = seq2seq(norm, place, norm_values={"eval_stats": "batch"})
+    source, _ = sentences([6, 3, 5], seed=1)
+    target, _ = sentences([5, 5, 5], seed=2, first=BOS)
+    found, state = stepped(model, source, target)
+    assert isinstance(state, PrefixDecoding)
+    assert_close(found, teacher_forced(model, source, target))
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in"])
+def test_hypotheses_of_a_sentence_share_its_memory_and_follow_their_own_prefix(norm):
+    model = seq2seq(norm)
+    source, _ = sentences([6, 3], seed=1)
+    target, _ = sentences([5] * 6, seed=2, first=BOS)
+    found, _ = stepped(model, source, target, width=3)
+    expected = teacher_forced(model, source.repeat_interleave(3, dim=0), target)
+    assert_close(found, expected)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("norm", ["ln", "bn_position", "seqn"])
+def test_selecting_hypotheses_and_sentences_selects_their_past(norm):
+    model = seq2seq(norm)
+    source, _ = sentences([6, 3, 5], seed=1)
+    target, _ = sentences([4] * 6, seed=2, first=BOS)
+    _, state = stepped(model, source, target, width=2)
+    shuffled = torch.tensor([1, 1, 2, 3, 5, 4])  # within sentences
+    state.select(shuffled, None)
+    rows, groups = torch.tensor([5, 4, 0, 1]), torch.tensor([2, 0])  # the middle sentence leaves
+    state.select(rows, groups)
+    word = torch.tensor([4, 5, 6, 7])
+    if isinstance(state, CachedDecoding):  # there is room for one position more
+        for cache in state.caches:
+            cache.key = torch.nn.functional.pad(cache.key, (0, 0, 0, 1))
+            cache.value = torch.nn.functional.pad(cache.value, (0, 0, 0, 1))
+    found = model.decode_step(word, state)
+    past = target[shuffled][rows]
+    expected = logits(
+        model,
+        source[groups].repeat_interleave(2, dim=0),
+        torch.cat([past, word[:, None]], dim=1),
+    )[:, -1]
+    assert_close(found, expected)
+
+
+def sharpened(model, factor):
+    """Make the next-token distributions far from uniform, so that hypotheses differ."""
+    with torch.no_grad():
+        model.output.weight.mul_(factor)
+    return model
+
+
+def run(model, ids, settings):
+    return search(model, ids, Stream(ids != PAD), settings, bos_id=BOS, eos_id=EOS, pad_id=PAD)
+
+
+def log_probabilities(model, source, target):
+    """Return the log-probabilities [B, T, V] of what may follow each prefix, given it alone."""
+    scores = teacher_forced(model, source, target)
+    scores[..., [PAD, BOS]] = float("-inf")
+    return scores.log_softmax(-1)
+
+
+@torch.no_grad()
+def exhaustive(model, source, *, vocab, limit, penalty):
+    """Score all hypotheses of one sentence; return the best and its score."""
+    words = range(UNK, vocab)
+    best = Hypothesis([], float("-inf"))
+    for length in range(limit):
+        combinations = list(itertools.product(words, repeat=length))
+        target = torch.tensor([[BOS, *some] for some in combinations])
+        table = log_probabilities(model, source.expand(len(target), -1), target)
+        following = torch.tensor([[*some, EOS] for some in combinations])
+        totals = table.gather(2, following[..., None])[..., 0].sum(1) / (length + 1) ** penalty
+        top = int(totals.argmax())
+        if totals[top] > best.score:
+            best = Hypothesis(list(combinations[top]), float(totals[top]))
+    return best
+
+
+@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
+@pytest.mark.parametrize(("norm", "place"), [("ln", "pre"), ("bn", "post"), ("seqn", "pre")])
+def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(norm, place, penalty):
+    vocab, limit = 7, 4  # 4 words: 1 + 4 + 16 + 64 hypotheses
+    source, _ = sentences([4, 2, 3], seed=5, vocab=vocab)
+    settings = SearchSettings(
+        beam=90, length_penalty=penalty, length_factor=0.0, length_offset=limit
+    )
+    for seed in (1, 2):
+        model = sharpened(seq2seq(norm, place, seed=seed, vocab=vocab), 1.5)
+        for row, found in enumerate(run(model, source, settings)):
+            alone = source[row : row + 1, : int((source[row] != PAD).sum())]
+            best = exhaustive(model, alone, vocab=vocab, limit=limit, penalty=penalty)
+            assert found.tokens == best.tokens
+            assert found.score == pytest.approx(best.score, abs=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("norm", "place"), GRID)
+def test_greedy_search_is_the_chain_of_the_best_tokens(norm, place):
+    model = sharpened(seq2seq(norm, place), 2.0)
+    source, _ = sentences([5, 3, 4, 6], seed=7)
+    limit = 6
+    found = run(model, source, SearchSettings(beam=1, length_factor=0.0, length_offset=limit))
+    for row, hypothesis in enumerate(found):
+        alone = source[row : row + 1, : int((source[row] != PAD).sum())]
+        chain, total = [BOS], 0.0
+        while True:
+            table = log_probabilities(model, alone, torch.tensor([chain]))[0, -1]
+            word = EOS if len(chain) == limit else int(table.argmax())
+            total += float(table[word])
+            if word == EOS:
+                break
+            chain.append(word)
+        assert hypothesis.tokens == chain[1:]
+        assert hypothesis.score == pytest.approx(total / len(chain), abs=1e-5)
+
+
+class Table:
+    """A model whose next-token probabilities are a function of the tokens so far."""
+
+    class Embedding:
+        def __init__(self, max_positions):
+            self.max_positions = max_positions
+
+    def __init__(self, probabilities, *, vocab=6, max_positions=100):
+        self.probabilities, self.vocab = probabilities, vocab
+        self.decoder = self
+        self.embedding = self.Embedding(max_positions)
+
+    def encode(self, ids, source):
+        return ids
+
+    def start_decoding(self, memory, source, *, width, max_length):
+        return Prefixes([[] for _ in range(len(memory) * width)])
+
+    def decode_step(self, ids, state):
+        table = torch.full((len(ids), self.vocab), 1e-30)
+        for row, word in enumerate(ids.tolist()):
+            state.prefixes[row] = [*state.prefixes[row], word]
+            for token, probability in self.probabilities(state.prefixes[row][1:]).items():
+                table[row, token] = probability
+        return table.log()
+
+
+class Prefixes:
+    def __init__(self, prefixes):
+        self.prefixes = prefixes
+
+    def select(self, rows, groups):
+        self.prefixes = [self.prefixes[row] for row in rows.tolist()]
+
+
+A, B = 4, 5
+ONE = torch.tensor([[A, EOS]])
+
+
+@pytest.mark.parametrize(
+    ("penalty", "tokens", "score"),
+    [
+        # "": log 0.5 = -0.693; "a": (log 0.5 + log 0.9) / 2 ** penalty
+        (0.0, [], math.log(0.5)),
+        (1.0, [A], (math.log(0.5) + math.log(0.9)) / 2),
+        (2.0, [A], (math.log(0.5) + math.log(0.9)) / 4),
+    ],
+)
+def test_the_length_penalty_divides_the_log_probability(penalty, tokens, score):
+    model = Table(lambda past: {EOS: 0.9, A: 0.1} if past else {EOS: 0.5, A: 0.5})
+    settings = SearchSettings(beam=2, length_penalty=penalty, length_factor=0.0, length_offset=3)
+    (found,) = run(model, ONE, settings)
+    assert found.tokens == tokens
+    assert found.score == pytest.approx(score, abs=1e-6)
+
+
+def test_a_beam_finds_what_greedy_search_misses():
+    # greedy takes a (0.6), then at best 0.3 for the end; b (0.4) ends surely
+    def probabilities(past):
+        if not past:
+            return {A: 0.6, B: 0.4}
+        return {EOS: 1.0} if past == [B] else {EOS: 0.3, A: 0.25, B: 0.25, UNK: 0.2}
+
+    settings = {"length_penalty": 0.0, "length_factor": 0.0, "length_offset": 2}
+    (greedy,) = run(Table(probabilities), ONE, SearchSettings(beam=1, **settings))
+    (beam,) = run(Table(probabilities), ONE, SearchSettings(beam=2, **settings))
+    assert greedy.tokens == [A] and greedy.score == pytest.approx(math.log(0.18), abs=1e-5)
+    assert beam.tokens == [B] and beam.score == pytest.approx(math.log(0.4), abs=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize(
+    ("settings", "positions", "tokens"),
+    [
+        ({"length_factor": 0.0, "length_offset": 5}, 100, 4),
+        ({"length_factor": 2.0, "length_offset": 1}, 100, 4),  # 2 source tokens
+        ({"length_factor": 1.0, "length_offset": 50}, 7, 6),
+        ({"length_factor": 0.0, "length_offset": 0}, 100, 0),
+    ],
+)
+def test_a_hypothesis_that_would_not_end_has_the_tokens_of_the_limit(
+    beam, settings, positions, tokens
+):
+    model = Table(lambda past: {A: 0.7, B: 0.3}, max_positions=positions)
+    (found,) = run(model, ONE, SearchSettings(beam=beam, **settings))
+    assert len(found.tokens) == tokens
+
+
+def test_the_model_can_take_the_longest_hypothesis_that_its_positions_allow():
+    model = seq2seq(max_positions=6)
+    with torch.no_grad():
+        model.output.weight[EOS] = 0
+        model.output.weight[A] = 50  # whatever comes, the sum of the stream decides
+    source, _ = sentences([4, 6], seed=1)
+    for hypothesis in run(model, source, SearchSettings(beam=2)):
+        assert len(hypothesis.tokens) <= 5
+
+
+SEED = {"ln": 4, "bn": 4, "in": 1}  # of models whose hypotheses differ in length
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize("norm", list(SEED))
+def test_sentences_that_leave_the_batch_change_no_other(norm, beam):
+    model = sharpened(seq2seq(norm, seed=SEED[norm]), 2.0)
+    with torch.no_grad():
+        model.output.weight[EOS] *= 2
+    source, _ = sentences([5, 3, 4, 6, 2, 5], seed=9)
+    settings = SearchSettings(beam=beam, length_factor=0.0, length_offset=12)
+    together = run(model, source, settings)
+    assert len({len(hypothesis.tokens) for hypothesis in together}) > 1, "none leaves early"
+    for row, found in enumerate(together):
+        (alone,) = run(model, source[row : row + 1, : int((source[row] != PAD).sum())], settings)
+        assert alone.tokens == found.tokens
+        assert alone.score == pytest.approx(found.score, abs=1e-5)
+
+
+def test_padding_and_begin_are_never_chosen():
+    model = Table(lambda past: {PAD: 0.5, BOS: 0.4, A: 0.06, EOS: 0.04})
+    (found,) = run(model, ONE, SearchSettings(beam=2, length_factor=0.0, length_offset=5))
+    assert set(found.tokens) <= {A, B, UNK}
+
+
+def test_a_model_that_is_not_finite_gives_empty_hypotheses():
+    model = Table(lambda past: {A: float("nan")})
+    (found,) = run(model, ONE, SearchSettings(beam=2, length_factor=0.0, length_offset=3))
+    assert found.tokens == []
+
+
+def test_a_beam_below_one_is_refused():
+    with pytest.raises(ValueError, match="beam must be at least 1, got 0"):
+        SearchSettings(beam=0)

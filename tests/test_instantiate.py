@@ -1,0 +1,116 @@
+"""From a node to an object: what is built, and which values are refused with which words."""
+
+import pytest
+
+from normlab.instantiate import instantiate
+from normlab.norms.batch import BatchNorm
+from normlab.norms.local import LayerNorm
+from normlab.train.schedule import Cosine
+
+LN = {"_target_": "normlab.norms.local.LayerNorm", "eps": 1e-5, "affine": True}
+BN = {
+    "_target_": "normlab.norms.batch.BatchNorm",
+    "eps": 1e-5,
+    "momentum": 0.1,
+    "affine": True,
+    "padding": "exclude",
+    "eval_stats": "running",
+    "sync": True,
+    "unbiased": True,
+}
+
+
+def test_values_come_from_the_node_and_live_objects_from_the_caller():
+    norm = instantiate({**LN, "eps": 0.5, "affine": False}, "norm", dim=6)
+    assert type(norm) is LayerNorm
+    assert norm.dim == 6 and norm.eps == 0.5 and not list(norm.parameters())
+
+
+def test_nodes_inside_a_node_are_built_first():
+    corpus = {"_target_": "normlab.data.local.FolderCorpus", "data_dir": None}
+    with pytest.raises(ValueError, match=r"task\.corpus\.source_language is missing"):
+        instantiate({"_target_": "normlab.tasks.translation.Translation", "corpus": corpus}, "task")
+
+
+def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
+    node = {"_target_": "normlab.train.schedule.Cosine", "lr": 1, "warmup": 4, "total": 9}
+    schedule = instantiate({**node, "final": 0}, "schedule")
+    assert type(schedule) is Cosine
+    norm = instantiate({**LN, "eps": 1}, "norm", dim=4)
+    assert type(norm.eps) is float
+    with pytest.raises(ValueError, match=r"schedule\.warmup=4\.5 does not fit: allowed is int"):
+        instantiate({**node, "final": 0, "warmup": 4.5}, "schedule")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine, padding"),
+        ({"eps": "small"}, r"norm\.eps='small' does not fit: allowed is float"),
+        ({"eps": True}, r"norm\.eps=True does not fit"),
+        ({"eps": None}, r"norm\.eps=None does not fit"),
+        ({"affine": 1}, r"norm\.affine=1 does not fit: allowed is bool"),
+        ({"padding": "exlude"}, r"norm\.padding='exlude' .*allowed is exclude, include, fill"),
+        ({"eval_stats": "eval"}, r"norm\.eval_stats='eval' .*: allowed is running, batch, recal"),
+        ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is no value of the config
+    ],
+)
+def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):
+    with pytest.raises(ValueError, match=message):
+        instantiate({**BN, **change}, "norm", dim=4)
+
+
+def test_a_missing_value_is_named():
+    node = {key: value for key, value in BN.items() if key != "momentum"}
+    with pytest.raises(ValueError, match=r"norm\.momentum is missing"):
+        instantiate(node, "norm", dim=4)
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "os.system",
+        "builtins.eval",
+        "torch.nn.LayerNorm",
+        "normlabs.norms.local.LayerNorm",
+        "torch.optimizer.X",
+        None,
+        7,
+        "",
+    ],
+)
+def test_a_target_outside_the_allowed_packages_is_refused_unseen(target):
+    with pytest.raises(ValueError, match=r"norm\._target_=.* must start with normlab\. or torch\."):
+        instantiate({"_target_": target}, "norm")
+
+
+@pytest.mark.parametrize(
+    "target", ["normlab.norms.local.LayrNorm", "normlab.nroms.LayerNorm", "normlab.norms"]
+)
+def test_a_target_that_is_not_there_is_named(target):
+    with pytest.raises(ValueError, match=rf"norm\._target_='{target}'"):
+        instantiate({"_target_": target}, "norm", dim=4)
+
+
+def test_optimizers_of_torch_take_their_own_values():
+    import torch
+
+    parameters = [torch.nn.Parameter(torch.zeros(2))]
+    node = {"_target_": "torch.optim.SGD", "lr": 0.25, "momentum": 0.5}
+    optimizer = instantiate(node, "optim", params=parameters)
+    assert isinstance(optimizer, torch.optim.SGD)
+    assert optimizer.param_groups[0]["lr"] == 0.25
+
+
+def test_a_wrong_key_of_an_optimizer_is_named():
+    import torch
+
+    parameters = [torch.nn.Parameter(torch.zeros(2))]
+    node = {"_target_": "torch.optim.SGD", "lr": 0.25, "momentun": 0.5}
+    with pytest.raises(ValueError, match=r"optim\.momentun does not exist"):
+        instantiate(node, "optim", params=parameters)
+
+
+def test_batch_norm_is_built_from_its_node():
+    norm = instantiate(BN, "norm", dim=5)
+    assert type(norm) is BatchNorm and norm.momentum == 0.1 and norm.padding == "exclude"

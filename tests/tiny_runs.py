@@ -1,0 +1,211 @@
+"""Runs of a second for tests of training: a corpus in a folder, overrides, and runs that are killed.
+
+A killed run is a process of its own, forked from a server that has imported torch already, which
+carries out `normlab ARGV` and dies of SIGKILL at a named moment: before, within or after the n-th
+call of a function. So a kill hits the same instruction each time, whatever the machine does.
+"""
+
+import importlib
+import multiprocessing
+import os
+import random
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+_NOUNS = (
+    ("Mann", "man"),
+    ("Hund", "dog"),
+    ("Baum", "tree"),
+    ("Tisch", "table"),
+    ("Brief", "letter"),
+    ("Wagen", "car"),
+)
+_VERBS = (("sieht", "sees"), ("findet", "finds"), ("malt", "paints"), ("kennt", "knows"))
+_PLACES = (("im Garten", "in the garden"), ("am Abend", "in the evening"), ("heute", "today"))
+
+CORPUS = (
+    "task=translation",
+    "task.vocab_size=90",
+    "task.test_search.beam=2",
+)
+MODEL = (
+    "model=tiny",
+    "model.dim=16",
+    "model.ffn_dim=32",
+    "model.num_heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "model.max_positions=64",
+)
+LOOP = (
+    "sink=[jsonl]",
+    "device=cpu",
+    "precision=fp32",
+    "observe.threads=1",
+    "batch_size=6",
+    "schedule.warmup=4",
+    "optim.lr=0.01",
+    "budget.steps=12",
+    "validate.every=4",
+    "observe.log_every=2",
+    "observe.checkpoint_every=3",
+)
+
+RESUMED = ("norm=bn", "validate.average=2", "validate.recalibration_batches=3")
+"""A run with everything a checkpoint must carry: dropout, running statistics, averaged weights."""
+
+
+def write_corpus(folder: Path, *, train: int = 40, seed: int = 1) -> Path:
+    """Write sentences of 5 to 13 words, no two splits of the same, and return the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = random.Random(seed)
+    for split, size in (("train", train), ("valid", 7), ("test", 6)):
+        pairs = [_sentence(rng) for _ in range(size)]
+        for side, language in enumerate(("de", "en")):
+            text = "".join(pair[side] + "\n" for pair in pairs)
+            (folder / f"{split}.{language}").write_text(text, encoding="utf-8")
+    return folder
+
+
+def _sentence(rng: random.Random) -> tuple[str, str]:
+    clauses = []
+    for _ in range(rng.randint(1, 2)):
+        subject, verb = rng.choice(_NOUNS), rng.choice(_VERBS)
+        other, place = rng.choice(_NOUNS), rng.choice(_PLACES)
+        clauses.append(
+            (
+                f"der {subject[0]} {verb[0]} den {other[0]} {place[0]}",
+                f"the {subject[1]} {verb[1]} the {other[1]} {place[1]}",
+            )
+        )
+    return " und ".join(c[0] for c in clauses) + ".", " and ".join(c[1] for c in clauses) + "."
+
+
+def tiny(corpus: Path, runs: Path, *overrides: str) -> list[str]:
+    """Return the overrides of a tiny run; later ones win."""
+    places = (f"data_dir={corpus}", f"runs_dir={runs}")
+    merged: dict[str, str] = {}
+    for override in (*CORPUS, *MODEL, *LOOP, *places, *overrides):
+        merged[override.split("=", 1)[0]] = override
+    return list(merged.values())
+
+
+@dataclass(frozen=True)
+class Kill:
+    """The moment of a kill: at the `call`-th call of `where`, a dotted name of the package.
+
+    `within` is for functions that write to a file: the first half of the bytes has been written.
+    """
+
+    where: str
+    call: int
+    when: Literal["before", "within", "after"] = "before"
+    number: signal.Signals = signal.SIGKILL
+
+    def install(self) -> None:
+        """Replace the function by one that sends the signal to its own process."""
+        owner, name = _owner(self.where)
+        original = getattr(owner, name)
+        calls = 0
+
+        def wrapped(*arguments: Any, **values: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls != self.call:
+                return original(*arguments, **values)
+            if self.when == "before":
+                os.kill(os.getpid(), self.number)
+            if self.when == "within":
+                return self._half(original, *arguments)
+            result = original(*arguments, **values)
+            if self.when == "after":
+                os.kill(os.getpid(), self.number)
+            return result
+
+        setattr(owner, name, wrapped)
+
+    def _half(self, save: Callable[..., object], content: object, file: IO[bytes]) -> None:
+        import io
+
+        whole = io.BytesIO()
+        save(content, whole)
+        file.write(whole.getvalue()[: whole.tell() // 2])
+        file.flush()
+        os.kill(os.getpid(), self.number)
+
+
+def _owner(where: str) -> tuple[Any, str]:
+    """Return the module or class that holds a dotted name, and the last part of the name."""
+    parts = where.split(".")
+    for cut in range(len(parts) - 1, 0, -1):
+        try:
+            owner: Any = importlib.import_module(".".join(parts[:cut]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[cut:-1]:
+            owner = getattr(owner, part)
+        return owner, parts[-1]
+    raise ValueError(where)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended: exit status (minus the signal that killed it) and what it printed."""
+
+    status: int | None
+    output: str
+
+
+class RunProcess:
+    """`normlab ARGV` in a process of its own."""
+
+    def __init__(self, argv: Sequence[str], log: Path, *, prepare: Callable[[], object]):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self.log = log
+        self.process = fork_server().Process(target=_carry_out, args=(list(argv), log, prepare))
+        self.process.start()
+
+    def wait(self, seconds: float = 60) -> Ended:
+        """Wait for the end."""
+        self.process.join(seconds)
+        if self.process.is_alive():
+            self.process.kill()
+            raise AssertionError(f"still running:\n{self.log.read_text(encoding='utf-8')}")
+        return Ended(self.process.exitcode, self.log.read_text(encoding="utf-8"))
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+
+def nothing() -> None:
+    """Prepare nothing."""
+
+
+def run(argv: Sequence[str], log: Path, prepare: Callable[[], object] = nothing) -> Ended:
+    """Carry out `normlab ARGV` in a process of its own, after `prepare` in it."""
+    return RunProcess(argv, log, prepare=prepare).wait()
+
+
+def fork_server() -> Any:
+    """Return the way to start a process by a fork of a server that has imported torch."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.tiny_runs_preload"])
+    return context
+
+
+def _carry_out(argv: list[str], log: Path, prepare: Callable[[], object]) -> None:
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(descriptor, 1)
+    os.dup2(descriptor, 2)
+    sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+    from normlab.cli import main
+
+    prepare()
+    sys.exit(main(argv))

@@ -1,0 +1,21 @@
+"""What the server of tests/tiny_runs.py imports once, before it forks a process for each run."""
+
+import os
+
+import hydra.main
+import sacrebleu
+import sacremoses
+import torch
+import torch._dynamo
+
+import normlab.build
+import normlab.commands.train
+import normlab.data.local
+import normlab.norms.batch
+import normlab.norms.local
+import normlab.tasks.translation
+
+os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no pool of threads that a fork would lose
+torch.set_num_threads(1)
+
+PRELOADED = (hydra.main, sacrebleu, sacremoses, torch._dynamo, normlab)

@@ -1,0 +1,23 @@
+"""What tests of training share: a corpus, and one run that nobody disturbed."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_runs import RESUMED, run, tiny, write_corpus
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder of parallel text."""
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
+
+
+@pytest.fixture(scope="session")
+def undisturbed(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of the run `RESUMED`, carried out without a disturbance."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    ended = run(["train", *tiny(corpus, folder / "runs", *RESUMED)], folder / "log")
+    assert ended.status == 0, ended.output
+    (record,) = (folder / "runs").rglob("record.json")
+    return record.parent

@@ -1,0 +1,191 @@
+import errno
+import os
+import pickle
+import random
+import resource
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+
+from normlab.train.checkpoint import FORMAT, Checkpoints, average_weights, load_checkpoint
+
+STATE = {
+    "model": {"weight": torch.randn(3, 4), "count": torch.tensor(7)},
+    "progress": {"step": 5, "best": None, "loss": 0.1 + 0.2},
+    "random": [{"cpu": torch.get_rng_state()}],
+}
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Checkpoints:
+    return Checkpoints(tmp_path / "checkpoints")
+
+
+def test_what_is_saved_comes_back_bitwise(checkpoints: Checkpoints):
+    checkpoints.save(checkpoints.last, STATE)
+    state = load_checkpoint(checkpoints.last)
+    assert state["format"] == FORMAT
+    assert state["progress"] == STATE["progress"]
+    for name, value in STATE["model"].items():
+        assert torch.equal(state["model"][name], value)
+        assert state["model"][name].dtype == value.dtype
+    assert torch.equal(state["random"][0]["cpu"], STATE["random"][0]["cpu"])
+
+
+class Trap:
+    def __init__(self, path: Path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.path),)
+
+
+def test_a_checkpoint_never_runs_code(checkpoints: Checkpoints, tmp_path: Path):
+    torch.save({"format": FORMAT, "model": Trap(tmp_path / "sprung")}, checkpoints.last)
+    with pytest.raises(ValueError, match=r"last\.pt"):
+        load_checkpoint(checkpoints.last)
+    assert not (tmp_path / "sprung").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda whole: b"",
+        lambda whole: whole[:100],
+        lambda whole: whole[: len(whole) // 2],
+        lambda whole: whole[:-1],
+        lambda whole: b"not a checkpoint",
+        lambda whole: b"\x80\x02garbage",
+        lambda whole: bytes(len(whole)),
+        lambda whole: pickle.dumps({"format": FORMAT}, protocol=2),
+    ],
+    ids=["empty", "start", "half", "a byte short", "text", "pickle", "zeros", "plain pickle"],
+)
+def test_a_damaged_checkpoint_is_named_with_the_way_out(checkpoints: Checkpoints, damage):
+    checkpoints.save(checkpoints.last, STATE)
+    checkpoints.last.write_bytes(damage(checkpoints.last.read_bytes()))
+    with pytest.raises(ValueError) as caught:
+        load_checkpoint(checkpoints.last)
+    message = str(caught.value)
+    assert str(checkpoints.last) in message
+    assert "remove the file" in message
+    assert "\n" not in message
+
+
+def test_flipped_bytes_are_refused_unless_they_mean_nothing(checkpoints: Checkpoints):
+    checkpoints.save(checkpoints.last, STATE)
+    whole = checkpoints.last.read_bytes()
+    rng = random.Random(0)
+    refused = 0
+    for _ in range(200):
+        damaged = bytearray(whole)
+        damaged[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
+        checkpoints.last.write_bytes(damaged)
+        try:
+            state = load_checkpoint(checkpoints.last)
+        except ValueError:
+            refused += 1
+            continue
+        assert torch.equal(state["model"]["weight"], STATE["model"]["weight"])
+        assert torch.equal(state["random"][0]["cpu"], STATE["random"][0]["cpu"])
+        assert state["progress"] == STATE["progress"]
+    assert refused > 100
+
+
+def test_another_file_of_torch_is_refused(checkpoints: Checkpoints):
+    torch.save({"weight": torch.zeros(1)}, checkpoints.best)
+    with pytest.raises(ValueError, match=rf"best\.pt.*{FORMAT}"):
+        load_checkpoint(checkpoints.best)
+
+
+def test_a_missing_checkpoint_is_named(checkpoints: Checkpoints):
+    with pytest.raises(ValueError, match=r"best\.pt: no such checkpoint"):
+        load_checkpoint(checkpoints.best)
+
+
+def test_an_error_while_writing_leaves_the_former_file(
+    checkpoints: Checkpoints, monkeypatch: pytest.MonkeyPatch
+):
+    checkpoints.save(checkpoints.last, STATE)
+    former = checkpoints.last.read_bytes()
+
+    def full(content, file):
+        file.write(b"half of it")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("normlab.train.checkpoint.torch.save", full)
+    with pytest.raises(OSError, match="No space left") as caught:
+        checkpoints.save(checkpoints.last, {"model": {}})
+    assert caught.value.filename == str(checkpoints.last)
+    assert checkpoints.last.read_bytes() == former
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["last.pt"]
+
+
+def test_a_file_system_that_takes_no_more_is_an_os_error_of_the_file(checkpoints: Checkpoints):
+    checkpoints.save(checkpoints.last, STATE)
+    former = checkpoints.last.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
+    try:
+        with pytest.raises(OSError) as caught:
+            checkpoints.save(checkpoints.last, {"model": {"weight": torch.randn(1 << 18)}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert caught.value.filename == str(checkpoints.last)
+    assert checkpoints.last.read_bytes() == former
+    assert [path.name for path in checkpoints.folder.iterdir()] == ["last.pt"]
+
+
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path):
+    (tmp_path / ".last.pt.1-abc.partial").write_bytes(b"half")
+    Checkpoints(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rank_that_does_not_write_leaves_the_folder_alone(tmp_path: Path):
+    reader = Checkpoints(tmp_path / "none", writes=False)
+    reader.save(reader.last, STATE)
+    reader.keep_for_average(3, {"w": torch.ones(1)}, 2)
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_average_is_the_mean_of_the_last_k(checkpoints: Checkpoints):
+    for step, value in ((10, 100.0), (20, 1.0), (30, 2.0), (40, 6.0)):
+        checkpoints.keep_for_average(step, {"w": torch.full((2,), value)}, 3)
+    assert len(list(checkpoints.folder.glob("step-*.pt"))) == 3
+    assert checkpoints.average(40, 3)["w"].tolist() == [3.0, 3.0]  # (1 + 2 + 6) / 3
+    assert checkpoints.average(40, 2)["w"].tolist() == [4.0, 4.0]  # (2 + 6) / 2
+
+
+def test_weights_after_the_step_in_question_are_not_averaged(checkpoints: Checkpoints):
+    for step, value in ((10, 1.0), (20, 3.0), (30, 50.0)):
+        checkpoints.keep_for_average(step, {"w": torch.full((1,), value)}, 5)
+    assert checkpoints.average(20, 5)["w"].item() == 2.0
+
+
+def test_nothing_is_kept_where_nothing_is_averaged(checkpoints: Checkpoints):
+    checkpoints.keep_for_average(10, {"w": torch.ones(1)}, 0)
+    assert list(checkpoints.folder.iterdir()) == []
+    with pytest.raises(ValueError, match="no weights to average"):
+        checkpoints.average(10, 2)
+
+
+def test_averaging_is_exact_where_float32_sums_are_not():
+    # In float32 2**24 + 1 is 2**24, so a sum in float32 would lose the ones.
+    states = [{"w": torch.tensor([float(v)])} for v in (2**24, 1, 1, 2**24 - 2)]
+    assert average_weights(states)["w"].item() == 2**23
+
+
+def test_whole_numbers_come_from_the_last_state_and_dtypes_stay():
+    states = [
+        {"count": torch.tensor(1), "w": torch.ones(1, dtype=torch.bfloat16)},
+        {"count": torch.tensor(5), "w": torch.zeros(1, dtype=torch.bfloat16)},
+    ]
+    mean = average_weights(states)
+    assert mean["count"].item() == 5
+    assert mean["w"].dtype == torch.bfloat16
+    assert mean["w"].item() == 0.5

@@ -1,0 +1,148 @@
+"""A run that blows up is an outcome with its step, reason and first layer, and has its record."""
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import normlab
+from normlab.records.store import RunStore
+from normlab.train.divergence import first_nonfinite_gradient, first_nonfinite_layer
+from tests.tiny_runs import Ended, RunProcess, run, tiny
+from tests.train.trainers import enter_rank, free_port
+
+
+@dataclass(frozen=True)
+class Poison:
+    """Before a step, makes a parameter, or with `gradient` what its gradient becomes, infinite.
+
+    With `rank`, the process becomes one of two, and only the second is poisoned.
+    """
+
+    step: int
+    parameter: str
+    value: float = math.nan
+    gradient: bool = False
+    rank: int | None = None
+    port: int = 0
+
+    def install(self) -> None:
+        from normlab.train.loop import Trainer
+
+        if self.rank is not None:
+            enter_rank(self.rank, 2, self.port)
+        original = Trainer.step
+
+        def step(trainer: Trainer, **values: bool) -> bool:
+            if trainer.progress.step + 1 == self.step and self.rank != 0:
+                parameter = trainer.model.get_parameter(self.parameter)
+                if self.gradient:
+                    parameter.register_hook(lambda grad: torch.full_like(grad, self.value))
+                else:
+                    with torch.no_grad():
+                        parameter.flatten()[0] = self.value
+            return original(trainer, **values)
+
+        Trainer.step = step
+
+
+def layer_of(corpus: Path, folder: Path, kind: str) -> str:
+    """Return the name of a linear layer of the model, from the encoder or the decoder."""
+    from tests.train.trainers import build_trainer
+
+    model = build_trainer(corpus, folder / "look").model
+    names = [name for name, _ in model.named_parameters() if name.endswith("weight")]
+    return next(n for n in names if n.startswith(kind) and "feed_forward" in n)
+
+
+def diverged(corpus: Path, folder: Path, poison: Poison, *overrides: str) -> Ended:
+    return run(
+        ["train", *tiny(corpus, folder / "runs", *overrides)], folder / "log", poison.install
+    )
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn"])
+@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+def test_a_nan_names_step_reason_and_first_layer(
+    norm: str, stack: str, corpus: Path, tmp_path: Path
+):
+    name = layer_of(corpus, tmp_path, stack)
+    ended = diverged(corpus, tmp_path, Poison(6, name), f"norm={norm}")
+    assert ended.status == 0, ended.output
+    assert "diverged at step 6" in ended.output
+    (record,) = normlab.records(tmp_path / "runs")
+    assert record.outcome.status == "diverged"
+    assert record.outcome.step == 6
+    assert record.outcome.reason == "loss is nan"
+    assert record.outcome.layer == name.removesuffix(".weight")
+    assert record.budget.steps == 5  # the sixth was not taken
+    assert "valid/loss" in record.scores
+    assert not any(name.startswith("test/") for name in record.scores)
+
+    again = run(["train", *tiny(corpus, tmp_path / "runs", f"norm={norm}")], tmp_path / "log")
+    assert again.status == 0
+    assert "diverged at step 6" in again.output
+
+
+def test_an_infinite_gradient_names_the_parameter(corpus: Path, tmp_path: Path):
+    name = layer_of(corpus, tmp_path, "encoder")
+    poison = Poison(3, name, math.inf, gradient=True)
+    ended = diverged(corpus, tmp_path, poison)
+    assert ended.status == 0, ended.output
+    (record,) = normlab.records(tmp_path / "runs")
+    assert record.outcome.status == "diverged"
+    assert record.outcome.step == 3
+    assert record.outcome.reason == "gradient norm is inf"
+    assert record.outcome.layer == name
+
+
+def test_a_loss_far_above_the_first_is_a_divergence(corpus: Path, tmp_path: Path):
+    config = normlab.compose(tiny(corpus, tmp_path, "divergence_factor=0.5"))
+    record = normlab.train(config)
+    assert record.outcome.status == "diverged"
+    assert record.outcome.step == 2  # the first log interval
+    assert record.outcome.reason is not None
+    assert "mean loss" in record.outcome.reason
+    assert record.outcome.layer is None
+
+
+def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
+    """With statistics in common: every rank must look for the layer, or one waits forever."""
+    name = layer_of(corpus, tmp_path, "encoder")
+    argv = ["train", *tiny(corpus, tmp_path / "runs", "norm=bn", "batch_size=4")]
+    port = free_port()
+    ranks = [
+        RunProcess(
+            argv, tmp_path / f"log{rank}", prepare=Poison(2, name, rank=rank, port=port).install
+        )
+        for rank in (0, 1)
+    ]
+    ended = [rank.wait() for rank in ranks]
+    assert [end.status for end in ended] == [0, 0], ended
+    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))
+    outcome = RunStore(folder).read(folder).outcome
+    assert (outcome.status, outcome.step) == ("diverged", 2)
+    assert outcome.layer is not None
+
+
+def test_the_first_layer_is_the_first_in_the_order_of_computing():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 2))
+    x = torch.ones(1, 2)
+    assert first_nonfinite_layer(model, lambda: model(x)) is None
+    with torch.no_grad():
+        model[1][0].bias[0] = math.inf
+    assert first_nonfinite_layer(model, lambda: model(x)) == "1.0"
+    assert not model[0]._forward_hooks
+    assert not model[1][0]._forward_hooks
+
+
+def test_the_gradient_nearest_the_loss_is_named():
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    model(torch.ones(1, 2)).sum().backward()
+    assert first_nonfinite_gradient(model) is None
+    for name in ("0.weight", "1.weight"):
+        model.get_parameter(name).grad[0, 0] = math.nan
+    assert first_nonfinite_gradient(model) == "1.weight"

@@ -1,0 +1,68 @@
+"""The Python interface: what the command line does is importable."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import normlab
+from tests.tiny_runs import tiny
+
+
+def test_importing_the_package_loads_no_torch():
+    code = "import sys, normlab, normlab.train; print('torch' in sys.modules, 'hydra' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_every_public_name_is_found():
+    for name in normlab.__all__:
+        assert getattr(normlab, name) is not None
+    with pytest.raises(AttributeError, match="nonsense"):
+        normlab.nonsense  # noqa: B018
+
+
+def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
+    config = normlab.compose(tiny(corpus, tmp_path, "norm=bn", "budget.steps=4"))
+    record = normlab.train(config)
+    assert record.outcome.status == "finished"
+    assert record.choice("norm") == "bn"
+    assert normlab.train(config) == record  # again, and at once
+    assert normlab.records(tmp_path, norm="bn") == [record]
+    assert normlab.records(tmp_path, norm="ln") == []
+
+    (folder,) = (path.parent for path in tmp_path.rglob("record.json"))
+    text = (folder / "record.json").read_text(encoding="utf-8")
+    assert json.loads(text)["format"] == "normlab.record/1"
+    run = normlab.load_run(folder)
+    assert run.record == record
+    (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
+    assert isinstance(line, str)
+    assert sum(p.numel() for p in run.model.parameters()) == record.params
+
+
+def test_compose_refuses_what_the_command_line_refuses():
+    with pytest.raises(ValueError, match=r"batch_size=8 and max_tokens=100"):
+        normlab.compose(["batch_size=8", "max_tokens=100"])
+
+
+def test_a_norm_by_its_option_name_is_called_on_a_stream():
+    norm = normlab.make_norm("bn", 3, padding="include", momentum=0.5)
+    x = torch.randn(2, 4, 3)
+    valid = torch.ones(2, 4, dtype=torch.bool)
+    y = norm(x, normlab.Stream(valid))
+    torch.testing.assert_close(y.mean((0, 1)), torch.zeros(3), atol=1e-6, rtol=0)
+    torch.testing.assert_close(norm.running_mean[0], 0.5 * x.mean((0, 1)))
+    assert isinstance(norm, normlab.Norm)
+
+
+def test_a_norm_that_does_not_exist_and_a_value_that_does_not_fit_are_named():
+    with pytest.raises(ValueError, match=r"'batch'.*bn, bn_position"):
+        normlab.make_norm("batch", 3)
+    with pytest.raises(ValueError, match=r"norm\.padding='foo'.*exclude, include, fill"):
+        normlab.make_norm("bn", 3, padding="foo")
+    with pytest.raises(ValueError, match=r"norm\.groups does not exist"):
+        normlab.make_norm("ln", 3, groups=3)

@@ -1,0 +1,268 @@
+"""Runs that are killed, stopped, refused or started twice end as one that nobody disturbed."""
+
+import json
+import shutil
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from normlab.records.store import RunStore
+from normlab.train.checkpoint import load_checkpoint
+from tests.tiny_runs import RESUMED, Ended, Kill, RunProcess, nothing, run, tiny
+
+TIMING = ("time/seconds", "train/tokens_per_second")
+INTERRUPTED = 130
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in row.items() if k not in TIMING} for row in found]
+
+
+def assert_same(folder: Path, undisturbed: Path) -> None:
+    """Compare everything of two run folders that does not measure time or memory."""
+    ours = load_checkpoint(folder / "checkpoints" / "last.pt")
+    theirs = load_checkpoint(undisturbed / "checkpoints" / "last.pt")
+    for name, value in theirs["model"].items():
+        assert torch.equal(ours["model"][name], value), name
+    assert torch.equal(ours["random"][0]["cpu"], theirs["random"][0]["cpu"])
+    assert rows(folder) == rows(undisturbed)
+    mine, other = RunStore(folder).read(folder), RunStore(undisturbed).read(undisturbed)
+    assert mine.outcome == other.outcome
+    assert mine.scores == other.scores
+    assert mine.stability == other.stability
+    assert mine.budget.tokens == other.budget.tokens
+    assert mine.data == other.data
+    hypotheses = "hypotheses.txt"
+    assert (folder / hypotheses).read_bytes() == (undisturbed / hypotheses).read_bytes()
+    assert not list(folder.rglob("*.partial"))
+    names = {path.name for path in (folder / "checkpoints").iterdir()}
+    assert names == {path.name for path in (undisturbed / "checkpoints").iterdir()}
+
+
+class Place:
+    """A folder of runs in which one run is started again and again."""
+
+    def __init__(self, corpus: Path, folder: Path):
+        self.corpus, self.runs, self.log = corpus, folder / "runs", folder / "log"
+
+    def argv(self, *overrides: str) -> list[str]:
+        return ["train", *tiny(self.corpus, self.runs, *RESUMED, *overrides)]
+
+    def start(self, *overrides: str, prepare=nothing) -> Ended:
+        return run(self.argv(*overrides), self.log, prepare)
+
+    @property
+    def folder(self) -> Path:
+        (lock,) = self.runs.rglob(".lock")
+        return lock.parent
+
+    def steps_logged(self) -> int:
+        path = next(iter(self.runs.rglob("metrics.jsonl")), None)
+        return 0 if path is None else path.read_text().count("\n")
+
+
+@pytest.fixture
+def place(corpus: Path, tmp_path: Path) -> Place:
+    return Place(corpus, tmp_path)
+
+
+# 12 steps; rows at 2, 4, ...; validations at 4, 8, 12; states at 3, 4, 6, 8, 9, 12.
+MOMENTS = {
+    "before the first step": Kill("normlab.train.loop.Trainer.step", 1),
+    "before the first state": Kill("normlab.train.loop.Trainer.step", 3),
+    "in the middle of a step": Kill("normlab.train.loop.Trainer._loss", 6, "after"),
+    "after a row, before its state": Kill("normlab.train.sinks.jsonl.Jsonl.log", 3, "after"),
+    "in the middle of validating": Kill("normlab.tasks.translation.Translation._text_scores", 2),
+    "before the best weights": Kill("normlab.train.checkpoint.Checkpoints.save", 2),
+    "after validating, before its state": Kill("normlab.train.loop.Trainer.save", 4),
+    "while recording the first state": Kill("normlab.train.checkpoint.torch.save", 1, "within"),
+    "while recording the best weights": Kill("normlab.train.checkpoint.torch.save", 2, "within"),
+    "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 8, "within"),
+    "before a state gets its name": Kill("normlab.records.atomic.os.replace", 9),
+    "after the last step": Kill("normlab.train.loop.Trainer.fit", 1, "after"),
+    "in the middle of the test": Kill("normlab.tasks.translation.Translation._text_scores", 4),
+    "before the record": Kill("normlab.records.store.RunStore.write", 1),
+    "before the record gets its name": Kill("normlab.records.atomic.os.replace", 15),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_killed_run_ends_as_if_nothing_had_been(moment: str, place: Place, undisturbed: Path):
+    killed = place.start(prepare=MOMENTS[moment].install)
+    assert killed.status == -signal.SIGKILL, killed.output
+    assert not (place.folder / "record.json").exists()
+    ended = place.start()
+    assert ended.status == 0, ended.output
+    assert_same(place.folder, undisturbed)
+
+
+def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(
+    place: Place, undisturbed: Path
+):
+    for step in (5, 3, 2, 4):
+        killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", step).install)
+        assert killed.status == -signal.SIGKILL, killed.output
+    assert place.start().status == 0
+    assert_same(place.folder, undisturbed)
+
+
+def test_a_row_cut_in_half_by_a_kill_is_written_anew(place: Place, undisturbed: Path):
+    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 11).install)  # state: 9, row: 10
+    metrics = place.folder / "metrics.jsonl"
+    metrics.write_bytes(metrics.read_bytes()[:-30])
+    assert place.start().status == 0
+    assert_same(place.folder, undisturbed)
+
+
+def test_without_checkpoints_a_killed_run_begins_anew(place: Place, undisturbed: Path):
+    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
+    (place.folder / "checkpoints" / "last.pt").unlink()
+    assert place.start().status == 0
+    assert_same(place.folder, undisturbed)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
+    """The signal comes in the middle of step 7, which no interval makes a step to save after."""
+    moment = Kill("normlab.train.loop.Trainer._loss", 7, "after", number)
+    stopped = place.start(prepare=moment.install)
+    assert stopped.status == INTERRUPTED, stopped.output
+    assert "Traceback" not in stopped.output
+    record = RunStore(place.folder).read(place.folder)
+    assert record.outcome.status == "interrupted"
+    assert record.outcome.reason == number.name
+    state = load_checkpoint(place.folder / "checkpoints" / "last.pt")
+    assert state["progress"]["step"] == record.outcome.step in (7, 8)
+    ended = place.start()
+    assert ended.status == 0, ended.output
+    assert_same(place.folder, undisturbed)
+
+
+def test_a_signal_during_the_last_validation_is_not_lost(place: Place, undisturbed: Path):
+    moment = Kill("normlab.train.loop.Trainer._validate", 3, "after", signal.SIGTERM)
+    stopped = place.start(prepare=moment.install)
+    assert stopped.status == INTERRUPTED, stopped.output
+    assert place.start().status == 0
+    assert_same(place.folder, undisturbed)
+
+
+def test_a_finished_run_returns_its_record_without_training(
+    place: Place, undisturbed: Path
+):
+    place.runs.mkdir()
+    copied = place.runs / undisturbed.parent.name / undisturbed.name
+    shutil.copytree(undisturbed, copied)
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.name != ".lock"}
+    no_step = Kill("normlab.train.loop.Trainer.step", 1)
+    ended = place.start(prepare=no_step.install)
+    assert ended.status == 0, ended.output
+    assert "finished at step 12" in ended.output
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+class OtherCode:
+    """Makes the code of a process another one."""
+
+    @staticmethod
+    def install() -> None:
+        import normlab.train.runtime as runtime
+
+        runtime.code_hash = lambda: "0000000000"
+
+
+def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
+    place: Place, undisturbed: Path
+):
+    copied = place.runs / undisturbed.parent.name / undisturbed.name
+    shutil.copytree(undisturbed, copied)
+    refused = place.start(prepare=OtherCode.install)
+    assert refused.status == 1
+    assert "Traceback" not in refused.output
+    for part in (str(copied), "observe.other_code=accept", "observe.other_code=rerun"):
+        assert part in refused.output
+    assert "runs_dir" in refused.output
+    former = (copied / "record.json").read_bytes()
+
+    accepted = place.start("observe.other_code=accept", prepare=OtherCode.install)
+    assert accepted.status == 0
+    assert (copied / "record.json").read_bytes() == former
+
+    rerun = place.start("observe.other_code=rerun", prepare=OtherCode.install)
+    assert rerun.status == 0, rerun.output
+    assert RunStore(copied).read(copied).environment["code"] == "0000000000"
+    assert_same(copied, undisturbed)
+
+
+def test_a_run_that_other_code_began_is_refused_and_can_be_taken_on(
+    place: Place, undisturbed: Path
+):
+    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
+    refused = place.start(prepare=OtherCode.install)
+    assert refused.status == 1
+    assert "observe.other_code=accept" in refused.output
+    assert "observe.other_code=rerun" in refused.output
+    accepted = place.start("observe.other_code=accept", prepare=OtherCode.install)
+    assert accepted.status == 0
+    assert_same(place.folder, undisturbed)
+
+
+def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturbed: Path):
+    argv = place.argv()
+    first = RunProcess(argv, place.log, prepare=nothing)
+    until = time.monotonic() + 60
+    while place.steps_logged() < 2 and time.monotonic() < until:
+        time.sleep(0.01)
+    first.send(signal.SIGSTOP)  # it holds the run for as long as we look
+    try:
+        second = run(argv, place.log.with_name("second"))
+    finally:
+        first.send(signal.SIGCONT)
+    assert second.status == 1
+    assert "Traceback" not in second.output
+    assert "another process is at work on this run" in second.output
+    assert str(place.folder) in second.output
+    assert first.wait().status == 0
+    assert_same(place.folder, undisturbed)
+
+
+def test_a_killed_process_does_not_hold_the_run(place: Place):
+    killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", 4).install)
+    assert killed.status == -signal.SIGKILL
+    assert (place.folder / ".lock").exists()
+    assert place.start().status == 0
+
+
+def test_other_data_under_the_same_config_are_refused(
+    place: Place, undisturbed: Path, corpus: Path, tmp_path: Path
+):
+    copied = place.runs / undisturbed.parent.name / undisturbed.name
+    shutil.copytree(undisturbed, copied)
+    other = tmp_path / "elsewhere" / corpus.name
+    shutil.copytree(corpus, other)
+    same = place.start(f"data_dir={other}")
+    assert same.status == 0, same.output  # the same text in another place is the same experiment
+    for language in ("de", "en"):
+        path = other / f"train.{language}"
+        path.write_text(path.read_text(encoding="utf-8").replace("Hund", "Wolf"), encoding="utf-8")
+    refused = place.start(f"data_dir={other}")
+    assert refused.status == 1
+    assert "other data" in refused.output
+    assert "runs_dir" in refused.output
+
+
+def test_patience_and_the_budget_in_tokens_survive_a_kill(place: Place, tmp_path: Path):
+    """No validation is better than the first where nothing is learnt: three without, then stop."""
+    still = ("optim.lr=1e-12", "norm=ln", "validate.patience=2", "validate.average=0",
+             "budget.steps=1000", "validate.every=2", "model.dropout=0.0")
+    alone = Place(place.corpus, tmp_path / "alone")
+    assert alone.start(*still).status == 0
+    place.start(*still, prepare=Kill("normlab.train.loop.Trainer.step", 4).install)
+    assert place.start(*still).status == 0
+    record = RunStore(place.folder).read(place.folder)
+    assert record.outcome.reason == "patience"
+    assert_same(place.folder, alone.folder)

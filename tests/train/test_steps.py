@@ -1,0 +1,207 @@
+"""One step: what it is the gradient of, and what leaves it as it is."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+import normlab
+from normlab.distributed import all_reduce_sum
+from normlab.norms.base import Stream, running_norms
+from normlab.registry import option_names
+from normlab.train.checkpoint import load_checkpoint
+from tests.tiny_runs import tiny
+from tests.train.trainers import build_trainer, gradients, on_ranks, weights
+
+# One draw of 8 sentences at random is the next two draws of 4; without dropout, in float64,
+# nothing but the order of sums may differ.
+EXACT = ("precision=fp64", "model.dropout=0.0", "batching=random", "validate.every=100")
+
+
+def relative(a: torch.Tensor, b: torch.Tensor) -> float:
+    return ((a - b).norm() / b.norm()).item()
+
+
+def first_gradient(corpus: Path, folder: Path, *overrides: str) -> torch.Tensor:
+    trainer = build_trainer(corpus, folder, *EXACT, *overrides)
+    trainer.step()
+    return gradients(trainer.model)
+
+
+def test_two_half_batches_are_one_batch_for_layer_norm(corpus: Path, tmp_path: Path):
+    whole = first_gradient(corpus, tmp_path, "norm=ln", "batch_size=8")
+    halves = first_gradient(corpus, tmp_path, "norm=ln", "batch_size=4", "accumulate=2")
+    assert relative(halves, whole) < 1e-12
+
+
+def test_two_half_batches_are_another_gradient_for_batch_norm(corpus: Path, tmp_path: Path):
+    whole = first_gradient(corpus, tmp_path, "norm=bn", "batch_size=8")
+    halves = first_gradient(corpus, tmp_path, "norm=bn", "batch_size=4", "accumulate=2")
+    assert relative(halves, whole) > 0.01
+
+
+def test_each_micro_batch_is_counted_once_by_running_statistics(corpus: Path, tmp_path: Path):
+    """After two batches of momentum m, the first has weight m (1 - m) and the second m."""
+    momentum = 0.25
+    values = (*EXACT, "norm=bn", f"norm.momentum={momentum}", "batch_size=4", "accumulate=2")
+    trainer = build_trainer(corpus, tmp_path, *values)
+    (norm, *_) = running_norms(trainer.model)
+    means = []
+
+    def note(module, arguments):
+        x, stream = arguments
+        means.append(x[stream.valid].mean(0))
+
+    norm.register_forward_pre_hook(note)
+    trainer.step()
+    assert len(means) == 2
+    expected = momentum * (1 - momentum) * means[0] + momentum * means[1]
+    torch.testing.assert_close(norm.running_mean[0], expected.detach())
+
+
+def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_path: Path):
+    values = ("optim=sgd", "optim.momentum=0.0", "optim.lr=0.5", "schedule=constant",
+              "schedule.warmup=0", "clip_norm=0.01")
+    trainer = build_trainer(corpus, tmp_path, *EXACT, *values)
+    seen = []
+    trainer.probes.before_update = seen.append
+    before = torch.nn.utils.parameters_to_vector(trainer.parameters).detach().clone()
+    trainer.step()
+    after = torch.nn.utils.parameters_to_vector(trainer.parameters).detach()
+    assert seen[0].grad_norm > 0.01
+    assert (after - before).norm().item() == pytest.approx(0.5 * 0.01, rel=1e-4)
+
+
+def steps_on_a_rank(corpus: Path, folder: Path, steps: int, *overrides: str):
+    trainer = build_trainer(corpus, folder, *EXACT, *overrides)
+    for _ in range(steps):
+        trainer.step()
+    trainer.share_statistics()
+    return {name: value.numpy() for name, value in weights(trainer.model).items()}
+
+
+def largest_difference(a: dict, b: dict) -> float:
+    assert a.keys() == b.keys()
+    return max(float(abs(a[name] - b[name]).max()) for name in a)
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn"])
+def test_two_ranks_are_one_process(norm: str, corpus: Path, tmp_path: Path):
+    """Of parameters and running statistics after three steps; bn with synced statistics."""
+    alone = steps_on_a_rank(corpus, tmp_path, 3, f"norm={norm}", "batch_size=8")
+    first, second = on_ranks(
+        2, steps_on_a_rank, corpus, tmp_path, 3, f"norm={norm}", "batch_size=4"
+    )
+    assert largest_difference(first, second) == 0
+    # Adam divides tiny gradients by their own size, so that rounding grows; 1e-3 is an update.
+    assert largest_difference(first, alone) < 1e-7
+
+
+def test_ranks_without_sync_differ_from_one_process_and_agree_on_statistics(
+    corpus: Path, tmp_path: Path
+):
+    values = ("norm=bn", "norm.sync=false")
+    alone = steps_on_a_rank(corpus, tmp_path, 3, *values, "batch_size=8")
+    first, second = on_ranks(2, steps_on_a_rank, corpus, tmp_path, 3, *values, "batch_size=4")
+    assert largest_difference(first, second) == 0
+    assert largest_difference(first, alone) > 1e-4
+
+
+def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
+    record = normlab.train(normlab.compose(tiny(corpus, runs, *overrides)))
+    assert record.finished
+    (last,) = runs.rglob("last.pt")
+    return load_checkpoint(last)["model"]
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn"])
+def test_probes_disturb_nothing(norm: str, corpus: Path, tmp_path: Path):
+    values = (f"norm={norm}", "budget.steps=10", "validate.every=10")
+    every = f"probe=[{','.join(option_names('probe'))}]"
+    watched = parameters_after_a_run(corpus, tmp_path / "watched", *values, every)
+    alone = parameters_after_a_run(corpus, tmp_path / "alone", *values, "probe=[]")
+    assert all(torch.equal(watched[name], alone[name]) for name in alone)
+    (record,) = normlab.records(tmp_path / "watched")
+    assert record.stability
+    (record,) = normlab.records(tmp_path / "alone")
+    assert not record.stability
+
+
+def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):
+    """Also where it re-estimates statistics: neither weights, statistics, order nor dropout."""
+    values = ("norm=bn", "norm.eval_stats=recalibrated", "budget.steps=9")
+    often = parameters_after_a_run(corpus, tmp_path / "often", *values, "validate.every=2")
+    once = parameters_after_a_run(corpus, tmp_path / "once", *values, "validate.every=9")
+    assert all(torch.equal(often[name], once[name]) for name in once)
+
+
+def test_bf16_keeps_weights_and_statistics_in_float32(corpus: Path, tmp_path: Path):
+    values = ("norm=bn", "precision=bf16", "budget.steps=6")
+    state = parameters_after_a_run(corpus, tmp_path, *values)
+    assert {v.dtype for v in state.values() if v.is_floating_point()} == {torch.float32}
+    (record,) = normlab.records(tmp_path)
+    assert record.environment["precision"] == "bf16"
+    assert all(math.isfinite(score.value) for score in record.scores.values())
+    exact = parameters_after_a_run(
+        corpus, tmp_path / "fp32", "norm=bn", "precision=fp32", "budget.steps=6"
+    )
+    differences = [relative(state[n], exact[n]) for n in exact if n.endswith("weight")]
+    assert 0 < max(differences) < 0.5  # other arithmetic, the same training
+
+
+def test_rows_and_record_say_what_was_done(undisturbed: Path):
+    text = (undisturbed / "metrics.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    trained = [row for row in rows if "train/loss" in row]
+    assert [row["step"] for row in trained] == [2, 4, 6, 8, 10, 12]
+    for row in trained:
+        rise, fall = row["step"] / 4, math.sqrt(4 / row["step"])
+        assert row["train/lr"] == pytest.approx(0.01 * min(rise, fall))
+        assert 0 < row["train/padding_share"] < 1
+    validated = [row for row in rows if "valid/loss" in row]
+    assert [row["step"] for row in validated] == [4, 8, 12]
+    record = normlab.load_run(undisturbed).record
+    assert record.budget.steps == 12
+    assert record.budget.tokens == trained[-1]["tokens"]
+    best = min(validated, key=lambda row: row["valid/loss"])
+    assert record.scores["valid/loss"].value == best["valid/loss"]
+    assert record.scores["valid/bleu"].value == best["valid/bleu"]
+    assert record.scores["test/bleu"].signature
+    assert len((undisturbed / "hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 6
+
+
+@pytest.mark.parametrize("limit", ["tokens=400", "epochs=1", "minutes=1e-6"])
+def test_a_run_ends_at_each_limit(limit: str, corpus: Path, tmp_path: Path):
+    values = ("budget.steps=null", "validate.every=100", "observe.log_every=1", f"budget.{limit}")
+    record = normlab.train(normlab.compose(tiny(corpus, tmp_path, *values)))
+    assert record.outcome.status == "finished"
+    assert record.outcome.reason == limit.split("=")[0]
+    (metrics,) = tmp_path.rglob("metrics.jsonl")
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    tokens = [row["tokens"] for row in rows if "tokens" in row]
+    assert tokens[-1] == record.budget.tokens
+    if limit == "tokens=400":
+        assert tokens[-2] < 400 <= tokens[-1]
+    else:
+        assert record.outcome.step == {"epochs=1": 7, "minutes=1e-6": 1}[limit]  # 40 in sixes: 7
+    assert "test/bleu" in record.scores
+
+
+def test_a_batch_of_one_token_is_refused_under_batch_norm():
+    norm = normlab.make_norm("bn", 4)
+    with pytest.raises(ValueError, match=r"batch of one token.*batch_size") as caught:
+        norm(torch.randn(1, 1, 4), Stream(torch.ones(1, 1, dtype=torch.bool)))
+    assert "norm=ln" in str(caught.value)
+
+
+def sum_on_a_rank() -> float:
+    from normlab.distributed import initialize
+
+    rank = initialize().rank
+    return all_reduce_sum(torch.tensor(float(rank + 1))).item()
+
+
+def test_the_ranks_of_these_tests_are_a_group():
+    assert on_ranks(2, sum_on_a_rank) == [3.0, 3.0]

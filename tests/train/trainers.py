@@ -1,0 +1,139 @@
+"""Trainers without a run around them, in this process or in several ranks."""
+
+import multiprocessing
+import os
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from normlab import distributed
+from normlab.build import build_model, build_task
+from normlab.config import compose, to_dict
+from normlab.instantiate import instantiate
+from normlab.norms.base import average_statistics_over_ranks
+from normlab.probes.base import ProbeGroup
+from normlab.train.budget import Budget
+from normlab.train.checkpoint import Checkpoints
+from normlab.train.evaluate import Evaluator
+from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.runtime import Runtime
+from normlab.train.sinks.base import SinkGroup
+from tests.tiny_runs import fork_server, tiny
+
+
+def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
+    """Return a trainer that is ready for its first step."""
+    config = to_dict(compose(tiny(corpus, folder, *overrides)))
+    runtime = Runtime.start(device="cpu", precision=config["precision"], threads=1)
+    torch.manual_seed(config["seed"] + runtime.world.rank)
+    task = build_task(config)
+    model = build_model(config, task).to(runtime.parameter_dtype)
+    settings = LoopSettings(
+        budget=Budget(**config["budget"]),
+        accumulate=config["accumulate"],
+        clip_norm=config["clip_norm"],
+        validate_every=config["validate"]["every"],
+        select_by="loss",
+        patience=None,
+        average=0,
+        divergence_factor=config["divergence_factor"],
+        log_every=config["observe"]["log_every"],
+        checkpoint_every=config["observe"]["checkpoint_every"],
+        stamp={},
+    )
+    trainer = Trainer(
+        task=task,
+        model=model,
+        optimizer=instantiate(config["optim"], "optim", params=model.parameters()),
+        schedule=instantiate(config["schedule"], "schedule"),
+        settings=settings,
+        runtime=runtime,
+        evaluator=Evaluator(task, runtime, recalibration_batches=4),
+        share_statistics=lambda: average_statistics_over_ranks(model),
+        probes=ProbeGroup({}),
+        sinks=SinkGroup({}),
+        checkpoints=Checkpoints(folder / "checkpoints", writes=distributed.is_main()),
+        seed=config["seed"],
+    )
+    trainer.start()
+    return trainer
+
+
+def weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return a copy of the parameters and buffers."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
+
+
+def gradients(model: torch.nn.Module) -> torch.Tensor:
+    """Return all gradients in one vector."""
+    grads = [p.grad for p in model.parameters()]
+    return torch.cat([grad.flatten() for grad in grads if grad is not None])
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        return server.getsockname()[1]
+
+
+def enter_rank(rank: int, size: int, port: int) -> None:
+    """Set what `torchrun` sets."""
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+    }
+
+
+def on_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Call a module-level function in `size` gloo ranks; return what each returned."""
+    context = fork_server()
+    port = free_port()
+    pipes = [context.Pipe(duplex=False) for _ in range(size)]
+    processes = [
+        context.Process(target=_on_rank, args=(rank, size, port, pipe[1], function, arguments))
+        for rank, pipe in enumerate(pipes)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        results = [_received(reader) for reader, _ in pipes]
+    finally:
+        for process in processes:
+            process.join(5)
+            process.kill()
+    return results
+
+
+def _received(reader: Any) -> Any:
+    assert reader.poll(60), "a rank does not answer"
+    result = reader.recv()
+    if isinstance(result, BaseException):
+        raise result
+    return result
+
+
+def _on_rank(
+    rank: int,
+    size: int,
+    port: int,
+    pipe: Any,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+) -> None:
+    enter_rank(rank, size, port)
+    multiprocessing.current_process().name = f"rank {rank}"
+    try:
+        pipe.send(function(*arguments))
+    except BaseException as error:
+        pipe.send(error)
+        raise
+    finally:
+        distributed.shutdown()
