@@ -8,10 +8,17 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from normlab import records
+    from pathlib import Path
+
     from normlab.build import LoadedRun, load_run, make_norm, train
     from normlab.config import compose
     from normlab.norms.base import Norm, Stream
+    from normlab.records.record import RunRecord
+
+    def records(runs_dir: Path | str = "runs", **where: object) -> list[RunRecord]:
+        """Return the records below `runs_dir` that fit `where`."""
+        ...
+
 
 _HOMES = {
     "LoadedRun": "normlab.build",

@@ -265,8 +265,8 @@ class _Run:
         if distributed.is_main():
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-        sinks.open(self._info(trainer.progress.step, settings))
         try:
+            sinks.open(self._info(trainer.progress.step, settings))
             record = self._fit_and_test(trainer, data)
         except BaseException:
             sinks.close(None)

@@ -33,11 +33,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 141
-    except (ValueError, OSError) as error:
-        print(f"normlab {name}: {error}", file=sys.stderr)
-        return 1
     except Exception as error:
-        message = _configuration_error(error)
+        message = _message(error)
         if message is None:
             raise
         print(f"normlab {name}: {message}", file=sys.stderr)
@@ -56,12 +53,10 @@ def usage() -> str:
     return "\n".join(lines)
 
 
-def _configuration_error(error: Exception) -> str | None:
-    """Return the message of an error of Hydra or OmegaConf, causes joined; None for any other."""
-    modules = ("hydra.", "omegaconf.")
-    if not type(error).__module__.startswith(modules):
-        return None
-    parts = [str(error).strip()]
-    if error.__cause__ is not None and str(error.__cause__).strip() not in parts[0]:
-        parts.append(str(error.__cause__).strip())
-    return "\n".join(parts)
+def _message(error: Exception) -> str | None:
+    """Return the message of an error that is the user's to mend; None for any other."""
+    if type(error).__module__.startswith(("hydra.", "omegaconf.")):
+        from normlab.config import error_line
+
+        return error_line(error)
+    return str(error) if isinstance(error, ValueError | OSError) else None

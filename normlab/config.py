@@ -6,7 +6,7 @@ values are checked against the target's signature when it is built. No torch her
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
@@ -15,9 +15,10 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
-from normlab.registry import CONFIG_DIR
+from normlab.registry import CONFIG_DIR, option_names
 
 CONFIG_NAME = "config"
 
@@ -161,6 +162,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     `given` are the overrides as typed. A `max_tokens` takes the place of the default `batch_size`.
     """
     config = config.copy()
+    _check_keys(config)
     config.choices = {
         group.split("@")[-1]: option
         for group, option in choices.items()
@@ -182,13 +184,46 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         "validate.every",
         "observe.log_every",
         "observe.checkpoint_every",
+        "observe.threads",
         "clip_norm",
+        "divergence_factor",
+        "validate.patience",
+        "validate.recalibration_batches",
     ):
         value = OmegaConf.select(config, key)
         if value is not None and value <= 0:
             raise ValueError(f"{key}={value} must be above 0")
+    for key in ("seed", "validate.average"):
+        if (value := OmegaConf.select(config, key)) < 0:
+            raise ValueError(f"{key}={value} must not be negative")
     OmegaConf.resolve(config)
     return config
+
+
+def _check_keys(config: DictConfig) -> None:
+    """Refuse keys that the schema has not: Hydra lets `+key=value` add any."""
+    parts = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
+    for prefix, schema in {"": RunConfig, **parts}.items():
+        allowed = [part.name for part in fields(schema)]
+        for key in OmegaConf.select(config, prefix) if prefix else config:
+            if key not in allowed and key != "hydra":
+                name = f"{prefix}.{key}" if prefix else key
+                raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
+
+
+def error_line(error: Exception) -> str:
+    """Return what an error of Hydra or OmegaConf says, in one line that names what is allowed."""
+    if isinstance(error, MissingConfigException) and error.missing_cfg_file:
+        group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
+        there = ", ".join(option_names(group)) or "none"
+        return f"no option {option!r} of the group {group!r}: there are {there}"
+    text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if lines[0].startswith("Could not override"):
+        key = lines[0].split("'")[1]
+        return f"{key} does not exist; normlab train --cfg job shows every key there is"
+    noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
+    return "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
 
 
 def to_dict(config: Any) -> dict[str, Any]:

@@ -27,7 +27,17 @@ def instantiate(node: Mapping[str, Any], key: str, **live: Any) -> Any:
         else value
         for name, value in values.items()
     }
-    return target(**live, **_checked(target, values, key, live))
+    checked = _checked(target, values, key, live)
+    if target.__module__.startswith("normlab."):
+        return target(**live, **checked)
+    try:
+        return target(**live, **checked)
+    except (TypeError, ValueError) as error:  # what torch finds wrong does not name the key
+        raise ValueError(f"{key}: {target.__name__} refuses {_text(checked)}: {error}") from error
+
+
+def _text(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in values.items())
 
 
 def _locate(node: Mapping[str, Any], key: str) -> Any:

@@ -1,8 +1,9 @@
 """Rewrite the golden losses: `python scripts/golden.py`.
 
-They are the training losses of 20 float64 steps of `normlab train` on a small toy corpus, one run
-per norm and placement. A change that is meant to leave the mathematics alone leaves them alone, to
-a relative 1e-9; one that is meant to change it rewrites the file, and the commit says why.
+They are the training losses of 20 float64 steps of `normlab train` on a small toy corpus and the
+validation loss that follows, one run per norm and placement. A change that is meant to leave the
+mathematics alone leaves them alone, to a relative 1e-9; one that is meant to change it rewrites
+the file, and the commit says why.
 """
 
 import json
@@ -14,7 +15,10 @@ from tempfile import TemporaryDirectory
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "losses.txt"
 STEPS = 20
-HEADER = "# Written by scripts/golden.py: the training loss of each of 20 float64 steps.\n"
+HEADER = (
+    "# Written by scripts/golden.py: the training loss of each of 20 float64 steps, then the\n"
+    "# validation loss.\n"
+)
 
 _RUN = [
     *("task=toy", "task.corpus.size=120", "+task.corpus.valid_size=2", "+task.corpus.test_size=2"),
@@ -30,16 +34,16 @@ _RUN = [
 
 
 def losses(norm: str, placement: str, runs_dir: Path) -> list[float]:
-    """Return the training losses of a run that is carried out below `runs_dir`."""
+    """Return the training losses, and last the validation loss, of a run below `runs_dir`."""
     from normlab.build import train
     from normlab.config import compose
 
     where = runs_dir / f"{norm}-{placement}"
     train(compose([*_RUN, f"norm={norm}", f"placement={placement}", f"runs_dir={where}"]))
     (metrics,) = where.rglob("metrics.jsonl")
-    rows = map(json.loads, metrics.read_text(encoding="utf-8").splitlines())
-    found = [row["train/loss"] for row in rows if "train/loss" in row]
-    assert len(found) == STEPS and all(math.isfinite(loss) for loss in found)
+    rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    found = [row[key] for key in ("train/loss", "valid/loss") for row in rows if key in row]
+    assert len(found) == STEPS + 1 and all(math.isfinite(loss) for loss in found)
     return found
 
 

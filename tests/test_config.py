@@ -1,5 +1,7 @@
 """Composition: what is refused, what a fingerprint depends on, where each norm ends up."""
 
+from typing import Any
+
 import pytest
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
@@ -189,7 +191,7 @@ def kinds(model, site):
     return {type(m) for name, m in model.named_modules() if isinstance(m, Norm) and site in name}
 
 
-def model_of(*overrides):
+def model_of(*overrides) -> Any:
     return build_model(composed(*SMALL, *overrides), Words())
 
 

@@ -1,4 +1,4 @@
-"""Runs of a second for tests of training: a corpus in a folder, overrides, and runs that are killed.
+"""Runs of a second for tests: a corpus in a folder, overrides, and runs that are killed.
 
 A killed run is a process of its own, forked from a server that has imported torch already, which
 carries out `normlab ARGV` and dies of SIGKILL at a named moment: before, within or after the n-th

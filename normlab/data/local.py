@@ -15,10 +15,10 @@ class FolderCorpus(Corpus):
 
     Files are `{split}{infix}.{language}`; further test sets are `test_<name>{infix}.{language}`.
     `empty_lines` applies to training text: `error`, or `drop` the pair and count it. In valid and
-    test an empty line is an error.
+    test an empty line is an error. `name` is part of the experiment: runs on two texts of one name
+    would be taken for the same.
     """
 
-    name = "translation"
     licence = "as stated by the owner of the text"
 
     def __init__(
@@ -30,6 +30,7 @@ class FolderCorpus(Corpus):
         form: Form,
         infix: str,
         empty_lines: EmptyLines,
+        name: str = "translation",
     ) -> None:
         if data_dir is None:
             raise ValueError(
@@ -37,6 +38,7 @@ class FolderCorpus(Corpus):
                 f"valid and test as train{infix}.{source_language}, train{infix}.{target_language} "
                 "and so on (plain or .gz)"
             )
+        self.name = name
         self._folder = Path(data_dir).expanduser()
         self._infix = infix
         self._empty_lines: EmptyLines = empty_lines

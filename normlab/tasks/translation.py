@@ -139,6 +139,13 @@ class Translation(Task):
 
     def build_model(self, arch: Architecture, encoder: Placement, decoder: Placement) -> Seq2Seq:
         """Build the seq2seq Transformer over the corpus's vocabularies."""
+        for split, pairs in self.data.pairs.items():
+            longest = int(pairs.lengths.max())
+            if longest > arch.max_positions:
+                raise ValueError(
+                    f"a sentence of {split} has {longest} tokens, and model.max_positions="
+                    f"{arch.max_positions}: raise it, or lower task.max_length"
+                )
         return Seq2Seq(
             arch,
             encoder=encoder,

@@ -50,7 +50,9 @@ class Checkpoints:
                     torch.save({"format": FORMAT, **content}, file)
                 except RuntimeError as error:
                     # A disk that fills up: closing the archive fails in its turn, and hides why.
-                    raise error.__context__ if isinstance(error.__context__, OSError) else error
+                    if isinstance(error.__context__, OSError):
+                        raise error.__context__ from None
+                    raise
 
     def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
         """Save the weights of a validation, and remove those no longer among the last `count`."""

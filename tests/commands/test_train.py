@@ -34,7 +34,7 @@ SHORT = ("norm=bn", "budget.steps=4")
 def in_process(argv: list[str], capsys, monkeypatch) -> Ended:
     """Carry out a command here, which is quicker where it fails before it trains."""
     monkeypatch.setattr(sys, "argv", ["normlab"])
-    monkeypatch.setenv("HYDRA_FULL_ERROR", "0")
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     capsys.readouterr()
     try:
         status = main(argv)
@@ -127,9 +127,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_one_clear_line(
-    case: str, corpus: Path, tmp_path: Path, capsys, monkeypatch
-):
+def test_bad_input_is_one_clear_line(case: str, corpus: Path, tmp_path: Path, capsys, monkeypatch):
     if case == "a GPU where there is none" and __import__("torch").cuda.is_available():
         pytest.skip("there is a GPU here")
     overrides, parts = BAD[case]
@@ -201,8 +199,9 @@ def full_metrics() -> None:
 
     original = jsonl.Jsonl.open
 
-    def opened(self, info):
-        line = original(self, info)
+    def opened(self, run):
+        line = original(self, run)
+        assert self._file is not None
         os.dup2(os.open("/dev/full", os.O_WRONLY), self._file.fileno())
         return line
 

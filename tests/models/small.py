@@ -2,11 +2,13 @@
 
 import itertools
 from functools import partial
+from typing import Any
 
 import torch
 from omegaconf import OmegaConf
 
 from normlab.build import make_norm
+from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.models.linear import initialize
 from normlab.models.seq2seq import Architecture, Seq2Seq
@@ -56,13 +58,13 @@ def architecture(**changes):
 
 
 def placement(option, norm, *, dropout=0.0, **norm_values):
-    node = OmegaConf.to_container(OmegaConf.load(CONFIG_DIR / "placement" / f"{option}.yaml"))
+    node = to_dict(OmegaConf.load(CONFIG_DIR / "placement" / f"{option}.yaml"))
     return instantiate(
         node, "placement", norm=lambda dim: make_norm(norm, dim, **norm_values), dropout=dropout
     )
 
 
-def seq2seq(norm="ln", place="pre", *, seed=1, vocab=VOCAB, norm_values=None, **changes):
+def seq2seq(norm="ln", place="pre", *, seed=1, vocab=VOCAB, norm_values=None, **changes) -> Any:
     """Build a float64 model in evaluation mode whose norms are far from the identity."""
     arch = architecture(**changes)
     stacks = [placement(place, norm, dropout=arch.dropout, **(norm_values or {})) for _ in range(2)]

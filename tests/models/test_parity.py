@@ -1,5 +1,7 @@
 """Given the same weights, the model computes what `torch.nn.Transformer` does."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -20,8 +22,8 @@ def copy_linear(ours, theirs):
 
 
 @torch.no_grad()
-def torch_twin(model, *, norm_first):
-    twin = nn.Transformer(
+def torch_twin(model, *, norm_first) -> Any:
+    twin: Any = nn.Transformer(
         DIM, 2, 2, 2, 24, dropout=0.0, batch_first=True, norm_first=norm_first, dtype=torch.double
     )
     stacks = [(model.encoder, twin.encoder), (model.decoder, twin.decoder)]

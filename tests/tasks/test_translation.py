@@ -66,7 +66,7 @@ def test_the_loss_is_that_of_every_real_token(smoothing):
         model(batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid))
     )
     log_probabilities = logits.log_softmax(-1)
-    expected, column = 0.0, iter(batch.tgt_out.tolist())
+    expected, column = torch.zeros((), dtype=torch.double), iter(batch.tgt_out.tolist())
     for row in range(len(batch.source)):
         for place in range(int(batch.tgt_valid[row].sum())):
             table = log_probabilities[row, place]

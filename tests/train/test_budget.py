@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from normlab.train.budget import Budget
@@ -35,6 +37,6 @@ def test_a_budget_needs_a_limit():
     ("name", "value"),
     [("steps", 0), ("steps", -3), ("epochs", 0.0), ("tokens", -1), ("minutes", -0.5)],
 )
-def test_a_limit_is_above_zero(name: str, value: float):
+def test_a_limit_is_above_zero(name: str, value: Any):
     with pytest.raises(ValueError, match=rf"budget\.{name}={value}"):
         Budget(**{name: value})

@@ -36,17 +36,17 @@ class Poison:
             enter_rank(self.rank, 2, self.port)
         original = Trainer.step
 
-        def step(trainer: Trainer, **values: bool) -> bool:
-            if trainer.progress.step + 1 == self.step and self.rank != 0:
-                parameter = trainer.model.get_parameter(self.parameter)
+        def step(self_: Trainer, *, stop_requested: bool = False) -> bool:
+            if self_.progress.step + 1 == self.step and self.rank != 0:
+                parameter = self_.model.get_parameter(self.parameter)
                 if self.gradient:
                     parameter.register_hook(lambda grad: torch.full_like(grad, self.value))
                 else:
                     with torch.no_grad():
                         parameter.flatten()[0] = self.value
-            return original(trainer, **values)
+            return original(self_, stop_requested=stop_requested)
 
-        Trainer.step = step
+        setattr(Trainer, "step", step)  # noqa: B010 - pyright would compare the names of self
 
 
 def layer_of(corpus: Path, folder: Path, kind: str) -> str:
@@ -129,14 +129,14 @@ def test_a_nan_on_one_rank_ends_both(corpus: Path, tmp_path: Path):
 
 
 def test_the_first_layer_is_the_first_in_the_order_of_computing():
-    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU()), nn.Linear(2, 2))
+    bad = nn.Linear(2, 2)
+    model = nn.Sequential(nn.Linear(2, 2), nn.Sequential(bad, nn.ReLU()), nn.Linear(2, 2))
     x = torch.ones(1, 2)
     assert first_nonfinite_layer(model, lambda: model(x)) is None
     with torch.no_grad():
-        model[1][0].bias[0] = math.inf
+        bad.bias[0] = math.inf
     assert first_nonfinite_layer(model, lambda: model(x)) == "1.0"
-    assert not model[0]._forward_hooks
-    assert not model[1][0]._forward_hooks
+    assert not any(module._forward_hooks for module in model.modules())
 
 
 def test_the_gradient_nearest_the_loss_is_named():
@@ -144,5 +144,7 @@ def test_the_gradient_nearest_the_loss_is_named():
     model(torch.ones(1, 2)).sum().backward()
     assert first_nonfinite_gradient(model) is None
     for name in ("0.weight", "1.weight"):
-        model.get_parameter(name).grad[0, 0] = math.nan
+        gradient = model.get_parameter(name).grad
+        assert gradient is not None
+        gradient[0, 0] = math.nan
     assert first_nonfinite_gradient(model) == "1.weight"

@@ -9,11 +9,15 @@ import pytest
 import torch
 
 import normlab
+from normlab.norms.batch import BatchNorm
+from normlab.tasks.translation import Translation
 from tests.tiny_runs import tiny
 
 
 def test_importing_the_package_loads_no_torch():
-    code = "import sys, normlab, normlab.train; print('torch' in sys.modules, 'hydra' in sys.modules)"
+    code = (
+        "import sys, normlab, normlab.train; print('torch' in sys.modules, 'hydra' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
 
@@ -39,6 +43,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     assert json.loads(text)["format"] == "normlab.record/1"
     run = normlab.load_run(folder)
     assert run.record == record
+    assert isinstance(run.task, Translation)
     (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
     assert isinstance(line, str)
     assert sum(p.numel() for p in run.model.parameters()) == record.params
@@ -51,6 +56,7 @@ def test_compose_refuses_what_the_command_line_refuses():
 
 def test_a_norm_by_its_option_name_is_called_on_a_stream():
     norm = normlab.make_norm("bn", 3, padding="include", momentum=0.5)
+    assert isinstance(norm, BatchNorm)
     x = torch.randn(2, 4, 3)
     valid = torch.ones(2, 4, dtype=torch.bool)
     y = norm(x, normlab.Stream(valid))

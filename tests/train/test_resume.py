@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from normlab.records.store import RunStore
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import RESUMED, Ended, Kill, RunProcess, nothing, run, tiny
+from tests.train.trainers import enter_rank, free_port
 
 TIMING = ("time/seconds", "train/tokens_per_second")
 INTERRUPTED = 130
@@ -101,9 +103,7 @@ def test_a_killed_run_ends_as_if_nothing_had_been(moment: str, place: Place, und
     assert_same(place.folder, undisturbed)
 
 
-def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(
-    place: Place, undisturbed: Path
-):
+def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(place: Place, undisturbed: Path):
     for step in (5, 3, 2, 4):
         killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", step).install)
         assert killed.status == -signal.SIGKILL, killed.output
@@ -151,9 +151,7 @@ def test_a_signal_during_the_last_validation_is_not_lost(place: Place, undisturb
     assert_same(place.folder, undisturbed)
 
 
-def test_a_finished_run_returns_its_record_without_training(
-    place: Place, undisturbed: Path
-):
+def test_a_finished_run_returns_its_record_without_training(place: Place, undisturbed: Path):
     place.runs.mkdir()
     copied = place.runs / undisturbed.parent.name / undisturbed.name
     shutil.copytree(undisturbed, copied)
@@ -163,6 +161,52 @@ def test_a_finished_run_returns_its_record_without_training(
     assert ended.status == 0, ended.output
     assert "finished at step 12" in ended.output
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Makes a process one of several, and lets it die at a moment."""
+
+    rank: int
+    size: int
+    port: int
+    kill: Kill | None
+
+    def install(self) -> None:
+        enter_rank(self.rank, self.size, self.port)
+        if self.kill is not None:
+            self.kill.install()
+
+
+def start_ranks(place: Place, *overrides: str, kill: Kill | None = None) -> list[Ended]:
+    """Start a run in two ranks and wait for both."""
+    port = free_port()
+    argv = place.argv(*overrides)
+    logs = [place.log.with_name(f"rank{rank}") for rank in (0, 1)]
+    ranks = [
+        RunProcess(argv, log, prepare=Rank(rank, 2, port, kill).install)
+        for rank, log in enumerate(logs)
+    ]
+    return [rank.wait() for rank in ranks]
+
+
+@pytest.mark.parametrize("sync", ["true", "false"])
+def test_two_ranks_that_are_killed_end_as_if_nothing_had_been(
+    sync: str, place: Place, tmp_path: Path
+):
+    values = ("batch_size=4", f"norm.sync={sync}", "validate.average=0")
+    alone = Place(place.corpus, tmp_path / "alone")
+    assert [end.status for end in start_ranks(alone, *values)] == [0, 0]
+    assert RunStore(alone.folder).read(alone.folder).environment["world_size"] == 2
+    kill = Kill("normlab.train.loop.Trainer.step", 8)
+    assert {end.status for end in start_ranks(place, *values, kill=kill)} == {-signal.SIGKILL}
+    one = place.start(*values)
+    assert one.status == 1
+    assert "start it with as many" in one.output
+    assert "Traceback" not in one.output
+    again = start_ranks(place, *values)
+    assert [end.status for end in again] == [0, 0], again
+    assert_same(place.folder, alone.folder)
 
 
 class OtherCode:
@@ -257,8 +301,15 @@ def test_other_data_under_the_same_config_are_refused(
 
 def test_patience_and_the_budget_in_tokens_survive_a_kill(place: Place, tmp_path: Path):
     """No validation is better than the first where nothing is learnt: three without, then stop."""
-    still = ("optim.lr=1e-12", "norm=ln", "validate.patience=2", "validate.average=0",
-             "budget.steps=1000", "validate.every=2", "model.dropout=0.0")
+    still = (
+        "optim.lr=1e-12",
+        "norm=ln",
+        "validate.patience=2",
+        "validate.average=0",
+        "budget.steps=1000",
+        "validate.every=2",
+        "model.dropout=0.0",
+    )
     alone = Place(place.corpus, tmp_path / "alone")
     assert alone.start(*still).status == 0
     place.start(*still, prepare=Kill("normlab.train.loop.Trainer.step", 4).install)

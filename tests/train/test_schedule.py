@@ -32,9 +32,7 @@ def test_without_warmup_the_first_update_has_the_peak():
 def test_cosine_follows_torch_after_the_warmup(final: float):
     warmup, total, lr = 5, 30, 0.2
     schedule = Cosine(lr=lr, warmup=warmup, total=total, final=final)
-    assert [schedule(step) for step in range(1, 6)] == pytest.approx(
-        [0.04, 0.08, 0.12, 0.16, 0.2]
-    )
+    assert [schedule(step) for step in range(1, 6)] == pytest.approx([0.04, 0.08, 0.12, 0.16, 0.2])
     optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=lr)
     reference = torch.optim.lr_scheduler.CosineAnnealingLR(
         optimizer, T_max=total - warmup, eta_min=final * lr

@@ -10,6 +10,7 @@ import torch
 import normlab
 from normlab.distributed import all_reduce_sum
 from normlab.norms.base import Stream, running_norms
+from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.registry import option_names
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import tiny
@@ -61,16 +62,29 @@ def test_each_micro_batch_is_counted_once_by_running_statistics(corpus: Path, tm
     torch.testing.assert_close(norm.running_mean[0], expected.detach())
 
 
+class Watch(Probe):
+    norm = 0.0
+
+    def before_update(self, view: StepView) -> None:
+        self.norm = view.grad_norm.item()
+
+
 def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_path: Path):
-    values = ("optim=sgd", "optim.momentum=0.0", "optim.lr=0.5", "schedule=constant",
-              "schedule.warmup=0", "clip_norm=0.01")
+    values = (
+        "optim=sgd",
+        "optim.momentum=0.0",
+        "optim.lr=0.5",
+        "schedule=constant",
+        "schedule.warmup=0",
+        "clip_norm=0.01",
+    )
     trainer = build_trainer(corpus, tmp_path, *EXACT, *values)
-    seen = []
-    trainer.probes.before_update = seen.append
+    watch = Watch()
+    trainer.probes = ProbeGroup({"watch": watch})
     before = torch.nn.utils.parameters_to_vector(trainer.parameters).detach().clone()
     trainer.step()
     after = torch.nn.utils.parameters_to_vector(trainer.parameters).detach()
-    assert seen[0].grad_norm > 0.01
+    assert watch.norm > 0.01
     assert (after - before).norm().item() == pytest.approx(0.5 * 0.01, rel=1e-4)
 
 

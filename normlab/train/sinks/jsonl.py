@@ -9,6 +9,7 @@ as `records.canonical` says: `"nan"`, `"inf"`, `"-inf"`.
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,14 +42,25 @@ class Jsonl(Sink):
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         """Write and flush one line."""
         assert self._file is not None, "log before open"
-        self._file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
-        self._file.flush()
+        with _naming(self._file):
+            self._file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
+            self._file.flush()
 
     def close(self, record: RunRecord | None) -> None:
         """Close the file."""
         if self._file is not None:
-            self._file.close()
-            self._file = None
+            file, self._file = self._file, None
+            with _naming(file):  # what a full disk did not take is tried again
+                file.close()
+
+
+@contextmanager
+def _naming(file: IO[str]) -> Iterator[None]:
+    """Name the file in an `OSError` of writing, which does not by itself."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, file.name) from error
 
 
 def truncate_to(path: Path, step: int) -> None:

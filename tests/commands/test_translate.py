@@ -1,0 +1,88 @@
+"""`normlab translate`: lines in, as many lines out."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+from normlab.cli import main
+from tests.tiny_runs import run, tiny, write_corpus
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with a finished run and the text it was tested on."""
+    folder = tmp_path_factory.mktemp("finished")
+    corpus = write_corpus(folder / "text")
+    ended = run(["train", *tiny(corpus, folder / "runs", "norm=bn")], folder / "log")
+    assert ended.status == 0, ended.output
+    return folder
+
+
+@pytest.fixture
+def finished(folder: Path) -> Path:
+    (record,) = (folder / "runs").rglob("record.json")
+    return record.parent
+
+
+def translated(text: bytes, finished: Path, *changes: str, capsys, monkeypatch) -> tuple[int, str]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
+    capsys.readouterr()
+    status = main(["translate", str(finished), *changes])
+    captured = capsys.readouterr()
+    return status, captured.out if status == 0 else captured.err
+
+
+def test_the_test_set_comes_out_as_in_the_test(folder: Path, finished: Path, capsys, monkeypatch):
+    """Also in an order of lines that is not that of their lengths."""
+    source = (folder / "text" / "test.de").read_bytes()
+    status, out = translated(source, finished, capsys=capsys, monkeypatch=monkeypatch)
+    assert status == 0
+    assert out == (finished / "hypotheses.txt").read_text(encoding="utf-8")
+
+
+def test_lines_do_not_depend_on_one_another(finished: Path, capsys, monkeypatch):
+    lines = ["der Mann sieht den Hund heute.", "der Baum malt den Brief am Abend und heute."]
+    alone = [
+        translated(f"{x}\n".encode(), finished, capsys=capsys, monkeypatch=monkeypatch)[1]
+        for x in lines
+    ]
+    text = "".join(f"{x}\n" for x in lines).encode()
+    together = translated(text, finished, capsys=capsys, monkeypatch=monkeypatch)[1]
+    assert together == "".join(alone)
+
+
+def test_letters_that_training_has_not_seen_are_no_error(finished: Path, capsys, monkeypatch):
+    status, out = translated(
+        "Ωμέγα sieht 漢字.\n".encode(), finished, capsys=capsys, monkeypatch=monkeypatch
+    )
+    assert status == 0
+    assert out.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        (b"", "standard input"),
+        (b"der Hund\n\xff\xfe\n", "line 2"),
+        (b"der Hund\n\nder Mann\n", "line 2"),
+        (b"der Hund\n" + b"der Mann " * 200 + b"\n", "line 2"),
+    ],
+    ids=["nothing", "not UTF-8", "empty", "too long"],
+)
+def test_what_cannot_be_translated_is_named(
+    text: bytes, part: str, finished: Path, capsys, monkeypatch
+):
+    status, error = translated(text, finished, capsys=capsys, monkeypatch=monkeypatch)
+    assert status == 1
+    assert part in error
+    assert error.count("\n") == 1
+
+
+def test_a_key_that_is_not_there_is_named(finished: Path, capsys, monkeypatch):
+    status, error = translated(
+        b"der Hund\n", finished, "task.search.beam=1", capsys=capsys, monkeypatch=monkeypatch
+    )
+    assert status == 1
+    assert "task.search.beam=1" in error
