@@ -5,7 +5,7 @@ full path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_
 values are checked against the target's signature when it is built. No torch here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
@@ -21,6 +21,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from normlab.registry import CONFIG_DIR, option_names
 
 CONFIG_NAME = "config"
+# Keys of the top level that composition copies into the nodes that read them, under the same name.
+_COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 
 
 class Batching(Enum):
@@ -246,6 +248,18 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
                 f"{change!r}: no such key in the run's config; give key=value with one of "
                 + ", ".join(str(name) for name in config)
             )
+    for key, _, value in (change.partition("=") for change in changes):
+        if key in _COPIED:
+            changes = [*changes, *(f"{copy}={value}" for copy in _copies(plain, key))]
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
     assert isinstance(merged, DictConfig)
     return merged
+
+
+def _copies(node: Mapping[str, Any], key: str, prefix: str = "") -> Iterator[str]:
+    """Find the dotted paths below the top level that end in `key`, a key of the top level."""
+    for name, value in node.items():
+        if prefix and name == key:
+            yield f"{prefix}{name}"
+        if isinstance(value, Mapping) and name not in ("observe", "choices"):
+            yield from _copies(value, key, f"{prefix}{name}.")

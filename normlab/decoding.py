@@ -7,22 +7,12 @@ may end. Greedy search is a beam of one. Sentences that are done leave the batch
 """
 
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.norms.base import Stream
-
-
-@runtime_checkable
-class DecodingState(Protocol):
-    """What the search needs of a model's decoding state."""
-
-    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep hypotheses and sentences."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -86,10 +76,10 @@ def search(
     last = torch.full((num_groups * beam,), bos_id, device=device)
     for length in range(1, limit + 1):
         logits = model.decode_step(last, state).float()
-        logits[:, pad_id] = float("-inf")
-        logits[:, bos_id] = float("-inf")
-        candidates = _best(logits, scores, 2 * beam, only=eos_id if length == limit else None)
-        totals, parents, words = candidates
+        log_total = logits.logsumexp(-1, keepdim=True)  # over all tokens, also those not allowed
+        logits[:, [pad_id, bos_id]] = float("-inf")
+        only = eos_id if length == limit else None
+        totals, parents, words = _best(logits, log_total, scores, 2 * beam, only=only)
         ends = words == eos_id
         ends[:, beam:] = False
         for group, rank in ends.nonzero().tolist():
@@ -124,6 +114,7 @@ def search(
 
 def _best(
     logits: Float[Tensor, "N V"],
+    log_total: Float[Tensor, "N 1"],
     scores: Float[Tensor, "G W"],
     count: int,
     *,
@@ -132,9 +123,9 @@ def _best(
     """Return total score, parent hypothesis and token of the best extensions of each sentence.
 
     Only the best `count` tokens of each hypothesis can be among them, so the rest of the
-    vocabulary is never sorted nor normalized. `only` allows a single token.
+    vocabulary is never sorted nor normalized. `log_total` is the logarithm of the sum over the
+    vocabulary of exp(logits); `only` allows a single token.
     """
-    log_total = logits.logsumexp(-1, keepdim=True)
     if only is None:
         values, words = logits.topk(min(count, logits.shape[1]), dim=-1)
     else:

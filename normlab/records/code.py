@@ -1,4 +1,4 @@
-"""Decides when two runs were made by the same code: a hash of the modules that can move a result."""
+"""Decides when two runs were made by the same code: a hash of what can move a result."""
 
 from __future__ import annotations
 

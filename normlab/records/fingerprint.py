@@ -1,6 +1,6 @@
 """Decides when two runs are the same experiment: what of a config is hashed, and how.
 
-Left out are the seed, the `observe` node (probes, sinks, paths, intervals), the `choices` (names
+Left out are the seed, the `device`, the `observe` node (probes, sinks, paths, intervals), the `choices` (names
 of the options, which the values themselves replace) and, at any depth, the folders `data_dir` and
 `runs_dir`: where files lie is no part of an experiment. What the data *is* stands in the record's
 checksums, which aggregation compares.
@@ -15,7 +15,8 @@ from typing import Any, cast
 
 from normlab.records.canonical import plain
 
-_NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})  # at the top only: a corpus has a seed too
+# At the top only: a corpus has a seed too.
+_NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
 _PLACES = frozenset({"data_dir", "runs_dir"})
 _LENGTH = 10
 ABSENT = "(absent)"

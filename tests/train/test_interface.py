@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import normlab
+from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.batch import BatchNorm
 from normlab.tasks.translation import Translation
 from tests.tiny_runs import tiny
@@ -44,6 +45,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     run = normlab.load_run(folder)
     assert run.record == record
     assert isinstance(run.task, Translation)
+    assert isinstance(run.model, Seq2Seq)
     (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
     assert isinstance(line, str)
     assert sum(p.numel() for p in run.model.parameters()) == record.params
