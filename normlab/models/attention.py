@@ -7,17 +7,45 @@ quarter of the time of torch's fused kernel. On a GPU the fused kernel is called
 """
 
 import math
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from normlab.dropout import Dropout
 from normlab.models.linear import Linear
 from normlab.norms.base import Stream
 
 _QKV_GAIN = 1 / math.sqrt(2)  # fairseq's for the three input projections
+
+
+class _Weights(torch.autograd.Function):
+    """softmax(scale scores) over visible keys, in float32: torch's softmax of short bf16 rows is slow.
+
+    What is hidden has weight 0, so that no gradient reaches its score without a mask.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, scale: float, visible: Tensor | None) -> Tensor:
+        wide = scale * scores.to(torch.promote_types(scores.dtype, torch.float32))
+        if visible is not None:
+            wide.masked_fill_(~visible, float("-inf"))
+        weights = wide.softmax(-1).to(scores.dtype)
+        ctx.save_for_backward(weights)
+        ctx.scale = scale
+        return weights
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (weights,) = ctx.saved_tensors
+        wide = weights.to(torch.promote_types(weights.dtype, torch.float32))
+        pull = ctx.scale * wide * grad
+        slope = torch.addcmul(pull, wide, pull.sum(-1, keepdim=True), value=-1)
+        return slope.to(grad.dtype), None, None
 
 
 class _Heads(nn.Module):
@@ -53,10 +81,9 @@ class _Heads(nn.Module):
                 query, key, value, attn_mask=visible, dropout_p=rate
             )
         else:
-            scores = (query * query.shape[-1] ** -0.5) @ key.transpose(-1, -2)
-            if visible is not None:
-                scores = scores.masked_fill(~visible, float("-inf"))
-            mixed = self.dropout(scores.softmax(-1)) @ value
+            scores = query @ key.transpose(-1, -2)
+            weights = _Weights.apply(scores, query.shape[-1] ** -0.5, visible)
+            mixed = self.dropout(weights) @ value
         return self.out_proj(mixed.transpose(1, 2).flatten(2))
 
 

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.distributed import sum_over_ranks, world
+from normlab.distributed import all_reduce_sum, world
 from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
 from normlab.norms.moments import Pooling, Weights, standardize, widen
 
@@ -23,14 +23,12 @@ Padding = Literal["exclude", "include", "fill"]
 
 def exclude(valid: Bool[Tensor, "B T"]) -> Weights:
     """Pool real tokens alone: the true masked moments."""
-    tokens = valid.unsqueeze(-1).float()
-    return Weights(tokens, tokens)
+    return Weights(valid.unsqueeze(-1).float())
 
 
 def include(valid: Bool[Tensor, "B T"]) -> Weights:
     """Pool padding like any token, as `nn.BatchNorm1d` on the padded batch does."""
-    tokens = torch.ones_like(valid.unsqueeze(-1), dtype=torch.float32)
-    return Weights(tokens, tokens)
+    return Weights(torch.ones_like(valid.unsqueeze(-1), dtype=torch.float32))
 
 
 def fill(valid: Bool[Tensor, "B T"]) -> Weights:
@@ -204,8 +202,10 @@ class SampleBatchNorm(PositionBatchNorm):
 
 def sum_rows_over_ranks(rows: int, table: Tensor) -> Tensor:
     """Sum a table `[..., t, d]` over processes, whose batches may differ in length up to `rows`."""
+    if world().size == 1:
+        return table
     length = table.shape[-2]
-    return sum_over_ranks(F.pad(table, (0, 0, 0, rows - length)))[..., :length, :]
+    return all_reduce_sum(F.pad(table, (0, 0, 0, rows - length)))[..., :length, :]
 
 
 def _sum_if_cheap(tokens: Tensor) -> float:

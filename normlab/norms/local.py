@@ -104,8 +104,7 @@ class InstanceNorm(Norm):
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return `x` by the statistics of each sequence."""
-        tokens = stream.valid.unsqueeze(-1).float()
-        weights = Weights(tokens, tokens)
+        weights = Weights(stream.valid.unsqueeze(-1).float())
         y, _ = standardize(x, weights, self.weight, self.bias, pooling=self.pooling, eps=self.eps)
         return y
 

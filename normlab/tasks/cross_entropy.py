@@ -40,17 +40,14 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
             part = slice(start, start + chunk)
             scores = logits[part].to(work)
             wanted = targets[part, None]
-            top = scores.amax(-1, keepdim=True)
-            shifted = scores - top
-            picked = shifted.gather(1, wanted)[:, 0]
-            mean = shifted.mean(-1)
-            exponents = shifted.exp_()
-            total = exponents.sum(-1, keepdim=True)
-            log_total = total.log()[:, 0]
+            picked = scores.gather(1, wanted)[:, 0]
+            # The softmax of the largest score is 1 / sum(exp(scores - largest)).
+            share = scores.softmax(-1)
+            log_total = scores.amax(-1) - share.amax(-1).log()
             nll += (log_total - picked).sum()
-            loss += (log_total - (1 - smoothing) * picked - smoothing * mean).sum()
+            loss += (log_total - (1 - smoothing) * picked - smoothing * scores.mean(-1)).sum()
             if gradient is not None:
-                slope = exponents.div_(total).sub_(smoothing / vocab)
+                slope = share.sub_(smoothing / vocab)
                 slope.scatter_add_(1, wanted, torch.full_like(wanted, smoothing - 1, dtype=work))
                 gradient[part] = slope
         ctx.save_for_backward(gradient)

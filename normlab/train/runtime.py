@@ -23,6 +23,7 @@ from normlab.records.code import code_hash
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # glibc's names of the settings
+_FLOAT32_ERROR = 1e-5  # of a product, relative to its largest value; bf16 makes 1e-3
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
@@ -58,6 +59,8 @@ class Runtime:
         if precision == "auto":
             precision = "bf16" if _bf16_is_fast(device) else "fp32"
         keep_freed_memory()
+        if device == "cpu":
+            choose_float32_library()
         return cls(torch.device(device), precision, world)
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -109,6 +112,19 @@ def keep_freed_memory() -> None:
     mallopt(_M_MMAP_MAX, 0)
     mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
     mallopt(_M_TOP_PAD, 64 << 20)
+
+
+def choose_float32_library() -> None:
+    """Let oneDNN multiply float32 matrices where that keeps their precision.
+
+    torch's default on a CPU is MKL, which runs some processors at half their speed. Leave to use
+    oneDNN is given as leave to round to bf16, which it does on some processors: a product shows.
+    """
+    torch.set_float32_matmul_precision("medium")
+    matrix = torch.arange(256.0 * 256).sin().view(256, 256)
+    exact = matrix.double() @ matrix.double()
+    if (matrix @ matrix - exact).abs().max() > _FLOAT32_ERROR * exact.abs().max():
+        torch.set_float32_matmul_precision("highest")
 
 
 def cpu_capabilities() -> dict[str, Any]:

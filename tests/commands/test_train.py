@@ -166,7 +166,7 @@ def small_files() -> None:
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("where", ["last.pt", "best.pt", "record.json", "hypotheses", "config"])
+@pytest.mark.parametrize("where", ["last.pt", "record.json", "hypotheses"])
 def test_a_full_disk_is_one_clear_line_and_the_run_goes_on_when_there_is_room(
     where: str, corpus: Path, tmp_path: Path
 ):
@@ -232,11 +232,12 @@ def test_a_damaged_checkpoint_is_one_clear_line(finished: Path, corpus: Path, tm
 
 @pytest.mark.parametrize("damage", ["{", "{}", "\xff\xfe", '{"format": "normlab.record/9"}', ""])
 def test_a_damaged_record_is_one_clear_line(
-    damage: str, finished: Path, corpus: Path, tmp_path: Path
+    damage: str, finished: Path, corpus: Path, tmp_path: Path, capsys, monkeypatch
 ):
     record = copy_of(finished, tmp_path / "runs") / "record.json"
     record.write_text(damage, encoding="latin-1")
-    ended = run(["train", *tiny(corpus, tmp_path / "runs", *SHORT)], tmp_path / "log")
+    argv = ["train", *tiny(corpus, tmp_path / "runs", *SHORT)]
+    ended = in_process(argv, capsys, monkeypatch)
     assert_clear(ended, str(record))
     assert record.read_text(encoding="latin-1") == damage
 
@@ -296,12 +297,12 @@ def sweep_with_a_stand_in(script: str, argv: list[str], tmp_path: Path, capsys, 
 
 
 def test_a_crashed_cell_costs_only_itself(tmp_path: Path, capsys, monkeypatch):
-    argv = ["norm=ln,bn,rms,none", "seed=range(1,3)", f"runs_dir={tmp_path / 'runs'}"]
+    argv = ["norm=ln,bn,rms", "seed=range(1,3)", f"runs_dir={tmp_path / 'runs'}"]
     ended, calls = sweep_with_a_stand_in(STAND_IN, argv, tmp_path, capsys, monkeypatch)
     assert ended.status == 1
-    assert len(calls) == 8
+    assert len(calls) == 6
     assert all(call.startswith("-m normlab train ") for call in calls)
-    assert "4 of 8 cells done" in ended.output
+    assert "2 of 6 cells done" in ended.output
     for seed in (1, 2):
         assert f"failed with status -9: norm=bn seed={seed}" in ended.output
         assert f"failed with status 3: norm=rms seed={seed}" in ended.output

@@ -64,8 +64,7 @@ def diverged(corpus: Path, folder: Path, poison: Poison, *overrides: str) -> End
     )
 
 
-@pytest.mark.parametrize("norm", ["ln", "bn"])
-@pytest.mark.parametrize("stack", ["encoder", "decoder"])
+@pytest.mark.parametrize(("norm", "stack"), [("ln", "encoder"), ("bn", "decoder")])
 def test_a_nan_names_step_reason_and_first_layer(
     norm: str, stack: str, corpus: Path, tmp_path: Path
 ):

@@ -1,0 +1,90 @@
+"""Two gloo ranks against one process."""
+
+import pytest
+import torch
+
+from normlab import distributed
+from normlab.build import make_norm
+from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks
+from normlab.registry import option_names
+from tests.ranks import run_ranks
+
+BATCH = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
+LENGTHS = torch.tensor([7, 3, 5, 2, 6, 4])
+
+
+def _data():
+    generator = torch.Generator().manual_seed(5)
+    x = torch.randn(6, 7, 4, generator=generator, dtype=torch.float64) * 2 + 1
+    pull = torch.randn(6, 7, 4, generator=generator, dtype=torch.float64)
+    return x, pull, torch.arange(7)[None] < LENGTHS[:, None]
+
+
+def _forward_backward(option, sync, rows):
+    """Run a norm on some sentences; return outputs, gradients and running statistics."""
+    x, pull, valid = (tensor[rows] for tensor in _data())
+    x = x.requires_grad_()
+    norm = make_norm(option, 4, sync=sync, momentum=1.0).double()
+    y = norm(x, Stream(valid)) * valid[..., None]
+    (y * pull).sum().backward()
+    distributed.reduce_gradients(norm.parameters())
+    if not sync:
+        average_statistics_over_ranks(norm)
+    return [t.detach() for t in (y, x.grad, norm.weight.grad, norm.running_mean, norm.running_var)]
+
+
+def _on_this_rank(sync):
+    # sentences of unlike number and length: 2 of them here, 4 there
+    rank = distributed.world().rank
+    rows = slice(0, 2) if rank == 0 else slice(2, 6)
+    return {option: _forward_backward(option, sync, rows) for option in BATCH}
+
+
+def test_synced_ranks_equal_one_process():
+    ranks = run_ranks(_on_this_rank, 2, True)
+    for option in BATCH:
+        whole = _forward_backward(option, True, slice(0, 6))
+        parts = [rank[option] for rank in ranks]
+        for i in (0, 1):  # outputs and input gradients: each rank has its sentences
+            torch.testing.assert_close(torch.cat([p[i] for p in parts]), whole[i])
+        for i in (2, 3, 4):  # summed gradients and running statistics: all ranks have all
+            for part in parts:
+                torch.testing.assert_close(part[i], whole[i])
+
+
+def test_unsynced_ranks_differ_until_they_are_averaged():
+    ranks = run_ranks(_on_this_rank, 2, False)
+    alone = [_forward_backward("bn", False, rows) for rows in (slice(0, 2), slice(2, 6))]
+    for rank, own in zip(ranks, alone, strict=True):
+        torch.testing.assert_close(rank["bn"][0], own[0])
+        torch.testing.assert_close(rank["bn"][3], (alone[0][3] + alone[1][3]) / 2)
+
+
+def _collectives():
+    shard = distributed.world()
+    x = torch.tensor([1.0 + shard.rank], requires_grad=True)
+    (distributed.all_reduce_sum(x) * (shard.rank + 1)).sum().backward()
+    return (
+        distributed.sum_scalars([1.5, float(shard.rank)]),
+        distributed.gather_objects({"rank": shard.rank}),
+        distributed.broadcast_object(f"from {shard.rank}"),
+        x.grad,
+    )
+
+
+def test_collectives():
+    for sums, gathered, said, gradient in run_ranks(_collectives, 2):
+        assert sums == [3.0, 1.0]
+        assert gathered == [{"rank": 0}, {"rank": 1}]
+        assert said == "from 0"
+        assert gradient.item() == 3  # each rank's loss pulls once and twice
+
+
+def _failing():
+    if distributed.world().rank == 1:
+        raise RuntimeError("this rank is broken")
+
+
+def test_an_error_of_a_rank_is_raised():
+    with pytest.raises(AssertionError, match="this rank is broken"):
+        run_ranks(_failing, 2)

@@ -1,0 +1,154 @@
+"""Training and eval, precision, compilation, saved state: the contract of every norm."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.norms.base import RunningNorm, Stream, recalibrated
+from normlab.registry import option_names
+
+NORMS = option_names("norm")
+BATCH = [n for n in NORMS if isinstance(make_norm(n, 8), RunningNorm)]
+
+
+def _batch(seed=0, shape=(4, 6, 8), dtype=torch.float32):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(*shape, generator=generator, dtype=dtype) * 3 + 2
+    valid = torch.arange(shape[1])[None] < torch.tensor([6, 2, 4, 5])[:, None]
+    return x, Stream(valid)
+
+
+def _trained(option, **values):
+    norm = make_norm(option, 8, **values)
+    for seed in range(3):
+        norm(*_batch(seed))
+    return norm.eval()
+
+
+@pytest.mark.parametrize("option", NORMS)
+def test_batch_independence_is_as_declared(option):
+    norm = _trained(option)
+    x, stream = _batch(9)
+    together = norm(x, stream)[0]
+    alone = norm(x[:1], Stream(stream.valid[:1]))[0]
+    assert norm.batch_independent
+    torch.testing.assert_close(together, alone)
+
+
+@pytest.mark.parametrize("option", BATCH)
+def test_eval_by_the_batch_depends_on_it(option):
+    norm = _trained(option, eval_stats="batch")
+    x, stream = _batch(9)
+    assert not norm.batch_independent and not norm.incremental
+    alone = norm(x[:1], Stream(stream.valid[:1]))[0]
+    assert not torch.allclose(norm(x, stream)[0], alone)
+
+
+@pytest.mark.parametrize("option", NORMS)
+def test_one_token_at_a_time_is_as_declared(option):
+    norm = _trained(option)
+    x, stream = _batch(9)
+    whole = norm(x, stream)
+    steps = [norm(x[:, t : t + 1], Stream(stream.valid[:, t : t + 1], start=t)) for t in range(6)]
+    same = torch.allclose(torch.cat(steps, 1)[stream.valid], whole[stream.valid], atol=1e-6)
+    assert same == norm.incremental
+
+
+@pytest.mark.parametrize("option", NORMS)
+def test_eval_changes_no_state_and_state_round_trips(option):
+    norm = _trained(option)
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    y = norm(*_batch(9))
+    torch.testing.assert_close(norm.state_dict(), before, rtol=0, atol=0)
+    other = make_norm(option, 8)
+    other.load_state_dict(before)
+    torch.testing.assert_close(other.eval()(*_batch(9)), y, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("option", NORMS)
+def test_statistics_are_float32_under_bf16(option):
+    """A mean of 300 with a spread of 1 is lost in bf16, whose steps are 2 there."""
+    x, stream = _batch(9)
+    x = (x + 300).bfloat16()
+    norm = make_norm(option, 8)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = norm(x, stream)
+    assert y.dtype == torch.bfloat16
+    exact = make_norm(option, 8)(x.float(), stream)
+    real = stream.valid
+    torch.testing.assert_close(y.float()[real], exact[real], rtol=1e-2, atol=1e-2)
+    if isinstance(norm, RunningNorm):
+        assert norm.running_mean.dtype == torch.float32
+
+
+COMPILE = """
+import torch
+from normlab.build import make_norm
+from normlab.norms.base import Stream
+
+x = torch.randn(4, 6, 8)
+stream = Stream(torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None])
+for option in ("ln", "in", "bn"):
+    plain, norm = make_norm(option, 8), make_norm(option, 8)
+    y = torch.compile(norm, fullgraph=True, dynamic=True)(x, stream)
+    torch.testing.assert_close(y, plain(x, stream), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(norm.state_dict(), plain.state_dict(), rtol=1e-5, atol=1e-5)
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_compiles_as_one_graph():
+    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    result = subprocess.run([sys.executable, "-c", COMPILE], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+
+
+def test_a_batch_of_one_token_is_refused():
+    norm = make_norm("bn", 8)
+    with pytest.raises(ValueError, match="batch of one token"):
+        norm(torch.randn(1, 3, 8), Stream(torch.tensor([[True, False, False]])))
+
+
+def test_a_position_beyond_the_rows_is_refused():
+    norm = make_norm("bn_position", 8, num_positions=4)
+    with pytest.raises(ValueError, match="num_positions=4"):
+        norm(*_batch())
+
+
+def test_a_lonely_position_keeps_its_row():
+    norm = make_norm("bn_position", 8, num_positions=6)
+    norm(*_batch())  # only the first sentence reaches position 5
+    assert norm.running_mean[5].tolist() == [0] * 8
+    assert norm.running_var[5].tolist() == [1] * 8
+    assert norm.running_mean[4].abs().min() > 0
+
+
+def test_recalibration_pools_batches_as_one_and_goes_back():
+    """The estimate equals the moments of all batches laid side by side."""
+    norm = _trained("bn").double()
+    model = torch.nn.Sequential(norm)
+    batches = [_batch(seed, dtype=torch.float64) for seed in (20, 21)]
+    former = norm.running_mean.clone(), norm.running_var.clone()
+
+    def feed():
+        for batch in batches:
+            norm(*batch)
+
+    tokens = torch.cat([x[stream.valid] for x, stream in batches])
+    with recalibrated(model, feed):
+        torch.testing.assert_close(norm.running_mean[0], tokens.mean(0))
+        torch.testing.assert_close(norm.running_var[0], tokens.var(0))
+        assert not norm.training
+    torch.testing.assert_close((norm.running_mean, norm.running_var), former, rtol=0, atol=0)
+
+
+def test_recalibration_on_nothing_is_refused():
+    with (
+        pytest.raises(ValueError, match="at least one batch"),
+        recalibrated(torch.nn.Sequential(_trained("bn")), lambda: None),
+    ):
+        pass

@@ -1,0 +1,79 @@
+"""How padding counts: not at all, like any token, or as the mean; and the documents' figures."""
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.norms.base import RunningNorm, Stream
+from normlab.registry import option_names
+
+NORMS = option_names("norm")
+BATCH = [n for n in NORMS if isinstance(make_norm(n, 8), RunningNorm)]
+
+
+def _padded(x, extra, value):
+    """Return `x` with `extra` columns of padding, and its stream."""
+    pad = torch.full((x.shape[0], extra, x.shape[2]), value, dtype=x.dtype)
+    valid = torch.arange(x.shape[1] + extra) < x.shape[1]
+    return torch.cat([x, pad], 1), Stream(valid.expand(x.shape[0], -1))
+
+
+@pytest.mark.parametrize("mode", ["train", "eval"])
+@pytest.mark.parametrize("option", NORMS)
+def test_real_tokens_do_not_feel_padding(option, mode):
+    """Outputs, gradients and running statistics are the same with padding of any content."""
+    torch.manual_seed(0)
+    x = torch.randn(4, 5, 8, dtype=torch.float64)
+    pull = torch.randn_like(x)
+    results = []
+    for extra, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
+        norm = make_norm(option, 8).double().train(mode == "train")
+        wide, stream = _padded(x, extra, value)
+        wide.requires_grad_()
+        y = norm(wide, stream)[:, :5]
+        (gradient,) = torch.autograd.grad((y * pull).sum(), wide)
+        results.append((y, gradient[:, :5], [b.clone() for b in norm.buffers()]))
+        assert not gradient[:, 5:].any()
+    for other in results[1:]:
+        torch.testing.assert_close(results[0], other, rtol=1e-12, atol=1e-12)
+
+
+def test_padding_moves_the_statistics_it_is_included_in():
+    """[1..5] has mean 3 and variance 2; with five zeros beside them mean 1.5, variance 3.25."""
+    x = torch.tensor([1.0, 2, 3, 4, 5]).view(1, 5, 1)
+    wide, stream = _padded(x, 5, 0.0)
+    found = {}
+    for padding in ("exclude", "include", "fill"):
+        norm = make_norm("bn", 1, padding=padding, momentum=1.0, unbiased=False)
+        norm(wide, stream)
+        found[padding] = (norm.running_mean.item(), norm.running_var.item())
+    assert found["exclude"] == pytest.approx((3, 2))
+    assert found["include"] == pytest.approx((1.5, 3.25))
+    assert found["fill"] == pytest.approx((3, 1))  # the variance times 5 real of 10 tokens
+
+
+@pytest.mark.parametrize("padding", ["exclude", "include", "fill"])
+@pytest.mark.parametrize("option", BATCH)
+def test_gradient_is_that_of_the_function(option, padding):
+    torch.manual_seed(1)
+    norm = make_norm(option, 3, padding=padding).double()
+    x = torch.randn(3, 4, 3, dtype=torch.float64, requires_grad=True)
+    valid = torch.arange(4)[None] < torch.tensor([4, 2, 3])[:, None]
+    assert torch.autograd.gradcheck(
+        lambda x: norm(x, Stream(valid)) * valid[..., None], x, atol=1e-6
+    )
+
+
+def test_the_documents_worked_example():
+    """Two samples, three tokens, four features: position 0 has the mean 1.5 over both samples."""
+    first = torch.arange(1.0, 13).view(3, 4)
+    x = torch.stack([first, first - 2])
+    stream = Stream(torch.ones(2, 3, dtype=torch.bool))
+    norm = make_norm("bn_sample", 4, momentum=1.0, unbiased=False, num_positions=3)
+    norm(x, stream)
+    assert norm.running_mean.flatten().tolist() == pytest.approx([1.5, 5.5, 9.5])
+    expected = torch.tensor([1.0, 2, 3, 4, -1, 0, 1, 2]).var(unbiased=False)
+    assert norm.running_var.flatten()[0].item() == pytest.approx(expected.item())
+    norm = make_norm("bn", 4, momentum=1.0, unbiased=False)
+    norm(x, stream)
+    assert norm.running_mean.flatten().tolist() == pytest.approx([4.0, 5.0, 6.0, 7.0])
