@@ -110,9 +110,9 @@ def run(model, ids, settings):
 
 def log_probabilities(model, source, target):
     """Return the log-probabilities [B, T, V] of what may follow each prefix, given it alone."""
-    scores = teacher_forced(model, source, target)
+    scores = teacher_forced(model, source, target).log_softmax(-1)
     scores[..., [PAD, BOS]] = float("-inf")
-    return scores.log_softmax(-1)
+    return scores
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ that is not quiet. With several threads, which wait for each other by spinning, 
 nothing, and wall time stands in for it.
 """
 
-import resource
+import os
 import sys
 import time
 from dataclasses import dataclass
@@ -52,6 +52,6 @@ def seconds_since_process_start() -> float | None:
     """Return the age of this process in wall time; None where the system does not tell."""
     if not sys.platform.startswith("linux"):
         return None
-    ticks = resource.sysconf("SC_CLK_TCK") if hasattr(resource, "sysconf") else 100
+    ticks = os.sysconf("SC_CLK_TCK")
     started = float(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19]) / ticks
     return float(Path("/proc/uptime").read_text().split()[0]) - started

@@ -6,7 +6,8 @@ ratios mean more than their figures.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
@@ -20,6 +21,7 @@ from normlab.build import build_model, build_task
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
 from normlab.probes.base import ProbeGroup
+from normlab.tasks.base import BatchStream
 from normlab.tasks.translation import Translation
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
@@ -53,69 +55,96 @@ class Interval:
     target_tokens: int
     source_tokens: int
     positions: int
-    padding: int
+    padding: int = 0
 
 
-@dataclass
-class Contender:
-    """One of the runs that are measured, and its intervals."""
+@dataclass(kw_only=True)
+class Measured:
+    """What is known of one of the runs that are measured."""
 
     name: str
     config: Mapping[str, Any]
-    trainer: Trainer
     vocab: int
     first_step_seconds: float | None = None
     intervals: list[Interval] = field(default_factory=list)
 
+
+@dataclass(kw_only=True)
+class Contender(Measured):
+    """A run that is being measured."""
+
+    trainer: Trainer
+    stream: "CountingStream"
+
     def take(self, steps: int, clock: Clock) -> Interval:
         """Take steps and return what they were."""
-        stream = _Counting(self.trainer.stream)
-        self.trainer.stream = stream
+        before = Counter(self.stream.totals)
         clock.restart()
         for _ in range(steps):
             self.trainer.step()
         span = clock.read()
-        self.trainer.stream = stream.inner
-        return Interval(
-            span, steps, stream.target, stream.source, stream.positions, stream.padding
-        )
+        return Interval(time=span, steps=steps, **(self.stream.totals - before))
 
 
-class _Counting:
+class CountingStream(Iterator[Any]):
     """A batch stream that adds up what passes through it."""
 
-    def __init__(self, inner: Any):
-        self.inner = inner
-        self.target = self.source = self.positions = self.padding = 0
+    def __init__(self, inner: BatchStream):
+        self._inner = inner
+        self.totals: Counter[str] = Counter()
+
+    @property
+    def epochs(self) -> float:
+        """Return the epochs of the stream inside."""
+        return self._inner.epochs
 
     def __next__(self) -> Any:
-        batch = next(self.inner)
-        self.target += batch.tokens
-        self.positions += batch.positions
-        self.padding += batch.padding
-        self.source += batch.positions - batch.padding - batch.tokens
+        batch = next(self._inner)
+        real = batch.positions - batch.padding
+        self.totals.update(
+            target_tokens=batch.tokens,
+            source_tokens=real - batch.tokens,
+            positions=batch.positions,
+            padding=batch.padding,
+        )
         return batch
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+    def state_dict(self) -> dict[str, Any]:
+        """Return the place of the stream inside."""
+        return self._inner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Move the stream inside."""
+        self._inner.load_state_dict(state)
 
 
 def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
     """Build a run whose data is prepared, and take its first step."""
     age = seconds_since_process_start()
-    task = build_task(config)
-    if not isinstance(task, Translation):
-        raise ValueError(f"task={config['choices']['task']}: only translation is measured")
-    _ = task.data  # prepared where it was not yet, which is not to be measured
+    _ = _translation(config).data  # prepared here if it is not yet, which is not to be measured
     clock = Clock(runtime.device)
-    ready = build_task(config)  # reads the prepared data, as a run that finds it in the cache does
-    trainer = _trainer(config, ready, runtime)
+    task = _translation(config)  # finds the prepared data, as any later run does
+    trainer = _trainer(config, task, runtime)
+    stream = CountingStream(trainer.stream)
+    trainer.stream = stream
     trainer.start()
     trainer.step()
     took = clock.read().wall
-    contender = Contender(name, config, trainer, len(ready.data.target_tokenizer))
-    contender.first_step_seconds = None if age is None else age + took
-    return contender
+    return Contender(
+        name=name,
+        config=config,
+        vocab=len(task.data.target_tokenizer),
+        first_step_seconds=None if age is None else age + took,
+        trainer=trainer,
+        stream=stream,
+    )
+
+
+def _translation(config: Mapping[str, Any]) -> Translation:
+    task = build_task(config)
+    if not isinstance(task, Translation):
+        raise ValueError(f"task={config['choices']['task']}: only translation is measured")
+    return task
 
 
 def _trainer(config: Mapping[str, Any], task: Translation, runtime: Runtime) -> Trainer:
@@ -187,7 +216,7 @@ def measure(
 
 
 def report(
-    contenders: Sequence[Contender], peak_rates: Sequence[float], runtime: Runtime
+    contenders: Sequence[Measured], peak_rates: Sequence[float], runtime: Runtime
 ) -> dict[str, Any]:
     """Return the figures of all runs as plain values."""
     peak = statistics.median(peak_rates)
@@ -205,13 +234,11 @@ def report(
     }
 
 
-def _figures(contender: Contender, peak: float) -> dict[str, Any]:
+def _figures(contender: Measured, peak: float) -> dict[str, Any]:
     turns = contender.intervals
     target = sum(turn.target_tokens for turn in turns)
     source = sum(turn.source_tokens for turn in turns)
-    flop = useful_flop(
-        contender.config, source_per_target=source / target, vocab=contender.vocab
-    )
+    flop = useful_flop(contender.config, source_per_target=source / target, vocab=contender.vocab)
     wall = [turn.target_tokens / turn.time.wall for turn in turns]
     busy = [turn.target_tokens / turn.time.busy for turn in turns]
     padding = sum(turn.padding for turn in turns) / sum(turn.positions for turn in turns)

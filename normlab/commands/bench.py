@@ -55,9 +55,7 @@ def main(argv: list[str]) -> int:
         precision=configs[0]["precision"],
         threads=arguments.threads,
     )
-    contenders = [
-        train.start(config["choices"]["norm"], config, runtime) for config in configs
-    ]
+    contenders = [train.start(config["choices"]["norm"], config, runtime) for config in configs]
     report = train.measure(
         contenders,
         runtime,
@@ -140,7 +138,9 @@ def _show_profile(run: dict[str, Any]) -> None:
     spent = run["profile"]["milliseconds_per_step"]
     total = sum(spent.values())
     rows = [[kind, f"{time:.1f}", f"{time / total:.1%}"] for kind, time in spent.items()]
-    print_table([f"{run['name']}: kind", "ms a step", "share"], rows, numeric=["ms a step", "share"])
+    print_table(
+        [f"{run['name']}: kind", "ms a step", "share"], rows, numeric=["ms a step", "share"]
+    )
     print()
     columns = ["operator", "kind", "ms a step", "calls"]
     operators = [

@@ -23,7 +23,7 @@ _QKV_GAIN = 1 / math.sqrt(2)  # fairseq's for the three input projections
 
 
 class _Weights(torch.autograd.Function):
-    """softmax(scale scores) over visible keys, in float32: torch's softmax of short bf16 rows is slow.
+    """softmax(scale scores) over visible keys, in float32, which is also faster for short rows.
 
     What is hidden has weight 0, so that no gradient reaches its score without a mask.
     """

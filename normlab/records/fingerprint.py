@@ -1,9 +1,9 @@
 """Decides when two runs are the same experiment: what of a config is hashed, and how.
 
 Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the `choices`
-(names of the options, which the values themselves replace) and, at any depth, the folders `data_dir`
-and `runs_dir`: where files lie is no part of an experiment. What the data *is* stands in the
-record's checksums, which aggregation compares.
+(names of the options, which the values themselves replace) and, at any depth, the folders
+`data_dir` and `runs_dir`: where files lie is no part of an experiment. What the data *is* stands
+in the record's checksums, which aggregation compares.
 """
 
 from __future__ import annotations

@@ -1,0 +1,54 @@
+"""The corpus of the measurements has the statistics that it states."""
+
+import numpy as np
+import pytest
+
+from normlab.bench.corpus import SyntheticCorpus
+from normlab.data.prepare import prepare_translation
+
+
+@pytest.fixture(scope="module")
+def train():
+    return SyntheticCorpus().splits()["train"]
+
+
+def lengths(lines):
+    return np.array([len(line.split()) for line in lines])
+
+
+def test_it_has_twenty_thousand_pairs_of_the_stated_lengths(train):
+    assert len(train) == 20_000
+    for side in (train.source, train.target):
+        found = lengths(side)
+        # the cut at 100 words takes little from the mean and some from the spread
+        assert found.mean() == pytest.approx(22, abs=0.5)
+        assert found.std() == pytest.approx(14, abs=0.7)
+        assert found.min() >= 1
+        assert found.max() == 100
+
+
+def test_pairs_are_of_nearly_equal_length(train):
+    logs = np.log([lengths(train.source), lengths(train.target)])
+    assert np.corrcoef(logs)[0, 1] == pytest.approx(0.95, abs=0.01)
+
+
+def test_the_vocabulary_is_the_words_and_the_four_special_tokens(tmp_path):
+    corpus = SyntheticCorpus(pairs=400, words=1_000)
+    data = prepare_translation(corpus, vocab_size=5, joint=True, max_length=128, cache=tmp_path)
+    assert len(data.target_tokenizer) == 1_000 + 4
+    assert data.source_tokenizer is data.target_tokenizer
+    words = sum(map(len, (line.split() for line in corpus.splits()["train"].target)))
+    assert len(data.pairs["train"].target.ids) == words
+    assert data.description["unknown"]["train"] == {"xx": 0, "yy": 0}
+
+
+def test_settings_decide_every_word():
+    few = {"pairs": 50, "words": 100}
+    one, same, other = (SyntheticCorpus(**few, seed=seed) for seed in (1, 1, 2))
+    assert one.splits() == same.splits() and one.key() == same.key()
+    assert one.splits() != other.splits() and one.key() != other.key()
+
+
+def test_too_few_pairs_for_the_vocabulary_are_refused():
+    with pytest.raises(ValueError, match="2 pairs are too few for 8000 words"):
+        SyntheticCorpus(pairs=2).splits()
