@@ -191,12 +191,22 @@ class _Run:
         record = self.store.read(self.folder)
         if record.outcome.status not in ("finished", "diverged"):
             return None
+        self._check_same_world(record.environment.get("world_size"))
         if not self._same_code(record.environment.get("code"), record.environment.get("commit")):
             return None
         if record.config.get("data_dir") != self.config["data_dir"]:
             here = build_task(self.config).describe()
             self._check_same_data(record.data.get("checksums"), here, "finished")
         return record
+
+    def _check_same_world(self, size: object) -> None:
+        """Refuse the record of another number of processes, whose batches were others."""
+        if size != self.runtime.world.size:
+            raise ValueError(
+                f"{self.folder} was made by {size} processes and this run has "
+                f"{self.runtime.world.size}, which makes other batches: start it with as many, or "
+                f"use another runs_dir"
+            )
 
     def _same_code(self, code: str | None, commit: str | None) -> bool:
         """Tell whether what is there may be used; ValueError where the user must decide."""

@@ -21,7 +21,7 @@ HEADER = (
 )
 
 _RUN = [
-    *("task=toy", "task.corpus.size=120", "+task.corpus.valid_size=2", "+task.corpus.test_size=2"),
+    *("task=toy", "task.corpus.size=120", "task.corpus.valid_size=2", "task.corpus.test_size=2"),
     *("task.vocab_size=150", "task.test_search.beam=1"),
     *("task.valid_search.length_offset=1", "task.test_search.length_offset=1"),
     *("task.valid_search.length_factor=0.0", "task.test_search.length_factor=0.0"),

@@ -5,5 +5,6 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/environment.sh
-.venv/bin/normlab train -m task=toy norm=ln,bn observe.sink.wandb.mode=disabled "$@"
+.venv/bin/normlab train -m task=toy norm=ln,bn budget.steps=1500 validate.every=500 \
+  observe.sink.wandb.mode=disabled "$@"
 .venv/bin/normlab compare --where task=toy
