@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--split", default="test", help="the split to score (default: test)")
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     parser.add_argument("--outputs", type=Path, help="write the model's outputs to this file")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
 
     from normlab.build import load_run
 

@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
     )
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     if sys.stdin.isatty():
         print("reading sentences from the terminal, one a line; end with Ctrl-D", file=sys.stderr)
 
