@@ -6,5 +6,5 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 bash scripts/environment.sh dev
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/pyright
+.venv/bin/pyright --pythonpath .venv/bin/python
 .venv/bin/pytest -n 2 "$@"
