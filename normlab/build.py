@@ -54,8 +54,9 @@ def build_task(config: Mapping[str, Any]) -> Task:
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config with the first values of its seed."""
+    sizes = {key: value for key, value in config["model"].items() if key != "depth"}
     arch = instantiate(
-        config["model"],
+        sizes,  # encoder_layers and decoder_layers have taken their values from depth
         "model",
         ffn_inner_norm=_norm_factory(config, "ffn_inner_norm"),
         embedding_norm=_norm_factory(config, "embedding_norm"),
@@ -365,4 +366,5 @@ class _Run:
             environment=self.environment,
             data=data,
             params=sum(parameters.values()),
+            last_steps=trainer.probes.recent() if outcome.status == "diverged" else {},
         )

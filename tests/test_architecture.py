@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "models": ("placements.base", "norms.base", "dropout"),
     # 4
     "decoding": ("models", "norms.base"),
-    "probes": ("norms.base", "norms.moments", "records"),
+    "probes": ("norms.base", "norms.moments", "placements.base", "models.attention", "records"),
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": ("records", "distributed", "norms.base", "placements.base"),
     "tasks": (

@@ -48,6 +48,38 @@ class _Weights(torch.autograd.Function):
         return slope.to(grad.dtype), None, None
 
 
+class AttentionCore(nn.Module):
+    """softmax(Q K' / sqrt(K)) V of every head (Vaswani et al. 2017, eq. 1).
+
+    It has no parameters; it is a module so that a probe can see what is attended to.
+    """
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        query: Float[Tensor, "B H T K"],
+        key: Float[Tensor, "B H S K"],
+        value: Float[Tensor, "B H S K"],
+        visible: Bool[Tensor, "..."] | None,
+    ) -> Float[Tensor, "B H T K"]:
+        """Mix the values by the attention weights.
+
+        `visible` is True where a query may look at a key and broadcasts to `B H T S`; None where
+        it may look at all of them.
+        """
+        if query.is_cuda:
+            rate = self.dropout.p if self.training else 0.0
+            return F.scaled_dot_product_attention(
+                query, key, value, attn_mask=visible, dropout_p=rate
+            )
+        scores = query @ key.transpose(-1, -2)
+        weights = _Weights.apply(scores, query.shape[-1] ** -0.5, visible)
+        return self.dropout(weights) @ value
+
+
 class _Heads(nn.Module):
     """What both attentions share: heads, the core and the output projection."""
 
@@ -57,7 +89,7 @@ class _Heads(nn.Module):
             raise ValueError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
         self.out_proj = Linear(dim, dim, gains=(init_gain,))
-        self.dropout = Dropout(dropout)
+        self.core = AttentionCore(dropout)
 
     def split(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         """Cut the width into heads."""
@@ -70,20 +102,8 @@ class _Heads(nn.Module):
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Return softmax(Q K' / sqrt(K)) V of all heads, projected (Vaswani et al. 2017, eq. 1).
-
-        `visible` is True where a query may look at a key and broadcasts to `B H T S`; None where
-        it may look at all of them.
-        """
-        if query.is_cuda:
-            rate = self.dropout.p if self.training else 0.0
-            mixed = F.scaled_dot_product_attention(
-                query, key, value, attn_mask=visible, dropout_p=rate
-            )
-        else:
-            scores = query @ key.transpose(-1, -2)
-            weights = _Weights.apply(scores, query.shape[-1] ** -0.5, visible)
-            mixed = self.dropout(weights) @ value
+        """Return what the core mixes, the heads side by side, projected."""
+        mixed = self.core(query, key, value, visible)
         return self.out_proj(mixed.transpose(1, 2).flatten(2))
 
 

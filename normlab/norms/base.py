@@ -80,7 +80,8 @@ class RunningNorm(Norm):
 
     A subclass calls `self.keep_statistics`. It normalizes by the batch where `self.by_batch` and
     then hands the moments to `self.observe`; elsewhere it normalizes by `running_mean` and
-    `running_var`, `[rows, cols]`.
+    `running_var`, `[rows, cols]`. `seen` are the moments of the last batch that was trained on,
+    for probes; nothing is computed from them.
     """
 
     running_mean: Tensor
@@ -90,6 +91,7 @@ class RunningNorm(Norm):
         self,
         dim: int,
         *,
+        eps: float,
         affine: bool,
         eval_stats: EvalStats,
         sync: bool,
@@ -99,12 +101,14 @@ class RunningNorm(Norm):
         super().__init__(dim, scale=affine, shift=affine)
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum={momentum}: must be above 0 and at most 1")
+        self.eps = eps
         self.eval_stats: EvalStats = eval_stats
         self.sync = sync
         self.momentum = momentum
         self.unbiased = unbiased
         self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
         self.tally: Tally | None = None
+        self.seen: Moments | None = None
 
     def keep_statistics(self, rows: int, cols: int) -> None:
         """Start running statistics, mean 0 and variance 1, of `rows` by `cols`."""
@@ -133,6 +137,7 @@ class RunningNorm(Norm):
         A position where fewer than two values were pooled leaves its row as it was.
         """
         if self.training:
+            self.seen = found
             row_mean, row_var = self.estimates(found)
             rows = slice(row_mean.shape[0])
             step = self.momentum * (found.count[0] > 1).to(self.running_mean)
@@ -188,6 +193,28 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 
 @contextmanager
+def batch_statistics(model: nn.Module) -> Iterator[None]:
+    """Put the model in eval mode while its norms take each batch's own statistics.
+
+    So it computes what it does in training, without dropout and without a trace in the running
+    statistics. All modes are put back on exit.
+    """
+    norms = running_norms(model)
+    by_batch = [norm.eval_by_batch for norm in norms]
+    modes = [(module, module.training) for module in model.modules()]
+    try:
+        model.eval()
+        for norm in norms:
+            norm.eval_by_batch = True
+        yield
+    finally:
+        for norm, was in zip(norms, by_batch, strict=True):
+            norm.eval_by_batch = was
+        for module, was_training in modes:
+            module.training = was_training
+
+
+@contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
     """Put freshly estimated running statistics in place, the former ones back on exit.
 
@@ -201,21 +228,16 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     """
     norms = running_norms(model)
     former = [(norm.running_mean.clone(), norm.running_var.clone()) for norm in norms]
-    by_batch = [norm.eval_by_batch for norm in norms]
-    modes = [(module, module.training) for module in model.modules()]
     try:
-        model.eval()
-        for norm in norms:
-            norm.eval_by_batch, norm.tally = True, Tally(norm)
         try:
-            with torch.no_grad():
+            for norm in norms:
+                norm.tally = Tally(norm)
+            with batch_statistics(model), torch.no_grad():
                 run_batches()
             pooled = [norm.tally.result() for norm in norms if norm.tally is not None]
         finally:
-            for norm, was in zip(norms, by_batch, strict=True):
-                norm.eval_by_batch, norm.tally = was, None
-            for module, was_training in modes:
-                module.training = was_training
+            for norm in norms:
+                norm.tally = None
         if norms and not any(bool((found.count > 1).any()) for found in pooled):
             raise ValueError(
                 "recalibration fed no tokens to any norm: give run_batches at least one batch"

@@ -69,13 +69,13 @@ class BatchNorm(RunningNorm):
     ) -> None:
         super().__init__(
             dim,
+            eps=eps,
             affine=affine,
             eval_stats=eval_stats,
             sync=sync,
             momentum=momentum,
             unbiased=unbiased,
         )
-        self.eps = eps
         self.padding: Padding = padding
         self.weigh = _WEIGH[padding]
         self.keep_rows(1)

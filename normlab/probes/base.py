@@ -1,15 +1,18 @@
 """What a probe is: a read-only observer of the training loop, and the group that runs several.
 
 A probe sees each update twice, before and after the optimizer step, through a `StepView`. It may
-read the model, its gradients and the step's figures; it never changes parameters, buffers,
-gradients or a random state, and it never runs the model (a second training-mode forward would move
-batch norm's running statistics). Ten steps with all probes and with none are bitwise equal.
+read the model, its gradients and the step's figures, and through forward hooks what the modules
+compute; it never changes parameters, buffers, gradients or a random state, and it never runs the
+model (a second training-mode forward would move batch norm's running statistics). Ten steps with
+all probes and with none are bitwise equal. With accumulation a hook sees every micro-batch and the
+probe speaks of the last one; each process speaks of its own batches.
 
 Figures stay on the device until somebody needs them as numbers: `ProbeGroup.metrics` and
 `Series` transfer many at once, so that observing does not make a GPU wait at every step.
 """
 
 from abc import ABC
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 PREFIX = "stability"
+RECENT = 50  # steps that are kept for the record of a run that diverges
 Metric = Tensor | float | int | Callable[[], float]
 
 
@@ -64,8 +68,11 @@ class Probe(ABC):  # noqa: B024 - no hook is one that every probe needs
     def attach(self, model: nn.Module) -> None:  # noqa: B027 - optional hook
         """Look over `model` once before training, or put read-only hooks on it."""
 
+    def before_forward(self, step: int) -> None:  # noqa: B027 - optional hook
+        """Learn that the forward passes of a step to look at begin."""
+
     def before_update(self, view: StepView) -> None:  # noqa: B027 - optional hook
-        """See a step whose gradients are complete and clipped, before the optimizer uses them."""
+        """See a step whose gradients are complete and not clipped, before the optimizer."""
 
     def after_update(self, view: StepView) -> None:  # noqa: B027 - optional hook
         """See the step after the optimizer has moved the parameters."""
@@ -89,36 +96,60 @@ class ProbeGroup:
         """Take the probes by name, in the order in which they are called."""
         self.probes = dict(probes)
         self._latest: dict[str, Metric] = {}
+        self._recent: deque[dict[str, Metric]] = deque(maxlen=RECENT)
 
     def attach(self, model: nn.Module) -> None:
         """Attach each probe to the model as the task built it, not wrapped and not compiled."""
         for probe in self.probes.values():
             probe.attach(model)
 
+    def before_forward(self, step: int) -> None:
+        """Tell the probes whose turn it is that the step begins."""
+        for _, probe in self._due(step):
+            probe.before_forward(step)
+
     def before_update(self, view: StepView) -> None:
         """Show the step to the probes whose turn it is, before the optimizer's update."""
-        self._call(view, lambda probe: probe.before_update)
+        self._recent.append(
+            {
+                "step": view.step,
+                "train/loss": view.loss,
+                "train/grad_norm": view.grad_norm,
+                "train/lr": view.lr,
+            }
+        )
+        self._show(view, lambda probe: probe.before_update)
 
     def after_update(self, view: StepView) -> None:
         """Show the step to the probes whose turn it is, after the optimizer's update."""
-        self._call(view, lambda probe: probe.after_update)
+        self._show(view, lambda probe: probe.after_update)
+
+    def _due(self, step: int) -> list[tuple[str, Probe]]:
+        return [(name, probe) for name, probe in self.probes.items() if step % probe.every == 0]
 
     @torch.no_grad()
-    def _call(self, view: StepView, hook: Callable[[Probe], Callable[[StepView], None]]) -> None:
-        for name, probe in self.probes.items():
-            if view.step % probe.every == 0:
-                named = replace(view, prefix=f"{PREFIX}/{name}", collected=self._latest)
-                hook(probe)(named)
+    def _show(self, view: StepView, hook: Callable[[Probe], Callable[[StepView], None]]) -> None:
+        collected: dict[str, Metric] = {}
+        for name, probe in self._due(view.step):
+            hook(probe)(replace(view, prefix=f"{PREFIX}/{name}", collected=collected))
+        self._latest |= collected
+        # A function would answer later, and then of a later step.
+        self._recent[-1] |= {k: v for k, v in collected.items() if not callable(v)}
 
     def metrics(self) -> dict[str, float]:
         """Return and forget the last value of each metric logged since the last call."""
         latest, self._latest = self._latest, {}
-        tensors = {name: value for name, value in latest.items() if isinstance(value, Tensor)}
-        figures = dict(zip(tensors, to_floats(list(tensors.values())), strict=True))
-        for name, value in latest.items():
-            if not isinstance(value, Tensor):
-                figures[name] = float(value() if callable(value) else value)
-        return {name: figures[name] for name in latest}
+        return as_floats(latest)
+
+    def recent(self) -> dict[str, list[float | None]]:
+        """Return the last `RECENT` steps as columns, None where nobody looked.
+
+        They are `step`, the step's loss, gradient norm and rate under their names in the log, and
+        what probes logged.
+        """
+        rows = [as_floats(row) for row in self._recent]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names}
 
     def summary(self) -> dict[str, float]:
         """Return each probe's figures of the run under `stability/<probe>/<name>`."""
@@ -129,14 +160,31 @@ class ProbeGroup:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state of each probe by name."""
-        return {name: probe.state_dict() for name, probe in self.probes.items()}
+        """Return the state of each probe by name, what awaits the next row, and the last steps."""
+        return {
+            "probes": {name: probe.state_dict() for name, probe in self.probes.items()},
+            "latest": as_floats(self._latest),
+            "recent": [as_floats(row) for row in self._recent],
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the probes named in `state`; one that is new to the run starts afresh."""
         for name, probe in self.probes.items():
-            if name in state:
-                probe.load_state_dict(state[name])
+            if name in state["probes"]:
+                probe.load_state_dict(state["probes"][name])
+        self._latest = dict(state["latest"])
+        self._recent.clear()
+        self._recent.extend(dict(row) for row in state["recent"])
+
+
+def as_floats(metrics: Mapping[str, Metric]) -> dict[str, float]:
+    """Return metrics as numbers, those on the device in one transfer."""
+    tensors = {name: value for name, value in metrics.items() if isinstance(value, Tensor)}
+    figures = dict(zip(tensors, to_floats(list(tensors.values())), strict=True))
+    for name, value in metrics.items():
+        if not isinstance(value, Tensor):
+            figures[name] = float(value() if callable(value) else value)
+    return {name: figures[name] for name in metrics}
 
 
 def to_floats(values: list[Tensor]) -> list[float]:

@@ -3,6 +3,8 @@
 Definition. Let m and s be mean and standard deviation (n - 1) of the last `window` losses, once
 there are `min_history` of them. A loss above `m + threshold * s` is out of the noise; consecutive
 ones are one spike. Its size is its largest loss minus the m of that step, in nats per target token.
+It is recovered from at the first loss that is not above the m of the step where it began; the
+recovery is the number of steps until then, or until the run's end.
 A loss out of the noise enters the window as `m + threshold * s`, so that one spike neither hides
 the next nor keeps a loss that stays high a spike for ever. Losses that are not finite are left out:
 divergence is an outcome, not a spike.
@@ -21,7 +23,7 @@ from normlab.probes.base import Probe, Series, StepView
 
 
 class LossSpikes(Probe):
-    """Count spikes of the training loss and keep the size of the largest."""
+    """Count spikes of the training loss; keep the size of the largest and the longest recovery."""
 
     def __init__(self, *, window: int, threshold: float, min_history: int) -> None:
         """Look at every step; `threshold` is in standard deviations, the lengths in steps."""
@@ -38,6 +40,9 @@ class LossSpikes(Probe):
         self._count = 0
         self._size = 0.0
         self._in_spike = False
+        self._level: float | None = None  # to come back to
+        self._away = 0  # steps since the loss left it
+        self._recovery = 0
 
     def after_update(self, view: StepView) -> None:
         """Take the loss of the step."""
@@ -57,14 +62,27 @@ class LossSpikes(Probe):
         mean = statistics.fmean(self._window)
         limit = mean + self._threshold * statistics.stdev(self._window, mean)
         above = loss > limit
+        if self._level is None:
+            self._level, self._away = (mean, 0) if above else (None, 0)
+        else:
+            self._away += 1
+            self._recovery = max(self._recovery, self._away)
+            self._level = self._level if loss > self._level else None
         self._count += above and not self._in_spike
         self._size = max(self._size, loss - mean) if above else self._size
         self._in_spike = above
         self._window.append(min(loss, limit))
 
     def summary(self) -> dict[str, float]:
-        """Return `count` of spikes and `size` of the largest in nats per token, 0 without any."""
-        return {"count": self._counted(), "size": self._size}
+        """Return `count`, `size` of the largest in nats per token, longest `recovery` in steps.
+
+        All are 0 without a spike.
+        """
+        return {
+            "count": self._counted(),
+            "size": self._size,
+            "recovery": float(self._recovery),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the window and the figures so far."""
@@ -74,6 +92,9 @@ class LossSpikes(Probe):
             "count": self._count,
             "size": self._size,
             "in_spike": self._in_spike,
+            "level": self._level,
+            "away": self._away,
+            "recovery": self._recovery,
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -82,3 +103,5 @@ class LossSpikes(Probe):
         self._window.extend(state["window"])
         self._count, self._size = state["count"], state["size"]
         self._in_spike = state["in_spike"]
+        self._level, self._away = state["level"], state["away"]
+        self._recovery = state["recovery"]

@@ -1,39 +1,42 @@
-"""Follow the share of padding in the training batches, which masked norms must not see.
+"""Follow what batch statistics are made of: the share of padding, and the tokens they pool.
 
-Batch norm's statistics depend on how padding is treated, so how much there was belongs to a
-run. Rows have it from the trainer already.
+`share` is the padding among all positions of a step's batch and `max` the largest share of the run.
+`tokens` is how many tokens one statistic of the batch is made of, a mean over the norms that pool
+over the batch, and over positions where these have statistics of their own; padding counts where
+the norm includes it. A model without such norms has no `tokens`.
 """
 
-from collections.abc import Mapping
-from typing import Any
+import torch
+from torch import Tensor, nn
 
-from normlab.probes.base import Probe, StepView
+from normlab.norms.base import RunningNorm
+from normlab.probes.base import StepView
+from normlab.probes.figures import FigureProbe
+from normlab.probes.sites import sites
 
 
-class Padding(Probe):
-    """Average the padding share over the steps and keep the largest."""
+class Padding(FigureProbe):
+    """Log and average the padding share and the tokens of a batch statistic, at every step."""
 
     def __init__(self) -> None:
-        """Look at every step: the share is a number on the host already."""
-        super().__init__(every=1)
-        self._count = 0
-        self._sum = 0.0
-        self._max = 0.0
+        super().__init__(every=1, largest=("max",))
+        self._norms: list[RunningNorm] = []
+
+    def attach(self, model: nn.Module) -> None:
+        """Find the norms that pool over the batch."""
+        self._norms = list(sites(model, RunningNorm).values())
 
     def before_update(self, view: StepView) -> None:
-        """Take the padding share of the step's batch."""
-        self._count += 1
-        self._sum += view.padding_share
-        self._max = max(self._max, view.padding_share)
+        """Take the padding share of the step's batch, and the tokens of its statistics."""
+        share = torch.tensor(view.padding_share, dtype=torch.float64)
+        self.take(view, {"share": share, "max": share})
+        tokens = [pooled_tokens(norm) for norm in self._norms if norm.seen is not None]
+        if tokens:
+            self.take(view, {"tokens": torch.stack(tokens).mean()})
 
-    def summary(self) -> dict[str, float]:
-        """Return the mean `share` of padding over the steps, from 0 to 1, and the `max`."""
-        return {"share": self._sum / self._count, "max": self._max} if self._count else {}
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
-        return {"count": self._count, "sum": self._sum, "max": self._max}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue with the sums of the checkpoint."""
-        self._count, self._sum, self._max = state["count"], state["sum"], state["max"]
+def pooled_tokens(norm: RunningNorm) -> Tensor:
+    """Return how many tokens a statistic of the norm's last batch was made of, on average."""
+    assert norm.seen is not None
+    values = norm.dim if "feature" in norm.pools else 1
+    return norm.seen.count.double().mean() / values

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from normlab.records.canonical import number, plain
@@ -51,7 +51,11 @@ class BudgetUsed:
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The evidence of one run of one config with one seed."""
+    """The evidence of one run of one config with one seed.
+
+    `last_steps` is kept of a run that diverged: what its last steps looked like, as columns by the
+    names of the log (`step`, `train/loss`, `stability/...`), None where nothing was measured.
+    """
 
     run_id: str
     seed: int
@@ -63,6 +67,7 @@ class RunRecord:
     environment: dict[str, Any]
     data: dict[str, Any]
     params: int
+    last_steps: dict[str, list[float | None]] = field(default_factory=dict)
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""
@@ -77,6 +82,8 @@ class RunRecord:
     def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""
         content = plain({"format": FORMAT, **dataclasses.asdict(self)})
+        if not self.last_steps:
+            del content["last_steps"]
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
@@ -118,6 +125,7 @@ class RunRecord:
             environment=node.mapping("environment"),
             data=node.mapping("data"),
             params=node.integer("params"),
+            last_steps=node.columns("last_steps"),
         )
 
 
@@ -178,6 +186,21 @@ class _Node:
         if value is None:
             raise self._damaged(key, f"expected a number, found {self.content[key]!r:.60}")
         return value
+
+    def columns(self, key: str) -> dict[str, list[float | None]]:
+        """Read named columns of numbers and gaps; none where there is no such key."""
+        if key not in self.content:
+            return {}
+        table = self.node(key)
+        return {name: table.column(name) for name in table.content}
+
+    def column(self, key: str) -> list[float | None]:
+        items = self._get(key, "a list", list)
+        values = [number(item) for item in items]
+        for item, value in zip(items, values, strict=True):
+            if value is None and item is not None:
+                raise self._damaged(key, f"expected numbers and nulls, found {item!r:.60}")
+        return values
 
     def status(self, key: str) -> Status:
         value = self.text(key)

@@ -5,11 +5,12 @@ the batches' counts, which it has added up over all micro-batches and ranks firs
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -72,6 +73,25 @@ class Task(ABC):
     @abstractmethod
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the training batches of one rank, in an order that `seed` alone decides."""
+
+    @abstractmethod
+    def lengths(self, split: str) -> np.ndarray:
+        """Return the tokens of each example of a split, in each of its streams: int64 [n, k]."""
+
+    @abstractmethod
+    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
+        """Return a batch of chosen examples, padded until each stream is `padding` padding.
+
+        `padding` is a share from 0 to below 1; streams that have more of it are left as they are.
+        """
+
+    def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
+        """Return logits `[N, V]` of the real targets, from whole sequences and token by token.
+
+        Both are given the true tokens so far; None for a task that does not generate. Examples of
+        one length, or one at a time: what ends earlier is fed padding, as real tokens.
+        """
+        return None
 
     @abstractmethod
     def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:

@@ -1,5 +1,6 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -8,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -171,7 +173,21 @@ class Translation(Task):
             shard=shard,
         )
 
-    def collate(self, pairs: EncodedPairs, indices: np.ndarray) -> TranslationBatch:
+    def lengths(self, split: str) -> np.ndarray:
+        """Return the tokens of source and target with their end of sentence, [n, 2]."""
+        return _lengths(self._split(split))
+
+    def batch(
+        self, split: str, indices: Sequence[int], *, padding: float = 0.0
+    ) -> TranslationBatch:
+        """Return a batch of chosen sentence pairs, padded as `Task.batch` says."""
+        if not 0 <= padding < 1:
+            raise ValueError(f"padding={padding}: a share from 0 to below 1")
+        return self.collate(self._split(split), np.asarray(indices), padding=padding)
+
+    def collate(
+        self, pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0
+    ) -> TranslationBatch:
         """Assemble sentences into one padded batch; each side ends in the end of sentence."""
         special = self.data.target_tokenizer
         pad_id, bos_id, eos_id = special.pad_id, special.bos_id, special.eos_id
@@ -179,6 +195,9 @@ class Translation(Task):
         both = torch.from_numpy(
             pairs.target.padded(indices, pad_id=pad_id, prefix=bos_id, suffix=eos_id)
         )
+        if padding:
+            both = _widened(both, padding, pad_id=pad_id, extra=1)
+            source = _widened(source, padding, pad_id=pad_id)
         tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
         source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
         places = tgt_valid.flatten().nonzero()[:, 0]
@@ -201,6 +220,18 @@ class Translation(Task):
         """Return the label-smoothed cross-entropy summed over the target tokens."""
         loss, _ = self._cross_entropy(model, batch)
         return {LOSS: loss}
+
+    @torch.no_grad()
+    def stepwise(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
+        """Return the target tokens' logits by teacher forcing, and by incremental decoding."""
+        source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
+        stream = model(batch.source, source, batch.tgt_in, target)
+        whole = model.project(stream).flatten(0, 1)
+        length = batch.tgt_in.shape[1]
+        memory = model.encode(batch.source, source)
+        state = model.start_decoding(memory, source, width=1, max_length=length)
+        steps = [model.decode_step(batch.tgt_in[:, t], state) for t in range(length)]
+        return whole[batch.places], torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
 
     def _cross_entropy(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
         """Return the summed loss and negative log-likelihood; only real tokens are projected."""
@@ -304,6 +335,13 @@ class Translation(Task):
         """Return the test sets of the corpus, the one called `test` first."""
         names = [name for name in self.data.pairs if name.startswith("test")]
         return sorted(names, key=lambda name: (name != "test", name))
+
+
+def _widened(ids: Tensor, padding: float, *, pad_id: int, extra: int = 0) -> Tensor:
+    """Append padding to `[B, T + extra]` until T has `padding` of it."""
+    tokens = int((ids[:, extra:] != pad_id).sum())
+    width = math.ceil(tokens / (len(ids) * (1 - padding)) - 1e-9) + extra
+    return F.pad(ids, (0, max(0, width - ids.shape[1])), value=pad_id)
 
 
 def _lengths(pairs: EncodedPairs) -> np.ndarray:

@@ -169,6 +169,7 @@ class Trainer:
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         self.optimizer.zero_grad(set_to_none=True)
         random_state = _random_state(self.runtime.device)
+        self.probes.before_forward(step)
         loss = torch.zeros((), dtype=torch.float64, device=self.runtime.device)
         for batch in batches:
             share = self._loss(batch, counts)
@@ -186,8 +187,6 @@ class Trainer:
         if not math.isfinite(norm_value):
             layer = first_nonfinite_gradient(self.model)
             raise Diverged(step, f"gradient norm is {norm_value}", layer)
-        if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip_norm, norm)
         rate = self.schedule(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -201,6 +200,8 @@ class Trainer:
             padding_share=sums["padding"] / sums["positions"],
         )
         self.probes.before_update(view)
+        if self.settings.clip_norm is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip_norm, norm)
         self.optimizer.step()
         self.probes.after_update(view)
         self._record(loss_value, norm_value, rate, sums, time.perf_counter() - started)

@@ -12,28 +12,36 @@ from torch import nn
 from normlab.instantiate import instantiate
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.registry import CONFIG_DIR
+from tests.models.small import logits, sentences, seq2seq
 
-FILES = sorted((Path(CONFIG_DIR) / "probe").glob("*.yaml"))
+FOLDER = Path(CONFIG_DIR) / "probe"
+FILES = [path for path in sorted(FOLDER.glob("*.yaml")) if path.stem != "full"]
 
 
 def build(path: Path) -> Probe:
-    return instantiate(yaml.safe_load(path.read_text()), f"observe.probe.{path.stem}")
+    """Build a probe that looks at every second step at least, over windows that fill."""
+    node = yaml.safe_load(path.read_text())
+    node |= {"every": 2} if "every" in node else {}
+    node |= {"window": 10} if path.stem == "fluctuation" else {}
+    return instantiate(node, f"observe.probe.{path.stem}")
 
 
 def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: Any = None):
-    """Train a small stack with dropout, a running norm and Adam; return all that could change."""
+    """Train a small translator with dropout, running norms and Adam; return what could change."""
     torch.manual_seed(0)
-    model = nn.Sequential(
-        nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.ReLU(), nn.Linear(8, 1)
-    )
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    model = seq2seq("bn", "pre", dropout=0.5, encoder_layers=1, decoder_layers=1).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     group = ProbeGroup(probes)
     if group_state is not None:
         group.load_state_dict(group_state)
     group.attach(model)
     rows = []
     for step in range(1, steps + 1):
-        loss = model(torch.randn(6, 4)).square().mean()
+        source, _ = sentences([4, 5, 2], seed=step)
+        target, _ = sentences([3, 6, 4], seed=1000 + step)
+        if step > start:
+            group.before_forward(step)
+        loss = logits(model, source, target).square().mean()
         optimizer.zero_grad()
         loss.backward()
         norm = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
@@ -60,6 +68,11 @@ def test_the_folder_has_the_probes():
     assert {path.stem for path in FILES} >= {"spikes", "grad_norm", "padding"}
 
 
+def test_full_has_every_probe():
+    full = yaml.safe_load((FOLDER / "full.yaml").read_text())
+    assert sorted(full["defaults"]) == [path.stem for path in FILES]
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_package_header_names_the_node(path: Path):
     assert path.read_text().splitlines()[0] == f"# @package observe.probe.{path.stem}"
@@ -73,12 +86,12 @@ def test_ten_steps_with_all_probes_and_with_none_are_bitwise_equal():
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_a_resumed_run_has_the_summary_and_rows_of_one_left_alone(path: Path):
-    whole, rows, _ = train({"p": build(path)}, steps=150)
-    first, _, _ = train({"p": build(path)}, steps=61)
+    whole, rows, _ = train({"p": build(path)}, steps=40)
+    first, _, _ = train({"p": build(path)}, steps=15)
     state = json.loads(json.dumps(first.state_dict()))  # plain values only
-    resumed, later, _ = train({"p": build(path)}, steps=150, start=61, group_state=state)
+    resumed, later, _ = train({"p": build(path)}, steps=40, start=15, group_state=state)
     assert resumed.summary() == whole.summary()
-    assert later == rows[61:]
+    assert later == rows[15:]
     assert whole.summary()
     assert all(name.startswith("stability/p/") for name in whole.summary())
 

@@ -39,11 +39,11 @@ LIMIT = 2 + 4 / math.sqrt(3)
 
 
 def test_a_loss_above_the_limit_is_a_spike_and_its_size_is_above_the_mean():
-    assert feed(spikes(), losses=[*NOISE, LIMIT + 0.01]) == {
-        "count": 1.0,
-        "size": pytest.approx(4 / math.sqrt(3) + 0.01),
-    }
-    assert feed(spikes(), losses=[*NOISE, LIMIT - 0.01]) == {"count": 0.0, "size": 0.0}
+    result = feed(spikes(), losses=[*NOISE, LIMIT + 0.01])
+    assert result["count"] == 1.0
+    assert result["size"] == pytest.approx(4 / math.sqrt(3) + 0.01)
+    result = feed(spikes(), losses=[*NOISE, LIMIT - 0.01])
+    assert result == {"count": 0.0, "size": 0.0, "recovery": 0.0}
 
 
 def test_consecutive_losses_above_the_limit_are_one_spike_with_the_largest_size():
@@ -111,6 +111,14 @@ def test_figures_without_enough_steps_are_left_out():
     assert "noise" not in feed(GradNorm(window=2), norms=[1.0])
     with pytest.raises(ValueError, match="window: 1"):
         GradNorm(window=1)
+
+
+def test_recovery_is_the_steps_until_the_loss_is_back_where_the_spike_began():
+    mean = 2.0  # of NOISE
+    result = feed(spikes(), losses=[*NOISE, 10.0, 3.0, 2.5, mean, 5.0])
+    assert result["recovery"] == 3.0
+    assert feed(spikes(), losses=[*NOISE, 10.0, 3.0])["recovery"] == 1.0  # not over at the end
+    assert feed(spikes(), losses=NOISE)["recovery"] == 0.0
 
 
 def test_padding_is_averaged_over_steps():

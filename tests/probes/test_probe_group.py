@@ -49,6 +49,7 @@ def test_a_probe_is_called_at_its_own_steps_in_order():
 def test_metrics_are_the_latest_values_under_the_name_and_are_forgotten_after():
     group = ProbeGroup({"r": Recorder(every=2)})
     for step in range(1, 6):
+        group.before_update(view(step))
         group.after_update(view(step))
     assert group.metrics() == {
         "stability/r/loss": 4.0,
@@ -65,8 +66,33 @@ def test_what_the_view_shows_cannot_be_replaced():
 
 def test_a_state_of_other_probes_is_no_error():
     group = ProbeGroup({"r": Recorder(every=1)})
-    group.load_state_dict({"gone": {"count": 1}})
-    assert group.state_dict() == {"r": {}}
+    group.load_state_dict({"probes": {"gone": {"count": 1}}, "latest": {}, "recent": []})
+    assert group.state_dict()["probes"] == {"r": {}}
+
+
+def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
+    group = ProbeGroup({"r": Recorder(every=2)})
+    for step in range(1, 61):
+        group.before_update(view(step))
+        group.after_update(view(step))
+    recent = group.recent()
+    assert recent["step"] == [float(step) for step in range(11, 61)]
+    assert recent["train/loss"] == recent["step"]
+    assert recent["train/lr"] == [0.5] * 50
+    assert recent["stability/r/loss"] == [None, 12.0] + [
+        value for step in range(13, 61, 2) for value in (None, step + 1.0)
+    ]
+    assert "stability/r/asked" not in recent  # what is asked later would be of a later step
+
+
+def test_what_awaits_a_row_and_the_last_steps_survive_a_checkpoint():
+    group, resumed = (ProbeGroup({"r": Recorder(every=2)}) for _ in range(2))
+    for step in range(1, 4):
+        group.before_update(view(step))
+        group.after_update(view(step))
+    resumed.load_state_dict(group.state_dict())
+    assert resumed.recent() == group.recent()
+    assert resumed.metrics() == group.metrics() != {}
 
 
 def test_every_must_be_positive():

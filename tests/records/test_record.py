@@ -58,6 +58,14 @@ def test_keys_are_those_of_the_format():
     }  # fmt: skip
 
 
+def test_the_last_steps_of_a_divergence_survive_with_their_gaps():
+    columns = {"step": [1.0, 2.0], "train/loss": [3.5, math.inf], "stability/a/b": [None, 0.5]}
+    before = dataclasses.replace(record(), last_steps=columns)
+    after = RunRecord.from_json(before.to_json(), origin="here")
+    assert after.last_steps == columns
+    assert after.to_json() == before.to_json()
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite_survive_as_strict_json(value):
     before = dataclasses.replace(
@@ -88,6 +96,9 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(value):
         (["scores", "test/bleu", "value"], True, r"scores\.test/bleu\.value: expected a number"),
         (["scores", "test/bleu", "higher_is_better"], 1, r"expected true or false"),
         (["stability", "stability/spikes/count"], [], r"stability/spikes/count: expected a number"),
+        (["last_steps"], 3, r"last_steps: expected an object"),
+        (["last_steps"], {"step": 3}, r"last_steps\.step: expected a list"),
+        (["last_steps"], {"step": [1, "x"]}, r"last_steps\.step: expected numbers and nulls"),
         (["outcome", "status"], "fine", r"outcome\.status: 'fine' is not one of finished"),
         (["outcome", "reason"], 3, r"outcome\.reason: expected a string or null"),
         (["budget", "wall_seconds"], None, r"budget\.wall_seconds: expected a number"),

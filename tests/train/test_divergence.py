@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 import normlab
+from normlab.records.rows import METRICS_FILE, read_rows
 from normlab.records.store import RunStore
 from normlab.train.divergence import first_nonfinite_gradient, first_nonfinite_layer
 from tests.tiny_runs import Ended, RunProcess, run, tiny
@@ -80,6 +81,10 @@ def test_a_nan_names_step_reason_and_first_layer(
     assert record.budget.steps == 5  # the sixth was not taken
     assert "valid/loss" in record.scores
     assert not any(name.startswith("test/") for name in record.scores)
+    assert record.last_steps["step"] == [1, 2, 3, 4, 5]
+    rows = read_rows(RunStore(tmp_path / "runs").run_dir(record.config) / METRICS_FILE)
+    assert record.last_steps["train/grad_norm"][1] == rows[0]["train/grad_norm"]  # of step 2
+    assert record.last_steps["stability/padding/share"][0] is not None
 
     again = run(["train", *tiny(corpus, tmp_path / "runs", f"norm={norm}")], tmp_path / "log")
     assert again.status == 0

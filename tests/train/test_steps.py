@@ -2,16 +2,21 @@
 
 import json
 import math
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import torch
 
 import normlab
+from normlab.config import to_dict
 from normlab.distributed import all_reduce_sum
+from normlab.instantiate import instantiate
 from normlab.norms.base import Stream, running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.registry import option_names
+from normlab.registry import CONFIG_DIR, option_names
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, gradients, on_ranks, weights
@@ -130,17 +135,100 @@ def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[st
     return load_checkpoint(last)["model"]
 
 
+def full_set() -> list[str]:
+    """Return the overrides that have every probe look at every step."""
+    nodes = ((CONFIG_DIR / "probe" / f"{name}.yaml").read_text() for name in option_names("probe"))
+    named = zip(option_names("probe"), nodes, strict=True)
+    often = [f"observe.probe.{name}.every=1" for name, node in named if "\nevery:" in node]
+    return ["probe=full", *often]
+
+
 @pytest.mark.parametrize("norm", ["ln", "bn"])
 def test_probes_disturb_nothing(norm: str, corpus: Path, tmp_path: Path):
-    values = (f"norm={norm}", "budget.steps=10", "validate.every=10")
-    every = f"probe=[{','.join(option_names('probe'))}]"
-    watched = parameters_after_a_run(corpus, tmp_path / "watched", *values, every)
+    values = (f"norm={norm}", "budget.steps=10", "validate.every=10", "accumulate=2")
+    watched = parameters_after_a_run(corpus, tmp_path / "watched", *values, *full_set())
     alone = parameters_after_a_run(corpus, tmp_path / "alone", *values, "probe=[]")
     assert all(torch.equal(watched[name], alone[name]) for name in alone)
     (record,) = normlab.records(tmp_path / "watched")
-    assert record.stability
+    seen = {name.split("/")[1] for name in record.stability}
+    of_the_batch = {"tid", "fluctuation", "statistics_gradient"} if norm == "ln" else set()
+    assert seen == {*option_names("probe")} - {"full"} - of_the_batch
     (record,) = normlab.records(tmp_path / "alone")
     assert not record.stability
+
+
+def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
+    trainer = build_trainer(corpus, folder, *EXACT, "norm=bn", "batch_size=4", *overrides)
+    config = to_dict(normlab.compose(tiny(corpus, folder, *overrides)))
+    nodes = config["observe"]["probe"]
+    trainer.probes = ProbeGroup({name: instantiate(node, name) for name, node in nodes.items()})
+    trainer.start()
+    for _ in range(4):
+        trainer.step()
+    state = {name: value.numpy() for name, value in weights(trainer.model).items()}
+    return state, trainer.probes.summary()
+
+
+def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
+    watched = on_ranks(2, watched_on_a_rank, corpus, tmp_path, full_set())
+    alone = on_ranks(2, watched_on_a_rank, corpus, tmp_path, ["probe=[]"])
+    for (state, figures), (plain, none) in zip(watched, alone, strict=True):
+        assert largest_difference(state, plain) == 0
+        assert figures["stability/tid/mean"] > 0
+        assert not none
+    tids = [figures["stability/tid/mean"] for _, figures in watched]
+    assert tids[0] == tids[1]  # of statistics that the ranks have in common
+
+
+COMPILED = """
+import sys
+import torch
+from normlab.build import build_model, build_task
+from normlab.config import compose, to_dict
+from normlab.distributed import Shard
+from normlab.instantiate import instantiate
+from normlab.probes.base import ProbeGroup, StepView
+
+config = to_dict(compose(sys.argv[1:]))
+task = build_task(config)
+finals = []
+for watched in (True, False):
+    torch.manual_seed(0)
+    model = build_model(config, task).train()
+    nodes = config["observe"]["probe"] if watched else {}
+    group = ProbeGroup({name: instantiate(node, name) for name, node in nodes.items()})
+    group.attach(model)
+    model.compile(dynamic=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    stream = task.train_batches(Shard(0, 1), seed=1)
+    for step in range(1, 4):
+        batch = next(stream)
+        group.before_forward(step)
+        loss = task.losses(model, batch)["loss"] / batch.tokens
+        optimizer.zero_grad()
+        loss.backward()
+        norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
+        view = StepView(step=step, model=model, loss=loss.detach(), grad_norm=norm, lr=0.1,
+                        tokens=batch.tokens, padding_share=0.0)
+        group.before_update(view)
+        optimizer.step()
+        group.after_update(view)
+    finals.append(model.state_dict())
+    if watched:
+        seen = {name.split("/")[1] for name in group.summary()}
+        assert seen >= {"tid", "activations", "attention", "residual", "statistics_gradient"}, seen
+assert all(torch.equal(finals[0][name], finals[1][name]) for name in finals[1])
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
+def test_probes_disturb_nothing_when_compiled(corpus: Path, tmp_path: Path):
+    """In a process of its own: the shape checks of the tests cannot be compiled."""
+    values = tiny(corpus, tmp_path, "norm=bn", "model.dropout=0.0", "sink=[]", *full_set())
+    result = subprocess.run(
+        [sys.executable, "-c", COMPILED, *values], capture_output=True, text=True
+    )
+    assert result.returncode == 0, result.stderr
 
 
 def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):

@@ -26,7 +26,8 @@ from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
 
 LOSS = "train/loss"
 SPEED = "train/tokens_per_second"
-_NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})  # said otherwise, or at the end
+# Said otherwise, or at the end, as the figures of probes are.
+_NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})
 
 
 class Console(Sink):
@@ -168,7 +169,11 @@ def _lines(record: RunRecord) -> list[tuple[str, str, str]]:
         (name, figure(score.value), score.signature or "")
         for name, score in sorted(record.scores.items())
     ]
-    lines += [(name, figure(value), "") for name, value in sorted(record.stability.items())]
+    lines += [
+        (name, figure(value), "")
+        for name, value in sorted(record.stability.items())
+        if name.count("/") == 2  # of the whole model; those of its places are in the record
+    ]
     lines += [
         ("tokens", f"{budget.tokens:,}", f"{budget.tokens_per_second:,.0f} tokens/s"),
         ("time", duration(budget.wall_seconds), ""),
@@ -177,7 +182,11 @@ def _lines(record: RunRecord) -> list[tuple[str, str, str]]:
 
 
 def _figures(row: Row) -> dict[str, float | int]:
-    return {name: value for name, value in row.items() if name not in _NOT_IN_LINES}
+    return {
+        name: value
+        for name, value in row.items()
+        if name not in _NOT_IN_LINES and not name.startswith("stability/")
+    }
 
 
 def _spaced(values: Mapping[str, float | int]) -> str:

@@ -1,0 +1,1 @@
+"""Examinations of a model without training it: one question a file, gathered in a health sheet."""

@@ -1,0 +1,87 @@
+"""Seeing what passes through a model: the inputs of its norms, the ends of its streams."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.models.embedding import StreamEmbedding
+from normlab.models.stacks import Decoder, Encoder
+from normlab.norms.base import Norm
+from normlab.probes.sites import sites
+
+
+@dataclass(frozen=True)
+class Passage:
+    """What passed a norm: its input, its output, and which tokens are real."""
+
+    x: Float[Tensor, "B T D"]
+    y: Float[Tensor, "B T D"]
+    valid: Bool[Tensor, "B T"]
+
+
+@contextmanager
+def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[str, Passage]]:
+    """Collect what last passed each norm of a class, by site, in the order of the forward pass."""
+    seen: dict[str, Passage] = {}
+
+    def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+        def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+            seen.pop(name, None)
+            seen[name] = Passage(arguments[0], output, arguments[1].valid)
+
+        return look
+
+    with ExitStack() as stack:
+        for name, norm in sites(model, kind).items():
+            handle = norm.register_forward_hook(look_at(name))
+            stack.callback(handle.remove)
+        yield seen
+
+
+@dataclass
+class Ends:
+    """The first and the last values of a stack's stream, and which tokens are real."""
+
+    first: Float[Tensor, "B T D"]
+    valid: Bool[Tensor, "B T"]
+    last: Float[Tensor, "B T D"]
+
+
+@contextmanager
+def stacks_watched(
+    model: nn.Module, enter: Callable[[str, Tensor], Tensor] = lambda _, x: x
+) -> Iterator[dict[str, Ends]]:
+    """Collect the ends of each stack (`encoder`, `decoder`), by name.
+
+    `enter` may replace the first values, the embedded tokens, by others: it is given the stack's
+    name and the values.
+    """
+    seen: dict[str, Ends] = {}
+    with ExitStack() as hooks:
+        for name, stack in model.named_modules():
+            if isinstance(stack, Encoder | Decoder):
+                for handle in _watch(name, stack, seen, enter):
+                    hooks.callback(handle.remove)
+        yield seen
+
+
+def _watch(
+    name: str,
+    stack: Encoder | Decoder,
+    seen: dict[str, Ends],
+    enter: Callable[[str, Tensor], Tensor],
+) -> Iterator[Any]:
+    def embedded(_: StreamEmbedding, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
+        first = enter(name, output)
+        seen[name] = Ends(first=first, valid=arguments[1].valid, last=first)
+        return first
+
+    def ended(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
+        seen[name].last = output
+
+    yield stack.embedding.register_forward_hook(embedded)
+    yield stack.register_forward_hook(ended)

@@ -1,0 +1,466 @@
+"""The probes of the stability laboratory against cases worked out by hand or another formula."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from normlab.build import make_norm
+from normlab.norms.base import Stream
+from normlab.probes.activations import Activations, describe
+from normlab.probes.attention import Attention, describe_attention
+from normlab.probes.base import Probe, ProbeGroup, StepView
+from normlab.probes.batch_statistics import Statistics
+from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
+from normlab.probes.gradients import Gradients
+from normlab.probes.padding import Padding
+from normlab.probes.residual import ResidualStream, root_mean_square
+from normlab.probes.sites import layer, parameter_kinds, site, sites
+from normlab.probes.statistics_gradient import StatisticsGradient, statistics_gradient
+from normlab.probes.tid import TrainInferenceDiscrepancy, discrepancy
+from normlab.probes.updates import Updates
+from tests.models.small import logits, sentences, seq2seq
+
+LENGTHS = [4, 5, 2], [3, 6, 4]
+
+
+def view(step: int, model: nn.Module) -> StepView:
+    return StepView(
+        step=step,
+        model=model,
+        loss=torch.tensor(1.0),
+        grad_norm=torch.tensor(1.0),
+        lr=0.1,
+        tokens=1,
+        padding_share=0.25,
+    )
+
+
+def observed(probe: Probe, model: nn.Module, *, steps: int = 1, seed: int = 0) -> dict[str, float]:
+    """Take plain gradient steps with one probe; return the row of the last step."""
+    group = ProbeGroup({"p": probe})
+    group.attach(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    row: dict[str, float] = {}
+    for step in range(1, steps + 1):
+        group.before_forward(step)
+        source, _ = sentences(LENGTHS[0], seed=seed + step)
+        target, _ = sentences(LENGTHS[1], seed=seed + step + 99)
+        optimizer.zero_grad()
+        logits(model, source, target).square().mean().backward()
+        seen = view(step, model)
+        group.before_update(seen)
+        optimizer.step()
+        group.after_update(seen)
+        row = group.metrics()
+    return {name.removeprefix("stability/p/"): value for name, value in row.items()}
+
+
+# Names ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("encoder.layers.0.self_residual.norm", "encoder.0.self"),
+        ("decoder.layers.11.cross_residual", "decoder.11.cross"),
+        ("decoder.layers.1.ffn_residual.norm", "decoder.1.ffn"),
+        ("encoder.layers.0.feed_forward.inner_norm", "encoder.0.ffn_inner"),
+        ("encoder.layers.0.self_attention.core", "encoder.0.self"),
+        ("decoder.layers.3.cross_attention.core", "decoder.3.cross"),
+        ("encoder.final_norm", "encoder.final"),
+        ("decoder.embedding.norm", "decoder.embedding"),
+    ],
+)
+def test_sites_have_short_names(name: str, short: str):
+    assert site(name) == short
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("encoder.layers.0.self_attention.qkv_proj.weight", "encoder.0"),
+        ("decoder.layers.10.feed_forward.fc2.bias", "decoder.10"),
+        ("encoder.embedding.tokens.weight", "encoder.embedding"),
+        ("encoder.final_norm.weight", "encoder.final"),
+        ("output.weight", "output"),
+    ],
+)
+def test_parameters_belong_to_layers(name: str, short: str):
+    assert layer(name) == short
+
+
+def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
+    model = seq2seq("bn", "post", share_embeddings="none")
+    kinds = parameter_kinds(model)
+    assert kinds.keys() == dict(model.named_parameters()).keys()
+    assert set(kinds.values()) == {"attention", "feed_forward", "norm", "embedding"}
+    assert kinds["encoder.layers.0.self_residual.norm.weight"] == "norm"
+    assert kinds["decoder.layers.0.cross_attention.kv_proj.weight"] == "attention"
+    assert kinds["output.weight"] == "embedding"
+    norms = [m for m in model.modules() if isinstance(m, type(model.encoder.final_norm))]
+    assert len(sites(model, type(model.encoder.final_norm))) == len(norms)
+
+
+# Gradients and updates --------------------------------------------------------------------------
+
+
+def test_gradient_norms_by_layer_and_by_kind_each_add_up_to_the_whole():
+    model = seq2seq("ln", "pre").train()
+    row = observed(Gradients(every=1), model)
+    whole = sum(float(p.grad.square().sum()) for p in model.parameters() if p.grad is not None)
+    for prefix in ("norm/", "kind/"):
+        parts = [value**2 for name, value in row.items() if name.startswith(prefix)]
+        assert sum(parts) == pytest.approx(whole, rel=1e-6)
+    encoder_0 = [
+        p.grad.square().sum()
+        for name, p in model.named_parameters()
+        if name.startswith("encoder.layers.0.") and p.grad is not None
+    ]
+    assert row["norm/encoder.0"] == pytest.approx(float(torch.stack(encoder_0).sum().sqrt()))
+
+
+def test_an_update_of_sgd_is_the_rate_times_gradient_over_weight():
+    model = seq2seq("ln", "pre").train()
+    before = nn.utils.parameters_to_vector(model.parameters()).detach().clone()
+    row = observed(Updates(every=1), model)
+    after = nn.utils.parameters_to_vector(model.parameters()).detach()
+    assert row["ratio"] == pytest.approx(float((after - before).norm() / before.norm()))
+    gradient = nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
+    assert row["ratio"] == pytest.approx(0.01 * float(gradient / before.norm()))
+    assert {"ratio/attention", "ratio/feed_forward", "ratio/norm", "ratio/embedding"} < set(row)
+
+
+# Activations and the residual stream ------------------------------------------------------------
+
+
+def test_activations_are_those_of_real_tokens():
+    x = torch.tensor([[[1.0, 3.0], [100.0, 100.0]], [[-5.0, 1.0], [0.0, 2.0]]])
+    valid = torch.tensor([[True, False], [True, True]])
+    found = describe(x, valid, threshold=1.2)
+    values = torch.tensor([1.0, 3.0, -5.0, 1.0, 0.0, 2.0])
+    assert float(found["mean"]) == pytest.approx(float(values.mean()))
+    assert float(found["var"]) == pytest.approx(float(values.var(correction=0)))
+    assert float(found["largest"]) == 5.0
+    # Root mean squares: sqrt(26/3) and sqrt(14/3), of all sqrt(20/3): only the first is 1.1 times.
+    assert float(found["outliers"]) == 0.0
+    assert float(describe(x, valid, threshold=1.1)["outliers"]) == 0.5
+
+
+def test_a_feature_that_stands_out_is_counted_and_a_calm_input_has_none():
+    calm = torch.randn(4, 9, 64, generator=torch.Generator().manual_seed(0))
+    loud = calm.clone()
+    loud[:, :, 7] *= 100
+    valid = torch.ones(4, 9, dtype=torch.bool)
+    assert float(describe(calm, valid, threshold=6.0)["outliers"]) == 0.0
+    assert float(describe(loud, valid, threshold=6.0)["outliers"]) == pytest.approx(1 / 64)
+
+
+def test_activations_are_taken_at_the_input_of_each_norm():
+    model = seq2seq("ln", "pre").train()
+    inputs: dict[str, Tensor] = {}
+    norm = model.decoder.layers[1].ffn_residual.norm
+    norm.register_forward_hook(lambda _, args, out: inputs.update(x=args[0], valid=args[1].valid))
+    row = observed(Activations(every=1, threshold=6.0), model)
+    real = inputs["x"][inputs["valid"]]
+    assert row["var/decoder.1.ffn"] == pytest.approx(float(real.detach().var(correction=0)))
+    assert row["largest"] == max(v for n, v in row.items() if n.startswith("largest/"))
+
+
+def test_the_residual_stream_of_pre_norm_is_that_after_each_branch():
+    model = seq2seq("ln", "pre").train()
+    row = observed(ResidualStream(every=1), model)
+    assert [name for name in row if name.startswith("rms/encoder")] == [
+        "rms/encoder.0.self",
+        "rms/encoder.0.ffn",
+        "rms/encoder.1.self",
+        "rms/encoder.1.ffn",
+    ]
+    growth = [
+        row[f"rms/{stack}.1.ffn"] / row[f"rms/{stack}.0.self"] for stack in ("encoder", "decoder")
+    ]
+    assert row["growth"] == pytest.approx(sum(growth) / 2)
+    x = torch.tensor([[[3.0, 4.0], [9.0, 9.0]]])
+    assert float(root_mean_square(x, torch.tensor([[True, False]]))) == pytest.approx(12.5**0.5)
+
+
+def test_post_norm_keeps_the_stream_at_one():
+    model = seq2seq("ln", "post").train()
+    for norm in sites(model, type(model.encoder.layers[0].self_residual.norm)).values():
+        nn.init.ones_(norm.weight)
+        nn.init.zeros_(norm.bias)
+    row = observed(ResidualStream(every=1), model)
+    assert row["growth"] == pytest.approx(1.0, rel=1e-3)
+
+
+# Attention --------------------------------------------------------------------------------------
+
+
+def one_head(logit_rows: list[list[float]]) -> tuple[Tensor, Tensor]:
+    """Return query and key [1, 1, T, S] whose logits are the given rows."""
+    scores = torch.tensor(logit_rows)
+    size = scores.shape[1]
+    key = torch.eye(size)[None, None]
+    return (scores * math.sqrt(size))[None, None], key
+
+
+def test_uniform_attention_has_full_entropy_and_slope():
+    query, key = one_head([[0.0, 0.0, 0.0, 0.0]])
+    found = describe_attention(query, key, None, torch.tensor([[True]]), threshold=0.99)
+    assert float(found["entropy"]) == pytest.approx(1.0)
+    assert float(found["slope"]) == pytest.approx(0.75)
+    assert float(found["saturated"]) == float(found["largest"]) == 0.0
+
+
+def test_a_dominant_logit_saturates_and_lets_nothing_through():
+    query, key = one_head([[1000.0, 5.0, 2.0]])  # the documents' figures
+    found = describe_attention(query, key, None, torch.tensor([[True]]), threshold=0.99)
+    assert float(found["saturated"]) == 1.0
+    assert float(found["entropy"]) == float(found["slope"]) == 0.0
+    assert float(found["largest"]) == pytest.approx(1000.0)
+
+
+def test_hidden_keys_padded_queries_and_rows_of_one_key_do_not_count():
+    rows = [[0.0, 50.0, 80.0], [0.0, 0.0, 90.0], [2.0, 1.0, 0.0], [70.0, 0.0, 0.0]]
+    query, key = one_head(rows)
+    causal = torch.ones(4, 3, dtype=torch.bool).tril()
+    valid = torch.tensor([[True, True, True, False]])
+    found = describe_attention(query, key, causal, valid, threshold=0.99)
+    p = torch.tensor([2.0, 1.0, 0.0]).softmax(0)
+    entropy = float(-(p * p.log()).sum() / math.log(3))
+    assert float(found["entropy"]) == pytest.approx((1.0 + entropy) / 2)  # the second is uniform
+    assert float(found["slope"]) == pytest.approx((0.5 + 1 - float(p.square().sum())) / 2)
+    assert float(found["largest"]) == pytest.approx(2.0)
+    assert float(found["saturated"]) == 0.0
+
+
+def test_the_slope_is_the_trace_of_the_softmax_jacobian():
+    scores = torch.tensor([1.0, -0.5, 2.0])
+    jacobian = torch.autograd.functional.jacobian(lambda s: s.softmax(0), scores)
+    query, key = one_head([scores.tolist()])
+    found = describe_attention(query, key, None, torch.tensor([[True]]), threshold=0.99)
+    assert float(found["slope"]) == pytest.approx(float(jacobian.trace()))
+
+
+def test_every_attention_of_a_translator_is_seen():
+    model = seq2seq("ln", "pre").train()
+    row = observed(Attention(every=1, threshold=0.99), model)
+    seen = [name.removeprefix("entropy/") for name in row if name.startswith("entropy/")]
+    layers = [f"{stack}.{i}" for stack in ("encoder", "decoder") for i in (0, 1)]
+    expected = [f"{name}.self" for name in layers] + [f"decoder.{i}.cross" for i in (0, 1)]
+    assert sorted(seen) == sorted(expected)
+    with torch.no_grad():
+        for core in (model.encoder.layers[0].self_attention,):
+            core.qkv_proj.weight *= 1000
+    loud = observed(Attention(every=1, threshold=0.99), model)
+    assert loud["saturated/encoder.0.self"] > row["saturated/encoder.0.self"]
+    assert loud["slope/encoder.0.self"] < row["slope/encoder.0.self"]
+
+
+# Batch statistics -------------------------------------------------------------------------------
+
+
+def statistics(**changes: list[float] | float) -> Statistics:
+    """Two features: a batch of means 1, 2 and variances 4, 9 beside running 0, 0 and 1, 16."""
+    values = {
+        "mean": [1.0, 2.0],
+        "var": [4.0, 9.0],
+        "mean_before": [0.0, 0.0],
+        "var_before": [1.0, 16.0],
+        "mean_after": [0.1, 0.2],
+        "var_after": [1.3, 15.3],
+        "count": 7.0,
+        **changes,
+    }
+    return Statistics(**{name: torch.tensor(value) for name, value in values.items()})
+
+
+def test_the_discrepancy_in_both_forms_by_hand():
+    found = discrepancy(statistics(), eps=1e-5)
+    scale = math.sqrt(1 + 16)  # of the running deviations 1 and 4
+    assert float(found["mean"]) == pytest.approx(math.sqrt(1 + 4) / scale)
+    assert float(found["var"]) == pytest.approx(math.sqrt((2 - 1) ** 2 + (3 - 4) ** 2) / scale)
+    assert float(found["code_mean"]) == pytest.approx((0.9 / 2 + 1.8 / 3) / 2)
+    code_var = (abs(math.sqrt(1.3) / 2 - 1) + abs(math.sqrt(15.3) / 3 - 1)) / 2
+    assert float(found["code_var"]) == pytest.approx(code_var)
+
+
+def test_there_is_no_discrepancy_where_batch_and_running_statistics_agree():
+    same = statistics(
+        mean=[0.0, 0.0], var=[1.0, 16.0], mean_after=[0.0, 0.0], var_after=[1.0, 16.0]
+    )
+    assert {name: float(value) for name, value in discrepancy(same, eps=1e-5).items()} == {
+        "mean": 0.0,
+        "var": 0.0,
+        "code_mean": 0.0,
+        "code_var": 0.0,
+    }
+
+
+def test_the_code_form_is_shrunk_by_the_momentum_of_the_update():
+    model = seq2seq("bn", "pre").train()
+    shares = []
+    for momentum in (0.1, 1.0):
+        for norm in sites(model, type(model.encoder.final_norm)).values():
+            norm.momentum = momentum
+        shares.append(observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model))
+    assert shares[1]["code_mean"] == pytest.approx(0.0, abs=1e-12)  # the batch is the average
+    assert shares[1]["mean"] > 0.1
+    assert shares[0]["code_mean"] > 0.1
+
+
+def test_the_discrepancy_of_a_model_is_with_the_statistics_before_the_batch():
+    model = seq2seq("bn", "pre").train()
+    norm = model.encoder.final_norm
+    before = norm.running_mean.clone(), norm.running_var.clone()
+    row = observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model)
+    assert norm.seen is not None
+    gap = norm.seen.mean.flatten() - before[0].flatten()
+    expected = float(gap.norm() / before[1].sqrt().norm())
+    assert row["mean/encoder.final"] == pytest.approx(expected)
+    sited = [value for name, value in row.items() if name.startswith("mean/")]
+    assert row["mean"] == pytest.approx(sum(sited) / len(sited))
+
+
+@pytest.mark.parametrize("norm", ["bn_position", "bn_sample", "global"])
+def test_norms_of_other_axes_have_discrepancies_of_their_own_entries(norm: str):
+    model = seq2seq(norm, "pre", norm_values={} if norm == "global" else {"num_positions": 9})
+    row = observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model.train(), steps=2)
+    assert all(math.isfinite(value) for value in row.values())
+    assert row["mean"] > 0
+
+
+def test_fluctuation_distances_by_hand():
+    assert float(mean_distance(statistics())) == pytest.approx(math.sqrt(5) / 2)
+    assert float(var_distance(statistics())) == pytest.approx(math.sqrt(9 + 49) / 2)
+
+
+def test_between_over_within_variance_by_hand_and_not_before_the_window_is_full():
+    class Ready:
+        """Stands in for a reader: a norm whose batches are given."""
+
+        def __init__(self, batches):
+            self.norms = {"a": make_norm("bn", 2)}
+            self.batches = batches
+
+        def remember(self):
+            pass
+
+        def read(self):
+            yield "a", self.batches.pop(0)
+
+    batches = [
+        statistics(mean=[0.0, 0.0], var=[1.0, 2.0], count=4.0),
+        statistics(mean=[2.0, 0.0], var=[1.0, 4.0], count=4.0),
+        statistics(mean=[1.0, 3.0], var=[1.0, 6.0], count=10.0),
+    ]
+    probe = Fluctuation(every=1, window=3)
+    probe._reader = Ready(list(batches))  # type: ignore[assignment]
+    rows = []
+    for step in (1, 2, 3):
+        seen = view(step, nn.Identity())
+        probe.before_update(seen)
+        rows.append(seen.collected)
+    assert "stability/ratio" not in rows[1]
+    # Variances between batches (n - 1): 1 and 3. Within: mean of 1 and mean of 2, 4, 6.
+    ratio = (1 + 3) / (1 + 4)
+    assert float(rows[2]["stability/ratio/a"]) == pytest.approx(ratio)
+    assert float(rows[2]["stability/excess"]) == pytest.approx(ratio * 6)
+
+
+def test_the_excess_is_one_for_independent_tokens_and_larger_for_alike_ones():
+    generator = torch.Generator().manual_seed(0)
+    stream = Stream(torch.ones(8, 10, dtype=torch.bool))
+    found = {}
+    for alike in (False, True):
+        norm = make_norm("bn", 6)
+        model = nn.Sequential(norm)
+        probe = Fluctuation(every=1, window=200)
+        probe.attach(model)
+        for step in range(1, 201):
+            probe.before_forward(step)
+            x = torch.randn(8, 1 if alike else 10, 6, generator=generator).expand(8, 10, 6)
+            norm(x, stream)
+            probe.before_update(view(step, model))
+        found[alike] = probe.summary()["excess"]
+    assert found[False] == pytest.approx(1.0, rel=0.15)
+    assert found[True] == pytest.approx(10.0, rel=0.15)  # ten equal tokens are worth one
+
+
+def test_a_window_needs_two_batches():
+    with pytest.raises(ValueError, match="window: 1"):
+        Fluctuation(every=1, window=1)
+
+
+@pytest.mark.parametrize("option", ["bn", "global"])
+@pytest.mark.parametrize("padding", ["exclude", "include"])
+def test_the_gradient_through_statistics_is_that_of_autograd(option: str, padding: str):
+    """With mean and variance as leaves of the plain formula."""
+    norm = make_norm(option, 4, padding=padding).double()
+    nn.init.uniform_(norm.weight, 0.5, 2.0)
+    x = torch.randn(3, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    valid = torch.arange(5)[None] < torch.tensor([5, 2, 4])[:, None]
+    weigh = torch.randn(3, 5, 4, dtype=torch.float64) * valid[..., None]
+    (norm(x, Stream(valid)) * weigh).sum().backward()
+    assert norm.seen is not None
+    mean = norm.seen.mean.clone().requires_grad_()
+    var = norm.seen.var.clone().requires_grad_()
+    plain = norm.weight.detach() * (x - mean) / (var + norm.eps).sqrt() + norm.bias.detach()
+    (plain * weigh).sum().backward()
+    found = statistics_gradient(norm)
+    assert found is not None
+    assert mean.grad is not None
+    assert var.grad is not None
+    torch.testing.assert_close(found[0], mean.grad.flatten())
+    torch.testing.assert_close(found[1], var.grad.flatten())
+
+
+def test_statistics_gradients_are_of_norms_that_pool_all_tokens_and_have_parameters():
+    row = observed(StatisticsGradient(every=1), seq2seq("bn", "pre").train())
+    assert row["mean"] > 0
+    assert row["var"] > 0
+    assert "mean/encoder.final" in row
+    for model in (
+        seq2seq("bn_position", "pre", norm_values={"num_positions": 9}),
+        seq2seq("bn", "pre", norm_values={"affine": False}),
+        seq2seq("ln", "pre"),
+    ):
+        assert observed(StatisticsGradient(every=1), model.train()) == {}
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "tokens"),
+    [
+        ("bn", {}, 11.0),
+        ("bn", {"padding": "include"}, 15.0),
+        ("global", {}, 11.0),
+        ("bn_position", {"num_positions": 9}, 11 / 5),
+    ],
+)
+def test_tokens_of_a_statistic(option: str, values: dict, tokens: float):
+    norm = make_norm(option, 4, **values)
+    valid = torch.arange(5)[None] < torch.tensor([5, 2, 4])[:, None]
+    norm(torch.randn(3, 5, 4), Stream(valid))
+    probe = Padding()
+    probe.attach(nn.Sequential(norm))
+    seen = view(1, norm)
+    probe.before_update(seen)
+    assert probe.summary()["tokens"] == pytest.approx(tokens)
+    assert probe.summary()["share"] == 0.25
+
+
+@pytest.mark.parametrize(
+    "probe", [TrainInferenceDiscrepancy(every=1, eps=1e-5), Fluctuation(every=1, window=2)]
+)
+def test_a_model_without_running_statistics_has_no_figures(probe: Probe):
+    assert observed(probe, seq2seq("ln", "pre").train(), steps=3) == {}
+    assert probe.summary() == {}
+
+
+def test_what_is_not_finite_is_logged_and_left_out_of_the_mean():
+    probe = Activations(every=1, threshold=6.0)
+    for value in (1.0, math.nan, 3.0):
+        seen = view(1, nn.Identity())
+        probe.take(seen, {"var": torch.tensor(value), "largest": torch.tensor(value)})
+    assert probe.summary() == {"var": 2.0, "largest": 3.0}
