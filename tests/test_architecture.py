@@ -46,7 +46,7 @@ MAY_IMPORT = {
     "claims": ("records", "metrics"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
-FREE = ("build", "bench", "commands", "cli", "__main__", "")
+FREE = ("build", "bench", "health", "explain", "commands", "cli", "__main__", "")
 
 TORCHLESS = ("records", "metrics", "registry", "config", "cli", "commands", "reports", "claims", "")
 CONFIGURED = ("config", "build", "commands")  # where hydra and omegaconf may appear

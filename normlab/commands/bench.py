@@ -7,13 +7,14 @@ from typing import Any
 
 from normlab.commands._terminal import print_table
 
-HELP = "measure training speed, and where its time goes"
+HELP = "measure training speed, where its time goes, and what probes cost"
 
 _EXAMPLES = """examples:
   normlab bench train                                       the small model on synthetic text
   normlab bench train model=iwslt placement=post            fairseq's transformer_iwslt_de_en
   normlab bench train --norms ln,bn,rms                     norms in turns, and their ratios
   normlab bench train precision=fp32 --profile --json b.json
+  normlab bench probes norm=bn                              no probe, the default set, every probe
 """
 _BASE = ["model=small", "max_tokens=2048", "model.dropout=0.3", "task=translation", "data_dir=-"]
 
@@ -26,12 +27,14 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("what", choices=["train"], help="what is measured")
+    result.add_argument("what", choices=["train", "probes"], help="what is measured")
     result.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     result.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")
     result.add_argument("--threads", type=int, default=1, help="default: 1")
     result.add_argument("--intervals", type=int, default=5, help="measurements; default: 5")
-    result.add_argument("--steps", type=int, default=10, help="steps in each; default: 10")
+    result.add_argument(
+        "--steps", type=int, help="steps in each; default: 10, of probes 50, which all look in"
+    )
     result.add_argument("--warmup", type=int, default=5, help="steps before; default: 5")
     result.add_argument("--profile", action="store_true", help="add a table of where time goes")
     result.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
@@ -41,6 +44,8 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Measure, print a table, write JSON where asked."""
     arguments = parser().parse_intermixed_args(argv)
+    if arguments.steps is None:
+        arguments.steps = 50 if arguments.what == "probes" else 10
     for name in ("threads", "intervals", "steps", "warmup"):
         if getattr(arguments, name) < 1:
             raise ValueError(f"--{name}={getattr(arguments, name)} must be at least 1")
@@ -48,14 +53,18 @@ def main(argv: list[str]) -> int:
     from normlab.bench.profile import profile_steps
     from normlab.train.runtime import Runtime
 
-    norms = arguments.norms.split(",") if arguments.norms else [None]
-    configs = [bench_config(arguments.overrides, norm) for norm in norms]
+    own = variants(arguments.what, arguments.norms)
+    configs = {name: bench_config([*arguments.overrides, *o]) for name, o in own.items()}
+    first = next(iter(configs.values()))
     runtime = Runtime.start(
-        device=configs[0]["device"],
-        precision=configs[0]["precision"],
+        device=first["device"],
+        precision=first["precision"],
         threads=arguments.threads,
     )
-    contenders = [train.start(config["choices"]["norm"], config, runtime) for config in configs]
+    contenders = [
+        train.start(name or config["choices"]["norm"], config, runtime)
+        for name, config in configs.items()
+    ]
     report = train.measure(
         contenders,
         runtime,
@@ -76,15 +85,24 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def bench_config(overrides: list[str], norm: str | None) -> dict[str, Any]:
+def variants(what: str, norms: str | None) -> dict[str, list[str]]:
+    """Return the runs that are measured in turns: their names, and the overrides of each.
+
+    A run without a name is called by its norm.
+    """
+    if what == "probes":
+        return {"no probe": ["probe=[]"], "default": [], "full": ["probe=full"]}
+    return {name: [f"norm={name}"] for name in norms.split(",")} if norms else {"": []}
+
+
+def bench_config(overrides: list[str]) -> dict[str, Any]:
     """Return the plain config of a measured run: the small model on the synthetic corpus.
 
     A task among the overrides replaces that corpus.
     """
     from normlab.config import compose, to_dict
 
-    own = [] if norm is None else [f"norm={norm}"]
-    config = to_dict(compose([*_BASE, *overrides, *own]))
+    config = to_dict(compose([*_BASE, *overrides]))
     if not any(override.startswith("task=") for override in overrides):
         config["task"]["corpus"] = {"_target_": "normlab.bench.corpus.SyntheticCorpus"}
         config["choices"]["task"] = "synthetic"
@@ -107,7 +125,7 @@ def show(report: dict[str, Any]) -> None:
                 f"{1 - run['padding_share']:.3f}",
             ]
         )
-    columns = ["norm", "tokens/s", "range", "tokens/busy s", "of peak", "to first", "fill"]
+    columns = ["run", "tokens/s", "range", "tokens/busy s", "of peak", "to first", "fill"]
     print_table(columns, rows, notes=_notes(report), numeric=columns[1:])
     for run in report["runs"]:
         if "profile" in run:

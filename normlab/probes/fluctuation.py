@@ -1,7 +1,7 @@
 """Follow how batch statistics fluctuate from batch to batch.
 
-The distances between a batch's statistics and the running ones before it, over d features, as Shen
-et al. 2020 (PowerNorm, section 3) plot them:
+The distances between a batch's statistics and the running ones, which Shen et al. 2020 (PowerNorm)
+plot over training; here the running ones are those before the batch, and d is the features' number:
 
     mean = (1/d) ||mu_B - mu||        var = (1/d) ||sigma_B^2 - sigma^2||
 

@@ -3,7 +3,7 @@
 `rms/<site>` is over real tokens and features. `growth` is the last over the first of a stack (a
 stack is what the site's name begins with), the mean over stacks: 1 for a stream of constant size;
 at initialisation it grows like the square root of depth with Pre-LN and stays with Post-LN (Xiong
-et al. 2020, lemma 2).
+et al. 2020).
 """
 
 from collections.abc import Callable, Mapping

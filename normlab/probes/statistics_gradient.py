@@ -8,8 +8,8 @@ sigma^2 holding the norm's eps,
 
 (Ioffe and Szegedy 2015, section 3): the gradients of the norm's own weight and bias hold the sums
 already, and nothing is hooked. `mean` and `var` are their Euclidean norms over d, the number of
-statistics, (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||, which Shen et al. 2020 (PowerNorm) plot as
-g_mu and g_sigma^2.
+statistics: (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 (PowerNorm) follow the same
+gradients, g_mu and g_sigma^2, over training.
 
 Left out: norms without a learned weight and bias, and those with statistics per position, whose
 sums over tokens the parameters do not hold. With accumulation sigma is the last micro-batch's and

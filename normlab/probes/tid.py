@@ -1,11 +1,12 @@
 """Follow the training-inference discrepancy: how far batch and running statistics are apart.
 
-In the form of the paper (Wang, Wu and Huang 2022, section 3), a mean over the observed steps:
+In the form of the paper (Wang, Wu and Huang 2022, as code that cites it has it), a mean over the
+observed steps:
 
     mean = ||mu_B - mu|| / ||sigma||        var = ||sigma_B - sigma|| / ||sigma||
 
 with Euclidean norms over the features of one norm, mu and sigma the running statistics before the
-batch has entered them. The authors' code logs another form, per feature and after the batch has
+batch has entered them. Their released code logs another form, per feature and after the batch has
 entered (so 1 - momentum times as large):
 
     code_mean = mean_c |mu - mu_B| / sigma_B        code_var = mean_c |sigma / sigma_B - 1|

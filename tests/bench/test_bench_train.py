@@ -10,7 +10,8 @@ from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, ProductShape, model_shapes
 from normlab.bench.profile import OTHER, kind_of, profile_steps
 from normlab.cli import main as cli
-from normlab.commands.bench import bench_config
+from normlab.commands.bench import bench_config, variants
+from normlab.registry import option_names
 from normlab.train.runtime import Runtime
 
 SMALL = [
@@ -34,19 +35,19 @@ def test_useful_flop_by_hand():
     #   encoder 3 (4 * 65,536 + 2 * 262,144) = 2,359,296 weights
     #   decoder 3 (8 * 65,536 + 2 * 262,144) = 3,145,728
     #   output  8000 * 256                   = 2,048,000
-    small = bench_config([], None)
+    small = bench_config([])
     found = train.useful_flop(small, source_per_target=1.0, vocab=8000)
     assert found == 6 * (2_359_296 + 3_145_728 + 2_048_000)
     half = train.useful_flop(small, source_per_target=0.5, vocab=8000)
     assert found - half == 6 * 2_359_296 / 2
-    large = bench_config(["model=iwslt"], None)
+    large = bench_config(["model=iwslt"])
     assert train.useful_flop(large, source_per_target=1.0, vocab=8000) / 1e6 == pytest.approx(
         213, abs=1
     )
 
 
 def test_the_default_is_model_b_on_the_synthetic_corpus():
-    config = bench_config([], None)
+    config = bench_config([])
     model = config["model"]
     assert (model["dim"], model["ffn_dim"], model["num_heads"]) == (256, 1024, 4)
     assert model["encoder_layers"] == model["decoder_layers"] == 3
@@ -55,14 +56,14 @@ def test_the_default_is_model_b_on_the_synthetic_corpus():
     assert config["task"]["label_smoothing"] == 0.1
     assert config["task"]["corpus"]["_target_"].endswith("SyntheticCorpus")
     assert config["choices"]["task"] == "synthetic"
-    assert bench_config([], "bn")["norm"]["_target_"].endswith("BatchNorm")
-    assert bench_config(["model.dropout=0.1"], None)["model"]["dropout"] == 0.1
-    assert bench_config(["task=toy"], None)["task"]["corpus"]["_target_"].endswith("ToyCorpus")
+    assert bench_config(["norm=bn"])["norm"]["_target_"].endswith("BatchNorm")
+    assert bench_config(["model.dropout=0.1"])["model"]["dropout"] == 0.1
+    assert bench_config(["task=toy"])["task"]["corpus"]["_target_"].endswith("ToyCorpus")
 
 
 def test_an_interval_counts_what_the_batches_hold():
     runtime = Runtime.start(device="cpu", precision="fp32", threads=1)
-    contender = train.start("ln", bench_config(SMALL, None), runtime)
+    contender = train.start("ln", bench_config(SMALL), runtime)
     task = contender.trainer.task
     again = task.train_batches(runtime.world, 1)
     next(again)  # the first step, taken by start
@@ -82,7 +83,7 @@ def test_figures_are_medians_of_intervals():
     def contender(name, rates):
         return train.Measured(
             name=name,
-            config=bench_config([], None),
+            config=bench_config([]),
             vocab=8000,
             intervals=[
                 train.Interval(Span(2.0, 1.0), 1, rate, rate, 2 * rate + 10, 10) for rate in rates
@@ -98,7 +99,7 @@ def test_figures_are_medians_of_intervals():
     assert first["ratio_to_first"] == 1
     assert second["ratio_to_first"] == 0.5  # of 0.5, 0.25, 0.9: turn by turn
     assert first["padding_share"] == 30 / (2 * 700 + 30)
-    flop = train.useful_flop(bench_config([], None), source_per_target=1.0, vocab=8000)
+    flop = train.useful_flop(bench_config([]), source_per_target=1.0, vocab=8000)
     assert first["share_of_peak"] == pytest.approx(200 * flop / 3e9)
 
 
@@ -171,3 +172,11 @@ def test_the_age_of_a_process_grows():
     if first is None:
         pytest.skip("this system does not tell when a process began")
     assert 0 < first <= seconds_since_process_start()
+
+
+def test_probes_are_measured_in_three_sets():
+    sets = {name: bench_config([*SMALL, *own]) for name, own in variants("probes", None).items()}
+    probes = {name: set(config["observe"]["probe"]) for name, config in sets.items()}
+    assert probes["no probe"] == set()
+    assert probes["no probe"] < probes["default"] < probes["full"]
+    assert probes["full"] == set(option_names("probe")) - {"full"}

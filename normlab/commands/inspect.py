@@ -1,0 +1,112 @@
+"""`normlab inspect [RUN] [key=value ...]`: examine a model without training it."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from normlab.commands._terminal import print_table
+
+if TYPE_CHECKING:
+    from normlab.health.subject import Finding, Subject
+
+HELP = "examine a config at initialisation, or a finished run: leaks, statistics, gradients, ..."
+SHEET_FILE = "inspect.json"
+
+EXAMPLES = """\
+examples:
+  normlab inspect norm=bn placement=post model.depth=24
+  normlab inspect runs/toy-bn-pre-1a2b3c4d5e/seed1
+  normlab inspect norm=in --only leak,stepwise
+  normlab inspect RUN norm.eval_stats=batch --json
+"""
+
+
+def main(argv: list[str]) -> int:
+    """Examine what the arguments name, print the sheet and write `inspect.json`."""
+    arguments = parser().parse_intermixed_args(argv)
+
+    from normlab.health.sheet import chosen, examine, sheet
+    from normlab.records.atomic import atomic_write
+
+    names = chosen([name for name in arguments.only.split(",") if name])
+    subject, folder = _subject(arguments.subject)
+    if not arguments.json:
+        print(_title(subject))
+    findings = {}
+    for name, finding in examine(subject, names):
+        findings[name] = finding
+        if not arguments.json:
+            _show(name, finding)
+    text = json.dumps(sheet(subject, findings), indent=1, sort_keys=True, allow_nan=False) + "\n"
+    file = arguments.out or folder / SHEET_FILE
+    with atomic_write(file) as opened:
+        opened.write(text)
+    print(text if arguments.json else f"written to {file}", end="" if arguments.json else "\n")
+    return 0
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        "normlab inspect",
+        description=HELP[0].upper() + HELP[1:],
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument(
+        "subject",
+        nargs="*",
+        metavar="RUN | key=value",
+        help="a run folder with settings that replace its own, or a config as for normlab train",
+    )
+    result.add_argument(
+        "--only", default="", metavar="NAME,...", help="carry out these examinations alone"
+    )
+    result.add_argument("--json", action="store_true", help="print the sheet as JSON")
+    result.add_argument(
+        "--out", type=Path, help=f"the file (default: {SHEET_FILE} in the run's folder, or here)"
+    )
+    return result
+
+
+def _subject(words: list[str]) -> "tuple[Subject, Path]":
+    """Return what is examined and the folder its sheet is written to."""
+    from normlab.health.subject import subject_of_config, subject_of_run
+
+    runs = [word for word in words if "=" not in word]
+    if len(runs) > 1:
+        raise ValueError(f"{' and '.join(runs)}: inspect one run at a time")
+    if not runs:
+        return subject_of_config(words), Path()
+    changes = [word for word in words if word not in runs]
+    folder = Path(runs[0])
+    # Settings that are not the run's own make another sheet.
+    return subject_of_run(folder, changes), Path() if changes else folder
+
+
+def _title(subject: "Subject") -> str:
+    choices = subject.config["choices"]
+    model = subject.config["model"]
+    named = " ".join(f"{key}={choices[key]}" for key in ("task", "norm", "placement", "model"))
+    depth = f"{model['encoder_layers']}+{model['decoder_layers']} layers of width {model['dim']}"
+    state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialisation"
+    return f"{named} seed={subject.seed}: {depth}, {state}"
+
+
+def _show(name: str, finding: "Finding") -> None:
+    print(f"\n{name}: {finding.question}\n  {finding.answer}")
+    if finding.rows:
+        rows = [[_cell(value) for value in row] for row in finding.rows]
+        numeric = [
+            column
+            for index, column in enumerate(finding.columns)
+            if not isinstance(finding.rows[0][index], str)
+        ]
+        print_table(list(finding.columns), rows, numeric=numeric)
+
+
+def _cell(value: str | float | int | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
