@@ -1,0 +1,81 @@
+"""The pooled cells of each set of axes, and how they are drawn and named."""
+
+from itertools import combinations
+
+import pytest
+
+from normlab.explain.block import AXES, axes_in_words, cells, describe, groups, pooled
+from normlab.explain.grid import draw
+
+SHAPE = (2, 3, 4)
+VALUES = [[[float(12 * s + 4 * t + d) for d in range(4)] for t in range(3)] for s in range(2)]
+ROW = {(0, 0, d) for d in range(4)}
+COLUMN = {(0, t, 0) for t in range(3)}
+BY_HAND = {
+    (): {(0, 0, 0)},
+    ("batch",): {(0, 0, 0), (1, 0, 0)},
+    ("time",): COLUMN,
+    ("feature",): ROW,
+    ("batch", "time"): {(s, t, 0) for s, t, _ in cells(SHAPE)},
+    ("batch", "feature"): {(s, 0, d) for s, _, d in cells(SHAPE)},
+    ("time", "feature"): {(0, t, d) for _, t, d in cells(SHAPE)},
+    ("batch", "time", "feature"): set(cells(SHAPE)),
+}
+NAMES = {
+    (): "sample 1, token 1, feature 1",
+    ("batch",): "token 1, feature 1",
+    ("time",): "sample 1, feature 1",
+    ("feature",): "sample 1, token 1",
+    ("batch", "time"): "feature 1",
+    ("batch", "feature"): "token 1",
+    ("time", "feature"): "sample 1",
+    ("batch", "time", "feature"): "the whole block",
+}
+SUBSETS = [axes for size in range(4) for axes in combinations(AXES, size)]
+
+
+@pytest.mark.parametrize("axes", SUBSETS)
+def test_the_cells_pooled_with_the_first_are_those_found_by_hand(axes):
+    found = pooled((0, 0, 0), set(axes), SHAPE)
+    assert found == BY_HAND[axes]
+    assert describe(found, SHAPE) == NAMES[axes]
+
+
+@pytest.mark.parametrize("axes", SUBSETS)
+def test_groups_cut_the_block_into_equal_parts(axes):
+    found = groups({cell: pooled(cell, set(axes), SHAPE) for cell in cells(SHAPE)})
+    size = 1
+    for axis, length in zip(AXES, SHAPE, strict=True):
+        size *= length if axis in axes else 1
+    assert [len(group) for group in found] == [size] * (24 // size)
+    assert set().union(*found) == set(cells(SHAPE))
+
+
+def test_a_part_of_an_axis_is_named_by_its_range():
+    assert describe({(0, 0, 0), (0, 0, 1)}, SHAPE) == "sample 1, token 1, features 1-2"
+    assert axes_in_words({"time", "batch"}) == "batch, time"
+    assert axes_in_words(()) == "nothing"
+
+
+def text(line):
+    return "".join(piece for piece, _ in line)
+
+
+def test_heavy_lines_surround_the_pool():
+    lines = [text(line) for line in draw(SHAPE, frozenset(ROW), (0, 0, 0), VALUES)]
+    assert lines[2].rstrip().split() == ["┏━━━━┳━━━━┳━━━━┳━━━━┓", "┌────┬────┬────┬────┐"]
+    assert lines[3].startswith("token 1   ┃ *0 ┃  1 ┃  2 ┃  3 ┃")
+    assert lines[4].split()[0] == "┡━━━━╇━━━━╇━━━━╇━━━━┩"
+    assert max(map(len, lines)) <= 80
+
+
+@pytest.mark.parametrize("axes", SUBSETS)
+@pytest.mark.parametrize("ascii_only", [False, True])
+def test_just_the_pooled_values_are_marked(axes, ascii_only):
+    pool = BY_HAND[axes]
+    lines = draw(SHAPE, frozenset(pool), (0, 0, 0), VALUES, ascii_only=ascii_only)
+    marked = [p.strip() for line in lines for p, kind in line if kind in ("pooled", "example")]
+    numbers = sorted(int(p.lstrip("*")) for p in marked if p.lstrip("*-").isdigit())
+    assert numbers == sorted(VALUES[s][t][d] for s, t, d in pool)
+    if ascii_only:
+        assert all(text(line).isascii() for line in lines)

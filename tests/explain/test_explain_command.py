@@ -1,0 +1,106 @@
+"""The command: every option in text and JSON, the overview, the documents, files and errors."""
+
+import json
+import re
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from normlab.commands.explain import main
+from normlab.registry import option_names
+
+OPTIONS = option_names("norm")
+
+
+def printed(capsys, *argv):
+    assert main(list(argv)) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_explained(capsys, name):
+    out = printed(capsys, name)
+    assert out.startswith(f"{name}: ")
+    for heading in ("On the documents' tensor", "Padding", "What it keeps and costs"):
+        assert f"\n{heading}\n" in out
+    assert f"normlab train norm={name}" in out
+    assert "…" not in out and "\x1b" not in out
+
+
+@pytest.mark.parametrize("name", OPTIONS)
+def test_every_option_is_explained_for_programs(capsys, name):
+    facts = json.loads(printed(capsys, name, "--json"))
+    (norm,) = facts["norms"]
+    assert facts["format"] == "normlab.explain/1" and norm["name"] == name
+    assert norm["shape"] == [2, 3, 4] and norm["refused"] == ""
+    assert norm["example"] in norm["pooled"]
+    assert {"worked", "padding", "cost", "parameters", "buffers", "documents"} <= norm.keys()
+
+
+def test_the_overview_has_every_option_and_fits_a_screen(capsys):
+    out = printed(capsys)
+    lines = out.splitlines()
+    for name in OPTIONS:
+        assert any(line.split()[:1] == [name] for line in lines)
+    assert max(map(len, lines)) <= 80
+    facts = json.loads(printed(capsys, "--json"))
+    assert {row["name"] for row in facts["overview"]} == set(OPTIONS)
+    rows = {row["name"]: row for row in facts["overview"]}
+    assert rows["bn"]["running"] and rows["bn"]["pools"] == ["batch", "time"]
+    assert (rows["rms"]["parameters"], rows["bn_sample"]["buffers"]) == ("D", "2048")
+
+
+def test_several_norms_are_shown_and_compared(capsys):
+    out = printed(capsys, "ln", "bn")
+    assert out.index("\nbn: ") < out.index("Side by side")
+    table = out[out.index("Side by side") :]
+    assert re.search(r"mean, var +2\.50, 1\.25 +4\.00, 11\.67", table)
+    assert re.search(r"one at a time +yes +in eval", table)
+
+
+def test_the_documents_sentences_stand_under_their_axes(capsys):
+    out = printed(capsys, "--documents")
+    assert re.search(r"batch, feature: .*bn_sample.*\n000, section 2 +position \(0,0\)", out)
+    assert "raises: " in out and "GPT-NeoX uses layer norm." in out
+    facts = json.loads(printed(capsys, "ln", "--documents", "--json"))
+    assert len(facts["documents"]["code"]) == 3 and facts["norms"]
+
+
+def test_a_picture_is_written_whole_or_not_at_all(capsys, tmp_path, monkeypatch):
+    file = tmp_path / "norms.svg"
+    out = printed(capsys, "ln", "bn", "--svg", str(file))
+    assert f"wrote {file}" in out
+    ElementTree.parse(file)
+    before = file.read_bytes()
+    monkeypatch.setattr("normlab.explain.svg.picture", lambda pages: (_ for _ in ()).throw(OSError))
+    with pytest.raises(OSError):
+        main(["ln", "--svg", str(file)])
+    assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
+    with pytest.raises(OSError, match="nowhere"):
+        main(["ln", "--svg", str(tmp_path / "nowhere" / "a.svg")])
+
+
+def test_an_unknown_norm_names_the_options():
+    with pytest.raises(ValueError, match=r"no norm 'layernorm': there are .*ln"):
+        main(["layernorm"])
+
+
+def test_a_terminal_that_knows_ascii_only_gets_ascii_lines():
+    done = subprocess.run(
+        [sys.executable, "-m", "normlab", "explain", "rms"],
+        env={"PYTHONIOENCODING": "ascii:replace", "PATH": "", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "# *1 #" in done.stdout and "# lines: what is pooled" in done.stdout
+
+
+def test_help_needs_no_torch():
+    program = (
+        "import sys\nfrom normlab.commands import explain\nexplain.parser().format_help()\n"
+        "assert not {'torch', 'hydra', 'rich'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)

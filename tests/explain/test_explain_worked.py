@@ -1,0 +1,248 @@
+"""The documents' tensor: statistics by hand against what the modules really compute."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from normlab.explain.documents import attempts
+from normlab.explain.page import choose, pages
+from normlab.registry import option_names
+
+DOCUMENT = torch.tensor(
+    [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[-1, 0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]]
+).double()
+AXES = {"batch": 0, "time": 1, "feature": 2}
+
+
+@pytest.fixture(scope="module")
+def explained():
+    return {page.name: page for page in pages()}
+
+
+def by_hand(pools):
+    """Return mean and variance of each group, in the order of first cells."""
+    over = [AXES[axis] for axis in pools]
+    mean = DOCUMENT.mean(over, keepdim=True)
+    return mean.flatten().tolist(), ((DOCUMENT - mean) ** 2).mean(over).flatten().tolist()
+
+
+@pytest.mark.parametrize("name", ["ln", "bn", "bn_position", "bn_sample", "in", "seqn", "global"])
+def test_groups_have_the_moments_of_their_axes_and_the_outputs_follow(explained, name):
+    page = explained[name]
+    means, variances = by_hand(page.pools)
+    groups = page.worked.groups
+    assert [g.mean for g in groups] == pytest.approx(means)
+    assert [g.var for g in groups] == pytest.approx(variances)
+    assert page.worked.kind == "standardize"
+    for group in groups:
+        for cell, x in zip(group.cells, group.values, strict=True):
+            s, t, d = cell
+            wanted = (x - group.mean) / math.sqrt(group.var + 1e-5)
+            assert page.worked.train[s][t][d] == pytest.approx(wanted, abs=1e-6)
+
+
+def test_the_documents_own_figures(explained):
+    (sample, *_) = explained["bn_sample"].worked.groups
+    assert sample.name == "token 1" and sample.mean == 1.5  # D0: mean([1,2,3,4,-1,0,1,2])
+    assert sample.values == [1, 2, 3, 4, -1, 0, 1, 2]
+    assert [g.mean for g in explained["ln"].worked.groups] == [2.5, 6.5, 10.5, 0.5, 4.5, 8.5]
+    assert {g.var for g in explained["ln"].worked.groups} == {1.25}
+    assert [g.mean for g in explained["bn"].worked.groups] == [4, 5, 6, 7]
+    assert [g.mean for g in explained["in"].worked.groups] == [5, 6, 7, 8, 3, 4, 5, 6]
+
+
+def test_root_mean_square_and_identity_are_told_from_the_outputs(explained):
+    rms, none = explained["rms"].worked, explained["none"].worked
+    assert rms.kind == "scale" and none.kind == "identity"
+    assert rms.groups[0].line.center == pytest.approx(0, abs=1e-6)
+    assert rms.groups[0].line.divisor == pytest.approx(math.sqrt(30 / 4), abs=1e-4)
+    assert none.train == none.x
+
+
+def test_groups_smaller_than_the_axes_are_found_by_trial(explained):
+    gn = explained["gn"]
+    assert gn.narrower and gn.changed == {"groups": 2} and gn.groups == 12
+    assert gn.worked.groups[0].values == [1, 2]
+    assert not any(page.narrower for name, page in explained.items() if name in ("ln", "bn", "in"))
+
+
+def test_running_statistics_after_one_batch(explained):
+    bn = explained["bn"].worked
+    assert bn.update_holds and bn.momentum == 0.1
+    assert [g.kept.mean for g in bn.groups] == pytest.approx([0.4, 0.5, 0.6, 0.7])
+    assert [g.kept.var for g in bn.groups] == pytest.approx([0.9 + 0.1 * 14] * 4)
+    wanted = (1 - 0.4) / math.sqrt(2.3 + 1e-5)
+    assert bn.eval[0][0][0] == pytest.approx(wanted) and not bn.same_in_eval
+    rows = explained["bn_position"].worked.groups
+    assert rows[4].name == "token 2, feature 1" and rows[4].kept.mean == pytest.approx(0.4)
+    assert explained["ln"].worked.same_in_eval and explained["ln"].worked.groups[0].kept is None
+
+
+SEES = {  # features of its token, earlier tokens, later tokens, other samples
+    "none": (False, False, False, False),
+    "ln": (True, False, False, False),
+    "in": (False, True, True, False),
+    "seqn": (True, True, True, False),
+    "bn": (False, True, True, True),
+    "bn_position": (False, False, False, True),
+    "bn_sample": (True, False, False, True),
+    "global": (True, True, True, True),
+}
+
+
+@pytest.mark.parametrize("name", SEES)
+def test_what_an_output_depends_on(explained, name):
+    page = explained[name]
+    train, evaluated = page.sees_train, page.sees_eval
+    assert (train.features, train.earlier, train.later, train.others) == SEES[name]
+    assert evaluated.itself_alone if page.running else evaluated == train
+    assert page.incremental == (not evaluated.earlier and not evaluated.later)
+
+
+@pytest.mark.parametrize("name", SEES)
+def test_order_is_kept_just_along_the_pooled_axes(explained, name):
+    """Claim 20; a norm that pools nothing keeps every order."""
+    page = explained[name]
+    kept = {axis for axis, holds in page.keeps_order.items() if holds}
+    assert kept == (set(page.pools) or set(AXES))
+
+
+def padded_by_hand(real, padded, mode):
+    values = torch.tensor(real).double()
+    everything = torch.tensor([*real, *padded]).double()
+    if mode == "exclude":
+        return values.mean(), values.var(correction=0)
+    if mode == "include":
+        return everything.mean(), everything.var(correction=0)
+    return values.mean(), values.var(correction=0) * len(real) / len(everything)
+
+
+@pytest.mark.parametrize("name", ["bn", "bn_position", "bn_sample", "global"])
+def test_each_treatment_of_padding_has_its_own_statistics(explained, name):
+    padding = explained[name].padding
+    assert [t.name for t in padding.treatments] == ["exclude", "include", "fill"]
+    for t in padding.treatments:
+        mean, var = padded_by_hand(padding.real, padding.padded, t.name)
+        assert (t.used.mean, t.used.var) == pytest.approx((float(mean), float(var)))
+        five = {"exclude": (3, 2), "include": (1.5, 3.25), "fill": (3, 1)}[t.name]  # claim 7
+        assert (t.five.mean, t.five.var) == pytest.approx(five)
+        assert t.moves == (t.name != "exclude")
+
+
+@pytest.mark.parametrize("name", ["none", "ln", "rms", "gn", "in", "seqn"])
+def test_padding_leaves_the_others_as_they_were(explained, name):
+    assert [t.moves for t in explained[name].padding.treatments] == [False]
+
+
+def test_the_outlier_saturates_attention_without_a_norm(explained):
+    none, ln = explained["none"].outlier, explained["ln"].outlier
+    assert none.slope_after == 0 and none.attention_after == [1, 0, 0]
+    assert ln.y[0] == pytest.approx([-0.57, -0.55, 1.73, -0.61], abs=0.01)
+    assert ln.slope_before == 0 and 0.2 < ln.slope_after < 0.4
+    assert ln.y[2] == pytest.approx([0, 0, 0, 0], abs=1e-9)
+
+
+def test_work_is_counted_from_the_axes(explained):
+    def work(name):
+        cost = explained[name].cost
+        return [(w.reads, w.writes, w.operations) for w in (cost.train, cost.eval)]
+
+    assert work("none") == [(0, 0, 0)] * 2
+    assert work("ln") == [(1, 1, 3)] * 2
+    assert work("rms") == [(1, 1, 2)] * 2
+    assert work("in") == [(3, 1, 3)] * 2
+    assert work("bn") == [(3, 1, 3), (1, 1, 1)]
+
+
+def test_state_is_told_in_terms_of_the_width(explained):
+    assert [(t.name, t.shape) for t in explained["ln"].parameters] == [
+        ("weight", "[D]"),
+        ("bias", "[D]"),
+    ]
+    assert explained["ln"].buffers == [] and explained["none"].parameters == []
+    assert [(t.name, t.shape) for t in explained["bn"].buffers] == [
+        ("running_mean", "[1, D]"),
+        ("running_var", "[1, D]"),
+    ]
+    assert {t.numbers for t in explained["bn_position"].buffers} == {"1024 D"}
+
+
+def test_the_documents_code_raises_and_its_repairs_pool_other_axes():
+    asked, unturned, mended = attempts()
+    assert asked.error and asked.axes is None  # claim 36
+    assert unturned.axes == {"batch", "feature"} and mended.axes == {"batch", "time"}
+
+
+def test_a_name_that_does_not_exist_names_the_options():
+    with pytest.raises(ValueError, match=r"no norm 'batch'.*bn_position"):
+        choose(["batch"])
+    assert [option.name for option in choose(["ln", "bn", "ln"])] == ["ln", "bn"]
+    assert {option.name for option in choose()} == set(option_names("norm"))
+
+
+NEW = '''
+"""Half of each token."""
+
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import Axis, Norm, Stream
+
+
+class PastNorm(Norm):
+    """Each token less the mean of it and those before (nobody, nowhere)."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"time"})
+
+    def __init__(self, dim: int, *, parts: int, picky: bool) -> None:
+        super().__init__(dim, scale=True, shift=False)
+        if dim % parts:
+            raise ValueError(f"norm.parts={parts} does not divide {dim}")
+        self.picky = picky
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each token less the mean so far."""
+        if self.picky:
+            raise ValueError("never on a Monday")
+        count = (x[:1, :, :1] * 0 + 1).cumsum(1)
+        return (x - x.cumsum(1) / count) * self.weight
+'''
+
+
+@pytest.mark.parametrize("picky", ["false", "true"])
+def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
+    import importlib.util
+    import sys
+
+    file = tmp_path / "past.py"
+    file.write_text(NEW)
+    spec = importlib.util.spec_from_file_location("normlab.norms.past", file)
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "normlab.norms.past", module)
+    spec.loader.exec_module(module)
+    config = tmp_path / "past.yaml"
+    config.write_text(f"_target_: normlab.norms.past.PastNorm\nparts: 3\npicky: {picky}\n")
+
+    from normlab.build import instantiate
+    from normlab.explain import page as page_module
+    from normlab.explain import subject
+
+    def make(option, dim, **values):
+        node = {"_target_": "normlab.norms.past.PastNorm", "parts": 3, "picky": picky == "true"}
+        return instantiate({**node, **values}, "norm", dim=dim)
+
+    monkeypatch.setattr(subject, "make_norm", make)
+    option = replace(choose(["ln"])[0], name="past", path=config)
+    page = page_module.explain(option)
+    assert page.changed == {"parts": 2}
+    if picky == "true":
+        assert page.worked is None and page.refused == "never on a Monday"
+        assert page.pooled == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
+        return
+    assert page.narrower and page.worked.kind == "other"
+    assert page.sees_train.earlier and not page.sees_train.later
+    assert page.sees_eval == page.sees_train and not page.refused
