@@ -67,7 +67,7 @@ class RunRecord:
     environment: dict[str, Any]
     data: dict[str, Any]
     params: int
-    last_steps: dict[str, list[float | None]] = field(default_factory=dict)
+    last_steps: dict[str, list[float | None]] = field(default_factory=dict[str, "list[float | None]"])
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""

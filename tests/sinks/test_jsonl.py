@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from normlab.train.sinks.jsonl import Jsonl, read_rows, truncate_to
+from normlab.records.rows import read_rows
+from normlab.train.sinks.jsonl import Jsonl, truncate_to
 from tests.sinks.runs import info, scores
 
 

@@ -152,7 +152,7 @@ before = state()
 wandb = sink()
 wandb.open(info(Path(sys.argv[1])))
 wandb.log({"step": 1, "train/loss": float("nan")}, scores(1.0, 1.0))
-wandb.close(record())
+wandb.close(record(stability={"stability/gradients/norm/encoder.0": 1.0}))
 assert state() == before, "random state moved"
 """
 

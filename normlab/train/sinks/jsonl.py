@@ -11,14 +11,13 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from normlab.records.atomic import atomic_write
-from normlab.records.canonical import number, plain
+from normlab.records.canonical import plain
 from normlab.records.record import RunRecord, Score
+from normlab.records.rows import METRICS_FILE, rows_of
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
-
-METRICS_FILE = "metrics.jsonl"
 
 
 class Jsonl(Sink):
@@ -68,38 +67,7 @@ def truncate_to(path: Path, step: int) -> None:
     if not path.exists():
         return
     text = path.read_bytes()
-    kept = [line for line, row in _rows(text, path) if row["step"] <= step]
+    kept = [line for line, row in rows_of(text, path) if row["step"] <= step]
     if (content := b"".join(kept)) != text:
         with atomic_write(path, "wb") as file:
             file.write(content)
-
-
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the rows of a `metrics.jsonl`, with numbers as numbers; skips an unfinished last line.
-
-    Raises `ValueError` naming file and line where the file is damaged.
-    """
-    return [
-        {
-            name: value if (real := number(value)) is None or isinstance(value, int) else real
-            for name, value in row.items()
-        }
-        for _, row in _rows(path.read_bytes(), path)
-    ]
-
-
-def _rows(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
-    lines = text.splitlines(keepends=True)
-    for index, line in enumerate(lines, start=1):
-        if index == len(lines) and not line.endswith(b"\n"):
-            return
-        try:
-            row = json.loads(line)
-            if not isinstance(row["step"], int):
-                raise TypeError
-        except (ValueError, TypeError, KeyError):
-            raise ValueError(
-                f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
-                "remove the line, or the run folder to start the run anew"
-            ) from None
-        yield line, row

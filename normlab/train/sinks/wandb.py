@@ -3,7 +3,8 @@
 Group is the fingerprint (all seeds of an experiment), job type the study, tags are norm,
 placement, task and scale. The chosen options (`norm`, `placement`, ...) are top-level config keys
 next to `batch_size`, so that a dashboard groups by them; the node that an option's name replaces
-stays readable under `nodes`. The summary of each score keeps its best, by its own direction.
+stays readable under `nodes`. The summary of each score keeps its best, by its own direction. At the
+end of the run `charts/...` show the record by layer, and the loss with its spikes.
 
 W&B must cost a run nothing: it writes in the run folder only, prints nothing, and waits for the
 server only as long as the config says. Nothing is lost offline: `wandb sync <run_dir>/wandb/*`.
@@ -27,8 +28,10 @@ from urllib.request import getproxies, proxy_bypass
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
 from normlab.records.record import RunRecord, Score
+from normlab.records.rows import METRICS_FILE, read_rows
 from normlab.records.store import norm_label
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
+from normlab.train.sinks.wandb_charts import charts
 
 Mode = Literal["auto", "online", "offline", "disabled"]
 CLOUD = "https://api.wandb.ai"
@@ -53,6 +56,8 @@ class Wandb(Sink):
         self._connect_seconds = connect_seconds
         self._finish_seconds = finish_seconds
         self._run: Any = None
+        self._info: RunInfo | None = None
+        self._rows: list[Row] = []
         self._best: dict[str, Score] = {}
 
     def open(self, run: RunInfo) -> str | None:
@@ -64,6 +69,7 @@ class Wandb(Sink):
         mode = resolve_mode(self._mode, login)
         if mode == "disabled":
             return None
+        self._info = run
         run_id = _run_id(run.run_dir / "wandb" / "run_id", new=run.resumed_step == 0)
         why = "as asked for" if login.source else "no login, see `wandb login`"
         if mode == "online" and login.source:  # without a login W&B would ask for one and wait
@@ -122,17 +128,36 @@ class Wandb(Sink):
             if name not in self._best:
                 self._run.define_metric(name, step_metric="step", summary=_best_key(score))
             self._best[name] = _better(score, self._best.get(name, score))
-        self._run.log(merged(row, scores))
+        self._rows.append(merged(row, scores))
+        self._run.log(self._rows[-1])
 
     def close(self, record: RunRecord | None) -> None:
-        """Put the record's figures into the summary and finish; a run not finished is a failure."""
+        """Add the record's figures and charts and finish; a run not finished is a failure."""
         if self._run is None:
             return
-        if record is not None:
-            self._run.summary.update(self._summary(record))
-        done = record is not None and record.outcome.status in ("finished", "diverged")
         run, self._run = self._run, None
-        run.finish(exit_code=0 if done else 1)
+        done = record is not None and record.outcome.status in ("finished", "diverged")
+        try:
+            if record is not None:
+                run.summary.update(self._summary(record))
+                self._log_charts(run, record)
+        finally:  # a chart that fails must not leave a run without its end
+            run.finish(exit_code=0 if done else 1)
+
+    def _log_charts(self, wandb_run: Any, record: RunRecord) -> None:
+        assert self._info is not None
+        found = charts(record, [*_rows_before(self._info), *self._rows])
+        if not found:
+            return
+        with _surroundings(self._info.run_dir / "wandb"):  # where W&B stages tables
+            import wandb
+
+            panels = {}
+            for name, chart in found.items():
+                table = wandb.Table(columns=chart.columns, data=chart.rows)
+                panel = wandb.plot_table(chart.preset, table, chart.fields, chart.texts)
+                panels[f"charts/{name}"] = panel
+            wandb_run.log({"step": record.outcome.step, **panels})
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
         """Flatten a record; a score seen in training keeps its best, also from before a resume."""
@@ -156,6 +181,14 @@ class Wandb(Sink):
                 "params": record.params,
             }
         )
+
+
+def _rows_before(run: RunInfo) -> list[dict[str, Any]]:
+    """Return the rows before a resume, as far as the run's own file has them."""
+    path = run.run_dir / METRICS_FILE
+    if run.resumed_step == 0 or not path.is_file():
+        return []
+    return [row for row in read_rows(path) if row["step"] <= run.resumed_step]
 
 
 def _best_key(score: Score) -> Literal["max", "min"]:

@@ -1,0 +1,1 @@
+"""What is made of records: figures. Nothing here trains, and nothing here needs torch."""

@@ -1,0 +1,159 @@
+"""Decides what figures are drawn from: runs read from disk, and which of them are one line.
+
+The seeds of an experiment are one line. Its name is its norm, and whatever else sets it apart from
+the other experiments of the figure.
+"""
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from normlab.records.aggregate import Cell
+from normlab.records.fingerprint import diff, fingerprint
+from normlab.records.record import RunRecord
+from normlab.records.rows import METRICS_FILE, read_rows
+from normlab.records.store import RECORD_FILE, norm_label, read_record
+
+_RUN_FOLDER = re.compile(r"(.+)-([^-]+)-[^-]+-([^-]+)/seed(\d+)")
+_OPTIONS = ("placement", "model", "scale", "optim", "schedule")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: its rows, which may be none, and its record, None before the run's end.
+
+    `experiment` is the same for all seeds of an experiment; for a run that has ended it is the
+    fingerprint of the config. `norm` is the label of the norms.
+    """
+
+    experiment: str
+    task: str
+    norm: str
+    seed: int
+    rows: Sequence[dict[str, Any]]
+    record: RunRecord | None
+
+    @classmethod
+    def of(cls, record: RunRecord, rows: Sequence[dict[str, Any]] = ()) -> "Run":
+        """Join a record with the rows of its run."""
+        return cls(
+            experiment=fingerprint(record.config),
+            task=record.choice("task") or "",
+            norm=norm_label(record.config.get("choices", {})),
+            seed=record.seed,
+            rows=rows,
+            record=record,
+        )
+
+    def has_probe(self, name: str) -> bool:
+        """Tell whether the run was observed by a probe; True where nothing says."""
+        if self.record is None:
+            return True
+        return name in self.record.config.get("observe", {}).get("probe", {})
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """The seeds of one experiment, in the order of their seeds, and their name in a figure.
+
+    `number` counts the experiments drawn together; it decides the look of their lines, so that an
+    experiment looks the same in all figures, also in those that others are missing from.
+    """
+
+    number: int
+    name: str
+    runs: tuple[Run, ...]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """Return the records of the runs that have ended."""
+        return [run.record for run in self.runs if run.record is not None]
+
+
+def last_step(experiments: Iterable[Experiment]) -> int:
+    """Return the last step that any run has come to, 0 without rows."""
+    runs = [run for experiment in experiments for run in experiment.runs]
+    rows = [row["step"] for run in runs for row in run.rows[-1:]]
+    return max([0, *rows, *(run.record.outcome.step for run in runs if run.record)])
+
+
+def find_runs(place: Path) -> list[Path]:
+    """Return the run folders at or below a folder, in the order of their paths.
+
+    Raises `ValueError` where there is none.
+    """
+    if not place.is_dir():
+        raise ValueError(f"{place}: no such run; `normlab ls runs` lists the runs")
+    files = itertools.chain(place.rglob(RECORD_FILE), place.rglob(METRICS_FILE))
+    found = sorted({path.parent for path in files})
+    if not found:
+        raise ValueError(f"{place}: no run here, neither a {RECORD_FILE} nor a {METRICS_FILE}")
+    return found
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run; raises `ValueError` naming the file that is damaged, and where."""
+    metrics = folder / METRICS_FILE
+    rows = read_rows(metrics) if metrics.is_file() else []
+    if (folder / RECORD_FILE).is_file():
+        return Run.of(read_record(folder / RECORD_FILE), rows)
+    # Without a record the folders tell: <task>-<norm>-<placement>-<fingerprint>/seed<k>.
+    named = _RUN_FOLDER.fullmatch(f"{folder.parent.name}/{folder.name}")
+    if named is None:
+        return Run(str(folder), "", folder.name, seed=1, rows=rows, record=None)
+    task, norm, mark, seed = named.groups()
+    return Run(mark, task, norm, seed=int(seed), rows=rows, record=None)
+
+
+def experiments(runs: Iterable[Run]) -> list[Experiment]:
+    """Join seeds and name the experiments, in the order in which each first appears.
+
+    Raises `ValueError` for seeds that are not comparable, as `Cell.of` says.
+    """
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.experiment, []).append(run)
+    names = _names(list(groups.values()))
+    joined = [
+        Experiment(number, name, tuple(sorted(members, key=lambda run: run.seed)))
+        for number, (name, members) in enumerate(zip(names, groups.values(), strict=True))
+    ]
+    for experiment in joined:
+        if experiment.records:
+            Cell.of(experiment.records)
+    return joined
+
+
+def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """Name each group by its norm, with the options and values that tell those alike apart."""
+    firsts = [next((run for run in group if run.record), group[0]) for group in groups]
+    names = [run.norm for run in firsts]
+    for tell in (_by_options, _by_values):
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            alike = [index for index, other in enumerate(names) if other == name]
+            records = [firsts[index].record for index in alike]
+            known = [record for record in records if record is not None]
+            for index, record in zip(alike, records, strict=True):
+                also = tell(record, known) if record else "not finished"
+                names[index] = f"{name} {also}".rstrip()
+    return [
+        name if names.count(name) == 1 else f"{name} {run.experiment}"
+        for name, run in zip(names, firsts, strict=True)
+    ]
+
+
+def _by_options(record: RunRecord, others: Sequence[RunRecord]) -> str:
+    groups = [key for key in _OPTIONS if len({other.choice(key) for other in others}) > 1]
+    return " ".join(record.choice(key) or "none" for key in groups)
+
+
+def _by_values(record: RunRecord, others: Sequence[RunRecord]) -> str:
+    values = {
+        key: own
+        for other in others
+        for key, (own, _) in sorted(diff(record.config, other.config).items())
+    }
+    return " ".join(f"{key}={value}" for key, value in values.items())

@@ -1,0 +1,78 @@
+"""Runs for tests of figures: made by hand, so that a test knows every number."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from normlab.records.record import Outcome
+from normlab.reports.figures.runs import Run
+from tests.records.examples import record
+
+ENCODER = ["encoder.embedding", "encoder.0", "encoder.1", "encoder.final"]
+DECODER = ["decoder.embedding", "decoder.0", "decoder.1", "decoder.final", "output"]
+PROBES = {"gradients": {}, "tid": {}, "residual": {}}
+
+
+def run(
+    rows: Iterable[dict[str, Any]] = (),
+    *,
+    stability: dict[str, float] | None = None,
+    outcome: Outcome | None = None,
+    **changes: Any,
+) -> Run:
+    changes = {"observe": {"probe": PROBES}, **changes}
+    made = record(**changes)
+    end = outcome or Outcome("finished", 100)
+    return Run.of(replace(made, stability=stability or {}, outcome=end), list(rows))
+
+
+def loss_rows(losses: dict[int, float], spikes: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """Rows of training losses; the count of spikes grows in those of `spikes`."""
+    count, rows = 0.0, []
+    for step, loss in losses.items():
+        count += step in spikes
+        rows.append({"step": step, "train/loss": loss, "stability/spikes/count": count})
+    return rows
+
+
+def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
+    """One figure of each layer, doubled from layer to layer, in an order that is not depth's."""
+    places = [*ENCODER, *DECODER]
+    values = {f"{name}/{place}": factor * 2.0**index for index, place in enumerate(places)}
+    return dict(sorted(values.items()))
+
+
+def drawn(axes: Any, label: str) -> list[Any]:
+    """Return the lines of a panel that play a part: mean, seed, spike, divergence, lead, mark."""
+    return [line for line in axes.get_lines() if line.get_label() == label]
+
+
+def points(line: Any) -> list[tuple[float, float]]:
+    return list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True))
+
+
+def texts(axes: Any) -> list[str]:
+    return [text.get_text() for text in axes.texts]
+
+
+def boxes(axes: Any) -> list[Any]:
+    """Return the places of the names at line ends, in pixels."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    canvas = FigureCanvasAgg(axes.get_figure(root=True))
+    return [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]
+
+
+def overlapping(axes: Any) -> list[tuple[str, str]]:
+    """Return the pairs of names that lie on each other."""
+    found = list(zip(texts(axes), boxes(axes), strict=True))
+    return [
+        (a, b)
+        for index, (a, one) in enumerate(found)
+        for b, two in found[index + 1 :]
+        if one.y0 < two.y1 - 0.5 and two.y0 < one.y1 - 0.5
+    ]
+
+
+nan, inf = math.nan, math.inf
