@@ -22,7 +22,7 @@ from normlab.probes.base import ProbeGroup
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
-from normlab.records.store import RunStore, run_id
+from normlab.records.store import CONFIG_FILE, RunStore, run_id
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
@@ -32,7 +32,6 @@ from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.sinks.base import RunInfo, SinkGroup
 
-CONFIG_FILE = "config.yaml"
 HYPOTHESES_FILE = "hypotheses.txt"
 
 

@@ -10,7 +10,7 @@ from normlab import registry
 from normlab.commands._terminal import complain, print_table
 from normlab.records.canonical import plain
 from normlab.records.record import Score
-from normlab.records.store import RECORD_FILE, RunStore, norm_label
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, norm_label
 
 HELP = "list norms, placements, tasks, ... and the runs on disk"
 
@@ -75,7 +75,7 @@ def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
     store = RunStore(runs_dir)
     records = store.entries()
     # A run that is still going, or was killed, has its config on disk but no record yet.
-    started = sorted(path.parent for path in runs_dir.rglob("config.yaml"))
+    started = sorted(path.parent for path in runs_dir.rglob(CONFIG_FILE))
     open_runs = [path for path in started if not (path / RECORD_FILE).exists()]
     if as_json:
         ended = [

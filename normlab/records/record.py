@@ -16,6 +16,7 @@ from normlab.records.canonical import number, plain
 
 FORMAT = "normlab.record/1"
 Status = Literal["finished", "diverged", "interrupted", "failed"]
+Column = list[float | None]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class RunRecord:
     environment: dict[str, Any]
     data: dict[str, Any]
     params: int
-    last_steps: dict[str, list[float | None]] = field(default_factory=dict[str, "list[float | None]"])
+    last_steps: dict[str, list[float | None]] = field(
+        default_factory=dict[str, "list[float | None]"]
+    )
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""
@@ -187,14 +190,14 @@ class _Node:
             raise self._damaged(key, f"expected a number, found {self.content[key]!r:.60}")
         return value
 
-    def columns(self, key: str) -> dict[str, list[float | None]]:
+    def columns(self, key: str) -> dict[str, Column]:
         """Read named columns of numbers and gaps; none where there is no such key."""
         if key not in self.content:
             return {}
         table = self.node(key)
         return {name: table.column(name) for name in table.content}
 
-    def column(self, key: str) -> list[float | None]:
+    def column(self, key: str) -> Column:
         items = self._get(key, "a list", list)
         values = [number(item) for item in items]
         for item, value in zip(items, values, strict=True):

@@ -15,6 +15,7 @@ from normlab.records.fingerprint import fingerprint
 from normlab.records.record import RunRecord
 
 RECORD_FILE = "record.json"
+CONFIG_FILE = "config.yaml"
 _ENDS = ("encoder_norm", "decoder_norm")
 
 

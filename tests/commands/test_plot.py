@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from normlab.cli import main as normlab
 from normlab.commands.plot import main
@@ -37,6 +38,7 @@ def keep(store, *, rows=None, stability=None, ended=True, **changes):
     lines = loss_rows({10: 5.0, 20: 4.0, 30: 3.0}) if rows is None else rows
     text = "".join(json.dumps(row) + "\n" for row in lines)
     (folder / "metrics.jsonl").write_text(text)
+    (folder / "config.yaml").write_text(yaml.safe_dump(made.config))
     return folder
 
 

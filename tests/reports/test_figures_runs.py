@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import yaml
 
 from normlab.records.rows import spike_steps
 from normlab.reports.figures.runs import Run, experiments, find_runs, last_step, read_run
@@ -27,9 +28,11 @@ def test_seeds_are_joined_and_those_that_do_not_compare_refused():
         experiments([run(seed=1), run(seed=2, params=5)])
 
 
-def folder(tmp_path, name, *, rows=(), kept=None):
+def folder(tmp_path, name, *, rows=(), kept=None, config=None):
     path = tmp_path / name
     path.mkdir(parents=True)
+    if config is not None:
+        (path / "config.yaml").write_text(yaml.safe_dump(config))
     (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     if kept is not None:
         (path / "record.json").write_text(kept.to_json())
@@ -40,16 +43,26 @@ def test_a_run_is_read_with_its_record_and_without(tmp_path):
     rows = loss_rows({10: 2.0})
     ended = read_run(folder(tmp_path, "toy-ln-pre-abc/seed1", rows=rows, kept=record()))
     assert ended == Run.of(record(), rows)
-    going = read_run(folder(tmp_path, "my-task-bn+ln-pre-abc/seed3", rows=rows))
-    assert (going.experiment, going.task, going.norm, going.seed) == ("abc", "my-task", "bn+ln", 3)
+    config = record(seed=3, norm="bn").config
+    going = read_run(folder(tmp_path, "going", rows=rows, config=config))
+    assert (going.task, going.norm, going.seed) == ("toy", "bn", 3)
+    assert going.experiment == Run.of(record(norm="bn")).experiment
     assert (going.rows, going.record) == (rows, None)
-    assert read_run(folder(tmp_path, "elsewhere", rows=rows)).norm == "elsewhere"
+
+
+@pytest.mark.parametrize("text", [None, "", "[1, 2]", "a: [", "norm: ln"])
+def test_a_run_without_record_and_config_is_named(tmp_path, text):
+    path = folder(tmp_path, "going", rows=loss_rows({10: 2.0}))
+    if text is not None:
+        (path / "config.yaml").write_text(text)
+    with pytest.raises(ValueError, match=r"going/config\.yaml: no config of a run"):
+        read_run(path)
 
 
 def test_a_seed_that_has_not_ended_is_one_of_its_experiment(tmp_path):
     ended = Run.of(record(seed=1), loss_rows({10: 2.0}))
-    place = f"toy-ln-pre-{ended.experiment}/seed2"
-    going = read_run(folder(tmp_path, place, rows=loss_rows({10: 3.0})))
+    config = record(seed=2).config
+    going = read_run(folder(tmp_path, "going", rows=loss_rows({10: 3.0}), config=config))
     (joined,) = experiments([going, ended])
     assert (joined.name, [each.seed for each in joined.runs]) == ("ln", [1, 2])
     assert last_step([joined]) == 100, "the end of the record"

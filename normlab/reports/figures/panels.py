@@ -125,7 +125,7 @@ def panels(
     columns: int,
     width: float = 2.7,
     height: float = 1.75,
-    left: float = 0.66,
+    left: float = 0.78,  # a tick label such as 7.5 10^-5, and the name of the axis
     bottom: float = _BOTTOM,
     foot: str = "",
 ) -> "tuple[matplotlib.figure.Figure, list[matplotlib.axes.Axes]]":

@@ -5,7 +5,6 @@ the other experiments of the figure.
 """
 
 import itertools
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,44 +14,51 @@ from normlab.records.aggregate import Cell
 from normlab.records.fingerprint import diff, fingerprint
 from normlab.records.record import RunRecord
 from normlab.records.rows import METRICS_FILE, read_rows
-from normlab.records.store import RECORD_FILE, norm_label, read_record
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, norm_label, read_record
 
-_RUN_FOLDER = re.compile(r"(.+)-([^-]+)-[^-]+-([^-]+)/seed(\d+)")
 _OPTIONS = ("placement", "model", "scale", "optim", "schedule")
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its rows, which may be none, and its record, None before the run's end.
+    """One run: its config, its rows, which may be none, and its record, None before its end."""
 
-    `experiment` is the same for all seeds of an experiment; for a run that has ended it is the
-    fingerprint of the config. `norm` is the label of the norms.
-    """
-
-    experiment: str
-    task: str
-    norm: str
-    seed: int
+    config: dict[str, Any]
     rows: Sequence[dict[str, Any]]
     record: RunRecord | None
 
     @classmethod
     def of(cls, record: RunRecord, rows: Sequence[dict[str, Any]] = ()) -> "Run":
         """Join a record with the rows of its run."""
-        return cls(
-            experiment=fingerprint(record.config),
-            task=record.choice("task") or "",
-            norm=norm_label(record.config.get("choices", {})),
-            seed=record.seed,
-            rows=rows,
-            record=record,
-        )
+        return cls(record.config, rows, record)
+
+    @property
+    def experiment(self) -> str:
+        """Return the fingerprint of the config, the same for all seeds."""
+        return fingerprint(self.config)
+
+    @property
+    def task(self) -> str:
+        """Return the option of the task."""
+        return self.choice("task")
+
+    @property
+    def norm(self) -> str:
+        """Return the label of the norms."""
+        return norm_label(self.config.get("choices", {}))
+
+    @property
+    def seed(self) -> int:
+        """Return the seed."""
+        return int(self.config["seed"])
+
+    def choice(self, group: str) -> str:
+        """Return the option of a config group, `none` where there is none."""
+        return str(self.config.get("choices", {}).get(group) or "none")
 
     def has_probe(self, name: str) -> bool:
-        """Tell whether the run was observed by a probe; True where nothing says."""
-        if self.record is None:
-            return True
-        return name in self.record.config.get("observe", {}).get("probe", {})
+        """Tell whether the run was observed by a probe."""
+        return name in self.config.get("observe", {}).get("probe", {})
 
 
 @dataclass(frozen=True)
@@ -100,12 +106,21 @@ def read_run(folder: Path) -> Run:
     rows = read_rows(metrics) if metrics.is_file() else []
     if (folder / RECORD_FILE).is_file():
         return Run.of(read_record(folder / RECORD_FILE), rows)
-    # Without a record the folders tell: <task>-<norm>-<placement>-<fingerprint>/seed<k>.
-    named = _RUN_FOLDER.fullmatch(f"{folder.parent.name}/{folder.name}")
-    if named is None:
-        return Run(str(folder), "", folder.name, seed=1, rows=rows, record=None)
-    task, norm, mark, seed = named.groups()
-    return Run(mark, task, norm, seed=int(seed), rows=rows, record=None)
+    return Run(_read_config(folder / CONFIG_FILE), rows, record=None)
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    import yaml  # only a run without a record needs it
+
+    try:
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        _ = fingerprint(config), int(config["seed"])
+    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(
+            f"{path}: no config of a run ({type(error).__name__}: {error}); start the run again, "
+            "or leave its folder out"
+        ) from None
+    return config
 
 
 def experiments(runs: Iterable[Run]) -> list[Experiment]:
@@ -129,31 +144,29 @@ def experiments(runs: Iterable[Run]) -> list[Experiment]:
 
 def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
     """Name each group by its norm, with the options and values that tell those alike apart."""
-    firsts = [next((run for run in group if run.record), group[0]) for group in groups]
+    firsts = [group[0] for group in groups]
     names = [run.norm for run in firsts]
     for tell in (_by_options, _by_values):
         for name in sorted({name for name in names if names.count(name) > 1}):
             alike = [index for index, other in enumerate(names) if other == name]
-            records = [firsts[index].record for index in alike]
-            known = [record for record in records if record is not None]
-            for index, record in zip(alike, records, strict=True):
-                also = tell(record, known) if record else "not finished"
-                names[index] = f"{name} {also}".rstrip()
+            others = [firsts[index] for index in alike]
+            for index in alike:
+                names[index] = f"{name} {tell(firsts[index], others)}".rstrip()
     return [
         name if names.count(name) == 1 else f"{name} {run.experiment}"
         for name, run in zip(names, firsts, strict=True)
     ]
 
 
-def _by_options(record: RunRecord, others: Sequence[RunRecord]) -> str:
+def _by_options(run: Run, others: Sequence[Run]) -> str:
     groups = [key for key in _OPTIONS if len({other.choice(key) for other in others}) > 1]
-    return " ".join(record.choice(key) or "none" for key in groups)
+    return " ".join(run.choice(key) for key in groups)
 
 
-def _by_values(record: RunRecord, others: Sequence[RunRecord]) -> str:
+def _by_values(run: Run, others: Sequence[Run]) -> str:
     values = {
         key: own
         for other in others
-        for key, (own, _) in sorted(diff(record.config, other.config).items())
+        for key, (own, _) in sorted(diff(run.config, other.config).items())
     }
     return " ".join(f"{key}={value}" for key, value in values.items())
