@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 _PIPE_WIDTH = 10_000  # wider than any table: what a program reads is not folded
@@ -41,6 +42,15 @@ def print_table(
     console.print(table)
     for note in notes:
         console.print(Text(note))
+
+
+def print_prose(text: str, *, indent: str = "") -> None:
+    """Print a paragraph, folded at the terminal's width; in one line where a program reads."""
+    if sys.stdout.isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
+        indent = ""
+    print(f"{indent}{text}")
 
 
 def print_markdown(

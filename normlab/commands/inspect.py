@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._terminal import print_table
+from normlab.commands._terminal import print_prose, print_table
 
 if TYPE_CHECKING:
     from normlab.health.subject import Finding, Subject
@@ -95,7 +95,9 @@ def _title(subject: "Subject") -> str:
 
 
 def _show(name: str, finding: "Finding") -> None:
-    print(f"\n{name}: {finding.question}\n  {finding.answer}")
+    print()
+    print_prose(f"{name}: {finding.question}")
+    print_prose(finding.answer, indent="  ")
     if finding.rows:
         rows = [[_cell(value) for value in row] for row in finding.rows]
         numeric = [

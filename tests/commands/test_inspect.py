@@ -1,0 +1,94 @@
+import json
+
+import pytest
+
+import normlab
+from normlab.cli import main
+from normlab.health.sheet import EXAMINATIONS, FORMAT
+from normlab.registry import CONFIG_DIR
+from tests.tiny_runs import tiny, write_corpus
+
+
+@pytest.fixture
+def config(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    corpus = write_corpus(tmp_path / "corpus", train=60)
+    return tiny(corpus, tmp_path / "runs", "norm=bn", "observe.log_every=4")
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_every_file_of_the_package_that_examines_is_on_the_sheet():
+    folder = CONFIG_DIR.parent / "normlab" / "health"
+    examine = [
+        path.stem for path in folder.glob("*.py") if "\ndef examine(subject" in path.read_text()
+    ]
+    assert sorted(examine) == sorted(EXAMINATIONS)
+
+
+def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
+    assert main(["inspect", *config, "--only", "gradients,order"]) == 0
+    shown = capsys.readouterr().out
+    assert "task=translation norm=bn placement=pre model=tiny seed=1" in shown
+    assert "at initialisation" in shown
+    sheet = read(tmp_path / "inspect.json")
+    assert sheet["format"] == FORMAT == "normlab.inspect/1"
+    assert sheet["subject"]["run"] is None
+    assert sheet["subject"]["step"] == 0
+    assert sheet["subject"]["config"]["choices"]["norm"] == "bn"
+    assert sheet["data"]["checksums"]
+    assert list(sheet["examinations"]) == ["gradients", "order"]
+    found = sheet["examinations"]["gradients"]
+    assert found["applies"]
+    assert found["answer"] in shown
+    assert found["figures"]["layers"]["encoder.0"] > 0
+    assert found["question"] in shown
+
+
+def test_the_same_subject_has_the_same_sheet(config, tmp_path, capsys):
+    for name in ("a.json", "b.json"):
+        assert main(["inspect", *config, "--only", "gradients", "--out", name]) == 0
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+    capsys.readouterr()
+    assert main(["inspect", *config, "--only", "gradients", "--json"]) == 0
+    assert capsys.readouterr().out == (tmp_path / "a.json").read_text()
+
+
+def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys):
+    record = normlab.train(normlab.compose(config))
+    (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))
+    assert main(["inspect", str(folder), "--only", "stepwise"]) == 0
+    sheet = read(folder / "inspect.json")
+    assert (sheet["subject"]["run"], sheet["subject"]["step"]) == (record.run_id, 12)
+    assert f"run {record.run_id}, step 12" in capsys.readouterr().out
+    assert main(["inspect", str(folder), "norm.eval_stats=batch", "--only", "stepwise"]) == 0
+    assert read(folder / "inspect.json") == sheet
+    other = read(tmp_path / "inspect.json")
+    assert other["subject"]["config"]["norm"]["eval_stats"] == "batch"
+    steps = [each["examinations"]["stepwise"]["answer"] for each in (sheet, other)]
+    assert steps[0] != steps[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "leaks"], "no examination 'leaks': there are gradients, statistics"),
+        (["model.dept=3"], "model.dept"),
+        (["norm=batch"], "no option 'batch'"),
+    ],
+)
+def test_what_does_not_exist_is_named_and_nothing_is_written(
+    config, tmp_path, capsys, arguments, message
+):
+    assert main(["inspect", *config, *arguments]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "inspect.json").exists()
+
+
+def test_a_folder_that_is_no_run_is_named(tmp_path, capsys):
+    assert main(["inspect", str(tmp_path / "nowhere")]) == 1
+    assert "nowhere" in capsys.readouterr().err
+    assert main(["inspect", "one", "two"]) == 1
+    assert "one run at a time" in capsys.readouterr().err
