@@ -46,15 +46,17 @@ _POSITIONS: dict[Positions, Callable[[int, int], Sinusoids | Embedding]] = {
 
 
 class StreamEmbedding(nn.Module):
-    """sqrt(D) E[token] + position, zero at padding, then the embedding norm and dropout.
+    """scale E[token] + position, zero at padding, then the embedding norm and dropout.
 
-    Several streams may share one token embedding, so it is handed in.
+    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. Several streams may share one token
+    embedding, so it is handed in.
     """
 
     def __init__(
         self,
         tokens: Embedding,
         *,
+        scale: float,
         positions: Positions,
         max_positions: int,
         norm: NormFactory,
@@ -63,14 +65,19 @@ class StreamEmbedding(nn.Module):
         super().__init__()
         dim = tokens.embedding_dim
         self.tokens = tokens
-        self.scale = math.sqrt(dim)
+        self.scale = scale
         self.max_positions = max_positions
         self.positions = _POSITIONS[positions](max_positions, dim)
         self.norm = norm(dim)
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Int[Tensor, "B T"], stream: Stream) -> Float[Tensor, "B T D"]:
-        """Embed the tokens, whose first column stands at position `stream.start`."""
+    def forward(
+        self, ids: Int[Tensor, "B T"], stream: Stream, added: Float[Tensor, "B T D"] | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Embed the tokens, whose first column stands at position `stream.start`.
+
+        `added` are further vectors of the tokens, such as those of their segment.
+        """
         end = stream.start + ids.shape[1]
         if end > self.max_positions:
             raise ValueError(
@@ -78,5 +85,5 @@ class StreamEmbedding(nn.Module):
                 f"raise model.max_positions or lower the length limit of the task"
             )
         x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
-        x = x * stream.valid[..., None]
+        x = (x if added is None else x + added) * stream.valid[..., None]
         return self.dropout(self.norm(x, stream))

@@ -1,67 +1,38 @@
 """The encoder-decoder Transformer of Vaswani et al. 2017, norms and placements left open."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.embedding import Positions, StreamEmbedding
-from normlab.models.feed_forward import Activation
-from normlab.models.layers import LayerShape
+from normlab.models.architecture import StackArchitecture
+from normlab.models.embedding import StreamEmbedding
 from normlab.models.linear import Embedding
 from normlab.models.stacks import CachedDecoding, Decoder, Encoder, PrefixDecoding
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormFactory, Placement
+from normlab.placements.base import Placement
 
 Sharing = Literal["all", "target", "none"]
 
 
-@dataclass(frozen=True)
-class Architecture:
-    """Sizes of a Transformer, and the norms beside those that its placements set.
+@dataclass(frozen=True, kw_only=True)
+class Architecture(StackArchitecture):
+    """Sizes of an encoder-decoder Transformer.
 
     Attributes:
         share_embeddings: `all` has one matrix for source, target and output (needs a joint
             vocabulary), `target` one for target and output, `none` three.
     """
 
-    dim: int
-    ffn_dim: int
-    num_heads: int
     encoder_layers: int
     decoder_layers: int
-    activation: Activation
-    dropout: float
-    attention_dropout: float
-    activation_dropout: float
-    positions: Positions
-    max_positions: int
     share_embeddings: Sharing
-    ffn_inner_norm: NormFactory
-    embedding_norm: NormFactory
-
-    def layer_shape(self) -> LayerShape:
-        """Return what the layers need to know."""
-        return LayerShape(
-            dim=self.dim,
-            num_heads=self.num_heads,
-            ffn_dim=self.ffn_dim,
-            activation=self.activation,
-            ffn_inner_norm=self.ffn_inner_norm,
-            attention_dropout=self.attention_dropout,
-            activation_dropout=self.activation_dropout,
-        )
 
     def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
         """Build the entry of a stream whose token embedding is `tokens`."""
-        return StreamEmbedding(
-            tokens,
-            positions=self.positions,
-            max_positions=self.max_positions,
-            norm=self.embedding_norm,
-            dropout=self.dropout,
-        )
+        return self.entry(tokens, scale=math.sqrt(self.dim))
 
 
 class Seq2Seq(nn.Module):

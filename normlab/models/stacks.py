@@ -32,9 +32,11 @@ class Encoder(nn.Module):
         )
         self.final_norm = placement.final(shape.dim)
 
-    def forward(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
-        """Return the memory: the source stream after all layers."""
-        x = self.embedding(ids, source)
+    def forward(
+        self, ids: Int[Tensor, "B S"], source: Stream, added: Float[Tensor, "B S D"] | None = None
+    ) -> Float[Tensor, "B S D"]:
+        """Return the memory: the source stream after all layers (`added`: see the embedding)."""
+        x = self.embedding(ids, source, added)
         for layer in self.layers:
             x = layer(x, source)
         return self.final_norm(x, source)

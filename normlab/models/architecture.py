@@ -1,0 +1,49 @@
+"""What the stacks of all models are made of: sizes, dropout, positions, and extra norms."""
+
+from dataclasses import dataclass
+
+from normlab.models.embedding import Positions, StreamEmbedding
+from normlab.models.feed_forward import Activation
+from normlab.models.layers import LayerShape
+from normlab.models.linear import Embedding
+from normlab.placements.base import NormFactory
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackArchitecture:
+    """Sizes of a stack, and the norms beside those that its placement sets."""
+
+    dim: int
+    ffn_dim: int
+    num_heads: int
+    activation: Activation
+    dropout: float
+    attention_dropout: float
+    activation_dropout: float
+    positions: Positions
+    max_positions: int
+    ffn_inner_norm: NormFactory
+    embedding_norm: NormFactory
+
+    def layer_shape(self) -> LayerShape:
+        """Return what the layers need to know."""
+        return LayerShape(
+            dim=self.dim,
+            num_heads=self.num_heads,
+            ffn_dim=self.ffn_dim,
+            activation=self.activation,
+            ffn_inner_norm=self.ffn_inner_norm,
+            attention_dropout=self.attention_dropout,
+            activation_dropout=self.activation_dropout,
+        )
+
+    def entry(self, tokens: Embedding, *, scale: float) -> StreamEmbedding:
+        """Build the entry of a stream: its tokens' embedding times `scale`, with positions."""
+        return StreamEmbedding(
+            tokens,
+            scale=scale,
+            positions=self.positions,
+            max_positions=self.max_positions,
+            norm=self.embedding_norm,
+            dropout=self.dropout,
+        )

@@ -1,0 +1,81 @@
+"""BERT: a bidirectional encoder with a head for masked tokens and one for pairs of segments.
+
+Devlin et al. 2019, sections 3 and 3.1. With `placement=post`, `norm@embedding_norm=ln` and learned
+positions it is their model, weight for weight.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from normlab.models.architecture import StackArchitecture
+from normlab.models.embedding import StreamEmbedding
+from normlab.models.linear import Embedding, Linear
+from normlab.models.stacks import Encoder
+from normlab.norms.base import Stream
+from normlab.placements.base import Placement
+
+SEGMENTS = 2
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextArchitecture(StackArchitecture):
+    """Sizes of a model of one stream.
+
+    Attributes:
+        num_layers: layers of its one stack.
+        scale_embeddings: multiply token embeddings by sqrt(dim), as sinusoidal positions of
+            amplitude 1 ask for; BERT and GPT-2 do not.
+    """
+
+    num_layers: int
+    scale_embeddings: bool
+
+    def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
+        """Build the entry of the stream, whose token embedding is `tokens`."""
+        return self.entry(tokens, scale=self.dim**0.5 if self.scale_embeddings else 1.0)
+
+
+class MaskedLM(nn.Module):
+    """Encoder, masked-token head with the token embedding as its output, and pair head.
+
+    The norm of the masked-token head is the placement's, over the masked tokens of the batch.
+    """
+
+    def __init__(self, arch: TextArchitecture, *, encoder: Placement, vocab: int, pad_id: int):
+        super().__init__()
+        tokens = Embedding(vocab, arch.dim, padding_idx=pad_id)
+        self.encoder = Encoder(
+            arch.stream_embedding(tokens), arch.layer_shape(), encoder, num_layers=arch.num_layers
+        )
+        self.segments = Embedding(SEGMENTS, arch.dim)
+        self.token_head = Linear(arch.dim, arch.dim)
+        self.token_norm = encoder.norm(arch.dim)
+        self.token_bias = nn.Parameter(torch.zeros(vocab))
+        self.pooler = Linear(arch.dim, arch.dim)
+        self.pair_head = Linear(arch.dim, 2)
+
+    def forward(
+        self, ids: Int[Tensor, "B T"], stream: Stream, segments: Int[Tensor, "B T"]
+    ) -> Float[Tensor, "B T D"]:
+        """Return the stream after all layers; `segments` are 0 in the first and 1 in the second."""
+        return self.encoder(ids, stream, self.segments(segments))
+
+    def token_logits(
+        self, x: Float[Tensor, "B T D"], places: Int[Tensor, "B M"], masked: Bool[Tensor, "B M"]
+    ) -> Float[Tensor, "N V"]:
+        """Return logits of the masked tokens alone, row by row.
+
+        `places` are their positions in each row, filled up to the longest row; `masked` is True at
+        the N that are real.
+        """
+        chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+        hidden = self.token_norm(F.gelu(self.token_head(chosen)), Stream(masked))
+        return F.linear(hidden[masked], self.encoder.embedding.tokens.weight, self.token_bias)
+
+    def pair_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
+        """Return logits of (the second segment follows the first, it does not), from token 0."""
+        return self.pair_head(self.pooler(x[:, 0]).tanh())

@@ -1,0 +1,128 @@
+"""Given the same weights, the model computes what Hugging Face's `BertForPreTraining` does."""
+
+import pytest
+import torch
+from transformers import BertConfig, BertForPreTraining
+
+from normlab.build import make_norm
+from normlab.models.linear import initialize
+from normlab.models.masked_lm import MaskedLM, TextArchitecture
+from normlab.norms.base import Stream
+from tests.models.small import placement
+
+VOCAB, DIM, FFN, HEADS, LAYERS, LENGTH = 37, 16, 24, 2, 2, 12
+
+
+def bert(norm="ln", place="post", **changes):
+    values = {
+        "dim": DIM,
+        "ffn_dim": FFN,
+        "num_heads": HEADS,
+        "num_layers": LAYERS,
+        "activation": "gelu",
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "positions": "learned",
+        "max_positions": LENGTH,
+        "scale_embeddings": False,
+        "ffn_inner_norm": lambda dim: make_norm("none", dim),
+        "embedding_norm": lambda dim: make_norm(norm, dim),
+    }
+    arch = TextArchitecture(**{**values, **changes})
+    model = MaskedLM(arch, encoder=placement(place, norm), vocab=VOCAB, pad_id=0)
+    initialize(model, 1)
+    return model.eval()
+
+
+@torch.no_grad()
+def twin(model):
+    """Return Hugging Face's model with random weights, and give them to ours."""
+    torch.manual_seed(0)
+    theirs = BertForPreTraining(
+        BertConfig(
+            vocab_size=VOCAB,
+            hidden_size=DIM,
+            num_hidden_layers=LAYERS,
+            num_attention_heads=HEADS,
+            intermediate_size=FFN,
+            max_position_embeddings=LENGTH,
+            layer_norm_eps=1e-5,
+        )
+    ).eval()
+    for parameter in theirs.parameters():  # zeros and ones would hide what stands in a wrong place
+        parameter.uniform_(-0.5, 0.5)
+    weights = {name: value.clone() for name, value in theirs.state_dict().items()}
+
+    def put(ours, *names):
+        for part in ("weight", "bias"):
+            if hasattr(ours, part) and f"{names[0]}.{part}" in weights:
+                getattr(ours, part).copy_(torch.cat([weights[f"{n}.{part}"] for n in names]))
+
+    embeddings = "bert.embeddings"
+    put(model.encoder.embedding.tokens, f"{embeddings}.word_embeddings")
+    put(model.encoder.embedding.positions, f"{embeddings}.position_embeddings")
+    put(model.segments, f"{embeddings}.token_type_embeddings")
+    put(model.encoder.embedding.norm, f"{embeddings}.LayerNorm")
+    for number, layer in enumerate(model.encoder.layers):
+        their = f"bert.encoder.layer.{number}"
+        attention = f"{their}.attention"
+        put(
+            layer.self_attention.qkv_proj,
+            *(f"{attention}.self.{n}" for n in ("query", "key", "value")),
+        )
+        put(layer.self_attention.out_proj, f"{attention}.output.dense")
+        put(layer.self_residual.norm, f"{attention}.output.LayerNorm")
+        put(layer.feed_forward.fc1, f"{their}.intermediate.dense")
+        put(layer.feed_forward.fc2, f"{their}.output.dense")
+        put(layer.ffn_residual.norm, f"{their}.output.LayerNorm")
+    put(model.token_head, "cls.predictions.transform.dense")
+    put(model.token_norm, "cls.predictions.transform.LayerNorm")
+    model.token_bias.copy_(weights["cls.predictions.bias"])
+    put(model.pooler, "bert.pooler.dense")
+    put(model.pair_head, "cls.seq_relationship")
+    return theirs
+
+
+@torch.no_grad()
+def test_logits_are_those_of_hugging_face():
+    model = bert()
+    theirs = twin(model)
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(1, VOCAB, (3, LENGTH), generator=generator)
+    valid = torch.arange(LENGTH)[None] < torch.tensor([12, 5, 9])[:, None]
+    ids[~valid] = 0
+    segments = (torch.arange(LENGTH)[None] > 3).long() * valid
+    expected = theirs(ids, attention_mask=valid.long(), token_type_ids=segments)
+    x = model(ids, Stream(valid), segments)
+    places = torch.tensor([[2, 5, 11], [0, 4, 0], [8, 0, 0]])
+    masked = torch.tensor([[True, True, True], [True, True, False], [True, False, False]])
+    rows = masked.nonzero()[:, 0]
+    found = model.token_logits(x, places, masked)
+    torch.testing.assert_close(
+        found, expected.prediction_logits[rows, places[masked]], rtol=1e-4, atol=1e-5
+    )
+    torch.testing.assert_close(
+        model.pair_logits(x), expected.seq_relationship_logits, rtol=1e-4, atol=1e-5
+    )
+
+
+def test_the_size_is_that_of_hugging_face():
+    model = bert()
+    theirs = twin(model)
+    assert sum(p.numel() for p in model.parameters()) == sum(p.numel() for p in theirs.parameters())
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+@pytest.mark.parametrize("place", ["pre", "post"])
+def test_every_norm_has_finite_logits_and_gradients(norm, place):
+    model = bert(norm, place).train()
+    ids = torch.randint(1, VOCAB, (4, LENGTH), generator=torch.Generator().manual_seed(0))
+    valid = torch.arange(LENGTH)[None] < torch.tensor([12, 5, 9, 7])[:, None]
+    x = model(ids, Stream(valid), torch.zeros_like(ids))
+    places = torch.tensor([[2, 5], [0, 4], [8, 0], [1, 6]])
+    masked = torch.tensor([[True, True], [True, True], [True, False], [True, True]])
+    logits = model.token_logits(x, places, masked)
+    assert logits.shape == (7, VOCAB)
+    (logits.square().mean() + model.pair_logits(x).square().mean()).backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
