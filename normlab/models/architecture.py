@@ -47,3 +47,21 @@ class StackArchitecture:
             norm=self.embedding_norm,
             dropout=self.dropout,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextArchitecture(StackArchitecture):
+    """Sizes of a model of one stream.
+
+    Attributes:
+        num_layers: layers of its one stack.
+        scale_embeddings: multiply token embeddings by sqrt(dim), as sinusoidal positions of
+            amplitude 1 ask for; BERT and GPT-2 do not.
+    """
+
+    num_layers: int
+    scale_embeddings: bool
+
+    def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
+        """Build the entry of the stream, whose token embedding is `tokens`."""
+        return self.entry(tokens, scale=self.dim**0.5 if self.scale_embeddings else 1.0)

@@ -12,8 +12,35 @@ from normlab.models.attention import CrossAttention, SelfAttention
 from normlab.norms.base import Stream
 
 
-class LayerCache:
-    """Keys and values of one decoder layer."""
+class SelfCache:
+    """Keys and values of the positions so far, of one layer's self-attention."""
+
+    def __init__(self, *, max_length: int):
+        """Make room for `max_length` positions when the first comes."""
+        self.max_length = max_length
+        self.length = 0
+        self.key: Tensor
+        self.value: Tensor
+
+    def attend_self(
+        self, attention: SelfAttention, x: Float[Tensor, "N 1 D"]
+    ) -> Float[Tensor, "N 1 D"]:
+        """Append the position's key and value, then attend over all positions so far."""
+        query, key, value = attention.project(x)
+        if self.length == 0:
+            rows, heads, _, head_dim = key.shape
+            room = (rows, heads, self.max_length, head_dim)
+            self.key, self.value = key.new_empty(room), value.new_empty(room)
+        self.key[:, :, self.length : self.length + 1] = key
+        self.value[:, :, self.length : self.length + 1] = value
+        self.length += 1
+        return attention.attend(
+            query, self.key[:, :, : self.length], self.value[:, :, : self.length], None
+        )
+
+
+class LayerCache(SelfCache):
+    """Keys and values of one decoder layer, those of the memory among them."""
 
     def __init__(
         self,
@@ -24,25 +51,10 @@ class LayerCache:
         width: int,
         max_length: int,
     ):
-        groups, heads, _, head_dim = memory_key.shape
+        super().__init__(max_length=max_length)
         self.memory_key, self.memory_value = memory_key, memory_value
         self.visible = source.valid[:, None, None, :]
-        room = (groups * width, heads, max_length, head_dim)
-        self.key, self.value = memory_key.new_empty(room), memory_value.new_empty(room)
         self.width = width
-        self.length = 0
-
-    def attend_self(
-        self, attention: SelfAttention, x: Float[Tensor, "N 1 D"]
-    ) -> Float[Tensor, "N 1 D"]:
-        """Append the position's key and value, then attend over all positions so far."""
-        query, key, value = attention.project(x)
-        self.key[:, :, self.length : self.length + 1] = key
-        self.value[:, :, self.length : self.length + 1] = value
-        self.length += 1
-        return attention.attend(
-            query, self.key[:, :, : self.length], self.value[:, :, : self.length], None
-        )
 
     def attend_cross(
         self, attention: CrossAttention, x: Float[Tensor, "N 1 D"]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.models.attention import CrossAttention, SelfAttention
-from normlab.models.cache import LayerCache
+from normlab.models.cache import LayerCache, SelfCache
 from normlab.models.feed_forward import Activation, FeedForward
 from normlab.norms.base import Stream
 from normlab.placements.base import NormFactory, Placement
@@ -74,6 +74,13 @@ class EncoderLayer(nn.Module):
         """Transform the source stream."""
         x = self.self_residual(x, source, lambda h: self.self_attention(h, source))
         return self.ffn_residual(x, source, lambda h: self.feed_forward(h, source))
+
+    def step(
+        self, x: Float[Tensor, "N 1 D"], stream: Stream, cache: SelfCache
+    ) -> Float[Tensor, "N 1 D"]:
+        """Transform one more position of `N` sequences, using and growing the cache."""
+        x = self.self_residual(x, stream, lambda h: cache.attend_self(self.self_attention, h))
+        return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
 
 
 class DecoderLayer(nn.Module):

@@ -4,39 +4,18 @@ Devlin et al. 2019, sections 3 and 3.1. With `placement=post`, `norm@embedding_n
 positions it is their model, weight for weight.
 """
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from normlab.models.architecture import StackArchitecture
-from normlab.models.embedding import StreamEmbedding
+from normlab.models.architecture import TextArchitecture
 from normlab.models.linear import Embedding, Linear
 from normlab.models.stacks import Encoder
 from normlab.norms.base import Stream
 from normlab.placements.base import Placement
 
 SEGMENTS = 2
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextArchitecture(StackArchitecture):
-    """Sizes of a model of one stream.
-
-    Attributes:
-        num_layers: layers of its one stack.
-        scale_embeddings: multiply token embeddings by sqrt(dim), as sinusoidal positions of
-            amplitude 1 ask for; BERT and GPT-2 do not.
-    """
-
-    num_layers: int
-    scale_embeddings: bool
-
-    def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
-        """Build the entry of the stream, whose token embedding is `tokens`."""
-        return self.entry(tokens, scale=self.dim**0.5 if self.scale_embeddings else 1.0)
 
 
 class MaskedLM(nn.Module):

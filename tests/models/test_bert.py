@@ -5,8 +5,9 @@ import torch
 from transformers import BertConfig, BertForPreTraining
 
 from normlab.build import make_norm
+from normlab.models.architecture import TextArchitecture
 from normlab.models.linear import initialize
-from normlab.models.masked_lm import MaskedLM, TextArchitecture
+from normlab.models.masked_lm import MaskedLM
 from normlab.norms.base import Stream
 from tests.models.small import placement
 

@@ -1,0 +1,91 @@
+"""A causal language model: one stack that attends backwards, its token embedding as its output.
+
+Radford et al. 2019 (GPT-2), with norms and placement left open.
+"""
+
+from typing import TYPE_CHECKING, cast
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from normlab.models.architecture import TextArchitecture
+from normlab.models.cache import SelfCache
+from normlab.models.linear import Embedding
+from normlab.models.stacks import Encoder
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Placement
+
+if TYPE_CHECKING:
+    from normlab.models.layers import EncoderLayer
+
+
+class CausalLM(nn.Module):
+    """A stack of layers with causal self-attention."""
+
+    def __init__(self, arch: TextArchitecture, *, decoder: Placement, vocab: int, pad_id: int):
+        super().__init__()
+        tokens = Embedding(vocab, arch.dim, padding_idx=pad_id)
+        self.decoder = Encoder(
+            arch.stream_embedding(tokens),
+            arch.layer_shape(),
+            decoder,
+            num_layers=arch.num_layers,
+            causal=True,
+        )
+
+    def forward(self, ids: Int[Tensor, "B T"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return the stream under teacher forcing; `project` turns it into logits of what comes."""
+        return self.decoder(ids, stream)
+
+    def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        """Return logits over the vocabulary."""
+        return nn.functional.linear(x, self.decoder.embedding.tokens.weight)
+
+    def start_decoding(self, count: int, *, max_length: int) -> "CachedText | PrefixText":
+        """Begin `count` sequences, in the fastest way that the norms allow."""
+        norms = (module for module in self.modules() if isinstance(module, Norm))
+        if all(norm.incremental for norm in norms):
+            return CachedText(self.decoder, max_length=max_length)
+        return PrefixText(self.decoder, count)
+
+    def decode_step(
+        self, ids: Int[Tensor, "N"], state: "CachedText | PrefixText"
+    ) -> Float[Tensor, "N V"]:
+        """Return the logits that follow when each sequence is extended by its token in `ids`."""
+        return self.project(state.advance(ids))
+
+
+class CachedText:
+    """Incremental decoding: one position a step, keys and values kept."""
+
+    def __init__(self, stack: Encoder, *, max_length: int):
+        self.stack = stack
+        self.layers = cast("list[EncoderLayer]", list(stack.layers))
+        self.position = 0
+        self.caches = [SelfCache(max_length=max_length) for _ in self.layers]
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Feed the next token of each sequence; return the stream at its position."""
+        valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
+        stream = Stream(valid, start=self.position)
+        x = self.stack.embedding(ids[:, None], stream)
+        for layer, cache in zip(self.layers, self.caches, strict=True):
+            x = layer.step(x, stream, cache)
+        self.position += 1
+        return self.stack.final_norm(x, stream)[:, 0]
+
+
+class PrefixText:
+    """Decoding that runs the whole prefix anew at each step, for norms that look at all of it."""
+
+    def __init__(self, stack: Encoder, count: int):
+        self.stack = stack
+        device = stack.embedding.tokens.weight.device
+        self.prefix = torch.empty(count, 0, dtype=torch.long, device=device)
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Append the next token of each sequence; return the stream at its position."""
+        self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
+        stream = Stream(torch.ones_like(self.prefix, dtype=torch.bool))
+        return self.stack(self.prefix, stream)[:, -1]

@@ -1,0 +1,79 @@
+"""The language model: causal in eval, and the same token by token as under teacher forcing."""
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.models.architecture import TextArchitecture
+from normlab.models.causal_lm import CachedText, CausalLM
+from normlab.models.linear import initialize
+from normlab.norms.base import Stream
+from tests.models.small import GRID, NORMS, PAD, VOCAB, assert_close, placement, sentences, unsettle
+
+
+def lm(norm="ln", place="pre", **values):
+    arch = TextArchitecture(
+        dim=16,
+        ffn_dim=24,
+        num_heads=2,
+        num_layers=2,
+        activation="gelu",
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        positions="learned",
+        max_positions=12,
+        scale_embeddings=False,
+        ffn_inner_norm=lambda dim: make_norm("none", dim),
+        embedding_norm=lambda dim: make_norm("none", dim),
+    )
+    model = CausalLM(arch, decoder=placement(place, norm, **values), vocab=VOCAB, pad_id=PAD)
+    initialize(model, 1)
+    unsettle(model, 1)
+    return model.double().eval()
+
+
+def whole(model, ids):
+    return model.project(model(ids, Stream(ids != PAD)))
+
+
+@pytest.mark.parametrize(("norm", "place"), GRID)
+@torch.no_grad()
+def test_token_by_token_is_teacher_forcing_where_the_norm_allows(norm, place):
+    model = lm(norm, place)
+    ids, _ = sentences([9, 9])
+    state = model.start_decoding(2, max_length=9)
+    steps = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
+    expected = whole(model, ids)
+    if norm in ("in", "seqn"):  # these need the tokens to come: each step is that of its prefix
+        assert not torch.allclose(steps, expected)
+        expected = torch.stack([whole(model, ids[:, : t + 1])[:, -1] for t in range(9)], dim=1)
+    else:
+        assert isinstance(state, CachedText)
+    assert_close(steps, expected)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@torch.no_grad()
+def test_a_token_does_not_see_what_comes_in_eval(norm):
+    model = lm(norm)
+    ids, _ = sentences([9, 7])
+    other = ids.clone()
+    other[0, 5:] = 4
+    before, after = whole(model, ids), whole(model, other)
+    if norm in ("in", "seqn"):
+        assert not torch.allclose(before[0, :5], after[0, :5])
+    else:
+        assert_close(before[0, :5], after[0, :5])
+    assert_close(before[1, :7], after[1, :7])
+
+
+@torch.no_grad()
+def test_by_batch_statistics_a_token_sees_the_batch():
+    model = lm("bn", eval_stats="batch")
+    ids, _ = sentences([9, 7])
+    state = model.start_decoding(2, max_length=9)
+    assert not isinstance(state, CachedText)
+    before, other = whole(model, ids), ids.clone()
+    other[1, 3] = 5 if other[1, 3] != 5 else 6
+    assert not torch.allclose(before[0], whole(model, other)[0])
