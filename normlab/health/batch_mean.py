@@ -1,0 +1,275 @@
+"""Does the variance of the batch mean fall as sigma^2 / N, and what is N?
+
+Training sentences go through the model once. At the input of each norm, sets of N sentences are
+drawn from them and each feature's mean over a set's n real tokens is taken. Summed over features,
+with sigma^2 the variance of single tokens,
+
+    variance       Var(mean over the tokens of N sentences) / sigma^2
+    slope          of log variance on log n, by least squares; -1 for independent tokens
+    effective      n_eff = sigma^2 / Var(mean), the independent tokens that the set is worth
+    design effect  n / n_eff (Kish 1965); 1 for independent tokens, n / N for equal ones
+    per sentences  (sigma^2 / N) / Var(mean), by what factor sigma^2 over the number of sentences
+                   overstates the variance
+    intraclass     rho of the one-way analysis of variance with sentences as groups of n_i tokens:
+                   (MSB - MSW) / (MSB + (n_0 - 1) MSW),  n_0 = (n - sum n_i^2 / n) / (M - 1)
+
+n is the harmonic mean over sets, with which the variance of independent tokens is sigma^2 / n also
+for sentences of different lengths. Sets are drawn without replacement, at most an eighth of the M
+sentences, and variances are divided by 1 - N / M, so that they are of unlimited text (Cochran 1977,
+section 2.6). As a control the tokens of one norm are dealt out anew over the sentences.
+
+A sentence must have the same values in every set. So the model is in eval mode; norms with running
+statistics take these from 512 of the sentences first (`recalibrated`), in batches as in training,
+so that values are as in training and not by the guess that an untrained model starts from.
+
+Claim 9 says Var(mean) = sigma^2 / N for N sentences. Right is n in place of N, times the design
+effect; a norm per position does have one token a sentence.
+"""
+
+import copy
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from normlab.health.subject import Finding, Subject
+from normlab.health.watch import norms_watched
+from normlab.norms.base import Norm, recalibrated, running_norms
+from normlab.norms.local import NoNorm
+from normlab.probes.sites import sites
+from normlab.tasks.base import Batch
+
+QUESTION = "Does the variance of the batch mean fall as one over its tokens, or over its sentences?"
+SENTENCES = 2048
+RECALIBRATION = 512  # sentences
+LARGEST = 256  # sentences of a set
+SETS = 256
+BATCH = 32
+USUAL = 32  # sentences a batch, for the answer
+COLUMNS = (
+    "sentences",
+    "tokens",
+    "variance / sigma^2",
+    "tokens shuffled",
+    "1 / sentences",
+    "effective tokens",
+    "design effect",
+)
+
+
+@torch.no_grad()
+def examine(subject: Subject) -> Finding:
+    """Take the variance of the batch mean at the input of each norm."""
+    generator = subject.generator("batch_mean")
+    number = len(subject.task.lengths("train"))
+    picked = generator.permutation(number)[:SENTENCES]
+    sizes = powers_of_two(min(LARGEST, len(picked) // 8))
+    if len(sizes) < 2:
+        return Finding.none(QUESTION, f"{number} training sentences are too few to draw sets from")
+    found, shuffled, control = _collect(subject, picked, generator)
+    orders = np.stack([generator.permutation(len(picked))[: sizes[-1]] for _ in range(SETS)])
+    by_site = {
+        name: describe(site, orders, sizes)
+        for name, site in found.items()
+        if 0 < site.variance < math.inf
+    }
+    if not by_site:
+        return Finding.none(QUESTION, "the inputs of all norms are constant or not finite")
+    figures = {
+        "sentences": len(picked),
+        "sets": SETS,
+        "sizes": sizes,
+        "mean": _over_sites(list(by_site.values())),
+        "shuffled": {"site": control, **describe(shuffled, orders, sizes)},
+        "by_site": by_site,
+    }
+    return Finding(QUESTION, _answer(figures), figures, COLUMNS, _rows(figures))
+
+
+def powers_of_two(most: int) -> list[int]:
+    """Return 1, 2, 4, ... up to `most`."""
+    return [2**power for power in range(most.bit_length())]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Tokens in M groups: the count and the sum of each, and the squares of all, in float64."""
+
+    counts: Float[np.ndarray, " M"]
+    sums: Float[np.ndarray, "M D"]
+    squares: Float[np.ndarray, " D"]
+
+    @classmethod
+    def of(cls, tokens: Float[np.ndarray, "n D"], counts: Int[np.ndarray, " M"]) -> "Sums":
+        """Group tokens that lie one group after the other, none of them empty."""
+        wide = tokens.astype(np.float64)
+        starts = np.cumsum(counts) - counts
+        return cls(
+            counts.astype(np.float64),
+            np.add.reduceat(wide, starts, axis=0),
+            np.square(wide).sum(0),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence["Sums"]) -> "Sums":
+        """Return the groups of all parts, one part after the other."""
+        return cls(
+            np.concatenate([part.counts for part in parts]),
+            np.concatenate([part.sums for part in parts]),
+            np.sum([part.squares for part in parts], axis=0),
+        )
+
+    @property
+    def variance(self) -> float:
+        """The variance of a token, summed over features."""
+        number = self.counts.sum()
+        return float((self.squares / number - np.square(self.sums.sum(0) / number)).sum())
+
+
+def describe(
+    tokens: Sums, orders: Int[np.ndarray, "sets largest"], sizes: Sequence[int]
+) -> dict[str, Any]:
+    """Return the figures of the module's text; lists go by the sizes of sets.
+
+    Each row of `orders` are different groups, whose first N make up a set of N.
+    """
+    number, variance = resampled(tokens, orders, sizes)
+    relative = variance / tokens.variance
+    return {
+        "tokens": number.tolist(),
+        "variance": relative.tolist(),
+        "effective": (1 / relative).tolist(),
+        "design_effect": (number * relative).tolist(),
+        "per_sentences": (1 / (np.asarray(sizes) * relative)).tolist(),
+        "slope": slope(number, relative),
+        "intraclass": intraclass(tokens),
+        "sigma2": tokens.variance,
+    }
+
+
+def resampled(
+    tokens: Sums, orders: Int[np.ndarray, "sets largest"], sizes: Sequence[int]
+) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
+    """Return by size of sets the harmonic mean of their tokens, and the variance of their mean."""
+    blocks = [0, *sizes[:-1]]  # a set of 2 N is one of N and as many more
+    counts = np.add.reduceat(tokens.counts[orders], blocks, axis=1).cumsum(1)
+    means = np.stack(
+        [np.add.reduceat(tokens.sums[order], blocks, axis=0).cumsum(0) for order in orders]
+    )
+    means /= counts[:, :, None]
+    left = 1 - np.asarray(sizes) / len(tokens.counts)
+    return 1 / (1 / counts).mean(0), means.var(0, ddof=1).sum(-1) / left
+
+
+def slope(number: Float[np.ndarray, " K"], variance: Float[np.ndarray, " K"]) -> float:
+    """Return the least-squares slope of log variance on log number."""
+    x, y = np.log(number), np.log(variance)
+    x = x - x.mean()
+    return float((x * y).sum() / np.square(x).sum())
+
+
+def intraclass(tokens: Sums) -> float:
+    """Return how alike tokens of a group are, 0 for not at all and 1 for equal; nan of single ones.
+
+    Mean squares are summed over features.
+    """
+    n, groups = tokens.counts.sum(), len(tokens.counts)
+    if n <= groups:
+        return float("nan")
+    middle = tokens.sums.sum(0) / n
+    groupwise = (np.square(tokens.sums) / tokens.counts[:, None]).sum(0)
+    between = float((groupwise - n * np.square(middle)).sum()) / (groups - 1)
+    within = float((tokens.squares - groupwise).sum()) / (n - groups)
+    size = float(n - np.square(tokens.counts).sum() / n) / (groups - 1)
+    return (between - within) / (between + (size - 1) * within)
+
+
+def _collect(
+    subject: Subject, picked: np.ndarray, generator: np.random.Generator
+) -> tuple[dict[str, Sums], Sums, str]:
+    """Return the tokens at each norm's input by sentence, and those of the last norm shuffled.
+
+    Identities count as norms in a model without others.
+    """
+    model = copy.deepcopy(subject.model)
+    for norm in running_norms(model):
+        norm.eval_by_batch = False
+    norms = sites(model, Norm)
+    wanted = {name for name, norm in norms.items() if not isinstance(norm, NoNorm)} or set(norms)
+    parts: dict[str, list[Sums]] = {}
+    control: list[np.ndarray] = []
+
+    def feed() -> None:
+        for batch in _batches(subject, picked[:RECALIBRATION]):
+            subject.task.losses(model, batch)
+
+    by_length = picked[subject.task.lengths("train")[picked].sum(1).argsort(kind="stable")]
+    with recalibrated(model, feed) if running_norms(model) else nullcontext():
+        for batch in _batches(subject, by_length):
+            with norms_watched(model) as seen:
+                subject.task.losses(model, batch)
+            last = next(name for name in reversed(seen) if name in wanted)
+            for name in wanted & seen.keys():
+                tokens = seen[name].x[seen[name].valid].cpu().numpy()
+                counts = seen[name].valid.sum(1).cpu().numpy()
+                parts.setdefault(name, []).append(Sums.of(tokens, counts))
+                if name == last:
+                    control.append(tokens)
+    found = {name: Sums.joined(parts[name]) for name in norms if name in parts}
+    tokens = generator.permutation(np.concatenate(control))
+    return found, Sums.of(tokens, found[last].counts.astype(np.int64)), last
+
+
+def _batches(subject: Subject, picked: np.ndarray) -> Iterator[Batch]:
+    for start in range(0, len(picked), BATCH):
+        yield subject.batch("train", picked[start : start + BATCH].tolist())
+
+
+def _over_sites(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the mean over sites of each figure but sigma^2, which differs in scale."""
+    mean: dict[str, Any] = {}
+    for key, value in found[0].items():
+        if key == "sigma2":
+            continue
+        if isinstance(value, list):
+            columns = zip(*(site[key] for site in found), strict=True)
+            mean[key] = [fmean(column) for column in columns]
+        else:
+            mean[key] = fmean(site[key] for site in found)
+    return mean
+
+
+def _answer(figures: Mapping[str, Any]) -> str:
+    mean, sizes = figures["mean"], figures["sizes"]
+    at = sizes.index(USUAL) if USUAL in sizes else len(sizes) - 1
+    over = mean["per_sentences"][at]
+    wrong = f"{over:.3g} times too large" if over >= 1 else f"{1 / over:.3g} times too small"
+    return (
+        f"as tokens to the power {mean['slope']:.3f} (shuffled {figures['shuffled']['slope']:.3f}, "
+        f"independent -1): {sizes[at]} sentences of {mean['tokens'][at]:.0f} tokens are worth "
+        f"{mean['effective'][at]:.0f} independent tokens (design effect "
+        f"{mean['design_effect'][at]:.3g}, intraclass correlation {mean['intraclass']:.3g}), and "
+        f"sigma^2 over the number of sentences is {wrong}"
+    )
+
+
+def _rows(figures: Mapping[str, Any]) -> list[tuple[float | int, ...]]:
+    mean, shuffled = figures["mean"], figures["shuffled"]
+    return [
+        (
+            size,
+            mean["tokens"][at],
+            mean["variance"][at],
+            shuffled["variance"][at],
+            1 / size,
+            mean["effective"][at],
+            mean["design_effect"][at],
+        )
+        for at, size in enumerate(figures["sizes"])
+    ]
