@@ -1,0 +1,102 @@
+"""Set health sheets side by side: `python scripts/health.py FOLDER`.
+
+FOLDER holds sheets of `normlab inspect` (`*.json`) of one task and the records of their runs below
+it. Writes FOLDER/table.md, a row a sheet: every figure is read from a sheet or a record.
+"""
+
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from normlab.records.atomic import atomic_write
+from normlab.records.store import RunStore
+
+Figures = Mapping[str, Any]
+_PADDING = {"exclude": "", "include": ", padding included", "fill": ", padding filled"}
+
+COLUMNS: dict[str, Callable[[Figures], str]] = {
+    "gap": lambda f: _number(f["statistics"]["gap"]),
+    "closed": lambda f: _share(f["statistics"].get("closed")),
+    "mixed": lambda f: _number(_mixed(f["statistics"])),
+    "padding": lambda f: _share(max(f["padding"]["moved"]["training"]["decoder"])),
+    "mates": lambda f: _share(f["batch_mates"]["values"]["training"]["decoder"]),
+    "future": lambda f: _share(_leak(f, "training", "later")),
+    "others": lambda f: _share(_leak(f, "training", "others")),
+    "future, eval": lambda f: _share(_leak(f, "eval", "later")),
+    "design effect": lambda f: _number(f["batch_mean"]["mean"]["design_effect"][5]),
+    "step by step": lambda f: _number(f["stepwise"]["eval"]["difference"]["mean"]),
+    "gradient": lambda f: _number(f["gradients"]["growth"]["decoder"]),
+}
+NOTES = (
+    "loss, BLEU: of the run's record (valid/loss, test/bleu)",
+    "gap: loss with running statistics less that with the batch's own, nats a token, held out; "
+    "closed: what re-estimated statistics close of it; mixed: loss by the statistics of batches "
+    "of mixed lengths less that of batches of one length, as training had",
+    "padding: how far real target tokens move when padding rises to 80 %; mates: when the other "
+    "sentences of the batch change; both with training statistics, relative",
+    "future, others: slope of the first target position by later ones and by other sentences, "
+    "over that by its own token; with training statistics, and in eval",
+    "design effect: tokens that are worth one independent token in the mean of 32 sentences",
+    "step by step: mean difference in log-probability between incremental and whole, nats a token",
+    "gradient: of the last over that of the first decoder layer",
+)
+
+
+def _leak(figures: Figures, mode: str, of: str) -> float:
+    found = figures["leak"][mode]["decoder"]
+    return found[of] / found["own"]
+
+
+def _mixed(figures: Figures) -> float | None:
+    mixed = figures.get("loss_of_mixed_lengths")
+    return None if mixed is None else mixed - figures["loss"]["batch"]
+
+
+def _share(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "0" if value < 1e-5 else f"{value:.1%}"
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return "0" if abs(value) < 1e-4 else f"{value:.3g}"
+
+
+def name(sheet: Mapping[str, Any]) -> str:
+    """Name the norm and its treatment of padding, and the placement."""
+    config = sheet["subject"]["config"]
+    choices = config["choices"]
+    padding = _PADDING.get(config["norm"].get("padding", ""), "")
+    return f"`{choices['norm']}`{padding} | {choices['placement']}"
+
+
+def table(folder: Path) -> str:
+    """Return the table of a folder's sheets, in Markdown."""
+    records = {record.run_id: record for _, record in RunStore(folder).entries()}
+    sheets = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
+    titles = ["norm", "placement", "loss", "BLEU", *COLUMNS]
+    lines = [
+        "| " + " | ".join(titles) + " |",
+        "| --- | --- |" + " ---: |" * (len(titles) - 2),
+    ]
+    for sheet in sorted(sheets, key=lambda sheet: name(sheet).split(" | ")[::-1]):
+        scores = records[sheet["subject"]["run"]].scores
+        figures = {key: each["figures"] for key, each in sheet["examinations"].items()}
+        cells = [
+            name(sheet),
+            _number(scores["valid/loss"].value),
+            f"{scores['test/bleu'].value:.1f}",
+            *(column(figures) for column in COLUMNS.values()),
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", *(f"- {note}" for note in NOTES), ""])
+
+
+if __name__ == "__main__":
+    place = Path(sys.argv[1])
+    with atomic_write(place / "table.md") as file:
+        file.write(table(place))
