@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.atomic import atomic_write
-from normlab.records.store import RunStore
+from normlab.records.store import RunStore, norm_label
 
 Figures = Mapping[str, Any]
 _PADDING = {"exclude": "", "include": ", padding included", "fill": ", padding filled"}
 
 COLUMNS: dict[str, Callable[[Figures], str]] = {
-    "gap": lambda f: _number(f["statistics"]["gap"]),
-    "closed": lambda f: _share(f["statistics"].get("closed")),
-    "mixed": lambda f: _number(_mixed(f["statistics"])),
+    "in eval": lambda f: _number(_loss(f, "running", "eval")),
+    "own batch": lambda f: _number(_loss(f, "batch", "training")),
+    "mixed lengths": lambda f: _number(f["statistics"].get("loss_of_mixed_lengths")),
+    "recalibrated": lambda f: _number(f["statistics"]["loss"].get("recalibrated")),
     "padding": lambda f: _share(max(f["padding"]["moved"]["training"]["decoder"])),
     "mates": lambda f: _share(f["batch_mates"]["values"]["training"]["decoder"]),
     "future": lambda f: _share(_leak(f, "training", "later")),
@@ -31,9 +32,9 @@ COLUMNS: dict[str, Callable[[Figures], str]] = {
 }
 NOTES = (
     "loss, BLEU: of the run's record (valid/loss, test/bleu)",
-    "gap: loss with running statistics less that with the batch's own, nats a token, held out; "
-    "closed: what re-estimated statistics close of it; mixed: loss by the statistics of batches "
-    "of mixed lengths less that of batches of one length, as training had",
+    "in eval, ...: loss on 256 held-out sentences, in eval (running statistics where there are "
+    "any), by the own statistics of batches of 32 of like length (as in training), by those of "
+    "batches of mixed lengths, and by statistics re-estimated on training batches",
     "padding: how far real target tokens move when padding rises to 80 %; mates: when the other "
     "sentences of the batch change; both with training statistics, relative",
     "future, others: slope of the first target position by later ones and by other sentences, "
@@ -45,13 +46,12 @@ NOTES = (
 
 
 def _leak(figures: Figures, mode: str, of: str) -> float:
-    found = figures["leak"][mode]["decoder"]
-    return found[of] / found["own"]
+    return figures["leak"][mode]["decoder"][of]
 
 
-def _mixed(figures: Figures) -> float | None:
-    mixed = figures.get("loss_of_mixed_lengths")
-    return None if mixed is None else mixed - figures["loss"]["batch"]
+def _loss(figures: Figures, *names: str) -> float:
+    losses = figures["statistics"]["loss"]
+    return next(losses[name] for name in names if name in losses)
 
 
 def _share(value: float | None) -> str:
@@ -71,7 +71,7 @@ def name(sheet: Mapping[str, Any]) -> str:
     config = sheet["subject"]["config"]
     choices = config["choices"]
     padding = _PADDING.get(config["norm"].get("padding", ""), "")
-    return f"`{choices['norm']}`{padding} | {choices['placement']}"
+    return f"`{norm_label(choices)}`{padding} | {choices['placement']}"
 
 
 def table(folder: Path) -> str:
