@@ -1,7 +1,7 @@
-"""Set health sheets side by side: `python scripts/health.py FOLDER`.
+"""Set health sheets side by side: `python scripts/health.py FOLDER RECORDS`.
 
-FOLDER holds sheets of `normlab inspect` (`*.json`) of one task and the records of their runs below
-it. Writes FOLDER/table.md, a row a sheet: every figure is read from a sheet or a record.
+FOLDER holds sheets of `normlab inspect` (`*.json`) of one task; the records of their runs are below
+RECORDS. Writes FOLDER/table.md, a row a sheet: every figure is read from a sheet or a record.
 """
 
 import json
@@ -74,9 +74,9 @@ def name(sheet: Mapping[str, Any]) -> str:
     return f"`{norm_label(choices)}`{padding} | {choices['placement']}"
 
 
-def table(folder: Path) -> str:
+def table(folder: Path, runs: Path) -> str:
     """Return the table of a folder's sheets, in Markdown."""
-    records = {record.run_id: record for _, record in RunStore(folder).entries()}
+    records = {record.run_id: record for _, record in RunStore(runs).entries()}
     sheets = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
     titles = ["norm", "placement", "loss", "BLEU", *COLUMNS]
     lines = [
@@ -97,6 +97,6 @@ def table(folder: Path) -> str:
 
 
 if __name__ == "__main__":
-    place = Path(sys.argv[1])
+    place, runs = map(Path, sys.argv[1:])
     with atomic_write(place / "table.md") as file:
-        file.write(table(place))
+        file.write(table(place, runs))

@@ -18,20 +18,17 @@ for sentences of different lengths. Sets are drawn without replacement, at most 
 sentences, and variances are divided by 1 - N / M, so that they are of unlimited text (Cochran 1977,
 section 2.6). As a control the tokens of one norm are dealt out anew over the sentences.
 
-A sentence must have the same values in every set. So the model is in eval mode; norms with running
-statistics take these from 512 of the sentences first (`recalibrated`), in batches as in training,
-so that values are as in training and not by the guess that an untrained model starts from.
+A sentence has the same values in every set: those it gets in a random batch of 32 with the batch's
+statistics, as in training. Over sites, `effective` and `per sentences` are those of the mean
+variance, and the others are means.
 
 Claim 9 says Var(mean) = sigma^2 / N for N sentences. Right is n in place of N, times the design
 effect; a norm per position does have one token a sentence.
 """
 
-import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -40,14 +37,12 @@ from jaxtyping import Float, Int
 
 from normlab.health.subject import Finding, Subject
 from normlab.health.watch import norms_watched
-from normlab.norms.base import Norm, recalibrated, running_norms
+from normlab.norms.base import Norm, batch_statistics, running_norms
 from normlab.norms.local import NoNorm
 from normlab.probes.sites import sites
-from normlab.tasks.base import Batch
 
 QUESTION = "Does the variance of the batch mean fall as one over its tokens, or over its sentences?"
 SENTENCES = 2048
-RECALIBRATION = 512  # sentences
 LARGEST = 256  # sentences of a set
 SETS = 256
 BATCH = 32
@@ -85,7 +80,7 @@ def examine(subject: Subject) -> Finding:
         "sentences": len(picked),
         "sets": SETS,
         "sizes": sizes,
-        "mean": _over_sites(list(by_site.values())),
+        "mean": _over_sites(list(by_site.values()), sizes),
         "shuffled": {"site": control, **describe(shuffled, orders, sizes)},
         "by_site": by_site,
     }
@@ -143,13 +138,20 @@ def describe(
     relative = variance / tokens.variance
     return {
         "tokens": number.tolist(),
-        "variance": relative.tolist(),
-        "effective": (1 / relative).tolist(),
         "design_effect": (number * relative).tolist(),
-        "per_sentences": (1 / (np.asarray(sizes) * relative)).tolist(),
+        **by_variance(relative, sizes),
         "slope": slope(number, relative),
         "intraclass": intraclass(tokens),
         "sigma2": tokens.variance,
+    }
+
+
+def by_variance(relative: Float[np.ndarray, " K"], sizes: Sequence[int]) -> dict[str, list[float]]:
+    """Return the relative variance of the mean by size of sets, and what it alone decides."""
+    return {
+        "variance": relative.tolist(),
+        "effective": (1 / relative).tolist(),
+        "per_sentences": (1 / (np.asarray(sizes) * relative)).tolist(),
     }
 
 
@@ -197,21 +199,17 @@ def _collect(
 
     Identities count as norms in a model without others.
     """
-    model = copy.deepcopy(subject.model)
-    for norm in running_norms(model):
-        norm.eval_by_batch = False
+    model = subject.model
     norms = sites(model, Norm)
     wanted = {name for name, norm in norms.items() if not isinstance(norm, NoNorm)} or set(norms)
     parts: dict[str, list[Sums]] = {}
     control: list[np.ndarray] = []
-
-    def feed() -> None:
-        for batch in _batches(subject, picked[:RECALIBRATION]):
-            subject.task.losses(model, batch)
-
-    by_length = picked[subject.task.lengths("train")[picked].sum(1).argsort(kind="stable")]
-    with recalibrated(model, feed) if running_norms(model) else nullcontext():
-        for batch in _batches(subject, by_length):
+    if not running_norms(model):  # then company is indifferent, and this takes less padding
+        tokens = subject.task.lengths("train")[picked].sum(1)
+        picked = picked[tokens.argsort(kind="stable")]
+    with batch_statistics(model):
+        for start in range(0, len(picked), BATCH):
+            batch = subject.batch("train", picked[start : start + BATCH].tolist())
             with norms_watched(model) as seen:
                 subject.task.losses(model, batch)
             last = next(name for name in reversed(seen) if name in wanted)
@@ -226,23 +224,17 @@ def _collect(
     return found, Sums.of(tokens, found[last].counts.astype(np.int64)), last
 
 
-def _batches(subject: Subject, picked: np.ndarray) -> Iterator[Batch]:
-    for start in range(0, len(picked), BATCH):
-        yield subject.batch("train", picked[start : start + BATCH].tolist())
-
-
-def _over_sites(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _over_sites(found: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
     """Return the mean over sites of each figure but sigma^2, which differs in scale."""
-    mean: dict[str, Any] = {}
-    for key, value in found[0].items():
-        if key == "sigma2":
-            continue
-        if isinstance(value, list):
-            columns = zip(*(site[key] for site in found), strict=True)
-            mean[key] = [fmean(column) for column in columns]
-        else:
-            mean[key] = fmean(site[key] for site in found)
-    return mean
+
+    def mean(key: str) -> Any:
+        return np.mean([site[key] for site in found], axis=0).tolist()
+
+    variance = np.array(mean("variance"))
+    return {
+        **{key: mean(key) for key in ("tokens", "design_effect", "slope", "intraclass")},
+        **by_variance(variance, sizes),
+    }
 
 
 def _answer(figures: Mapping[str, Any]) -> str:

@@ -16,7 +16,7 @@ from normlab.norms.moments import Moments
 from normlab.probes.sites import sites
 from tests.health.subjects import EVERY_NORM, examined, subject, trained
 
-FEW = [0, 0.3, 0.8]
+FEW = [0.0, 0.3, 0.8]
 
 
 @EVERY_NORM
