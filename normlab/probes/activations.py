@@ -6,7 +6,7 @@ magnitude, and `outliers`, the share of features whose root mean square over tok
 al. 2022), free of the scale of the activations; at width D no feature can exceed sqrt(D) times.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -14,10 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.norms.base import Norm
-from normlab.probes.figures import HookedProbe, Values, by_site
+from normlab.probes.figures import HookedProbe
 from normlab.probes.sites import sites
-
-_FIGURES = ("mean", "var", "largest", "outliers")
 
 
 @torch.no_grad()
@@ -59,12 +57,3 @@ class Activations(HookedProbe):
                 self.seen[name] = describe(x, stream.valid, threshold=self._threshold)
 
         return look
-
-    def figures(self, seen: Mapping[str, dict[str, Tensor]]) -> Values:
-        """Return mean, variance, largest value and share of outliers, whole and by site."""
-        values: Values = {}
-        for figure in _FIGURES:
-            whole = torch.max if figure == "largest" else torch.mean
-            by_name = {name: found[figure] for name, found in seen.items()}
-            values = {**values, **by_site(figure, by_name, whole)}
-        return values

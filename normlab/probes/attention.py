@@ -14,7 +14,7 @@ slope.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,10 +23,8 @@ from torch import Tensor, nn
 
 from normlab.models.attention import AttentionCore
 from normlab.placements.base import Residual
-from normlab.probes.figures import HookedProbe, Values, by_site
+from normlab.probes.figures import HookedProbe
 from normlab.probes.sites import sites
-
-_FIGURES = ("entropy", "largest", "saturated", "slope")
 
 
 @torch.no_grad()
@@ -88,13 +86,3 @@ class Attention(HookedProbe):
                 )
 
         return look
-
-    def figures(self, seen: Mapping[str, dict[str, Tensor]]) -> Values:
-        """Return the figures, whole and by attention."""
-        self._queries = None
-        values: Values = {}
-        for figure in _FIGURES:
-            whole = torch.max if figure == "largest" else torch.mean
-            by_name = {name: found[figure] for name, found in seen.items()}
-            values = {**values, **by_site(figure, by_name, whole)}
-        return values

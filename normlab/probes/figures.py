@@ -3,8 +3,7 @@
 A figure of a site is called `<figure>/<site>`, and `<figure>` alone is the whole model's.
 """
 
-from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
@@ -23,6 +22,18 @@ def by_site(figure: str, values: Values, whole: Callable[[Tensor], Tensor] = tor
     together = torch.stack(list(values.values()))
     sites = {f"{figure}/{name}": value for name, value in zip(values, together, strict=True)}
     return {figure: whole(together), **sites}
+
+
+def all_by_site(
+    found: Mapping[str, Values], *, largest: Collection[str] = frozenset()
+) -> dict[str, Float[Tensor, ""]]:
+    """Return `by_site` of every figure that was found, by site; of `largest` the largest."""
+    figures = dict.fromkeys(figure for values in found.values() for figure in values)
+    result: dict[str, Tensor] = {}
+    for figure in figures:
+        values = {site: of_site[figure] for site, of_site in found.items()}
+        result |= by_site(figure, values, torch.max if figure in largest else torch.mean)
+    return result
 
 
 class FigureProbe(Probe):
@@ -82,16 +93,19 @@ class FigureProbe(Probe):
 
 
 class HookedProbe(FigureProbe):
-    """A figure probe whose forward hooks fill `seen`, by site, while it is `watching`."""
+    """A figure probe whose forward hooks fill `seen`, by site, while it is `watching`.
+
+    What they put there is a figure's value by its name.
+    """
 
     def __init__(self, *, every: int, largest: tuple[str, ...] = ()) -> None:
         super().__init__(every=every, largest=largest)
         self.watching = False
         self.seen: dict[str, Any] = {}
 
-    @abstractmethod
     def figures(self, seen: Mapping[str, Any]) -> Values:
-        """Return the figures of what the hooks saw in one step."""
+        """Return the figures of what the hooks saw in one step, whole and by site."""
+        return all_by_site(seen, largest=self._largest)
 
     def before_forward(self, step: int) -> None:
         """Begin to look."""

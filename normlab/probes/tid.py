@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from normlab.probes.base import StepView
 from normlab.probes.batch_statistics import Statistics, StatisticsReader
-from normlab.probes.figures import FigureProbe, Values, by_site
+from normlab.probes.figures import FigureProbe, all_by_site
 
 
 class TrainInferenceDiscrepancy(FigureProbe):
@@ -41,10 +41,7 @@ class TrainInferenceDiscrepancy(FigureProbe):
     def before_update(self, view: StepView) -> None:
         """Compare the batch's statistics with them."""
         found = {name: discrepancy(s, eps=self._eps) for name, s in self._reader.read()}
-        values: Values = {}
-        for figure in ("mean", "var", "code_mean", "code_var"):
-            values = {**values, **by_site(figure, {name: f[figure] for name, f in found.items()})}
-        self.take(view, values)
+        self.take(view, all_by_site(found))
 
 
 def discrepancy(statistics: Statistics, *, eps: float) -> dict[str, Tensor]:
