@@ -23,7 +23,9 @@ def read(path):
 def test_every_file_of_the_package_that_examines_is_on_the_sheet():
     folder = CONFIG_DIR.parent / "normlab" / "health"
     examine = [
-        path.stem for path in folder.glob("*.py") if "\ndef examine(subject" in path.read_text()
+        path.stem
+        for path in folder.glob("*.py")
+        if "\ndef examine(subject: Subject) -> Finding" in path.read_text()
     ]
     assert sorted(examine) == sorted(EXAMINATIONS)
 
