@@ -48,7 +48,7 @@ def _nobody_is_logged_in(tmp_path, monkeypatch):
 
 def sink() -> Wandb:
     return Wandb(
-        project="normlab", entity=None, mode="offline", connect_seconds=2.0, finish_seconds=2.0
+        project="normlab", entity=None, mode="offline", connect_seconds=60.0, finish_seconds=60.0
     )
 
 
@@ -102,6 +102,7 @@ def test_the_offline_run_holds_the_tables_the_charts_and_the_rows(tmp_path):
         wandb.log(row)
     wandb.close(record(stability=FIGURES, outcome=Outcome("diverged", 33, "loss is nan")))
     path = offline(tmp_path)
+    run = read(path)  # waits for the end of the run to be written
     names = ["gradient_by_layer", "tid_mean_by_layer", "loss"]
     shown = panels(path)
     assert list(shown) == [f"charts/{name}" for name in names]
@@ -113,7 +114,6 @@ def test_the_offline_run_holds_the_tables_the_charts_and_the_rows(tmp_path):
     assert shown["charts/loss"]["panelDefId"] == "wandb/lineseries/v0"
     assert table(path, "gradient_by_layer") == {"columns": ["place", "value"], "data": GRADIENTS}
     assert table(path, "loss") == {"columns": ["step", "line", "loss"], "data": LOSS}
-    run = read(path)
     assert run.exit_code == 0
     assert run.history[-1]["step"] == 33
     # Figures over training are rows with their step, which W&B draws against it by itself.

@@ -189,6 +189,7 @@ from normlab.distributed import Shard
 from normlab.instantiate import instantiate
 from normlab.probes.base import ProbeGroup, StepView
 
+torch.set_num_threads(1)  # threads share sums out by what else a kernel does
 config = to_dict(compose(sys.argv[1:]))
 task = build_task(config)
 finals = []
