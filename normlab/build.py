@@ -239,7 +239,7 @@ class _Run:
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
         state = self._state_to_resume(checkpoints, data)
-        settings = self._settings(data)
+        settings = self._settings(task, data)
         sinks = SinkGroup(
             {
                 name: instantiate(node, f"observe.sink.{name}")
@@ -286,7 +286,8 @@ class _Run:
 
     def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
         outcome = trainer.fit()
-        scores = dict(trainer.valid_scores)
+        reached = trainer.targets.scores(lost=outcome.status == "diverged")
+        scores = trainer.valid_scores | reached
         if outcome.status == "finished":
             weights, recalibrate = _tested_weights(self.config, trainer.checkpoints, outcome.step)
             scores |= trainer.evaluator.test(
@@ -312,7 +313,7 @@ class _Run:
         self._check_same_data(state["checksums"], data, "begun")
         return state
 
-    def _settings(self, data: Mapping[str, Any]) -> LoopSettings:
+    def _settings(self, task: Task, data: Mapping[str, Any]) -> LoopSettings:
         validate = self.config["validate"]
         return LoopSettings(
             budget=Budget(**self.config["budget"]),
@@ -325,6 +326,7 @@ class _Run:
             average=validate["average"],
             log_every=self.observe["log_every"],
             checkpoint_every=self.observe["checkpoint_every"],
+            targets=task.targets if self.observe["targets"] is None else self.observe["targets"],
             stamp={
                 "code": self.environment["code"],
                 "commit": self.environment["commit"],

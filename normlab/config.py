@@ -95,6 +95,7 @@ class ObserveConfig:
     threads: int | None = None
     other_code: OtherCode = OtherCode.refuse
     study: str | None = None
+    targets: dict[str, Any] | None = None
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)
 

@@ -1,11 +1,12 @@
-"""Greedy and beam search over a model's `decode_step`.
+"""Greedy and beam search, and sampling, over a model's `decode_step`.
 
-The rules are fairseq's: the score of a finished hypothesis is its log-probability over
+The rules of search are fairseq's: the score of a finished hypothesis is its log-probability over
 length ** length_penalty (the end of sentence counted); a sentence is done when as many hypotheses
 have ended as the beam is wide, or at the length limit; only the best `beam` candidates of a step
 may end. Greedy search is a beam of one. Sentences that are done leave the batch.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -137,3 +138,65 @@ def _best(
     totals, best = totals.topk(min(count, totals.shape[1]), dim=-1)
     words = words.view(len(scores), -1).gather(1, best)
     return totals, best // each, words
+
+
+@dataclass(frozen=True)
+class SamplingSettings:
+    """How to continue a text.
+
+    Attributes:
+        max_tokens: tokens after which to stop.
+        temperature: divides the logits before they become probabilities; 0 takes the most likely.
+        top_k: draw from the k most likely tokens; None from all.
+    """
+
+    max_tokens: int
+    temperature: float
+    top_k: int | None
+
+    def __post_init__(self):
+        if self.max_tokens < 1:
+            raise ValueError(f"max_tokens={self.max_tokens} must be above 0")
+        if self.temperature < 0:
+            raise ValueError(f"temperature={self.temperature} must not be negative")
+        if self.top_k is not None and self.top_k < 1:
+            raise ValueError(f"top_k={self.top_k} must be above 0")
+
+
+@torch.no_grad()
+def continuation(
+    model,
+    prompt: Sequence[int],
+    settings: SamplingSettings,
+    *,
+    special: Sequence[int],
+    eos_id: int,
+    room: int,
+    seed: int,
+) -> Iterator[int]:
+    """Yield the tokens that follow `prompt`, one sequence, one token at a time.
+
+    It ends before `eos_id`, or when the model's `room` positions are full. The ids `special` are
+    never drawn. `model` offers `start_decoding` and `decode_step` and is in evaluation mode.
+    """
+    device = next(model.parameters()).device
+    random = torch.Generator().manual_seed(seed)
+    state = model.start_decoding(1, max_length=room)
+    *fed, last = prompt
+    for token in fed:
+        model.decode_step(torch.tensor([token], device=device), state)
+    for _ in range(min(settings.max_tokens, room - len(fed))):
+        logits = model.decode_step(torch.tensor([last], device=device), state)[0].float().cpu()
+        logits[list(special)] = float("-inf")
+        last = _draw(logits, settings, random)
+        if last == eos_id:
+            return
+        yield last
+
+
+def _draw(logits: Float[Tensor, "V"], settings: SamplingSettings, random: torch.Generator) -> int:
+    if settings.temperature == 0:
+        return int(logits.argmax())
+    values, tokens = logits.topk(min(settings.top_k or len(logits), len(logits)))
+    chances = (values / settings.temperature).softmax(-1)
+    return int(tokens[torch.multinomial(chances, 1, generator=random)])

@@ -166,6 +166,7 @@ def _trainer(config: Mapping[str, Any], task: Translation, runtime: Runtime) -> 
             average=0,
             log_every=config["observe"]["log_every"],
             checkpoint_every=_NEVER,
+            targets={},
             stamp={},
         ),
         runtime=runtime,

@@ -121,8 +121,8 @@ def report(cells: list[Cell]) -> int:
 def summary(record: "RunRecord") -> str:
     """Return the last line of a run: its outcome and test scores."""
     scores = ", ".join(
-        f"{name} {score.value:.2f}"
-        for name, score in record.scores.items()
+        f"{name} {score.value:.4g}"
+        for name, score in record.main_scores.items()
         if name.startswith("test")
     )
     reason = f" ({record.outcome.reason})" if record.outcome.reason else ""

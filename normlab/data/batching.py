@@ -5,7 +5,7 @@ device or the number of processes, so that seed k of two norms sees identical ba
 that was stopped goes on with exactly the batch that it would have drawn.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -85,6 +85,8 @@ def padding_share(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
 class BatchStream(Iterator[np.ndarray]):
     """Endless batches of sentence indices, epoch after epoch, for one of `shard.size` processes.
 
+    `lengths` [n, sides] are those of all epochs, or a function of the epoch where each has other
+    examples.
     Every process plans the same epoch and takes each `shard.size`-th batch from its own rank on;
     the ragged tail of an epoch is dropped so that all draw equally many. `state_dict` is the same
     on all ranks.
@@ -92,7 +94,7 @@ class BatchStream(Iterator[np.ndarray]):
 
     def __init__(
         self,
-        lengths: np.ndarray,
+        lengths: np.ndarray | Callable[[int], np.ndarray],
         *,
         batching: Batching,
         batch_size: int | None,
@@ -100,7 +102,7 @@ class BatchStream(Iterator[np.ndarray]):
         seed: int,
         shard: Share | None = None,
     ) -> None:
-        self._lengths = lengths
+        self._lengths = lengths if callable(lengths) else lambda _: lengths
         self._batching: Batching = batching
         self._batch_size = batch_size
         self._max_tokens = max_tokens
@@ -145,7 +147,7 @@ class BatchStream(Iterator[np.ndarray]):
 
     def _plan(self) -> list[np.ndarray]:
         batches = plan_batches(
-            self._lengths,
+            self._lengths(self._epoch),
             batching=self._batching,
             batch_size=self._batch_size,
             max_tokens=self._max_tokens,

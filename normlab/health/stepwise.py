@@ -25,6 +25,7 @@ from torch import Tensor
 
 from normlab.health.subject import Finding, Subject
 from normlab.norms.base import batch_statistics, running_norms
+from normlab.tasks.cross_entropy import log_probabilities
 
 QUESTION = "Does the model compute the same token by token, as it generates, as on whole sentences?"
 SENTENCES = 12
@@ -68,13 +69,6 @@ def examine(subject: Subject) -> Finding:
 def _row(name: str, found: Mapping[str, Any]) -> tuple[str | float | None, ...]:
     loss, apart = found["loss"], found["difference"]
     return name, loss["whole"], loss["stepwise"], apart["mean"], apart["largest"], found["changed"]
-
-
-def log_probabilities(
-    logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
-) -> Float[Tensor, "N"]:
-    """Return the log probability of each target, in float64."""
-    return logits.double().log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
 def differences(

@@ -215,6 +215,20 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 
 
 @contextmanager
+def evaluated_with(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
+    """Let the model's norms evaluate with other statistics than their own `eval_stats` says."""
+    norms = running_norms(model)
+    former = [(norm.eval_stats, norm.eval_by_batch) for norm in norms]
+    try:
+        for norm in norms:
+            norm.eval_stats, norm.eval_by_batch = eval_stats, _EVAL_BY_BATCH[eval_stats]
+        yield
+    finally:
+        for norm, (stats, by_batch) in zip(norms, former, strict=True):
+            norm.eval_stats, norm.eval_by_batch = stats, by_batch
+
+
+@contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
     """Put freshly estimated running statistics in place, the former ones back on exit.
 

@@ -82,6 +82,14 @@ class RunRecord:
         """Tell whether the run reached its end, so that its scores may be averaged."""
         return self.outcome.status == "finished"
 
+    @property
+    def main_scores(self) -> dict[str, Score]:
+        """The scores of whole splits under the run's own settings, such as `test/bleu`.
+
+        Those of a part or under another condition have longer paths.
+        """
+        return {name: score for name, score in self.scores.items() if name.count("/") == 1}
+
     def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""
         content = plain({"format": FORMAT, **dataclasses.asdict(self)})

@@ -5,8 +5,9 @@ the batches' counts, which it has added up over all micro-batches and ranks firs
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.distributed import Shard
-from normlab.norms.base import recalibrated, running_norms
+from normlab.norms.base import EvalStats, evaluated_with, recalibrated, running_norms
 from normlab.placements.base import Placement
 from normlab.records.record import Score
 
@@ -59,8 +60,38 @@ class BatchStream(Iterator[Batch], Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class Condition:
+    """What is different when a test is repeated; None leaves the run's own setting."""
+
+    eval_stats: EvalStats | None = None
+    batch_size: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The part of a score's path that names it, such as `eval_stats_batch/batch_size_1`."""
+        values = {name: value for name, value in vars(self).items() if value is not None}
+        return "/".join(f"{name}_{value}" for name, value in values.items())
+
+    def applied(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Return a context in which the model's norms take the statistics of the condition."""
+        return nullcontext() if self.eval_stats is None else evaluated_with(model, self.eval_stats)
+
+    def matters(self, model: nn.Module) -> bool:
+        """Tell whether the model has a norm whose statistics the condition sets."""
+        return self.eval_stats is None or bool(running_norms(model))
+
+
 class Task(ABC):
-    """Data, batches, summed losses and scores."""
+    """Data, batches, summed losses and scores.
+
+    Attributes:
+        conditions: under what the test is repeated, beside the run's own settings.
+        targets: values of validation scores; a record says after how many steps each was reached.
+    """
+
+    conditions: Sequence[Condition] = ()
+    targets: Mapping[str, Sequence[float]] = {}
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -99,11 +130,18 @@ class Task(ABC):
 
     @abstractmethod
     def evaluate(
-        self, model: Any, split: str, shard: Shard, *, outputs: Path | None = None
+        self,
+        model: Any,
+        split: str,
+        shard: Shard,
+        *,
+        outputs: Path | None = None,
+        batch_size: int | None = None,
     ) -> dict[str, Score]:
         """Score a split (each rank its share); equal scores on all ranks, names without split.
 
         The model's outputs, if it makes text, are written to the file `outputs` by rank 0.
+        `batch_size` examples share a batch; None is the task's own.
         """
 
     @abstractmethod

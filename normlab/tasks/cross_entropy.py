@@ -26,6 +26,13 @@ def label_smoothed_cross_entropy(
     return _LabelSmoothedCrossEntropy.apply(logits, targets, smoothing)
 
 
+def log_probabilities(
+    logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
+) -> Float[Tensor, "N"]:
+    """Return the log probability of each target, in float64."""
+    return logits.double().log_softmax(-1).gather(1, targets[:, None])[:, 0]
+
+
 class _LabelSmoothedCrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(

@@ -141,6 +141,11 @@ class Translation(Task):
 
     def build_model(self, arch: Architecture, encoder: Placement, decoder: Placement) -> Seq2Seq:
         """Build the seq2seq Transformer over the corpus's vocabularies."""
+        if not isinstance(arch, Architecture):
+            raise ValueError(
+                "this task needs a model with an encoder and a decoder, such as model=tiny, mini, "
+                "small, base or iwslt: the model chosen has one stack"
+            )
         for split, pairs in self.data.pairs.items():
             longest = int(pairs.lengths.max())
             if longest > arch.max_positions:
@@ -242,7 +247,13 @@ class Translation(Task):
 
     @torch.no_grad()
     def evaluate(
-        self, model: Seq2Seq, split: str, shard: Shard, *, outputs: Path | None = None
+        self,
+        model: Seq2Seq,
+        split: str,
+        shard: Shard,
+        *,
+        outputs: Path | None = None,
+        batch_size: int | None = None,
     ) -> dict[str, Score]:
         """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
 
@@ -254,7 +265,8 @@ class Translation(Task):
         settings = self.valid_search if split == "valid" else self.test_search
         sums = [0.0, 0.0, 0.0]
         found: list[tuple[int, list[int]]] = []
-        for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size, shard=shard):
+        size = batch_size or self.eval_batch_size
+        for indices in eval_batches(_lengths(pairs), batch_size=size, shard=shard):
             batch = self.collate(pairs, indices).to(device)
             loss, nll = self._cross_entropy(model, batch)
             sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]

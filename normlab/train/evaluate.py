@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.records.record import Score
-from normlab.tasks.base import Task
+from normlab.tasks.base import Condition, Task
 from normlab.train.runtime import Runtime
 
 # A stream of its own: re-estimating statistics must not draw from the batches of training.
@@ -34,12 +34,14 @@ class Evaluator:
         *,
         recalibrate: bool = False,
         outputs: Path | None = None,
+        condition: Condition | None = None,
     ) -> dict[str, Score]:
-        """Score a split; names are paths such as `valid/bleu`.
+        """Score a split; names are paths such as `valid/bleu`, or `valid/batch_size_1/bleu`.
 
         Running statistics are re-estimated first where a norm's `eval_stats` says so, or for all
         of them with `recalibrate`. The model's mode is put back.
         """
+        condition = condition or Condition()
         was_training = model.training
         model.eval()
         world = self.runtime.world
@@ -49,11 +51,15 @@ class Evaluator:
         with (
             torch.no_grad(),
             self.runtime.autocast(),
+            condition.applied(model),
             self.task.recalibrated(model, batches, force=recalibrate),
         ):
-            scores = self.task.evaluate(model, split, world, outputs=outputs)
+            scores = self.task.evaluate(
+                model, split, world, outputs=outputs, batch_size=condition.batch_size
+            )
         model.train(was_training)
-        return {f"{split}/{name}": score for name, score in scores.items()}
+        path = f"{split}/{condition.name}".rstrip("/")
+        return {f"{path}/{name}": score for name, score in scores.items()}
 
     def test(
         self,
@@ -63,10 +69,16 @@ class Evaluator:
         recalibrate: bool,
         outputs: Path | None,
     ) -> dict[str, Score]:
-        """Load weights and score every test split; outputs are kept of the first."""
+        """Load weights and score every test split; outputs are kept of the first.
+
+        The first is scored again under each of the task's conditions that the model can tell apart.
+        """
         model.load_state_dict(weights)
         scores: dict[str, Score] = {}
         for split in self.task.test_splits():
             kept = outputs if split == "test" else None
             scores |= self.scores(model, split, recalibrate=recalibrate, outputs=kept)
+        for condition in self.task.conditions:
+            if condition.matters(model):
+                scores |= self.scores(model, "test", recalibrate=recalibrate, condition=condition)
         return scores

@@ -9,7 +9,7 @@ counts them.
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -29,6 +29,7 @@ from normlab.train.interrupts import Interrupts
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
+from normlab.train.targets import Targets
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class LoopSettings:
         average: validations whose weights the test averages; 0 tests the best weights.
         divergence_factor: a log interval whose mean loss is above this many times the first
             step's loss is a divergence.
+        targets: validation scores to reach (see `Targets`).
         stamp: plain values written into each checkpoint (by what code, on what data).
     """
 
@@ -57,6 +59,7 @@ class LoopSettings:
     divergence_factor: float
     log_every: int
     checkpoint_every: int
+    targets: Mapping[str, Sequence[float]]
     stamp: Mapping[str, Any]
 
 
@@ -108,6 +111,7 @@ class Trainer:
         self.stream = task.train_batches(runtime.world, seed)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress = Progress()
+        self.targets = Targets(settings.targets)
         self.valid_scores: dict[str, Score] = {}
         """The scores of the best validation."""
         self._clock = time.perf_counter()
@@ -298,6 +302,7 @@ class Trainer:
                 f"validate.select_by={self.settings.select_by} is no score of this task; it has "
                 + ", ".join(sorted(score.removeprefix("valid/") for score in scores))
             )
+        self.targets.see(scores, step=at.step, tokens=at.tokens)
         score = scores[name]
         sign = 1 if score.higher_is_better else -1
         if at.best_value is None or sign * score.value > sign * at.best_value:
@@ -308,7 +313,8 @@ class Trainer:
             at.validations_since_best += 1
         self.checkpoints.keep_for_average(at.step, self.model.state_dict(), self.settings.average)
         self._tick()
-        self.sinks.log({"step": at.step, "time/seconds": at.seconds}, scores)
+        row = {"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}
+        self.sinks.log(row, scores)
 
     def _tick(self) -> None:
         now = time.perf_counter()
@@ -329,6 +335,7 @@ class Trainer:
                 "stream": self.stream.state_dict(),
                 "probes": self.probes.state_dict(),
                 "progress": asdict(self.progress),
+                "targets": asdict(self.targets),
                 "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
                 "random": states,
             },
@@ -341,6 +348,7 @@ class Trainer:
         self.stream.load_state_dict(state["stream"])
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
+        self.targets = Targets(**state["targets"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
         states = state["random"]
         if len(states) != self.runtime.world.size:

@@ -42,6 +42,7 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
         divergence_factor=config["divergence_factor"],
         log_every=config["observe"]["log_every"],
         checkpoint_every=config["observe"]["checkpoint_every"],
+        targets={},
         stamp={},
     )
     trainer = Trainer(

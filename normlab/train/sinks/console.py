@@ -167,7 +167,7 @@ def _lines(record: RunRecord) -> list[tuple[str, str, str]]:
     lines = [("outcome", f"{outcome.status} at step {outcome.step}", where)]
     lines += [
         (name, figure(score.value), score.signature or "")
-        for name, score in sorted(record.scores.items())
+        for name, score in sorted(record.main_scores.items())
     ]
     lines += [
         (name, figure(value), "")

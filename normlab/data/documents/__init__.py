@@ -1,0 +1,1 @@
+"""Running text in documents: sources, vocabulary, segment pairs, masks and windows."""

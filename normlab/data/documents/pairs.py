@@ -1,0 +1,312 @@
+"""Training examples of BERT (Devlin et al. 2019, section 3.1): two segments of whole sentences.
+
+Decides how a document becomes examples:
+
+- It is cut into runs of consecutive sentences that fit into one sequence, as many as fit, at least
+  two. A last sentence that is left over joins the one before it, a second time. Documents are not
+  packed together: a short one gives a short example. A share of the runs (BERT's is a tenth) gets a
+  shorter limit, anywhere between two tokens and the whole, so that few lengths are the largest one.
+- With pairs (`nsp`), a run is cut between two of its sentences, anywhere alike: segment A, then B.
+  Half of the examples keep B. In the others a run of sentences of another document takes its place.
+  It ends as the true one does: where the next sentence does not fit, or, as a document ended there,
+  at the closest number of tokens. So lengths do not tell which it is.
+- A document of one sentence has no true B: it is an A with a B from elsewhere, its length drawn
+  from the true ones. So that both labels stay equally many, true pairs are drawn from the others,
+  and where such documents are more than half, some of them sit the epoch out.
+- Without pairs, a run is one segment; a document of one sentence is nothing special.
+- Sentences are whole, but where one alone, or two that are all a run has, are longer than the room:
+  then A keeps half of it at least, B the rest, and the example is counted. A B from elsewhere is
+  cut where the true one was, or where none is found that fits beside A.
+
+BERT itself fills B from elsewhere up to the room, so that a short example gives the label away, and
+cuts segments in the middle of sentences.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from normlab.data.documents.encoded import EncodedDocuments, columns_in, copy_runs
+from normlab.data.documents.streams import stream
+from normlab.data.documents.tokenizer import DocumentTokenizer
+
+TRIES = 20  # for a segment from elsewhere that fits
+MARKS = 3  # [CLS] A [SEP] B [SEP]; without B there is one less
+LEAST = 2  # tokens that a sequence must have room for
+
+
+@dataclass(frozen=True)
+class Segments:
+    """A batch of examples as arrays [rows, columns].
+
+    `ids` int64, `segments` int64 (0 in A and its marks, 1 in B and its mark), `valid` (no padding),
+    `maskable` (no mark or unknown token either) and `begins` (first token of a word), bool.
+    """
+
+    ids: np.ndarray
+    segments: np.ndarray
+    valid: np.ndarray
+    maskable: np.ndarray
+    begins: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The examples of one epoch, in the order of their documents; all arrays are [examples].
+
+    A is the sentences `a_first:a_end` of document `a_document`: the `a_tokens` tokens from place
+    `a_start` of the split. B likewise; without pairs it has no sentence, no token, and document -1.
+    `is_next` tells whether B follows A. `cut` says which examples hold a sentence that was cut.
+    `left_out` counts the documents of one sentence that sit this epoch out.
+    """
+
+    a_document: np.ndarray
+    a_first: np.ndarray
+    a_end: np.ndarray
+    a_start: np.ndarray
+    a_tokens: np.ndarray
+    b_document: np.ndarray
+    b_first: np.ndarray
+    b_end: np.ndarray
+    b_start: np.ndarray
+    b_tokens: np.ndarray
+    is_next: np.ndarray
+    cut: np.ndarray
+    left_out: int
+
+    def __len__(self) -> int:
+        return len(self.a_document)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Tokens of every example with its marks, int64 [examples]."""
+        return self.a_tokens + self.b_tokens + MARKS - (self.b_document < 0)
+
+    def describe(self) -> dict[str, int]:
+        """Return counts for the record: examples, true pairs, cut ones, documents left out."""
+        return {
+            "examples": len(self),
+            "true_pairs": int(self.is_next.sum()),
+            "cut": int(self.cut.sum()),
+            "one_sentence_left_out": self.left_out,
+        }
+
+    def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Segments:
+        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+
+        `data` is the split that the examples were drawn from.
+        """
+        a, b = self.a_tokens[indices], self.b_tokens[indices]
+        paired = self.b_document[indices] >= 0
+        lengths = self.lengths[indices]
+        shape = (len(indices), int(lengths.max(initial=0)))
+        ids = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
+        begins = np.zeros(shape, dtype=bool)
+        rows, one = np.arange(len(indices)), np.ones_like(a)
+        ids[:, :1] = DocumentTokenizer.cls_id
+        ids[rows, 1 + a] = DocumentTokenizer.sep_id
+        ids[rows, lengths - 1] = DocumentTokenizer.sep_id
+        for at, starts, counts in (
+            (one, self.a_start[indices], a),
+            (2 + a, self.b_start[indices], b),
+        ):
+            copy_runs(ids, at, data.text.ids, starts, counts)
+            copy_runs(begins, at, data.begins, starts, counts)
+        return Segments(
+            ids=ids,
+            segments=columns_in(shape, 2 + a, b + paired).astype(np.int64),
+            valid=columns_in(shape, 0 * a, lengths),
+            maskable=ids >= DocumentTokenizer.first_ordinary,
+            begins=begins,
+        )
+
+
+def segment_pairs(
+    documents: np.ndarray,
+    lengths: np.ndarray,
+    *,
+    max_length: int,
+    short_share: float,
+    seed: int,
+    epoch: int,
+    nsp: bool,
+) -> Pairs:
+    """Return the examples of an epoch, a function of the arguments alone.
+
+    `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
+    [sentences] how many tokens each has (1 or more). `max_length` bounds an example with its marks;
+    a share `short_share` of them is bounded by less.
+
+    Raises: ValueError: `max_length` holds no segments, or pairs cannot be made: one document only,
+        or none of two sentences.
+    """
+    longest = max_length - (MARKS if nsp else MARKS - 1)
+    if longest < LEAST:
+        raise ValueError(f"max_length={max_length} is too small: the marks leave {longest} tokens")
+    if not 0 <= short_share <= 1:
+        raise ValueError(f"short_share={short_share}: a share from 0 to 1")
+    rng = stream("pairs", seed=seed, epoch=epoch)
+    # There are no more runs than sentences.
+    short = rng.random(len(lengths)) < short_share
+    rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
+    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    owner, first, end = _runs(documents, offsets, rooms, pair=nsp)
+    room = rooms[: len(owner)]
+    if not nsp:
+        return _single(offsets, owner, first, end, room)
+    if len(documents) < 3:
+        raise ValueError(
+            f"segment pairs need a second document, and there is {len(documents) - 1}: mark where "
+            "documents end in the text, or train without pairs (task.nsp=false)"
+        )
+    if not (end - first > 1).any():
+        raise ValueError(
+            f"segment pairs need a document of two sentences, and all {len(documents) - 1} have "
+            "one: mark where documents end with a blank line between them, not after every "
+            "sentence, or train without pairs (task.nsp=false)"
+        )
+    is_next, kept = _labels(end - first > 1, rng)
+    left_out = len(owner) - len(kept)
+    owner, first, end, is_next, room = (x[kept] for x in (owner, first, end, is_next, room))
+    split = first + 1 + rng.integers(0, np.maximum(end - first - 1, 1))
+    lone = end - first == 1
+    wanted = offsets[end] - offsets[split]
+    wanted[lone] = rng.choice(wanted[~lone], int(lone.sum()))
+    a_whole = offsets[split] - offsets[first]
+    # Where the two do not fit together, A keeps half of the room at least and B has the rest.
+    a_tokens = np.minimum(a_whole, np.maximum(room - wanted, room - room // 2))
+    over = offsets[end] - offsets[first] > room
+    full = end < documents[owner + 1]
+    wanted = np.where(full | over, room - a_tokens, wanted)
+    other = _elsewhere(documents, offsets, owner, wanted, room - a_tokens, full, over, rng)
+    b_document, b_first, b_end = (
+        np.where(is_next, true, random)
+        for true, random in zip((owner, split, end), other, strict=True)
+    )
+    b_whole = offsets[b_end] - offsets[b_first]
+    b_tokens = np.minimum(b_whole, room - a_tokens)
+    return Pairs(
+        a_document=owner,
+        a_first=first,
+        a_end=split,
+        a_start=offsets[first],
+        a_tokens=a_tokens,
+        b_document=b_document,
+        b_first=b_first,
+        b_end=b_end,
+        b_start=offsets[b_first],
+        b_tokens=b_tokens,
+        is_next=is_next,
+        cut=(a_tokens < a_whole) | (b_tokens < b_whole),
+        left_out=left_out,
+    )
+
+
+def _single(
+    offsets: np.ndarray, owner: np.ndarray, first: np.ndarray, end: np.ndarray, room: np.ndarray
+) -> Pairs:
+    """Return examples of one segment."""
+    whole = offsets[end] - offsets[first]
+    tokens, none = np.minimum(whole, room), np.zeros_like(first)
+    return Pairs(
+        a_document=owner,
+        a_first=first,
+        a_end=end,
+        a_start=offsets[first],
+        a_tokens=tokens,
+        b_document=none - 1,
+        b_first=none,
+        b_end=none,
+        b_start=none,
+        b_tokens=none,
+        is_next=np.zeros(len(owner), dtype=bool),
+        cut=tokens < whole,
+        left_out=0,
+    )
+
+
+def _runs(
+    documents: np.ndarray, offsets: np.ndarray, rooms: np.ndarray, *, pair: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Cut documents into runs of sentences; return document, first sentence and end of each.
+
+    Run i fits into `rooms[i]` tokens unless it is as short as can be: one sentence, or two with
+    `pair`.
+    """
+    least = 2 if pair else 1
+    places = offsets.tolist()
+    limits = rooms.tolist()
+    owner: list[int] = []
+    firsts: list[int] = []
+    ends: list[int] = []
+    bounds: Sequence[int] = documents.tolist()
+    for document, (begin, stop) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        first = begin
+        while first < stop:
+            if pair and first == stop - 1 and first > begin:
+                first -= 1
+            fits = (
+                bisect_right(places, places[first] + limits[len(owner)], lo=first, hi=stop + 1) - 1
+            )
+            end = min(max(fits, first + least), stop)
+            owner.append(document)
+            firsts.append(first)
+            ends.append(end)
+            first = end
+    return np.array(owner, np.int64), np.array(firsts, np.int64), np.array(ends, np.int64)
+
+
+def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Draw which runs keep their B (bool [runs]) and which take part (indices, ascending)."""
+    able, lone = np.flatnonzero(can_follow), np.flatnonzero(~can_follow)
+    if len(lone) > len(able):
+        lone = rng.permutation(lone)[: len(able)]
+    kept = np.sort(np.concatenate([able, lone]))
+    is_next = np.zeros(len(can_follow), dtype=bool)
+    # Of an odd number the odd one is a true pair every other time.
+    half = (len(kept) + int(rng.integers(0, 2))) // 2
+    is_next[rng.permutation(able)[:half]] = True
+    return is_next, kept
+
+
+def _elsewhere(
+    documents: np.ndarray,
+    offsets: np.ndarray,
+    owner: np.ndarray,
+    wanted: np.ndarray,
+    room: np.ndarray,
+    full: np.ndarray,
+    over: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Draw a run from a document other than `owner` that ends as the true B of each example does.
+
+    Every sentence of the other documents is equally likely to begin it, but where too little
+    follows in its document the run begins earlier. It goes on over `room` where the true one is
+    cut (`over`), to what fits where the next sentence would not (`full`), else to the number of
+    tokens closest to `wanted`. A run that is over `room` and should not be is drawn again, and
+    after `TRIES` one stays that is a single sentence. Returns document, first sentence and end,
+    each [examples].
+    """
+    found = np.zeros((3, len(owner)), dtype=np.int64)
+    todo = np.arange(len(owner))
+    for _ in range(TRIES):
+        begin, stop = documents[owner[todo]], documents[owner[todo] + 1]
+        sentence = rng.integers(0, len(offsets) - 1 - (stop - begin))
+        sentence += np.where(sentence >= begin, stop - begin, 0)
+        document = np.searchsorted(documents, sentence, side="right") - 1
+        begin, stop = documents[document], documents[document + 1]
+        latest = np.searchsorted(offsets, offsets[stop] - wanted[todo], side="right") - 1
+        first = np.minimum(sentence, np.maximum(latest, begin))
+        # The ends around the wanted length.
+        goal = offsets[first] + wanted[todo]
+        below = np.clip(np.searchsorted(offsets, goal, side="right") - 1, first + 1, stop)
+        above = np.clip(np.searchsorted(offsets, goal, side="left"), first + 1, stop)
+        closer = (offsets[above] - goal < goal - offsets[below]) & ~full[todo]
+        closer &= offsets[above] - offsets[first] <= room[todo]
+        found[:, todo] = document, first, np.where(over[todo] | closer, above, below)
+        excess = offsets[found[2, todo]] - offsets[first] > room[todo]
+        todo = todo[excess & ~over[todo]]
+    return found[0], found[1], found[2]

@@ -1,0 +1,221 @@
+"""A causal language model: predict each token of a document from those before it.
+
+The loss under teacher forcing is that of training; `one_by_one` is the loss of the same tokens when
+the model is fed one at a time, as it generates.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.documents.windows import Windows, text_windows
+from normlab.decoding import SamplingSettings, continuation
+from normlab.distributed import Shard
+from normlab.metrics.counts import mean_score, perplexity
+from normlab.models.causal_lm import CausalLM
+from normlab.norms.base import Stream
+from normlab.placements.base import Placement
+from normlab.records.record import Score
+from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
+
+LOSS = "loss"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowBatch(TextBatch):
+    """Windows of text as tensors. `places` are the flat indices of the real tokens.
+
+    `tgt_out` are the tokens that follow there.
+    """
+
+    ids: Int[Tensor, "B T"]
+    valid: Bool[Tensor, "B T"]
+    places: Int[Tensor, "N"]
+    tgt_out: Int[Tensor, "N"]
+    characters: Tensor
+
+
+@dataclass(kw_only=True, eq=False)
+class LanguageModeling(DocumentTask):
+    """Causal language modelling.
+
+    Attributes:
+        one_by_one: how many windows of the test are also scored one token at a time.
+    """
+
+    one_by_one: int
+
+    def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Windows:
+        """Return the windows of a split, which are the same in every epoch."""
+        data = self.data.splits[split]
+        return text_windows(data.documents, data.text.lengths, max_length=limit)
+
+    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> CausalLM:
+        """Build the decoder over the corpus's vocabulary; there is no encoder."""
+        return CausalLM(
+            self.check_positions(arch),
+            decoder=decoder,
+            vocab=len(self.data.tokenizer),
+            pad_id=DocumentTokenizer.pad_id,
+        )
+
+    def collate(
+        self,
+        split: str,
+        indices: np.ndarray,
+        *,
+        limit: int,
+        seed: int,
+        epoch: int,
+        padding: float = 0.0,
+    ) -> WindowBatch:
+        """Assemble windows into one padded batch."""
+        windows = self._examples(split, limit=limit, seed=seed, epoch=epoch)
+        assert isinstance(windows, Windows)
+        data = self.data.splits[split]
+        text = windows.batch(data, indices)
+        rows, width = text.ids.shape
+        tokens = int(text.valid.sum())
+        wide = padded_width(tokens, rows, width, padding)
+        columns = ((0, 0), (0, wide - width))
+        valid = torch.from_numpy(np.pad(text.valid, columns))
+        places = valid.flatten().nonzero()[:, 0]
+        following = torch.from_numpy(np.pad(text.next_ids, columns))
+        return WindowBatch(
+            ids=torch.from_numpy(np.pad(text.ids, columns)),
+            valid=valid,
+            places=places,
+            tgt_out=following.flatten()[places],
+            characters=torch.from_numpy(windows.characters(data, indices)),
+            counts={LOSS: tokens},
+            tokens=tokens,
+            positions=rows * wide,
+            padding=rows * wide - tokens,
+        )
+
+    def logits(self, model: CausalLM, batch: WindowBatch) -> Tensor:
+        """Return the logits `[N, V]` of the real tokens under teacher forcing."""
+        x = model(batch.ids, Stream(batch.valid))
+        return model.project(x.flatten(0, 1).index_select(0, batch.places))
+
+    def losses(self, model: CausalLM, batch: WindowBatch) -> dict[str, Tensor]:
+        """Return the cross-entropy summed over the real tokens."""
+        return {
+            LOSS: label_smoothed_cross_entropy(self.logits(model, batch), batch.tgt_out, 0.0)[0]
+        }
+
+    @torch.no_grad()
+    def stepwise(self, model: CausalLM, batch: WindowBatch) -> tuple[Tensor, Tensor]:
+        """Return the tokens' logits by teacher forcing, and one token at a time."""
+        rows, length = batch.ids.shape
+        state = model.start_decoding(rows, max_length=length)
+        steps = [model.decode_step(batch.ids[:, t], state) for t in range(length)]
+        by_step = torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
+        return self.logits(model, batch), by_step
+
+    @property
+    def tallied(self) -> Sequence[str]:
+        """The sums of `tally`."""
+        return ("tokens", "nll", "characters")
+
+    def tally(self, model: CausalLM, batch: WindowBatch) -> dict[str, Tensor]:
+        """Return tokens, their losses, and the characters they make, by window."""
+        nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
+        row = batch.places // batch.ids.shape[1]
+        zero = nll.new_zeros(len(batch.ids))
+        return {
+            "tokens": batch.valid.sum(1),
+            "nll": zero.index_add(0, row, nll),
+            "characters": batch.characters,
+        }
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
+        """Return loss, perplexity, and bits a character.
+
+        The end of a document is predicted too and counts as a token, not as a character.
+        """
+        tokens, characters = int(sums["tokens"]), round(sums["characters"])
+        bits = sums["nll"] / math.log(2)
+        return {
+            "loss": mean_score(sums["nll"], tokens, higher_is_better=False),
+            "perplexity": perplexity(sums["nll"], tokens),
+            "bits_per_character": mean_score(bits, characters, higher_is_better=False),
+        }
+
+    @torch.no_grad()
+    def evaluate(
+        self,
+        model: CausalLM,
+        split: str,
+        shard: Shard,
+        *,
+        outputs: Path | None = None,
+        batch_size: int | None = None,
+    ) -> dict[str, Score]:
+        """Score a split; the test also one token at a time, beside teacher forcing.
+
+        Names: `one_by_one/loss` and, over the same tokens, `one_by_one/teacher_forced_loss`.
+        """
+        scores = super().evaluate(model, split, shard, outputs=outputs, batch_size=batch_size)
+        if split == "test" and batch_size is None and self.one_by_one:
+            scores |= self._one_by_one(model, split)
+        return scores
+
+    def _one_by_one(self, model: CausalLM, split: str) -> dict[str, Score]:
+        """Score windows that lie evenly over the split, each a batch of its own."""
+        count = len(self.evaluated(split))
+        device = next(model.parameters()).device
+        sums, tokens = np.zeros(2), 0
+        for index in np.unique(np.linspace(0, count - 1, min(self.one_by_one, count)).round()):
+            batch = self.batch(split, [int(index)]).to(device)
+            both = self.stepwise(model, batch)
+            sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]
+            tokens += batch.tokens
+        return {
+            f"one_by_one/{name}": mean_score(total, tokens, higher_is_better=False)
+            for name, total in zip(("teacher_forced_loss", LOSS), sums.tolist(), strict=True)
+        }
+
+    def generate(
+        self, model: CausalLM, prompt: str, settings: SamplingSettings, *, seed: int
+    ) -> Iterator[str]:
+        """Yield the text that follows a prompt, piece by piece; `model` is in evaluation mode.
+
+        Raises ValueError where the prompt leaves no room for a token.
+        """
+        tokenizer = self.data.tokenizer
+        ids = [DocumentTokenizer.bos_id]
+        ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]
+        room = model.decoder.embedding.max_positions
+        if len(ids) > room:
+            raise ValueError(
+                f"the prompt has {len(ids) - 1} tokens, and the model has {room} positions: give "
+                "a shorter prompt"
+            )
+        shown = tokenizer.decode(ids)
+        drawn: list[int] = []
+        eos_id = DocumentTokenizer.eos_id
+        for token in continuation(
+            model,
+            ids,
+            settings,
+            special=[token for token in range(DocumentTokenizer.first_ordinary) if token != eos_id],
+            eos_id=eos_id,
+            room=room,
+            seed=seed,
+        ):
+            drawn.append(token)
+            text = tokenizer.decode(ids + drawn)
+            # A character of several bytes is whole only with its last piece.
+            if not text.endswith("\N{REPLACEMENT CHARACTER}"):
+                yield text[len(shown) :]
+                shown = text

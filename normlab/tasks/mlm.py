@@ -1,0 +1,191 @@
+"""BERT's pretraining: predict masked tokens, and whether one segment follows the other.
+
+Devlin et al. 2019, sections 3.1 and A.1. The two losses are means over different things, masked
+tokens and pairs of segments, and are added.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from normlab.data.documents.masking import DICE, mask_tokens
+from normlab.data.documents.pairs import Pairs, segment_pairs
+from normlab.data.documents.streams import dice
+from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.metrics.counts import mean_score, perplexity
+from normlab.models.masked_lm import MaskedLM
+from normlab.norms.base import Stream
+from normlab.placements.base import Placement
+from normlab.records.record import Score
+from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
+
+MLM, NSP = "mlm", "nsp"
+TOP = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskedBatch(TextBatch):
+    """Corrupted examples as tensors.
+
+    `places` are the columns to predict, filled up to the longest row, `chosen` is True where they
+    are real, and `labels` are the true tokens there, row by row. `follows` is 0 where the second
+    segment follows the first and 1 where it is from elsewhere.
+    """
+
+    ids: Int[Tensor, "B T"]
+    segments: Int[Tensor, "B T"]
+    valid: Bool[Tensor, "B T"]
+    places: Int[Tensor, "B M"]
+    chosen: Bool[Tensor, "B M"]
+    labels: Int[Tensor, "N"]
+    follows: Int[Tensor, "B"]
+
+
+@dataclass(kw_only=True, eq=False)
+class MaskedLanguageModeling(DocumentTask):
+    """Masked language modelling, with next-sentence prediction unless `nsp` is false.
+
+    Attributes:
+        nsp: two segments an example, and a loss for whether the second follows the first.
+        short_share: share of examples with a limit shorter than `max_length` (see `pairs`).
+        mask_share: share of the tokens that are to be predicted.
+        mask_split: parts of these that are masked, replaced by a random token, left as they are.
+        whole_word: predict all tokens of a word or none.
+    """
+
+    nsp: bool
+    short_share: float
+    mask_share: float
+    mask_split: Sequence[float]
+    whole_word: bool
+
+    def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Pairs:
+        """Return the pairs of segments of an epoch."""
+        data = self.data.splits[split]
+        return segment_pairs(
+            data.documents,
+            data.text.lengths,
+            max_length=limit,
+            short_share=self.short_share,
+            seed=seed,
+            epoch=epoch,
+            nsp=self.nsp,
+        )
+
+    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> MaskedLM:
+        """Build BERT over the corpus's vocabulary; there is no decoder."""
+        return MaskedLM(
+            self.check_positions(arch),
+            encoder=encoder,
+            vocab=len(self.data.tokenizer),
+            pad_id=DocumentTokenizer.pad_id,
+        )
+
+    def collate(
+        self,
+        split: str,
+        indices: np.ndarray,
+        *,
+        limit: int,
+        seed: int,
+        epoch: int,
+        padding: float = 0.0,
+    ) -> MaskedBatch:
+        """Assemble examples and corrupt them; an example is masked alike in every batch."""
+        pairs = self._examples(split, limit=limit, seed=seed, epoch=epoch)
+        assert isinstance(pairs, Pairs)
+        whole = pairs.batch(self.data.splits[split], indices)
+        rows, width = whole.ids.shape
+        masked = mask_tokens(
+            whole.ids,
+            whole.maskable,
+            share=self.mask_share,
+            split=self.mask_split,
+            ordinary=self.data.tokenizer.ordinary,
+            mask_id=DocumentTokenizer.mask_id,
+            dice=dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
+            whole_word=self.whole_word,
+            begins=whole.begins,
+        )
+        tokens = int(whole.valid.sum())
+        wide = ((0, 0), (0, padded_width(tokens, rows, width, padding) - width))
+        counts = {MLM: len(masked.labels)}
+        return MaskedBatch(
+            ids=torch.from_numpy(np.pad(masked.ids, wide)),
+            segments=torch.from_numpy(np.pad(whole.segments, wide)),
+            valid=torch.from_numpy(np.pad(whole.valid, wide)),
+            places=torch.from_numpy(masked.places),
+            chosen=torch.from_numpy(masked.chosen),
+            labels=torch.from_numpy(masked.labels),
+            follows=torch.from_numpy((~pairs.is_next[indices]).astype(np.int64)),
+            counts=counts | {NSP: rows} if self.nsp else counts,
+            tokens=tokens,
+            positions=rows * (width + wide[1][1]),
+            padding=rows * (width + wide[1][1]) - tokens,
+        )
+
+    def logits(
+        self, model: MaskedLM, batch: MaskedBatch
+    ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
+        """Return logits of the masked tokens and of the pairs."""
+        x = model(batch.ids, Stream(batch.valid), batch.segments)
+        return model.token_logits(x, batch.places, batch.chosen), model.pair_logits(x)
+
+    def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
+        """Return cross-entropies summed over masked tokens and, with `nsp`, over pairs."""
+        tokens, pairs = self.logits(model, batch)
+        found = {MLM: label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
+        if self.nsp:
+            found[NSP] = label_smoothed_cross_entropy(pairs, batch.follows, 0.0)[0]
+        return found
+
+    @property
+    def tallied(self) -> Sequence[str]:
+        """The sums of `tally`."""
+        pairs = ("pairs", "pair_nll", "pair_hits") if self.nsp else ()
+        return ("tokens", "nll", "hits", "hits_in_top", *pairs)
+
+    def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
+        """Return masked tokens, their losses and hits, and the same of pairs, by example."""
+        tokens, pairs = self.logits(model, batch)
+        row = batch.chosen.nonzero()[:, 0]
+        best = tokens.topk(min(TOP, tokens.shape[-1])).indices == batch.labels[:, None]
+        nll = -log_probabilities(tokens, batch.labels)
+        by_token = {
+            "tokens": torch.ones_like(nll),
+            "nll": nll,
+            "hits": best[:, 0].double(),
+            "hits_in_top": best.any(-1).double(),
+        }
+        zero = nll.new_zeros(len(batch.ids))
+        found = {name: zero.index_add(0, row, values) for name, values in by_token.items()}
+        if self.nsp:
+            found |= {
+                "pairs": torch.ones_like(zero),
+                "pair_nll": -log_probabilities(pairs, batch.follows),
+                "pair_hits": (pairs.argmax(-1) == batch.follows).double(),
+            }
+        return found
+
+    def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
+        """Return `loss` (the sum of the others), accuracies, and perplexity of masked tokens."""
+        tokens = int(sums["tokens"])
+        found = {
+            "mlm_loss": mean_score(sums["nll"], tokens, higher_is_better=False),
+            "mlm_accuracy": mean_score(sums["hits"], tokens, higher_is_better=True),
+            "mlm_accuracy_top5": mean_score(sums["hits_in_top"], tokens, higher_is_better=True),
+            "perplexity": perplexity(sums["nll"], tokens),
+        }
+        loss = found["mlm_loss"].value
+        if self.nsp:
+            pairs = int(sums["pairs"])
+            found["nsp_loss"] = mean_score(sums["pair_nll"], pairs, higher_is_better=False)
+            found["nsp_accuracy"] = mean_score(sums["pair_hits"], pairs, higher_is_better=True)
+            loss += found["nsp_loss"].value
+        return {"loss": Score(loss, False, tokens), **found}
