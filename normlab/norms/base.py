@@ -102,13 +102,17 @@ class RunningNorm(Norm):
         if not 0 < momentum <= 1:
             raise ValueError(f"momentum={momentum}: must be above 0 and at most 1")
         self.eps = eps
-        self.eval_stats: EvalStats = eval_stats
         self.sync = sync
         self.momentum = momentum
         self.unbiased = unbiased
-        self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
+        self.evaluate_with(eval_stats)
         self.tally: Tally | None = None
         self.seen: Moments | None = None
+
+    def evaluate_with(self, eval_stats: EvalStats) -> None:
+        """Choose the statistics of eval mode."""
+        self.eval_stats: EvalStats = eval_stats
+        self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
 
     def keep_statistics(self, rows: int, cols: int) -> None:
         """Start running statistics, mean 0 and variance 1, of `rows` by `cols`."""
@@ -218,14 +222,14 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
 def evaluated_with(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
     """Let the model's norms evaluate with other statistics than their own `eval_stats` says."""
     norms = running_norms(model)
-    former = [(norm.eval_stats, norm.eval_by_batch) for norm in norms]
+    former: list[EvalStats] = [norm.eval_stats for norm in norms]
     try:
         for norm in norms:
-            norm.eval_stats, norm.eval_by_batch = eval_stats, _EVAL_BY_BATCH[eval_stats]
+            norm.evaluate_with(eval_stats)
         yield
     finally:
-        for norm, (stats, by_batch) in zip(norms, former, strict=True):
-            norm.eval_stats, norm.eval_by_batch = stats, by_batch
+        for norm, own in zip(norms, former, strict=True):
+            norm.evaluate_with(own)
 
 
 @contextmanager

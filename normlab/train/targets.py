@@ -1,4 +1,4 @@
-"""How long a run takes to reach a score and keep it: the "steps to converge" of comparison tables."""
+"""How long a run takes to reach a score and keep it: "steps to converge" in comparison tables."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -40,15 +40,15 @@ class PydocCorpus(DocumentCorpus):
 
     def __init__(self, *, valid_share: float = 0.1, test_share: float = 0.1) -> None:
         self.label = f"documentation of Python {platform.python_version()}"
-        self._shares = {"valid_share": valid_share, "test_share": test_share}
+        self._valid_share, self._test_share = valid_share, test_share
 
     def splits(self) -> dict[str, list[Document]]:
         """Return the splits; those of one Python are the same in every process."""
-        return by_hash(self._read[0], **self._shares)
+        return by_hash(self._read[0], valid_share=self._valid_share, test_share=self._test_share)
 
     def key(self) -> str:
         """Return a string of the Python, its sources, and the rules that cut them."""
-        digest = hashlib.sha256(repr(sorted(self._shares.items())).encode())
+        digest = hashlib.sha256(f"{self._valid_share} {self._test_share}".encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
         rules = rules_digest("builtin", "prose", "sentences")
@@ -57,7 +57,13 @@ class PydocCorpus(DocumentCorpus):
     def describe(self) -> dict[str, object]:
         """Add the Python version and the library that splits sentences."""
         python = f"{platform.python_implementation()} {platform.python_version()}"
-        return {**super().describe(), "python": python, "sentences_by": splitter(), **self._shares}
+        return {
+            **super().describe(),
+            "python": python,
+            "sentences_by": splitter(),
+            "valid_share": self._valid_share,
+            "test_share": self._test_share,
+        }
 
     def left_out(self) -> dict[str, int]:
         """Return how many code blocks, sentences and repeated paragraphs are not in the corpus."""
@@ -103,9 +109,7 @@ def _modules(folder: Path, prefix: str, names: frozenset[str]) -> Iterator[tuple
     for module in pkgutil.iter_modules([str(folder)]):
         if (not prefix and module.name not in names) or module.name in _TESTS:
             continue
-        path = (
-            folder / module.name / "__init__.py" if module.ispkg else folder / f"{module.name}.py"
-        )
+        path = folder / (f"{module.name}/__init__.py" if module.ispkg else f"{module.name}.py")
         # The topics stand on their own; a compiled module has no source to read.
         if path.is_file() and path.parent.name != "pydoc_data":
             yield prefix + module.name, path

@@ -191,7 +191,7 @@ class HubDocuments(DocumentCorpus):
                 Document(document.origin, document.sentences)
                 for number, text in enumerate(texts)
                 for document in whole_document(
-                    text.split("\n"),
+                    text.replace("\n", "\n\n").split("\n"),  # a line is a whole paragraph
                     form=self._form,
                     language=self.language,
                     origin=f"{origin}, row {number}",

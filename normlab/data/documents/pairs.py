@@ -25,6 +25,7 @@ cuts segments in the middle of sentences.
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -94,7 +95,7 @@ class Pairs:
         }
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Segments:
-        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]` or `[CLS] A [SEP] B [SEP]`.
+        """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, with pairs `B [SEP]`.
 
         `data` is the split that the examples were drawn from.
         """
@@ -242,7 +243,7 @@ def _runs(
     firsts: list[int] = []
     ends: list[int] = []
     bounds: Sequence[int] = documents.tolist()
-    for document, (begin, stop) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for document, (begin, stop) in enumerate(pairwise(bounds)):
         first = begin
         while first < stop:
             if pair and first == stop - 1 and first > begin:

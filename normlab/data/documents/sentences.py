@@ -12,11 +12,12 @@ def split_sentences(paragraph: str, *, language: str) -> list[str]:
     `language` is an ISO 639 code; one that the library has no rules for is cut by those of a
     related language or of English.
     """
-    import sentencex  # not needed where sentences are a line each
+    # Not needed where sentences are a line each; a compiled module without types.
+    from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
 
     sentences: list[str] = []
     begun = ""
-    for piece in sentencex.segment(language, " ".join(paragraph.split())):
+    for piece in segment(language, " ".join(paragraph.split())):
         begun += piece
         if begun[-1:].isspace():
             sentences.append(begun.strip())

@@ -27,7 +27,7 @@ def dice(
     key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
     rows = np.empty((len(examples), width, count))
     for row, example in zip(rows, examples.tolist(), strict=True):
-        # A counter-based generator: the example is the high word of the counter (Salmon et al. 2011).
+        # Counter-based (Salmon et al. 2011): the example is the high word of the counter.
         philox = np.random.Philox(key=key, counter=[0, 0, 0, example])
         np.random.Generator(philox).random(out=row)
     return rows

@@ -9,6 +9,7 @@ split is that of its text, and bits a character come without correction.
 
 from bisect import bisect_right
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -98,7 +99,7 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     starts: list[int] = []
     stops: list[int] = []
     bounds = documents.tolist()
-    for document, (begin, end) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for document, (begin, end) in enumerate(pairwise(bounds)):
         place, sentence = places[begin], begin
         while place < places[end]:
             # The last sentence that ends within the window, unless none does.
