@@ -1,4 +1,4 @@
-"""Training speed: target tokens a second through the very loop of `normlab train`.
+"""Training speed: tokens a second through the very loop of `normlab train`.
 
 Several runs are kept side by side in one process and take turns, an interval each, with the peak
 of the machine measured before every turn: what changes with time hits all of them alike, so their
@@ -7,7 +7,7 @@ ratios mean more than their figures.
 
 import statistics
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import gettempdir
@@ -21,7 +21,8 @@ from normlab.build import build_model, build_task
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
 from normlab.probes.base import ProbeGroup
-from normlab.tasks.base import BatchStream
+from normlab.tasks.base import BatchStream, Task
+from normlab.tasks.documents import DocumentTask
 from normlab.tasks.translation import Translation
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
@@ -33,16 +34,22 @@ from normlab.train.sinks.base import SinkGroup
 _NEVER = 1 << 62
 
 
-def useful_flop(config: Mapping[str, Any], *, source_per_target: float, vocab: int) -> float:
+def useful_flop(
+    config: Mapping[str, Any], *, source_per_target: float, predicted: float = 1.0, vocab: int
+) -> float:
     """Return the FLOP a target token is worth, with its share of the source and the gradients.
 
-    6 (N_enc S / T + N_dec + V d): two a weight in the forward pass and four in the backward one,
-    over the weights of the products. Attention's own products and padding do not count.
+    6 (N_enc S / T + N_dec + P V d): two a weight in the forward pass and four in the backward one,
+    over the weights of the products. Of a model of one stream all tokens are target tokens, of
+    which a part P is `predicted`. Attention's own products and padding do not count.
     """
     model = config["model"]
     dim, ffn_dim = model["dim"], model["ffn_dim"]
-    encoder = model["encoder_layers"] * (4 * dim * dim + 2 * dim * ffn_dim)
-    decoder = model["decoder_layers"] * (8 * dim * dim + 2 * dim * ffn_dim)
+    layer = 4 * dim * dim + 2 * dim * ffn_dim
+    if "num_layers" in model:
+        return 6 * (model["num_layers"] * layer + predicted * vocab * dim)
+    encoder = model["encoder_layers"] * layer
+    decoder = model["decoder_layers"] * (layer + 4 * dim * dim)
     return 6 * (encoder * source_per_target + decoder + vocab * dim)
 
 
@@ -56,6 +63,7 @@ class Interval:
     source_tokens: int
     positions: int
     padding: int = 0
+    predicted: int = 0
 
 
 @dataclass(kw_only=True)
@@ -68,6 +76,14 @@ class Measured:
     first_step_seconds: float | None = None
     intervals: list[Interval] = field(default_factory=list)
 
+    def take(self, steps: int, clock: Clock) -> Interval:
+        """Take steps and return what they were."""
+        raise NotImplementedError
+
+    def step(self) -> object:
+        """Take one step."""
+        raise NotImplementedError
+
 
 @dataclass(kw_only=True)
 class Contender(Measured):
@@ -78,12 +94,11 @@ class Contender(Measured):
 
     def take(self, steps: int, clock: Clock) -> Interval:
         """Take steps and return what they were."""
-        before = Counter(self.stream.totals)
-        clock.restart()
-        for _ in range(steps):
-            self.trainer.step()
-        span = clock.read()
-        return Interval(time=span, steps=steps, **(self.stream.totals - before))
+        return counted_steps(self.step, self.stream, steps, clock)
+
+    def step(self) -> object:
+        """Take one step."""
+        return self.trainer.step()
 
 
 class CountingStream(Iterator[Any]):
@@ -106,6 +121,7 @@ class CountingStream(Iterator[Any]):
             source_tokens=real - batch.tokens,
             positions=batch.positions,
             padding=batch.padding,
+            predicted=max(batch.counts.values()),
         )
         return batch
 
@@ -118,12 +134,24 @@ class CountingStream(Iterator[Any]):
         self._inner.load_state_dict(state)
 
 
+def counted_steps(
+    step: Callable[[], object], stream: CountingStream, steps: int, clock: Clock
+) -> Interval:
+    """Take steps that draw from `stream` and return what they were."""
+    before = Counter(stream.totals)
+    clock.restart()
+    for _ in range(steps):
+        step()
+    span = clock.read()
+    return Interval(time=span, steps=steps, **(stream.totals - before))
+
+
 def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
     """Build a run whose data is prepared, and take its first step."""
     age = seconds_since_process_start()
-    _ = _translation(config).data  # prepared here if it is not yet, which is not to be measured
+    build_task(config).describe()  # prepared here if it is not yet, which is not to be measured
     clock = Clock(runtime.device)
-    task = _translation(config)  # finds the prepared data, as any later run does
+    task = build_task(config)  # finds the prepared data, as any later run does
     trainer = _trainer(config, task, runtime)
     stream = CountingStream(trainer.stream)
     trainer.stream = stream
@@ -133,21 +161,22 @@ def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
     return Contender(
         name=name,
         config=config,
-        vocab=len(task.data.target_tokenizer),
+        vocab=_vocabulary(task),
         first_step_seconds=None if age is None else age + took,
         trainer=trainer,
         stream=stream,
     )
 
 
-def _translation(config: Mapping[str, Any]) -> Translation:
-    task = build_task(config)
-    if not isinstance(task, Translation):
-        raise ValueError(f"task={config['choices']['task']}: only translation is measured")
-    return task
+def _vocabulary(task: Task) -> int:
+    """Return the entries that a token is predicted from."""
+    if isinstance(task, Translation):
+        return len(task.data.target_tokenizer)
+    assert isinstance(task, DocumentTask), "there is no other kind of task"
+    return len(task.data.tokenizer)
 
 
-def _trainer(config: Mapping[str, Any], task: Translation, runtime: Runtime) -> Trainer:
+def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer:
     torch.manual_seed(config["seed"])
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     return Trainer(
@@ -185,7 +214,7 @@ def _trainer(config: Mapping[str, Any], task: Translation, runtime: Runtime) -> 
 
 
 def measure(
-    contenders: Sequence[Contender],
+    contenders: Sequence[Measured],
     runtime: Runtime,
     *,
     intervals: int,
@@ -239,7 +268,12 @@ def _figures(contender: Measured, peak: float) -> dict[str, Any]:
     turns = contender.intervals
     target = sum(turn.target_tokens for turn in turns)
     source = sum(turn.source_tokens for turn in turns)
-    flop = useful_flop(contender.config, source_per_target=source / target, vocab=contender.vocab)
+    flop = useful_flop(
+        contender.config,
+        source_per_target=source / target,
+        predicted=sum(turn.predicted for turn in turns) / target,
+        vocab=contender.vocab,
+    )
     wall = [turn.target_tokens / turn.time.wall for turn in turns]
     busy = [turn.target_tokens / turn.time.busy for turn in turns]
     padding = sum(turn.padding for turn in turns) / sum(turn.positions for turn in turns)

@@ -14,9 +14,11 @@ _EXAMPLES = """examples:
   normlab bench train model=iwslt placement=post            fairseq's transformer_iwslt_de_en
   normlab bench train --norms ln,bn,rms                     norms in turns, and their ratios
   normlab bench train precision=fp32 --profile --json b.json
+  normlab bench train task=mlm --peer                       BERT, and Hugging Face's beside it
   normlab bench probes norm=bn                              no probe, the default set, every probe
 """
 _BASE = ["model=small", "max_tokens=2048", "model.dropout=0.3", "task=translation", "data_dir=-"]
+_BASE_OF_TEXT = ["model=bert_mini", "batch_size=32", "task.short_share=0"]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -30,6 +32,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("what", choices=["train", "probes"], help="what is measured")
     result.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     result.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")
+    result.add_argument(
+        "--peer", action="store_true", help="add Hugging Face's BERT on the same batches"
+    )
     result.add_argument("--threads", type=int, default=1, help="default: 1")
     result.add_argument("--intervals", type=int, default=5, help="measurements; default: 5")
     result.add_argument(
@@ -61,10 +66,15 @@ def main(argv: list[str]) -> int:
         precision=first["precision"],
         threads=arguments.threads,
     )
-    contenders = [
+    contenders: list[train.Measured] = [
         train.start(name or config["choices"]["norm"], config, runtime)
         for name, config in configs.items()
     ]
+    if arguments.peer:
+        from normlab.bench import hugging_face
+        from normlab.build import build_task
+
+        contenders.append(hugging_face.start(first, build_task(first), runtime))
     report = train.measure(
         contenders,
         runtime,
@@ -75,7 +85,7 @@ def main(argv: list[str]) -> int:
     report["overrides"] = arguments.overrides
     if arguments.profile:
         for contender, run in zip(contenders, report["runs"], strict=True):
-            run["profile"] = profile_steps(contender.trainer.step, arguments.steps)
+            run["profile"] = profile_steps(contender.step, arguments.steps)
     show(report)
     if arguments.json:
         from normlab.records.atomic import atomic_write
@@ -98,12 +108,14 @@ def variants(what: str, norms: str | None) -> dict[str, list[str]]:
 def bench_config(overrides: list[str]) -> dict[str, Any]:
     """Return the plain config of a measured run: the small model on the synthetic corpus.
 
-    A task among the overrides replaces that corpus.
+    A task among the overrides replaces that corpus; of `mlm` it is BERT-Mini on full sequences.
     """
     from normlab.config import compose, to_dict
 
-    config = to_dict(compose([*_BASE, *overrides]))
-    if not any(override.startswith("task=") for override in overrides):
+    chosen = next((o.removeprefix("task=") for o in overrides if o.startswith("task=")), None)
+    base = _BASE_OF_TEXT if chosen == "mlm" else _BASE
+    config = to_dict(compose([*base, *overrides]))
+    if chosen is None:
         config["task"]["corpus"] = {"_target_": "normlab.bench.corpus.SyntheticCorpus"}
         config["choices"]["task"] = "synthetic"
     return config

@@ -13,13 +13,19 @@ _EXAMPLES = """examples:
   normlab data multi30k data_dir=FOLDER
   normlab data iwslt data_dir=FOLDER task.corpus.train_from=valid
   normlab data multi30k data_dir=FOLDER batching=random batch_size=128
+  normlab data mlm
+  normlab data lm task/corpus=documents data_dir=FOLDER task.corpus.form=paragraphs
 
 OVERRIDE is a key=value as `normlab train` takes it; batch_size, max_tokens and batching decide the
 padding that is shown.
 """
 _SAMPLES = 3
-_COLUMNS = ("split", "side")
-_FIGURES = ("pairs", "dropped", "tokens", "unknown", "mean", "median", "95 %", "max")
+_FIRST = {"train": 0, "valid": 1}
+_PAIR_FIGURES = ("pairs", "dropped", "tokens", "unknown", "mean", "median", "95 %", "max")
+_DOCUMENT_FIGURES = (
+    *("documents", "sentences", "tokens", "words", "unknown"),
+    *("mean", "median", "95 %", "max", "examples"),
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -41,37 +47,36 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser().parse_args(argv)
     from normlab.build import build_task
     from normlab.config import compose, to_dict
+    from normlab.tasks.documents import DocumentTask
     from normlab.tasks.translation import Translation
 
     config = to_dict(compose([f"task={arguments.task}", *arguments.overrides]))
     task = build_task(config)
-    if not isinstance(task, Translation):
-        raise ValueError(f"task={arguments.task} has no parallel text to describe")
     description = task.describe()
     if arguments.json:
         import json
 
         print(json.dumps(description, indent=1, sort_keys=True))
         return 0
-    _print(description, _samples(task))
+    if isinstance(task, Translation):
+        text = task.data.texts["train"]
+        _print_pairs(description, list(zip(text.source, text.target, strict=True))[:_SAMPLES])
+    if isinstance(task, DocumentTask):
+        _print_documents(description, task.samples(_SAMPLES))
     return 0
 
 
-def _samples(task: Any) -> list[tuple[str, str]]:
-    """Return the first sentence pairs of the training text."""
-    text = task.data.texts["train"]
-    return list(zip(text.source[:_SAMPLES], text.target[:_SAMPLES], strict=True))
+def _splits(description: Mapping[str, Any]) -> list[str]:
+    """Return the splits as people list them; a record keeps its keys in alphabetical order."""
+    return sorted(description["sizes"], key=lambda split: (_FIRST.get(split, 2), split))
 
 
-def _print(description: Mapping[str, Any], samples: Sequence[tuple[str, str]]) -> None:
+def _print_pairs(description: Mapping[str, Any], samples: Sequence[tuple[str, str]]) -> None:
     source, target = languages = description["languages"]
     print(f"{description['label']}, {source} to {target}")
     print(f"form {description['form']}; licence: {description['licence']}\n")
-    # A record keeps its keys in alphabetical order; people begin with train.
-    order = {"train": 0, "valid": 1}
-    splits = sorted(description["sizes"], key=lambda split: (order.get(split, 2), split))
     rows, sums = [], []
-    for split in splits:
+    for split in _splits(description):
         dropped = description["dropped_long"][split] + description["dropped_empty"][split]
         for lang, file in zip(languages, description["files"][split], strict=True):
             lengths = description["lengths"][split][lang]
@@ -90,8 +95,8 @@ def _print(description: Mapping[str, Any], samples: Sequence[tuple[str, str]]) -
                 ]
             )
             sums.append([split, file, description["checksums"][split][lang]])
-    columns = [*_COLUMNS, *_FIGURES]
-    print_table(columns, rows, notes=_notes(description), numeric=_FIGURES)
+    columns = ["split", "side", *_PAIR_FIGURES]
+    print_table(columns, rows, notes=_notes(description), numeric=_PAIR_FIGURES)
     print()
     print_table(["split", "file", "SHA-256 of its text"], sums)
     for pair in samples:
@@ -116,3 +121,48 @@ def _notes(description: Mapping[str, Any]) -> list[str]:
         published = " or ".join(f"{n:,}" for n in check["expected"])
         notes.append(f"English test reference: {check['found']:,} tokens; published: {published}")
     return notes
+
+
+def _print_documents(description: Mapping[str, Any], samples: Sequence[str]) -> None:
+    print(f"{description['label']}, language {description['language']}")
+    print(f"licence: {description['licence']}\n")
+    rows = []
+    for split in _splits(description):
+        lengths = description["lengths"][split]
+        counts = [description[name][split] for name in ("sizes", "sentences", "tokens", "words")]
+        rows.append(
+            [
+                split,
+                *(f"{count:,}" for count in (*counts, description["unknown"][split])),
+                f"{lengths['mean']:.1f}",
+                f"{lengths['median']:.0f}",
+                f"{lengths['p95']:.0f}",
+                f"{lengths['max']}",
+                f"{next(iter(description['examples'][split].values())):,}",
+            ]
+        )
+    columns = ["split", *_DOCUMENT_FIGURES]
+    print_table(columns, rows, notes=_document_notes(description), numeric=_DOCUMENT_FIGURES)
+    print()
+    sums = [[split, description["checksums"][split]] for split in _splits(description)]
+    print_table(["split", "SHA-256 of its text"], sums)
+    for sample in samples:
+        print(f"\n{sample}")
+
+
+def _document_notes(description: Mapping[str, Any]) -> list[str]:
+    vocabulary, train = description["vocabulary"], description["examples"]["train"]
+    by_split = ("repeated_documents", "one_sentence", "without_token", "long_sentences")
+    counted = {
+        **{name: sum(description[name].values()) for name in by_split},
+        **description["left_out"],
+        **dict(list(train.items())[1:]),
+    }
+    treated = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in counted.items() if n)
+    return [
+        "mean to max: tokens a sentence; examples: what a model is given, of one epoch in training",
+        f"vocabulary: {vocabulary['size']:,} entries ({vocabulary['pieces']}"
+        f"{', lowercased' if vocabulary['lowercase'] else ''})",
+        f"padding: {description['padding_share']:.1%} of the positions of a training batch",
+        f"counted: {treated or 'nothing out of the ordinary'}",
+    ]

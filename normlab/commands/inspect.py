@@ -89,7 +89,8 @@ def _title(subject: "Subject") -> str:
     choices = subject.config["choices"]
     model = subject.config["model"]
     named = " ".join(f"{key}={choices[key]}" for key in ("task", "norm", "placement", "model"))
-    depth = f"{model['encoder_layers']}+{model['decoder_layers']} layers of width {model['dim']}"
+    stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
+    depth = f"{'+'.join(stacks)} layers of width {model['dim']}"
     state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialisation"
     return f"{named} seed={subject.seed}: {depth}, {state}"
 

@@ -75,7 +75,7 @@ def differences(
     whole: Float[Tensor, "N V"], stepwise: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
 ) -> dict[str, Any]:
     """Return what the module's text defines, of logits for the same targets."""
-    first, second = log_probabilities(whole, targets), log_probabilities(stepwise, targets)
+    first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
     apart = (first - second).abs()
     return {
         "tokens": len(targets),
@@ -103,7 +103,7 @@ def _whole(subject: Subject, indices: Sequence[int]) -> float:
     batch = subject.batch("valid", indices)
     logits = subject.task.stepwise(subject.model, batch)
     assert logits is not None, "the same task gave logits for single sentences"
-    return -float(log_probabilities(logits[0], _targets(batch)).mean())
+    return -float(log_probabilities(logits[0].double(), _targets(batch)).mean())
 
 
 def _targets(batch: object) -> Int[Tensor, "N"]:

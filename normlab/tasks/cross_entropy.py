@@ -29,8 +29,9 @@ def label_smoothed_cross_entropy(
 def log_probabilities(
     logits: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
 ) -> Float[Tensor, "N"]:
-    """Return the log probability of each target, in float64."""
-    return logits.double().log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    """Return the log probability of each target, in float32 or the precision above it."""
+    work = torch.promote_types(logits.dtype, torch.float32)
+    return logits.to(work).log_softmax(-1).gather(1, targets[:, None])[:, 0]
 
 
 class _LabelSmoothedCrossEntropy(torch.autograd.Function):

@@ -237,6 +237,13 @@ class DocumentTask(Task):
             "padding_share": padding_share(first.lengths[:, None], batches),
         }
 
+    def samples(self, count: int) -> list[str]:
+        """Return the first training examples as a model is given them, marks and all."""
+        batch = self.batch("train", range(count))
+        rows = zip(batch.ids.tolist(), batch.valid.tolist(), strict=True)
+        real = ([token for token, valid in zip(*row, strict=True) if valid] for row in rows)
+        return [" ".join(self.data.tokenizer.tokens(ids)) for ids in real]
+
     def evaluated(self, split: str) -> Examples:
         """Return the examples that a split is scored on: the same in every run."""
         if split not in self.data.splits:

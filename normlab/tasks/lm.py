@@ -131,10 +131,10 @@ class LanguageModeling(DocumentTask):
         """Return tokens, their losses, and the characters they make, by window."""
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
         row = batch.places // batch.ids.shape[1]
-        zero = nll.new_zeros(len(batch.ids))
+        zero = torch.zeros(len(batch.ids), dtype=torch.float64, device=nll.device)
         return {
             "tokens": batch.valid.sum(1),
-            "nll": zero.index_add(0, row, nll),
+            "nll": zero.index_add(0, row, nll.double()),
             "characters": batch.characters,
         }
 

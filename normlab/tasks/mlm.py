@@ -163,8 +163,8 @@ class MaskedLanguageModeling(DocumentTask):
             "hits": best[:, 0].double(),
             "hits_in_top": best.any(-1).double(),
         }
-        zero = nll.new_zeros(len(batch.ids))
-        found = {name: zero.index_add(0, row, values) for name, values in by_token.items()}
+        zero = torch.zeros(len(batch.ids), dtype=torch.float64, device=nll.device)
+        found = {name: zero.index_add(0, row, values.double()) for name, values in by_token.items()}
         if self.nsp:
             found |= {
                 "pairs": torch.ones_like(zero),

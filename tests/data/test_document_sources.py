@@ -1,0 +1,556 @@
+"""Where documents come from: what each source gives, refuses and leaves out."""
+
+import csv
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from normlab.data.documents import builtin
+from normlab.data.documents.builtin import PydocCorpus
+from normlab.data.documents.corpus import Document, by_hash, checksum
+from normlab.data.documents.hub import HubDocuments, articles
+from normlab.data.documents.local import FolderDocuments
+from normlab.data.documents.prose import is_sentence, prose
+from normlab.data.documents.sentences import split_sentences
+
+
+def sentences_of(documents):
+    return [document.sentences for document in documents]
+
+
+# --- the documentation that every Python carries ---
+
+
+@pytest.fixture(scope="module")
+def pydoc():
+    return PydocCorpus()
+
+
+def test_pydoc_has_enough_text_in_every_split(pydoc):
+    sizes = {split: sum(map(len, found)) for split, found in pydoc.splits().items()}
+    # 13,237, 1,205 and 1,342 for Python 3.11.7; less where a distribution leaves modules out.
+    assert sum(sizes.values()) > 12_000
+    assert min(sizes.values()) > 500
+    assert sizes["train"] > 9_000
+
+
+def test_pydoc_splits_share_no_document(pydoc):
+    origins = Counter(x.origin for documents in pydoc.splits().values() for x in documents)
+    texts = Counter(x.text for documents in pydoc.splits().values() for x in documents)
+    assert max(origins.values()) == max(texts.values()) == 1
+
+
+def test_pydoc_splits_share_no_paragraph(monkeypatch):
+    def joined(text, counts):
+        return [[" ".join(paragraph)] for paragraph in prose(text, counts)]
+
+    every_third = dict(list(builtin._sources().items())[::3])  # all of them take 5 s
+    monkeypatch.setattr(builtin, "_sources", lambda: every_third)
+    monkeypatch.setattr(builtin, "prose", joined)
+    splits = PydocCorpus().splits()
+    paragraphs = Counter(x for found in splits.values() for doc in found for x in doc.sentences)
+    assert len(paragraphs) > 3_000
+    assert max(paragraphs.values()) == 1
+
+
+def test_pydoc_leaves_out_a_paragraph_that_an_earlier_document_has(monkeypatch):
+    shared = "This paragraph stands in both. It has two sentences."
+    texts = [("a", [f"The first is here.\n\n{shared}"]), ("b", [shared, "The last one is here."])]
+    monkeypatch.setattr(builtin, "_texts", lambda: iter([*texts, ("c", [shared])]))
+    corpus = PydocCorpus()
+    found = {x.origin: x.sentences for documents in corpus.splits().values() for x in documents}
+    assert found["b"] == ("The last one is here.",)
+    assert set(found) == {"a", "b"}
+    assert corpus.left_out()["repeated_paragraph"] == 2
+
+
+def test_pydoc_is_the_same_in_another_process(pydoc):
+    program = (
+        "from normlab.data.documents.builtin import PydocCorpus\n"
+        "from normlab.data.documents.corpus import checksum\n"
+        "corpus = PydocCorpus()\n"
+        "print(corpus.key(), *map(checksum, corpus.splits().values()), sep='\\n')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+    )
+    assert done.stdout.splitlines() == [pydoc.key(), *map(checksum, pydoc.splits().values())]
+
+
+def test_pydoc_key_follows_the_shares(pydoc):
+    assert PydocCorpus().key() == pydoc.key()
+    assert PydocCorpus(valid_share=0.2).key() != pydoc.key()
+    assert PydocCorpus(test_share=0.2).key() != pydoc.key()
+
+
+def test_pydoc_has_no_code(pydoc):
+    code = (">>>", "...", "==", "::", "->", "{", "}", "[", "]", "`", "\\", "|", "import *")
+    sentences = [x for found in pydoc.splits().values() for doc in found for x in doc.sentences]
+    assert [x for x in sentences if any(mark in x for mark in code)] == []
+    assert all(is_sentence(sentence) for sentence in sentences)
+
+
+def test_pydoc_says_what_it_is(pydoc):
+    description = pydoc.describe()
+    assert description["licence"] == "Python Software Foundation License Version 2"
+    assert description["label"] == f"documentation of Python {sys.version.split()[0]}"
+    assert set(description["left_out"]) == {"code_block", "not_a_sentence", "repeated_paragraph"}
+    assert description["valid_share"] == 0.1
+
+
+@pytest.mark.parametrize("shares", [(0.0, 0.1), (0.1, 0.0), (0.5, 0.5), (-0.1, 0.1)])
+def test_shares_that_leave_nothing_are_refused(shares):
+    valid, test = shares
+    with pytest.raises(ValueError, match="must be above 0 and sum to less than 1"):
+        by_hash([Document("a", ("a",))], valid_share=valid, test_share=test)
+
+
+def test_hash_splits_do_not_depend_on_other_documents():
+    documents = [Document(f"d{i}", (f"text {i}",)) for i in range(2_000)]
+    everything = by_hash(documents, valid_share=0.1, test_share=0.2)
+    fewer = by_hash(documents[::-3], valid_share=0.1, test_share=0.2)
+    for split, found in fewer.items():
+        assert set(found) <= set(everything[split])
+    assert [len(everything[x]) / 2_000 for x in ("valid", "test")] == pytest.approx(
+        [0.1, 0.2], abs=0.03
+    )
+
+
+DOCSTRING = """Return the *first* item of ``items`` or nothing.
+
+A block that is an example follows::
+
+    This looks like a sentence.
+
+It is over here, says :meth:`close`.
+- The first point is this one.
+  It has a second line. And a second sentence.
+
+>>> This is not text.
+Nor is this line here.
+
+Too short.
+a = Something that assigns is code.
+NOTE
+"""
+
+
+def test_prose_by_hand():
+    counts = Counter()
+    assert prose(DOCSTRING, counts) == [
+        ["Return the first item of items or nothing."],
+        ["It is over here, says close."],
+        ["The first point is this one.", "It has a second line.", "And a second sentence."],
+    ]
+    assert counts["code_block"] == 2
+    assert counts["not_a_sentence"] >= 3
+
+
+def test_split_sentences_keeps_all_text():
+    text = "Dr. Smith came.  He saw os.Path!\nWas it 3.5 metres? Yes, \u201cit was.\u201d So."
+    for language in ("en", "de", "zh", "xx"):
+        pieces = split_sentences(text, language=language)
+        assert " ".join(pieces) == " ".join(text.split())
+    assert split_sentences(text, language="en")[:2] == ["Dr. Smith came.", "He saw os.Path!"]
+    assert split_sentences(" \n ", language="en") == []
+
+
+# --- files of the user's own ---
+
+
+def folder_documents(place, **values):
+    defaults = dict(
+        form="sentences", boundary="blank_line", language="en", valid_share=0.1, test_share=0.1
+    )
+    return FolderDocuments(str(place), **{**defaults, **values})
+
+
+def write_splits(folder):
+    for split in ("train", "valid", "test"):
+        (folder / f"{split}.txt").write_text(f"{split} one.\n{split} two.\n\n\n{split} three.\n")
+
+
+def many(count=60):
+    return "\n".join(f"Document {i}.\nIts end {i}.\n" for i in range(count))
+
+
+def test_folder_with_splits(tmp_path):
+    write_splits(tmp_path)
+    (tmp_path / "test_news.txt").write_text("news.\n")
+    (tmp_path / "notes.txt").write_text("not read\n")
+    splits = folder_documents(tmp_path).splits()
+    assert list(splits) == ["train", "valid", "test", "test_news"]
+    assert splits["valid"] == [
+        Document("valid.txt, line 1", ("valid one.", "valid two.")),
+        Document("valid.txt, line 5", ("valid three.",)),
+    ]
+    assert sentences_of(splits["test_news"]) == [("news.",)]
+
+
+def test_gzip_reads_like_plain_text(tmp_path):
+    plain, packed = tmp_path / "plain", tmp_path / "packed"
+    for folder in (plain, packed):
+        folder.mkdir()
+        write_splits(folder)
+    for path in packed.glob("*.txt"):
+        (packed / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    one, two = folder_documents(plain).splits(), folder_documents(packed).splits()
+    assert {x: checksum(found) for x, found in one.items()} == {
+        x: checksum(found) for x, found in two.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["all.txt", "all.txt.gz", "anything"])
+def test_one_file_is_split_by_document(tmp_path, name):
+    data = many().encode()
+    (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    corpus = folder_documents(tmp_path / name)
+    splits = corpus.splits()
+    assert list(splits) == ["train", "valid", "test"]
+    assert min(map(len, splits.values())) > 0
+    found = sorted(x for documents in splits.values() for x in sentences_of(documents))
+    assert found == sorted((f"Document {i}.", f"Its end {i}.") for i in range(60))
+    assert corpus.label == name.split(".")[0]
+    assert corpus.describe()["split_by"] == "hash of the text"
+
+
+def test_folder_of_files_that_are_documents(tmp_path):
+    for i in range(40):
+        (tmp_path / f"doc{i:02}.txt").write_text(f"One {i}.\n\nTwo {i}.\n")
+    splits = folder_documents(tmp_path, boundary="file").splits()
+    found = sorted((x for documents in splits.values() for x in documents), key=lambda x: x.origin)
+    assert found[3] == Document("doc03.txt", ("One 3.", "Two 3."))
+    assert len(found) == 40
+    by_line = folder_documents(tmp_path, boundary="blank_line").splits()
+    assert sum(map(len, by_line.values())) == 80
+
+
+def test_paragraphs_are_cut_into_sentences(tmp_path):
+    (tmp_path / "train.txt").write_text("It is so. It was\nnot so. Was it?\n\nNew. One.\n")
+    for split in ("valid", "test"):
+        (tmp_path / f"{split}.txt").write_text("One. Two.\n")
+    lines = folder_documents(tmp_path, form="paragraphs").splits()["train"]
+    assert sentences_of(lines) == [("It is so.", "It was", "not so.", "Was it?"), ("New.", "One.")]
+    files = folder_documents(tmp_path, form="paragraphs", boundary="file").splits()["train"]
+    assert sentences_of(files) == [("It is so.", "It was not so.", "Was it?", "New.", "One.")]
+
+
+def test_equal_documents_share_a_split(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join([many(), many()]))
+    splits = folder_documents(tmp_path / "a.txt", test_share=0.3).splits()
+    for found in splits.values():
+        assert set(Counter(sentences_of(found)).values()) == {2}
+
+
+def test_plain_text_goes_before_gzip(tmp_path):
+    write_splits(tmp_path)
+    (tmp_path / "test.txt.gz").write_bytes(gzip.compress(b"Not read.\n"))
+    assert folder_documents(tmp_path).describe()["files"]["test"] == ["test.txt"]
+
+
+def test_a_folder_of_the_name_goes_first(tmp_path):
+    (tmp_path / "mine").mkdir()
+    write_splits(tmp_path / "mine")
+    (tmp_path / "other.txt").write_text("Not read.\n")
+    assert list(folder_documents(tmp_path, name="mine").describe()["files"]) == [
+        "train",
+        "valid",
+        "test",
+    ]
+
+
+def test_folder_key_follows_content_and_settings_and_not_place(tmp_path):
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder in (one, two):
+        folder.mkdir()
+        write_splits(folder)
+    key = folder_documents(one).key()
+    assert folder_documents(two).key() == key
+    for changed in (dict(form="paragraphs"), dict(boundary="file"), dict(test_share=0.2)):
+        assert folder_documents(one, **changed).key() != key
+    text = (two / "test.txt").read_text()
+    (two / "test.txt").write_text(text.replace("one", "One"))
+    assert folder_documents(two).key() != key
+
+
+def test_no_data_dir_says_to_set_it():
+    with pytest.raises(ValueError, match=r"set data_dir to a folder with train\.txt"):
+        FolderDocuments(
+            None,
+            form="sentences",
+            boundary="blank_line",
+            language="en",
+            valid_share=0.1,
+            test_share=0.1,
+        )
+
+
+def test_no_such_place_is_named(tmp_path):
+    with pytest.raises(ValueError, match=r"no file or folder .*absent; set data_dir"):
+        folder_documents(tmp_path / "absent").splits()
+
+
+def test_a_folder_without_text_says_what_it_holds(tmp_path):
+    (tmp_path / "table.csv").write_text("a")
+    with pytest.raises(ValueError, match=r"no \.txt or \.txt\.gz file; it holds table\.csv\. Set"):
+        folder_documents(tmp_path).splits()
+
+
+@pytest.mark.parametrize("split", ["train", "valid", "test"])
+def test_a_missing_split_is_named(tmp_path, split):
+    write_splits(tmp_path)
+    (tmp_path / f"{split}.txt").unlink()
+    with pytest.raises(ValueError, match=rf"neither {split}\.txt nor {split}\.txt\.gz; add"):
+        folder_documents(tmp_path).splits()
+
+
+def test_text_without_a_boundary_says_how_to_set_one(tmp_path):
+    (tmp_path / "a.txt").write_text("One.\nTwo.\nThree.\n")
+    with pytest.raises(ValueError, match=r"1 document.*Put a blank line between documents"):
+        folder_documents(tmp_path / "a.txt").splits()
+    with pytest.raises(ValueError, match=r"1 document.*set boundary=blank_line"):
+        folder_documents(tmp_path, boundary="file").splits()
+
+
+def test_bad_utf8_names_file_and_line(tmp_path):
+    write_splits(tmp_path)
+    (tmp_path / "valid.txt").write_bytes(b"a\nb\xe4r\n")
+    with pytest.raises(ValueError, match=r"valid\.txt, line 2: not UTF-8.*iconv"):
+        folder_documents(tmp_path).splits()
+
+
+@pytest.mark.parametrize("boundary", ["blank_line", "file"])
+@pytest.mark.parametrize("text", ["", "\n", " \n\t\n\n"])
+def test_a_blank_file_is_named(tmp_path, text, boundary):
+    write_splits(tmp_path)
+    (tmp_path / "test.txt").write_text(text)
+    with pytest.raises(ValueError, match=r"test\.txt (is empty; give|holds no sentence.*give)"):
+        folder_documents(tmp_path, boundary=boundary).splits()
+
+
+def test_brown_by_its_own_list(normlab_data):
+    brown = normlab_data / "brown"
+    splits = folder_documents(brown).splits()
+    found = [document for documents in splits.values() for document in documents]
+    found.sort(key=lambda document: int(document.origin.rsplit(" ", 1)[1]))
+    with gzip.open(brown / "brown.docs.tsv.gz", "rt") as file:
+        listed = [int(row["sentences"]) for row in csv.DictReader(file, delimiter="\t")]
+    assert list(map(len, found)) == listed
+    assert (len(listed), sum(listed)) == (500, 57_340)
+
+
+# --- tables of the hub ---
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch):
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path / "hf"))
+    folder = tmp_path / "tables"
+    folder.mkdir()
+
+    def corpus(data_dir=str(folder), **values):
+        defaults = dict(
+            path="owner/text",
+            config=None,
+            rows="documents",
+            column="text",
+            form="sentences",
+            language="en",
+            licence="CC0",
+            name="tables",
+            valid_share=0.2,
+            test_share=0.2,
+            max_documents=None,
+        )
+        return HubDocuments(data_dir, **{**defaults, **values})
+
+    def write(split, rows, *, column="text", kind="jsonl"):
+        if kind == "parquet":
+            datasets.Dataset.from_dict({column: rows}).to_parquet(folder / f"{split}.parquet")
+        else:
+            lines = "".join(json.dumps({column: row}) + "\n" for row in rows)
+            (folder / f"{split}.jsonl").write_text(lines)
+
+    corpus.write = write
+    corpus.folder = folder
+    return corpus
+
+
+def write_all(hub, rows, **options):
+    for split in ("train", "validation", "test"):
+        hub.write(split, rows, **options)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_rows_that_are_documents(hub, kind):
+    write_all(hub, ["One.\nTwo.\n\nThree.", "", "Four. Five."], kind=kind)
+    corpus = hub()
+    assert list(corpus.splits()) == ["train", "valid", "test"]
+    assert corpus.splits()["train"] == [
+        Document("owner/text:train, row 0", ("One.", "Two.", "Three.")),
+        Document("owner/text:train, row 2", ("Four. Five.",)),
+    ]
+    assert corpus.left_out() == {"empty_rows": 3}
+    cut = hub(form="paragraphs").splits()["valid"]
+    assert sentences_of(cut) == [("One.", "Two.", "Three."), ("Four.", "Five.")]
+
+
+def test_lines_of_a_row_are_paragraphs(hub):
+    write_all(hub, ["A heading\nIt is text. It goes on.\n\nMore"])
+    cut = hub(form="paragraphs").splits()["train"]
+    assert sentences_of(cut) == [("A heading", "It is text.", "It goes on.", "More")]
+
+
+def test_a_row_without_text_is_an_empty_one(hub):
+    write_all(hub, ["One.", None, "Two."], kind="parquet")
+    assert sentences_of(hub().splits()["train"]) == [("One.",), ("Two.",)]
+    assert sentences_of(hub(rows="lines").splits()["train"]) == [("One.",), ("Two.",)]
+
+
+def test_rows_that_are_lines(hub):
+    write_all(hub, ["", "One.", "Two. Three.", " \n", "", "Four."])
+    assert hub(rows="lines").splits()["test"] == [
+        Document("owner/text:test, line 2", ("One.", "Two. Three.")),
+        Document("owner/text:test, line 6", ("Four.",)),
+    ]
+    cut = hub(rows="lines", form="paragraphs").splits()["test"]
+    assert sentences_of(cut) == [("One.", "Two.", "Three."), ("Four.",)]
+
+
+WIKITEXT = [
+    "",
+    " = First Article = \n",
+    "",
+    " It is text . It goes on . \n",
+    " = x = \n",  # a line of an equation: no blank line before it
+    "",
+    " = = Section = = \n",
+    "",
+    " More text . \n",
+    "",
+    " = B = \n",
+    "",
+    " The second . \n",
+]
+
+
+def test_wikitext_headings_begin_articles(hub):
+    write_all(hub, WIKITEXT, kind="parquet")
+    first, second = hub(rows="articles").splits()["train"]
+    assert first == Document(
+        "owner/text:train, First Article",
+        (
+            "= First Article =",
+            "It is text . It goes on .",
+            "= x =",
+            "= = Section = =",
+            "More text .",
+        ),
+    )
+    assert second == Document("owner/text:train, B", ("= B =", "The second ."))
+    cut = hub(rows="articles", form="paragraphs").splits()["train"][0]
+    assert cut.sentences[:3] == ("= First Article =", "It is text .", "It goes on .")
+
+
+def test_lines_before_the_first_title_are_a_document():
+    lines = ["Early .", "", "= A =", "", "Late ."]
+    found = list(articles(lines, form="sentences", language="en", origin="x"))
+    assert sentences_of(found) == [("Early .",), ("= A =", "Late .")]
+    assert list(articles(["", " "], form="sentences", language="en", origin="x")) == []
+
+
+def test_a_wrong_column_lists_the_right_ones(hub):
+    write_all(hub, ["One."], column="body")
+    with pytest.raises(ValueError, match=r"has the columns body; set task\.corpus\.column"):
+        hub().splits()
+
+
+@pytest.mark.parametrize("rows", [[1, 2], [["One."], ["Two."]]])
+def test_a_column_without_text_is_named(hub, rows):
+    write_all(hub, rows, kind="parquet")
+    with pytest.raises(ValueError, match=r"column text holds \w+, not text; set task\.corpus\.col"):
+        hub().splits()
+
+
+def test_no_train_rows_says_how_to_name_them(hub):
+    hub.write("test", ["One."])
+    with pytest.raises(ValueError, match=r"no train split; it has test; name .* train\.parquet"):
+        hub().splits()
+
+
+@pytest.mark.parametrize("missing", [["validation"], ["test"], ["validation", "test"]])
+def test_missing_rows_are_held_out_of_train(hub, missing):
+    rows = [f"Row {i}." for i in range(80)]
+    hub.write("train", [*rows, *rows[:5]])
+    for split in {"validation", "test"} - set(missing):
+        hub.write(split, ["Given."])
+    splits = hub().splits()
+    texts = {split: {x for (x,) in sentences_of(found)} for split, found in splits.items()}
+    names = {"validation": "valid", "test": "test"}
+    for split in names:
+        assert (texts[names[split]] == {"Given."}) == (split not in missing)
+    parts = [texts["train"], *(texts[names[split]] for split in missing)]
+    assert set.union(*parts) == set(rows)
+    assert sum(map(len, parts)) == 80  # equal documents are held out together
+    assert all(len(part) > 5 for part in parts)
+
+
+def test_max_documents_keeps_the_first_of_each_split(hub):
+    write_all(hub, ["One.", "", "Two.", "Three."])
+    corpus = hub(max_documents=2)
+    assert [sentences_of(found) for found in corpus.splits().values()] == [
+        [("One.",), ("Two.",)]
+    ] * 3
+    assert corpus.key() != hub().key()
+    assert hub(max_documents=9).splits() == hub().splits()
+
+
+def test_hub_key_follows_content_and_settings(hub):
+    write_all(hub, ["One.", "Two."])
+    key = hub().key()
+    assert hub().key() == key
+    for changed in (dict(rows="lines"), dict(form="paragraphs"), dict(valid_share=0.3)):
+        assert hub(**changed).key() != key
+    hub.write("test", ["One.", "Other."])
+    assert hub().key() != key
+
+
+def test_a_folder_may_hold_a_folder_of_the_config(hub, tmp_path):
+    write_all(hub, ["One."])
+    hub.folder.rename(tmp_path / "raw-v1")
+    assert sentences_of(hub(str(tmp_path), config="raw-v1").splits()["test"]) == [("One.",)]
+
+
+def test_a_folder_without_tables_is_named(hub):
+    with pytest.raises(ValueError, match=r"no \.parquet or \.jsonl file; set data_dir"):
+        hub().splits()
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_damaged_tables_are_named(hub, kind):
+    (hub.folder / f"train.{kind}").write_text("{damaged\n")
+    with pytest.raises(ValueError, match=r"cannot read the tables in .*download"):
+        hub().splits()
+
+
+def test_an_unavailable_hub_says_what_to_do(hub, monkeypatch):
+    import datasets
+
+    def offline(*args, **kwargs):
+        raise ConnectionError("Couldn't reach 'owner/text' on the Hub (OfflineModeIsEnabled)")
+
+    monkeypatch.setattr(datasets, "load_dataset", offline)
+    with pytest.raises(ValueError, match=r"OfflineModeIsEnabled.*data_dir=FOLDER.*task=pydoc"):
+        hub(None).splits()

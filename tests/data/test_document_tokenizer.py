@@ -1,0 +1,214 @@
+"""The vocabulary of documents: ids, word beginnings, texts that come back, what is refused."""
+
+import json
+import os
+import subprocess
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from normlab.data.documents.tokenizer import CONTINUES, SPECIALS, DocumentTokenizer
+
+TEXT = [
+    "The cat sat on the mat, and the mats were flat.",
+    "A na\u00efve dog \u2014 an old one \u2014 barked at the cats!",
+    "Nobody's dog is sitting on Caf\u00e9 mats; sitters sat.",
+    "\u6f22\u5b57 and 12 or 3.5 [MASK] words.",
+] * 5
+PIECES = ["wordpiece", "bpe"]
+SIZES = {"wordpiece": 120, "bpe": 320}
+
+
+def trained(pieces, *, lowercase=False, text=TEXT, vocab_size=None):
+    return DocumentTokenizer.train(
+        text, pieces=pieces, vocab_size=vocab_size or SIZES[pieces], lowercase=lowercase
+    )
+
+
+TOKENIZERS = {
+    (pieces, lowercase): trained(pieces, lowercase=lowercase)
+    for pieces in PIECES
+    for lowercase in (False, True)
+}
+every_kind = pytest.mark.parametrize("kind", list(TOKENIZERS), ids=str)
+
+
+def ids_of(tokenizer, text):
+    [(ids, _)] = tokenizer.encode([text])
+    return ids
+
+
+@every_kind
+def test_the_first_ids_are_special(kind):
+    tokenizer = TOKENIZERS[kind]
+    assert tuple(tokenizer.tokens(range(len(SPECIALS)))) == SPECIALS
+    named = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id]
+    named += [tokenizer.mask_id, tokenizer.bos_id, tokenizer.eos_id]
+    assert named == list(range(7))
+    assert tokenizer.ordinary == range(7, len(tokenizer))
+
+
+@every_kind
+@pytest.mark.parametrize("text", [" ".join(SPECIALS), "".join(SPECIALS), "a[MASK]b ##a [ MASK ]"])
+def test_special_words_in_a_text_are_text(kind, text):
+    tokenizer = TOKENIZERS[kind]
+    ids = ids_of(tokenizer, text)
+    assert {i for i in ids if i < tokenizer.first_ordinary} <= {tokenizer.unk_id}
+    assert max(ids) < len(tokenizer)
+
+
+@given(text=st.text() | st.text("[MASKUNPD]# "))
+@every_kind
+def test_only_the_unknown_special_comes_out(kind, text):
+    tokenizer = TOKENIZERS[kind]
+    [(ids, begins)] = tokenizer.encode([text])
+    allowed = {tokenizer.unk_id} if kind[0] == "wordpiece" else set()
+    assert {i for i in ids if i < tokenizer.first_ordinary} <= allowed
+    assert len(begins) == len(ids)
+    assert begins[:1] in ([], [True])
+
+
+# Characters that are assigned: Unicode versions disagree on how others compose.
+assigned = st.text(st.characters(exclude_categories=("Cs", "Cn")))
+
+
+@given(text=assigned.map(lambda x: unicodedata.normalize("NFC", x).strip()))
+def test_bpe_gives_every_text_back(text):
+    tokenizer = TOKENIZERS["bpe", False]
+    assert tokenizer.decode(ids_of(tokenizer, text)) == text
+
+
+def test_bpe_of_decomposed_text_is_that_of_composed():
+    tokenizer = TOKENIZERS["bpe", False]
+    assert ids_of(tokenizer, "nai\u0308ve") == ids_of(tokenizer, "na\u00efve")
+
+
+def test_lowercase():
+    assert ids_of(TOKENIZERS["bpe", True], "THE Caf\u00c9") == ids_of(
+        TOKENIZERS["bpe", True], "the caf\u00e9"
+    )
+    wordpiece = TOKENIZERS["wordpiece", True]
+    assert ids_of(wordpiece, "Na\u00efve") == ids_of(wordpiece, "naive")
+    assert wordpiece.unk_id not in ids_of(wordpiece, "Na\u00efve")
+    cased = TOKENIZERS["wordpiece", False]
+    assert ids_of(cased, "The") != ids_of(cased, "the")
+
+
+def test_wordpiece_gives_known_words_back():
+    tokenizer = TOKENIZERS["wordpiece", False]
+    for sentence in ("The cats sat on the mat", "\u6f22 \u5b57 and 12"):
+        assert tokenizer.decode(ids_of(tokenizer, sentence)) == sentence
+
+
+def test_characters_of_other_texts_are_unknown_to_wordpiece():
+    tokenizer = trained("wordpiece", text=["only these words", "only those words"], vocab_size=60)
+    assert ids_of(tokenizer, "only \u00e4 words").count(tokenizer.unk_id) == 1
+    assert ids_of(tokenizer, "only words").count(tokenizer.unk_id) == 0
+    characters = {c for x in tokenizer.tokens(tokenizer.ordinary) for c in x.removeprefix("##")}
+    assert characters <= set("only these words only those words")
+
+
+def test_merges_of_bpe_come_from_the_text():
+    learnt = trained("bpe", text=["zqzq zqzq", "zqzq"], vocab_size=300)
+    assert [len(ids_of(x, "zqzq")) for x in (learnt, TOKENIZERS["bpe", False])] == [1, 5]
+
+
+def test_begins_of_wordpiece_are_pieces_without_the_mark():
+    tokenizer = TOKENIZERS["wordpiece", False]
+    [(ids, begins)] = tokenizer.encode(["Nobody's sitters sat, cats barked."])
+    pieces = tokenizer.tokens(ids)
+    assert begins == [not piece.startswith(CONTINUES) for piece in pieces]
+    assert 0 < sum(begins) < len(begins)
+
+
+def test_begins_of_bpe():
+    tokenizer = TOKENIZERS["bpe", False]
+    [(ids, begins)] = tokenizer.encode(["the xyz, dog's"])
+    words, pieces = [], tokenizer.tokens(ids)
+    for piece, begin in zip(pieces, begins, strict=True):
+        words = [*words, piece] if begin else [*words[:-1], words[-1] + piece]
+    assert words == ["\u0120the", "\u0120xyz", ",", "\u0120dog", "'s"]
+
+
+def test_texts_without_a_token():
+    assert TOKENIZERS["wordpiece", False].encode(["\u200b", ""]) == [([], []), ([], [])]
+    assert TOKENIZERS["bpe", False].encode([]) == []
+
+
+@every_kind
+def test_decode_shows_masks_and_hides_padding_and_marks(kind):
+    tokenizer = TOKENIZERS[kind]
+    word = ids_of(tokenizer, "the")
+    marks = [tokenizer.pad_id, tokenizer.cls_id, tokenizer.bos_id]
+    ends = [tokenizer.sep_id, tokenizer.eos_id, tokenizer.pad_id]
+    assert tokenizer.decode([*marks, *word, *ends]) == "the"
+    shown = tokenizer.decode([*word, tokenizer.mask_id, tokenizer.unk_id])
+    assert shown.replace(" ", "") == "the[MASK][UNK]"
+
+
+PROGRAM = """
+import json, sys
+from normlab.data.documents.tokenizer import DocumentTokenizer
+text, size = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+for pieces in ("wordpiece", "bpe"):
+    tokenizer = DocumentTokenizer.train(
+        text, pieces=pieces, vocab_size=size[pieces], lowercase=False
+    )
+    print(json.dumps(tokenizer.tokens(range(len(tokenizer)))))
+    print(json.dumps(tokenizer.encode(text)))
+"""
+
+
+@pytest.mark.parametrize("seed", ["0", "11"])
+def test_the_same_text_gives_the_same_ids_in_another_process(seed):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, json.dumps(TEXT), json.dumps(SIZES)],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONHASHSEED": seed},
+    )
+    here = []
+    for pieces in PIECES:
+        tokenizer = TOKENIZERS[pieces, False]
+        here.append(tokenizer.tokens(range(len(tokenizer))))
+        here.append([[ids, begins] for ids, begins in tokenizer.encode(TEXT)])
+    assert [json.loads(line) for line in done.stdout.splitlines()] == here
+
+
+@pytest.mark.parametrize("pieces", PIECES)
+@pytest.mark.parametrize("vocab_size", [0, 7, 30])
+def test_a_vocabulary_without_room_is_refused(pieces, vocab_size):
+    with pytest.raises(ValueError, match=rf"vocab_size={vocab_size} is too small: .* \d+ entries"):
+        DocumentTokenizer.train(TEXT, pieces=pieces, vocab_size=vocab_size, lowercase=False)
+
+
+@pytest.mark.parametrize("pieces", PIECES)
+def test_the_size_is_at_most_what_is_asked_for(pieces):
+    assert len(trained(pieces)) == SIZES[pieces]
+    assert len(trained(pieces, vocab_size=5_000)) < 5_000
+
+
+@every_kind
+def test_save_and_load(kind, tmp_path):
+    tokenizer = TOKENIZERS[kind]
+    tokenizer.save(tmp_path)
+    loaded = DocumentTokenizer.load(tmp_path)
+    odd = [*TEXT, " ".join(SPECIALS), "\u00e4\u20ac \U0001f600"]
+    assert loaded.encode(odd) == tokenizer.encode(odd)
+    assert len(loaded) == len(tokenizer)
+    ids = ids_of(tokenizer, TEXT[0])
+    assert loaded.decode(ids) == tokenizer.decode(ids)
+
+
+def test_rare_characters_do_not_fill_a_wordpiece_vocabulary():
+    rare = [chr(0x4E00 + i) for i in range(1_500)]
+    text = [*TEXT, *(f"the {c} mat" for c in rare)]
+    tokenizer = trained("wordpiece", text=text, vocab_size=2_500)
+    known = [c for c in rare if tokenizer.unk_id not in ids_of(tokenizer, c)]
+    assert 900 < len(known) < 1_000
+    assert known == rare[: len(known)]  # of equally rare ones, those that sort first
+    assert tokenizer.unk_id not in ids_of(tokenizer, "the mat")

@@ -1,0 +1,245 @@
+"""Masks: what may be chosen, how often, what stands there then, and dice of an example's own."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normlab.data.documents.masking import DICE, mask_tokens
+from normlab.data.documents.streams import dice
+from normlab.data.documents.tokenizer import DocumentTokenizer
+
+PAD, UNK, CLS, SEP, MASK = range(5)
+ORDINARY = range(DocumentTokenizer.first_ordinary, 107)
+few = settings(deadline=None, max_examples=60)
+
+
+def masked(ids, *, seed=0, share=0.15, maskable=None, **values):
+    ids = np.asarray(ids, dtype=np.int64)
+    return mask_tokens(
+        ids,
+        ids >= ORDINARY.start if maskable is None else maskable,
+        share=share,
+        ordinary=ORDINARY,
+        mask_id=MASK,
+        dice=np.random.default_rng(seed).random((*ids.shape, DICE)),
+        **values,
+    )
+
+
+def text(rows, tokens, *, seed=0):
+    """Return [CLS] and so many ordinary tokens in every row."""
+    ids = np.random.default_rng(seed).integers(ORDINARY.start, ORDINARY.stop, (rows, tokens + 1))
+    ids[:, 0] = CLS
+    return ids
+
+
+def picked(found, ids):
+    """Return bool [B, T]: the tokens that are to be predicted."""
+    out = np.zeros(np.shape(ids), bool)
+    rows = np.nonzero(found.chosen)[0]
+    out[rows, found.places[found.chosen]] = True
+    return out
+
+
+rows = st.lists(
+    st.lists(st.sampled_from([UNK, SEP, 7, 8, 50, 106]), max_size=12), min_size=1, max_size=5
+)
+
+
+def padded(lists):
+    width = max(map(len, lists)) + 2
+    return np.array([[CLS, *x, SEP, *[PAD] * (width - 2 - len(x))] for x in lists])
+
+
+@few
+@given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1), whole_word=st.booleans())
+def test_labels_are_the_tokens_that_stood_there(lists, seed, share, whole_word):
+    ids = padded(lists)
+    begins = np.random.default_rng(seed).random(ids.shape) < 0.5
+    before = ids.copy()
+    found = masked(ids, seed=seed, share=share, whole_word=whole_word, begins=begins)
+    there = picked(found, ids)
+    assert (ids == before).all()
+    assert found.labels.tolist() == ids[there].tolist()
+    assert (found.ids[~there] == ids[~there]).all()
+    assert (ids[there] >= ORDINARY.start).all()
+    assert np.isin(found.ids[there], [MASK, *ORDINARY]).all()
+    assert found.chosen.sum() == there.sum() == len(found.labels)
+    for places, chosen, row in zip(found.places, found.chosen, ids, strict=True):
+        count = int(chosen.sum())
+        assert chosen[:count].all() and not places[count:].any()
+        assert (np.diff(places[:count]) > 0).all()
+        assert (count >= 1) == (row >= ORDINARY.start).any()
+    assert found.chosen.shape[1] == found.chosen.sum(axis=1).max()
+
+
+def test_a_sequence_of_one_token_has_a_label():
+    found = masked([[CLS, 9, SEP], [CLS, UNK, SEP], [CLS, SEP, PAD]])
+    assert found.labels.tolist() == [9]
+    assert found.chosen.sum(axis=1).tolist() == [1, 0, 0]
+
+
+def test_a_batch_without_a_token_has_no_label():
+    found = masked([[CLS, SEP, PAD], [CLS, UNK, SEP]])
+    assert found.labels.shape == (0,) and found.places.shape == (2, 0)
+
+
+@pytest.mark.parametrize("share", [0.15, 0.4, 0.037])
+def test_the_share_is_met_in_every_sequence_and_on_average(share):
+    ids = text(3000, 33)
+    found = masked(ids, share=share)
+    counts = found.chosen.sum(axis=1)
+    wanted = share * 33
+    part = wanted % 1
+    assert set(counts) == {int(wanted), int(wanted) + 1}
+    assert abs(counts.mean() - wanted) < 4 * np.sqrt(part * (1 - part) / 3000)
+    by_column = picked(found, ids).sum(axis=0)[1:]
+    spread = np.sqrt(3000 * share * (1 - share))
+    assert np.abs(by_column - 3000 * share).max() < 4.5 * spread
+
+
+def test_a_share_of_one_is_all():
+    ids = text(50, 9)
+    assert masked(ids, share=1.0).labels.tolist() == ids[:, 1:].ravel().tolist()
+
+
+@pytest.mark.parametrize(
+    "split", [(0.8, 0.1, 0.1), (0.5, 0.2, 0.3), (1.0, 0.0, 0.0), (0.0, 0.0, 1.0)]
+)
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_the_parts_of_the_chosen(split, whole_word):
+    ids = text(3000, 40)
+    begins = np.arange(41) % 3 == 1
+    found = masked(
+        ids, split=split, whole_word=whole_word, begins=np.broadcast_to(begins, ids.shape)
+    )
+    now = found.ids[picked(found, ids)]
+    same = split[1] / len(ORDINARY)  # a random token is the true one as often
+    expected = [split[0], split[1] - same, split[2] + same]
+    parts = [now == MASK, (now != MASK) & (now != found.labels), now == found.labels]
+    for part, share in zip(parts, expected, strict=True):
+        assert abs(part.mean() - share) <= 4 * np.sqrt(share * (1 - share) / len(now))
+
+
+def test_replacements_are_any_ordinary_token():
+    ids = text(3000, 40)
+    found = masked(ids, split=(0.0, 1.0, 0.0))
+    now = found.ids[picked(found, ids)]
+    counts = np.bincount(now, minlength=ORDINARY.stop)
+    assert not counts[: ORDINARY.start].any() and len(counts) == ORDINARY.stop
+    counts = counts[ORDINARY.start :]
+    expected = len(now) / len(ORDINARY)
+    chi_square = ((counts - expected) ** 2 / expected).sum()
+    freedom = len(ORDINARY) - 1
+    assert abs(chi_square - freedom) < 4 * np.sqrt(2 * freedom)
+
+
+def test_fates_do_not_depend_on_the_order():
+    # Were one die used twice, the tokens chosen first would share a fate.
+    ids = text(4000, 40)
+    few_chosen, many = masked(ids, share=0.03), masked(ids, share=0.9)
+    for found in (few_chosen, many):
+        share = (found.ids[picked(found, ids)] == MASK).mean()
+        assert share == pytest.approx(0.8, abs=4 * np.sqrt(0.16 / len(found.labels)))
+
+
+def words(ids, begins):
+    """Return lists of the columns of each word of a row."""
+    found = []
+    for column, token in enumerate(ids):
+        if token < ORDINARY.start:
+            continue
+        if begins[column] or ids[column - 1] < ORDINARY.start:
+            found.append([])
+        found[-1].append(column)
+    return found
+
+
+@few
+@given(lists=rows, seed=st.integers(0, 99), share=st.floats(0.01, 1))
+def test_whole_words_are_chosen_whole(lists, seed, share):
+    ids = padded(lists)
+    begins = np.random.default_rng(seed).random(ids.shape) < 0.4
+    there = picked(masked(ids, seed=seed, share=share, whole_word=True, begins=begins), ids)
+    for row in range(len(ids)):
+        for word in words(ids[row], begins[row]):
+            assert len(set(there[row, word].tolist())) == 1
+
+
+def test_whole_words_keep_the_share_on_average():
+    rng = np.random.default_rng(2)
+    ids = text(3000, 61)
+    begins = rng.random(ids.shape) < 0.4
+    begins[:, 1::4] = True  # words of one to four tokens
+    found = masked(ids, whole_word=True, begins=begins)
+    counts = found.chosen.sum(axis=1)
+    assert abs(counts.mean() - 0.15 * 61) < 4 * counts.std() / np.sqrt(3000)
+    assert counts.std() < 1.5
+    there = picked(found, ids)
+    by_column = there.sum(axis=0)[1:]
+    assert np.abs(by_column - 3000 * 0.15).max() < 5 * np.sqrt(3000 * 0.15 * 0.85)
+    for row in range(100):
+        assert all(len(set(there[row, word])) == 1 for word in words(ids[row], begins[row]))
+
+
+def test_a_word_does_not_go_on_over_a_mark():
+    ids = np.tile([CLS, 10, SEP, 11, SEP], (200, 1))
+    there = picked(masked(ids, whole_word=True, begins=np.zeros(ids.shape, bool)), ids)
+    assert set(map(tuple, there[:, [1, 3]].tolist())) == {(True, False), (False, True)}
+
+
+def test_a_word_that_is_too_long_is_chosen_all_the_same():
+    ids = text(20, 9)
+    begins = np.zeros(ids.shape, bool)
+    assert picked(masked(ids, whole_word=True, begins=begins), ids)[:, 1:].all()
+
+
+KEY = {"seed": 3, "epoch": 1, "count": DICE}
+
+
+def test_dice_are_an_examples_own():
+    examples = np.array([5, 0, 1000, 7])
+    together = dice("masks", examples=examples, width=9, **KEY)
+    assert together.shape == (4, 9, DICE)
+    for place, example in enumerate(examples):
+        alone = dice("masks", examples=np.array([example]), width=4, **KEY)
+        assert (alone[0] == together[place, :4]).all()
+    assert len(np.unique(together)) == together.size
+
+
+@pytest.mark.parametrize("other", [{"seed": 4}, {"epoch": 2}, {"purpose": "pairs"}])
+def test_dice_of_another_epoch_seed_or_purpose_are_others(other):
+    examples = np.arange(3)
+    first, second = (
+        dice(examples=examples, width=5, **{"purpose": "masks", **KEY, **x}) for x in ({}, other)
+    )
+    assert not np.isclose(first, second).any()
+
+
+def test_dice_are_uniform():
+    values = dice("masks", examples=np.arange(200), width=20, **KEY)
+    assert values.min() >= 0 and values.max() < 1
+    means = values.mean(axis=(0, 1))
+    assert np.abs(means - 0.5).max() < 4 * np.sqrt(1 / 12 / 4000)
+    correlation = np.corrcoef(values.reshape(-1, DICE).T) - np.eye(DICE)
+    assert np.abs(correlation).max() < 4 / np.sqrt(4000)
+    neighbours = np.corrcoef(values[:-1].ravel(), values[1:].ravel())[0, 1]
+    assert abs(neighbours) < 4 / np.sqrt(4000 * DICE)
+
+
+@pytest.mark.parametrize("share", [0.0, -0.1, 1.1])
+def test_a_share_that_is_none_is_refused(share):
+    with pytest.raises(ValueError, match=f"mask_share={share} must be above 0 and at most 1"):
+        masked(text(1, 5), share=share)
+
+
+@pytest.mark.parametrize("split", [[0.8, 0.2], [0.9, 0.2, -0.1], [0.8, 0.1, 0.2], [1.0] * 3])
+def test_a_split_that_is_none_is_refused(split):
+    with pytest.raises(ValueError, match=r"mask_split=\[.*\] must be three parts that sum to 1"):
+        masked(text(1, 5), split=split)
+
+
+def test_whole_words_need_to_know_where_words_begin():
+    with pytest.raises(ValueError, match="needs to know where words begin"):
+        masked(text(1, 5), whole_word=True)

@@ -1,0 +1,299 @@
+"""Segment pairs: what an example holds, how labels fall, and that lengths do not tell them."""
+
+from dataclasses import fields
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from normlab.data.documents.encoded import EncodedDocuments
+from normlab.data.documents.pairs import Pairs, segment_pairs
+from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.encoded import EncodedText
+
+PAD, UNK, CLS, SEP = range(4)
+assert [DocumentTokenizer.sep_id, DocumentTokenizer.unk_id] == [SEP, UNK]
+
+few = settings(deadline=None, max_examples=60)
+texts = st.lists(
+    st.lists(st.integers(1, 9), min_size=1, max_size=7), min_size=2, max_size=8
+).filter(lambda documents: any(len(document) > 1 for document in documents))
+choices = {
+    "documents": texts,
+    "max_length": st.integers(5, 40),
+    "short_share": st.sampled_from([0.0, 0.1, 1.0]),
+    "seed": st.integers(0, 99),
+}
+with_and_without = pytest.mark.parametrize("nsp", [True, False])
+
+
+def bounds(documents):
+    return np.cumsum([0, *map(len, documents)]).astype(np.int64)
+
+
+def flat(documents):
+    return np.array([length for document in documents for length in document], np.int64)
+
+
+def made(documents, **changes):
+    values = {"max_length": 24, "short_share": 0.1, "seed": 0, "epoch": 0, "nsp": True}
+    return segment_pairs(bounds(documents), flat(documents), **{**values, **changes})
+
+
+def encoded(documents):
+    """Number the tokens from 10 in the order of the text; `documents` holds sentence lengths."""
+    starts = np.cumsum([0, *flat(documents)])
+    text = EncodedText.from_sentences([range(10 + a, 10 + b) for a, b in pairwise(starts)])
+    begins = np.ones(len(text.ids), bool)
+    return EncodedDocuments(text, bounds(documents), begins, np.ones(len(text), np.int32))
+
+
+def segments_of(documents, pairs):
+    """Return the tokens of A and of B of every example, taken from its row."""
+    batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
+    rows = zip(batch.ids, batch.valid, batch.segments, strict=True)
+    return [
+        tuple([x for x in ids[valid & (kinds == kind)].tolist() if x >= 10] for kind in (0, 1))
+        for ids, valid, kinds in rows
+    ]
+
+
+def arrays(pairs):
+    return [np.asarray(getattr(pairs, field.name)).tolist() for field in fields(Pairs)]
+
+
+def prose(seed=0, documents=500, lone=0):
+    """Draw lengths as of documentation: short and long sentences, short and long documents."""
+    rng = np.random.default_rng(seed)
+    sizes = [*np.minimum(1 + rng.geometric(0.15, documents), 60), *[1] * lone]
+    return [np.clip(rng.lognormal(2.6, 0.6, n), 2, 80).astype(int).tolist() for n in sizes]
+
+
+@few
+@given(**choices)
+@with_and_without
+def test_examples_are_within_the_length(nsp, documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=nsp)
+    batch = pairs.batch(encoded(documents), np.arange(len(pairs)))
+    assert batch.valid.sum(axis=1).tolist() == pairs.lengths.tolist()
+    assert pairs.lengths.max() <= max_length
+    assert pairs.a_tokens.min() >= 1 and (pairs.b_tokens >= 1).all() == nsp
+    assert pairs.is_next.any() <= nsp
+
+
+@few
+@given(**choices)
+def test_a_true_pair_goes_on_in_its_document(documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
+    begin, end = bounds(documents)[pairs.a_document], bounds(documents)[pairs.a_document + 1]
+    true = pairs.is_next
+    assert (begin <= pairs.a_first).all() and (pairs.a_end <= end).all()
+    assert (pairs.a_first < pairs.a_end).all() and (pairs.b_first < pairs.b_end).all()
+    assert (pairs.b_document == pairs.a_document).tolist() == true.tolist()
+    assert (pairs.b_first == pairs.a_end)[true].all() and (pairs.b_end <= end)[true].all()
+    for (a, b), follows, cut in zip(segments_of(documents, pairs), true, pairs.cut, strict=True):
+        assert a == list(range(a[0], a[0] + len(a))) and b == list(range(b[0], b[0] + len(b)))
+        if follows and not cut:
+            assert b[0] == a[-1] + 1
+
+
+@few
+@given(**choices)
+def test_a_false_pair_is_of_two_documents(documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
+    false = ~pairs.is_next
+    begin, end = bounds(documents)[pairs.b_document], bounds(documents)[pairs.b_document + 1]
+    assert (pairs.b_document != pairs.a_document)[false].all()
+    assert (begin <= pairs.b_first).all() and (pairs.b_end <= end).all()
+
+
+@few
+@given(**choices)
+def test_both_labels_are_equally_many(documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
+    true = int(pairs.is_next.sum())
+    assert abs(len(pairs) - 2 * true) <= 1
+    assert pairs.describe()["true_pairs"] == true
+    assert pairs.describe()["examples"] == len(pairs)
+
+
+def test_an_odd_example_has_either_label():
+    documents = [[3, 3], [3, 3], [3, 3]]
+    assert {int(made(documents, epoch=epoch).is_next.sum()) for epoch in range(20)} == {1, 2}
+
+
+@few
+@given(**choices)
+def test_without_pairs_every_sentence_is_in_one_example(documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=False)
+    runs = zip(pairs.a_first, pairs.a_end, strict=True)
+    assert [i for a, b in runs for i in range(a, b)] == list(range(len(flat(documents))))
+    held = [x for a, b in segments_of(documents, pairs) for x in (*a, *b)]
+    assert len(held) == len(set(held))
+    if not pairs.cut.any():
+        assert held == list(range(10, 10 + flat(documents).sum()))
+    assert (pairs.b_document == -1).all() and pairs.left_out == 0
+
+
+@few
+@given(**choices)
+@with_and_without
+def test_sentences_are_whole_unless_counted(nsp, documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed, nsp=nsp)
+    places = np.concatenate([[0], np.cumsum(flat(documents))])
+    a, b = (
+        places[x] - places[y]
+        for x, y in ((pairs.a_end, pairs.a_first), (pairs.b_end, pairs.b_first))
+    )
+    less = (pairs.a_tokens < a) | (pairs.b_tokens < b)
+    assert less.tolist() == pairs.cut.tolist() and pairs.describe()["cut"] == less.sum()
+    assert (pairs.a_tokens <= a).all() and (pairs.b_tokens <= b).all()
+    room = max_length - 3 + (not nsp)
+    if short_share == 0 and flat(documents).max() <= room // 2:
+        assert not (pairs.cut & (pairs.is_next | (not nsp))).any()
+
+
+@few
+@given(**choices)
+def test_documents_of_one_sentence(documents, max_length, short_share, seed):
+    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
+    alone = np.diff(bounds(documents)) == 1
+    examples_alone = alone[pairs.a_document]
+    assert not (examples_alone & pairs.is_next).any()
+    taken = pairs.a_document[examples_alone]
+    assert len(set(taken.tolist())) == len(taken)
+    assert pairs.left_out == alone.sum() - len(taken)
+    assert pairs.describe()["one_sentence_left_out"] == pairs.left_out
+    others = len(pairs) - len(taken)
+    assert len(taken) == min(alone.sum(), others)
+
+
+def test_other_documents_of_one_sentence_sit_out_in_another_epoch():
+    documents = [[4, 4], *[[3]] * 6]
+    epochs = [made(documents, epoch=epoch) for epoch in range(30)]
+    assert {pairs.left_out for pairs in epochs} == {5}
+    assert {int(pairs.a_document.max()) for pairs in epochs} == {1, 2, 3, 4, 5, 6}
+
+
+@with_and_without
+def test_the_seed_and_the_epoch_alone_decide(nsp):
+    documents = prose(documents=60)
+    first = arrays(made(documents, seed=3, epoch=2, nsp=nsp))
+    np.random.seed(9)
+    assert arrays(made(documents, seed=3, epoch=2, nsp=nsp)) == first
+    assert arrays(made(documents, seed=3, epoch=3, nsp=nsp)) != first
+    assert arrays(made(documents, seed=4, epoch=2, nsp=nsp)) != first
+
+
+@with_and_without
+def test_a_share_of_the_examples_is_shorter(nsp):
+    documents = prose()
+    means = [
+        made(documents, max_length=64, short_share=share, nsp=nsp).lengths.mean()
+        for share in (0.0, 0.5, 1.0)
+    ]
+    assert means[0] > 1.1 * means[1] > 1.2 * means[2]
+    # Without short ones an example is as full as sentences allow.
+    sentences = [[5] * 40] * 10
+    assert (made(sentences, max_length=43, short_share=0.0).lengths == 43).all()
+
+
+def distance(x, y):
+    """Return the largest distance of two distribution functions (Kolmogorov and Smirnov)."""
+    values = np.unique(np.concatenate([x, y]))
+    shares = [np.searchsorted(np.sort(z), values, side="right") / len(z) for z in (x, y)]
+    return np.abs(shares[0] - shares[1]).max()
+
+
+@pytest.mark.parametrize("lone", [0, 75])
+@pytest.mark.parametrize("max_length", [40, 64, 128])
+def test_lengths_hardly_tell_the_label(lone, max_length):
+    epochs = [made(prose(lone=lone), max_length=max_length, epoch=epoch) for epoch in range(4)]
+    true = np.concatenate([pairs.is_next for pairs in epochs])
+    for name in ("lengths", "a_tokens", "b_tokens"):
+        values = np.concatenate([getattr(pairs, name) for pairs in epochs])
+        assert values[true].mean() == pytest.approx(values[~true].mean(), rel=0.12), name
+        assert distance(values[true], values[~true]) < 0.1, name  # a guess is right in under 55 %
+
+
+def pairs_by_hand(**changes):
+    values = {
+        "a_document": [0, 1],
+        "a_first": [0, 3],
+        "a_end": [1, 4],
+        "a_start": [0, 6],
+        "a_tokens": [2, 1],
+        "b_document": [0, 0],
+        "b_first": [1, 1],
+        "b_end": [3, 2],
+        "b_start": [2, 2],
+        "b_tokens": [4, 1],
+    }
+    values = {name: np.array(value) for name, value in {**values, **changes}.items()}
+    return Pairs(
+        **values, is_next=np.array([True, False]), cut=np.array([False, False]), left_out=0
+    )
+
+
+TEXT = EncodedText.from_sentences([[20, 21], [22], [23, UNK, 25], [26]])
+BEGINS = np.array([True, False, True, True, True, False, True])
+DATA = EncodedDocuments(TEXT, np.array([0, 3, 4]), BEGINS, np.ones(4, np.int32))
+
+
+def test_a_batch_of_pairs_by_hand():
+    batch = pairs_by_hand().batch(DATA, np.array([0, 1]))
+    assert batch.ids.tolist() == [
+        [CLS, 20, 21, SEP, 22, 23, UNK, 25, SEP],
+        [CLS, 26, SEP, 22, SEP, PAD, PAD, PAD, PAD],
+    ]
+    assert batch.segments.tolist() == [[0, 0, 0, 0, 1, 1, 1, 1, 1], [0, 0, 0, 1, 1, 0, 0, 0, 0]]
+    assert batch.valid.sum(axis=1).tolist() == [9, 5] and batch.valid[1, :5].all()
+    assert batch.maskable.astype(int).tolist() == [
+        [0, 1, 1, 0, 1, 1, 0, 1, 0],
+        [0, 1, 0, 1, 0, 0, 0, 0, 0],
+    ]
+    assert batch.begins.astype(int).tolist() == [
+        [0, 1, 0, 0, 1, 1, 1, 0, 0],
+        [0, 1, 0, 1, 0, 0, 0, 0, 0],
+    ]
+    assert [batch.ids.dtype, batch.segments.dtype] == [np.int64, np.int64]
+    alone = pairs_by_hand().batch(DATA, np.array([1]))
+    assert alone.ids.tolist() == [[CLS, 26, SEP, 22, SEP]]
+
+
+def test_a_batch_of_single_segments_by_hand():
+    none = {"b_first": [0, 0], "b_end": [0, 0], "b_start": [0, 0], "b_tokens": [0, 0]}
+    batch = pairs_by_hand(b_document=[-1, -1], **none).batch(DATA, np.array([1, 0]))
+    assert batch.ids.tolist() == [[CLS, 26, SEP, PAD], [CLS, 20, 21, SEP]]
+    assert not batch.segments.any()
+    assert batch.valid.tolist() == [[True, True, True, False], [True] * 4]
+
+
+def test_one_document_has_no_pairs():
+    with pytest.raises(ValueError, match=r"a second document, and there is 1: .*nsp=false"):
+        made([[3, 4, 5]])
+    assert len(made([[3, 4, 5]], nsp=False)) == 1
+
+
+def test_documents_that_all_have_one_sentence_have_no_pairs():
+    with pytest.raises(ValueError, match=r"all 3 have one: .*nsp=false"):
+        made([[3], [4], [5]])
+    assert made([[3], [4], [5]], nsp=False).a_tokens.tolist() == [3, 4, 5]
+
+
+@pytest.mark.parametrize(
+    ("max_length", "nsp", "left"), [(4, True, 1), (0, True, -3), (3, False, 1)]
+)
+def test_a_length_of_marks_alone_is_refused(max_length, nsp, left):
+    message = f"max_length={max_length} is too small: the marks leave {left} tokens"
+    with pytest.raises(ValueError, match=message):
+        made([[3, 4], [5, 6]], max_length=max_length, nsp=nsp)
+    assert len(made([[3, 4], [5, 6]], max_length=5, nsp=nsp)) > 0
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_a_share_is_from_0_to_1(share):
+    with pytest.raises(ValueError, match=f"short_share={share}: a share from 0 to 1"):
+        made([[3, 4], [5, 6]], short_share=share)
