@@ -6,7 +6,7 @@ AdamW, fp32. Needs the `transformers` package.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -65,7 +65,7 @@ def start(config: Mapping[str, Any], task: object, runtime: Runtime) -> HuggingF
             "--peer needs the package transformers: pip install -c constraints.txt transformers"
         ) from None
     sizes, vocab = config["model"], len(task.data.tokenizer)
-    model: nn.Module = BertForPreTraining(
+    bert = BertForPreTraining(
         BertConfig(
             vocab_size=vocab,
             hidden_size=sizes["dim"],
@@ -77,11 +77,12 @@ def start(config: Mapping[str, Any], task: object, runtime: Runtime) -> HuggingF
             attention_probs_dropout_prob=sizes["attention_dropout"],
         )
     )
+    model = cast("nn.Module", bert).to(runtime.device)
     return HuggingFace(
         name="huggingface fp32",
         config=config,
         vocab=vocab,
-        model=model.to(runtime.device).train(),
+        model=model.train(),
         optimizer=torch.optim.AdamW(model.parameters(), lr=config["optim"]["lr"]),
         stream=CountingStream(task.train_batches(runtime.world, config["seed"])),
         device=runtime.device,

@@ -143,7 +143,8 @@ def counted_steps(
     for _ in range(steps):
         step()
     span = clock.read()
-    return Interval(time=span, steps=steps, **(stream.totals - before))
+    counted = {name: total - before[name] for name, total in stream.totals.items()}
+    return Interval(time=span, steps=steps, **counted)
 
 
 def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:

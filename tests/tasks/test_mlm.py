@@ -1,0 +1,470 @@
+"""Masked language modelling: batches, losses, scores, and a stream that resumes."""
+
+import math
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.data.documents.corpus import Document, DocumentCorpus
+from normlab.data.documents.streams import EVAL_SEED
+from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.distributed import Shard
+from normlab.models.architecture import TextArchitecture
+from normlab.models.linear import initialize
+from normlab.tasks.base import Condition
+from normlab.tasks.documents import LengthChange
+from normlab.tasks.mlm import MaskedLanguageModeling
+from normlab.train.evaluate import Evaluator
+from normlab.train.runtime import Runtime
+from tests.models.small import architecture, placement, unsettle
+
+WORDS = (
+    "lantern river stone walking walked walks talking talked blue seven quickly a the of".split()
+)
+SIZES = {"train": 150, "valid": 40, "test": 40, "test_odd": 12}
+NEVER = LengthChange(step=None, max_length=None)
+ALONE = Shard(0, 1)
+PLAIN = {"nsp": False, "short_share": 0.0}
+
+
+class SmallCorpus(DocumentCorpus):
+    """Documents of one to seven sentences of random words."""
+
+    name = label = "small"
+    licence, language = "free", "en"
+
+    def splits(self):
+        rng = random.Random(0)
+
+        def sentence():
+            return " ".join(rng.choices(WORDS, k=rng.randint(2, 7))) + "."
+
+        return {
+            split: [
+                Document(f"{split} {i}", tuple(sentence() for _ in range(rng.randint(1, 7))))
+                for i in range(count)
+            ]
+            for split, count in SIZES.items()
+        }
+
+
+def mlm(**changes):
+    values = {
+        "vocab_size": 60,
+        "pieces": "wordpiece",
+        "lowercase": True,
+        "max_length": 32,
+        "eval_max_length": None,
+        "length_change": NEVER,
+        "batch_size": 8,
+        "max_tokens": None,
+        "batching": "bucket",
+        "accumulate": 1,
+        "eval_batch_size": 16,
+        "test_batch_sizes": [1, 8],
+        "test_eval_stats": ["batch", "recalibrated"],
+        "length_buckets": [16, 24, 28],
+        "targets": {},
+        "nsp": True,
+        "short_share": 0.1,
+        "mask_share": 0.15,
+        "mask_split": [0.8, 0.1, 0.1],
+        "whole_word": False,
+    }
+    return MaskedLanguageModeling(corpus=SmallCorpus(), **{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def task():
+    return mlm()
+
+
+def built(task, norm="ln", place="pre", **changes):
+    values = {
+        "dim": 16,
+        "ffn_dim": 24,
+        "num_heads": 2,
+        "num_layers": 1,
+        "activation": "gelu",
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "positions": "learned",
+        "max_positions": 40,
+        "scale_embeddings": False,
+        "ffn_inner_norm": lambda dim: make_norm("none", dim),
+        "embedding_norm": lambda dim: make_norm("none", dim),
+    }
+    arch = TextArchitecture(**{**values, **changes})
+    model = task.build_model(arch, placement(place, norm), placement(place, norm))
+    initialize(model, 1)
+    unsettle(model, 1)
+    return model.double().eval()
+
+
+def values(scores):
+    return {name: score.value for name, score in scores.items()}
+
+
+def restored(batch):
+    """Return the ids of a batch before they were corrupted."""
+    ids = batch.ids.clone()
+    ids[batch.chosen.nonzero()[:, 0], batch.places[batch.chosen]] = batch.labels
+    return ids
+
+
+def plain(batch):
+    return [getattr(batch, name).tolist() for name in ("ids", "places", "labels", "follows")]
+
+
+def drawn(stream, count):
+    return [plain(next(stream)) for _ in range(count)]
+
+
+def test_a_batch_is_its_examples_masked(task):
+    pairs = task.evaluated("valid")
+    batch = task.batch("valid", range(12))
+    whole = pairs.batch(task.data.splits["valid"], np.arange(12))
+    assert restored(batch).tolist() == whole.ids.tolist()
+    assert batch.segments.tolist() == whole.segments.tolist()
+    assert batch.valid.tolist() == whole.valid.tolist()
+    assert (batch.ids == DocumentTokenizer.mask_id).any()
+    assert batch.follows.tolist() == [int(not follows) for follows in pairs.is_next[:12]]
+    assert batch.counts == {"mlm": int(batch.chosen.sum()), "nsp": 12}
+    assert batch.tokens == pairs.lengths[:12].sum() == batch.valid.sum()
+    assert batch.positions == batch.ids.numel() == batch.tokens + batch.padding
+
+
+@pytest.mark.parametrize("whole_word", [False, True])
+def test_an_example_is_masked_alike_in_every_batch(whole_word):
+    task = mlm(whole_word=whole_word)
+    together = task.batch("valid", [3, 0, 17, 30])
+    labels = iter(together.labels.tolist())
+    for row, index in enumerate([3, 0, 17, 30]):
+        alone = task.batch("valid", [index])
+        width, count = alone.ids.shape[1], len(alone.labels)
+        assert alone.ids[0].tolist() == together.ids[row, :width].tolist()
+        assert alone.places[0].tolist() == together.places[row, :count].tolist()
+        assert alone.labels.tolist() == [next(labels) for _ in range(count)]
+    assert next(labels, None) is None
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+def test_scores_do_not_depend_on_the_batch_size(task, norm):
+    model = built(task, norm)
+    one, three, many = (
+        task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 3, 64)
+    )
+    assert values(one) == pytest.approx(values(three), rel=1e-10)
+    assert values(one) == pytest.approx(values(many), rel=1e-10)
+    assert {name: score.n for name, score in one.items()} == {
+        name: score.n for name, score in many.items()
+    }
+
+
+def test_scores_by_the_statistics_of_the_batch_depend_on_its_size(task):
+    model = built(task, "bn")
+    with Condition(eval_stats="batch").applied(model):
+        one, many = (task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 64))
+    assert abs(one["mlm_loss"].value - many["mlm_loss"].value) > 1e-4
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_losses_are_sums_over_examples(task, training):
+    model = built(task).train(training)  # layer norm: an example's loss is its own
+    indices = [0, 9, 21, 40, 2]
+    batch = task.batch("train", indices)
+    together, singles = task.losses(model, batch), [task.batch("train", [i]) for i in indices]
+    alone = [task.losses(model, single) for single in singles]
+    assert set(together) == set(batch.counts) == {"mlm", "nsp"}
+    for name, loss in together.items():
+        assert loss.item() == pytest.approx(sum(x[name].item() for x in alone), rel=1e-12)
+        assert batch.counts[name] == sum(single.counts[name] for single in singles)
+    (of_all,) = torch.autograd.grad(sum(together.values()), model.token_head.weight)
+    of_each = sum(torch.autograd.grad(sum(x.values()), model.token_head.weight)[0] for x in alone)
+    torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+def test_a_training_step_has_a_finite_gradient_for_every_parameter(task, norm):
+    model = built(task, norm).train()
+    batch = next(task.train_batches(ALONE, 1))
+    losses = task.losses(model, batch)
+    sum(losses[name] / batch.counts[name] for name in losses).backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+@torch.no_grad()
+def test_the_loss_is_each_part_over_its_own_count(task):
+    model = built(task)
+    scores = task.evaluate(model, "valid", ALONE)
+    batch = task.batch("valid", range(len(task.evaluated("valid"))))
+    losses = task.losses(model, batch)
+    for name, loss in losses.items():
+        score = scores[f"{name}_loss"]
+        assert score.value == pytest.approx(loss.item() / batch.counts[name], rel=1e-10)
+        assert score.n == batch.counts[name] and not score.higher_is_better
+    mlm_loss = scores["mlm_loss"].value
+    assert scores["loss"].value == pytest.approx(mlm_loss + scores["nsp_loss"].value)
+    assert scores["perplexity"].value == pytest.approx(math.exp(mlm_loss))
+    tokens, pairs = task.logits(model, batch)
+    hits = (tokens.argmax(-1) == batch.labels).double().mean().item()
+    assert scores["mlm_accuracy"].value == pytest.approx(hits)
+    top = tokens.argsort(-1, descending=True)[:, :5] == batch.labels[:, None]
+    assert scores["mlm_accuracy_top5"].value == pytest.approx(top.sum().item() / len(top))
+    hits = (pairs.argmax(-1) == batch.follows).double().mean().item()
+    assert scores["nsp_accuracy"].value == pytest.approx(hits)
+    assert all(scores[name].higher_is_better for name in scores if "accuracy" in name)
+
+
+def test_buckets_of_length_add_up_to_the_whole(task):
+    scores = task.evaluate(built(task), "test", ALONE)
+    names = ["length_1_16", "length_17_24", "length_25_28", "length_over_28"]
+    assert {name.split("/")[0] for name in scores if "/" in name} == set(names)
+    for figure in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
+        parts = [scores[f"{name}/{figure}"] for name in names]
+        whole = scores[figure]
+        assert sum(part.n for part in parts) == whole.n
+        assert sum(part.n * part.value for part in parts) == pytest.approx(whole.n * whole.value)
+    lengths = task.lengths("test")[:, 0]
+    counts = [scores[f"{name}/nsp_loss"].n for name in names]
+    assert counts == np.histogram(lengths, [1, 17, 25, 29, 99])[0].tolist()
+
+
+def test_buckets_that_are_empty_have_no_score():
+    task = mlm(length_buckets=[2, 31, 32])
+    scores = task.evaluate(built(task), "test", ALONE)
+    found = {name.split("/")[0] for name in scores if "/" in name}
+    assert found == {"length_3_31", "length_32_32"}
+    assert not any("/" in name for name in task.evaluate(built(task), "valid", ALONE))
+
+
+def test_a_bucket_without_a_token_to_predict_has_no_score():
+    class Unreadable(SmallCorpus):
+        name = "unreadable"
+
+        def splits(self):
+            splits = super().splits()
+            splits["test"] = [*splits["test"], Document("odd", ("\u6f22 \u5b57",))]
+            return splits
+
+    task = mlm(**PLAIN, length_buckets=[4, 20])  # [CLS] [UNK] [UNK] [SEP], and nothing as short
+    task.corpus = Unreadable()
+    assert task.lengths("test").min() == 4
+    scores = task.evaluate(built(task), "test", ALONE)
+    assert not any(name.startswith("length_1_4/") for name in scores)
+    assert scores["length_5_20/loss"].n + scores["length_over_20/loss"].n == scores["loss"].n
+
+
+def test_without_pairs_there_is_no_pair_loss():
+    task = mlm(nsp=False)
+    model = built(task)
+    batch = task.batch("valid", range(5))
+    assert set(task.losses(model, batch)) == set(batch.counts) == {"mlm"}
+    assert not batch.segments.any()
+    scores = task.evaluate(model, "valid", ALONE)
+    assert set(scores) == {"loss", "mlm_loss", "mlm_accuracy", "mlm_accuracy_top5", "perplexity"}
+    assert scores["loss"].value == scores["mlm_loss"].value
+
+
+def test_masks_are_others_in_another_epoch():
+    task = mlm(**PLAIN)
+    first, second = (
+        task.collate("train", np.arange(20), limit=32, seed=1, epoch=epoch) for epoch in (0, 1)
+    )
+    assert restored(first).tolist() == restored(second).tolist()
+    assert first.places.tolist() != second.places.tolist()
+
+
+def test_validation_is_masked_alike_in_every_run():
+    batches = [mlm().batch("valid", range(9)) for _ in range(2)]
+    assert plain(batches[0]) == plain(batches[1])
+    again = mlm().collate("valid", np.arange(9), limit=32, seed=EVAL_SEED, epoch=0)
+    assert plain(again) == plain(batches[0])
+
+
+@pytest.mark.parametrize("size", [(8, None), (None, 300)])
+def test_the_stream_takes_examples_and_masks_of_its_epoch(size):
+    task = mlm(batch_size=size[0], max_tokens=size[1])
+    stream = task.train_batches(ALONE, 4)
+    indices = task.index_stream(ALONE, seed=4, limit=32)
+    for _ in range(2 * indices.batches_per_epoch + 3):
+        epoch = indices.epoch
+        expected = task.collate("train", next(indices), limit=32, seed=4, epoch=epoch)
+        batch = next(stream)
+        assert plain(batch) == plain(expected)
+        assert size[1] is None or batch.positions <= size[1]
+    assert stream.epochs == pytest.approx(2 + 3 / indices.batches_per_epoch, rel=0.1)
+
+
+def test_the_seed_and_nothing_else_decides_the_batches(task):
+    torch.manual_seed(1)
+    first = drawn(task.train_batches(ALONE, 3), 9)
+    torch.manual_seed(2)
+    assert drawn(mlm().train_batches(ALONE, 3), 9) == first
+    assert drawn(task.train_batches(ALONE, 4), 9) != first
+
+
+CHANGED = {"length_change": LengthChange(step=6, max_length=32), "max_length": 20, "accumulate": 2}
+
+
+@pytest.mark.parametrize("changes", [{}, CHANGED], ids=["one_length", "length_change"])
+@pytest.mark.parametrize("count", [0, 5, 9, 10, 11, 27, 61, 140])
+def test_a_stream_goes_on_where_its_state_says(changes, count):
+    task = mlm(**changes)
+    stream = task.train_batches(ALONE, 1)
+    for _ in range(count):
+        next(stream)
+    other = task.train_batches(ALONE, 1)
+    other.load_state_dict(stream.state_dict())
+    assert other.epochs == stream.epochs
+    per_epoch = task.index_stream(ALONE, seed=1, limit=20).batches_per_epoch
+    assert 27 < per_epoch < 140  # counts lie within an epoch and beyond it
+    assert drawn(other, 20) == drawn(stream, 20)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_ranks_share_an_epoch(task, size):
+    alone = task.train_batches(ALONE, 1)
+    ranks = [task.train_batches(Shard(rank, size), 1) for rank in range(size)]
+    rounds = task.index_stream(ALONE, seed=1, limit=32).batches_per_epoch // size
+    parts = [drawn(rank, rounds) for rank in ranks]
+    interleaved = [batch for group in zip(*parts, strict=True) for batch in group]
+    assert interleaved == drawn(alone, rounds * size)
+    assert all(rank.epochs == 1 for rank in ranks)
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("step", [1, 4, 40])
+def test_the_length_changes_at_its_step(accumulate, step):
+    change = LengthChange(step=step, max_length=32)
+    task = mlm(max_length=16, length_change=change, accumulate=accumulate, batching="random")
+    stream = task.train_batches(ALONE, 1)
+    before = [next(stream) for _ in range((step - 1) * accumulate)]
+    epochs = stream.epochs
+    after = [next(stream) for _ in range(6)]
+    assert max([batch.ids.shape[1] for batch in before], default=0) <= 16
+    assert all(16 < batch.ids.shape[1] <= 32 for batch in after)
+    # An epoch that was begun is over: its masks have been seen.
+    first = after[0]
+    indices = task.index_stream(ALONE, seed=1, limit=32)
+    indices.load_state_dict({"epoch": math.ceil(epochs), "index": 0})
+    expected = task.collate("train", next(indices), limit=32, seed=1, epoch=math.ceil(epochs))
+    assert plain(first) == plain(expected)
+
+
+@pytest.mark.parametrize(("step", "max_length"), [(3, None), (None, 16), (0, 16)])
+def test_half_a_length_change_is_refused(step, max_length):
+    with pytest.raises(ValueError, match=r"task\.length_change\.step=(3|None|0)"):
+        LengthChange(step=step, max_length=max_length)
+
+
+def test_lengths_of_evaluation():
+    own = mlm(max_length=12, eval_max_length=30)
+    assert 12 < own.lengths("valid").max() <= 30
+    assert own._examples("train", limit=12, seed=0, epoch=0).lengths.max() <= 12
+    changed = mlm(max_length=12, length_change=LengthChange(step=3, max_length=26))
+    assert 12 < changed.lengths("valid").max() <= 26
+    shorter = mlm(eval_max_length=10)
+    assert shorter.lengths("test").max() <= 10
+
+
+def test_a_model_of_two_streams_is_refused(task):
+    with pytest.raises(ValueError, match="model=bert_tiny"):
+        task.build_model(architecture(), placement("pre", "ln"), placement("pre", "ln"))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"max_length": 10, "eval_max_length": 32}, {**CHANGED}],
+    ids=["max_length", "eval_max_length", "length_change"],
+)
+def test_too_few_positions_are_refused(changes):
+    with pytest.raises(ValueError, match=r"up to 32 tokens, and model\.max_positions=31: raise it"):
+        built(mlm(**changes), max_positions=31)
+    built(mlm(**changes), max_positions=32)
+
+
+def test_conditions():
+    assert [condition.name for condition in mlm().conditions] == [
+        "batch_size_1",
+        "batch_size_8",
+        "eval_stats_batch",
+        "eval_stats_recalibrated",
+        "eval_stats_batch/batch_size_1",
+        "eval_stats_batch/batch_size_8",
+    ]
+    names = [condition.name for condition in mlm(test_eval_stats=["running"]).conditions]
+    assert names == ["batch_size_1", "batch_size_8", "eval_stats_running"]
+    assert list(mlm(test_batch_sizes=[], test_eval_stats=[]).conditions) == []
+    assert Condition().name == ""
+
+
+def test_the_test_is_repeated_under_conditions_that_matter(task):
+    evaluator = Evaluator(
+        task, Runtime(torch.device("cpu"), "fp64", ALONE), recalibration_batches=2
+    )
+    heads = {}
+    for norm in ("ln", "bn"):
+        model = built(task, norm)
+        weights = {name: value.clone() for name, value in model.state_dict().items()}
+        scores = evaluator.test(model, weights, recalibrate=False, outputs=None)
+        heads[norm] = {name.removesuffix("/loss") for name in scores if name.endswith("/loss")}
+        assert values(scores)["test/batch_size_1/loss"] == pytest.approx(
+            scores["test/loss"].value, rel=1e-10
+        )
+        after = model.state_dict()
+        assert all(torch.equal(after[name], value) for name, value in weights.items())
+        if norm == "bn":
+            found = [scores[f"test/{name}loss"].value for name in ("", "eval_stats_batch/")]
+            found += [scores["test/eval_stats_recalibrated/loss"].value]
+            found += [scores["test/eval_stats_batch/batch_size_1/loss"].value]
+            assert len(set(np.round(found, 6))) == 4
+    sizes = {"test/batch_size_1", "test/batch_size_8"}
+    assert {"test", "test_odd", *sizes} <= heads["ln"]
+    assert not any("eval_stats" in name for name in heads["ln"])
+    stats = {"test/eval_stats_batch", "test/eval_stats_recalibrated"}
+    both = {name.replace("test/", "test/eval_stats_batch/") for name in sizes}
+    assert heads["bn"] == heads["ln"] | stats | both
+
+
+def test_test_splits(task):
+    assert task.test_splits() == ["test", "test_odd"]
+    with pytest.raises(ValueError, match=r"no split 'tset': the corpus has train, valid, test"):
+        task.evaluate(built(task), "tset", ALONE)
+
+
+def test_describe(task):
+    found = task.describe()
+    train = task._examples("train", limit=32, seed=0, epoch=0)
+    assert found["examples"]["train"] == train.describe()
+    assert set(found["examples"]) == set(SIZES)
+    assert found["examples"]["valid"]["examples"] == len(task.lengths("valid"))
+    assert set(train.describe()) == {"examples", "true_pairs", "cut", "one_sentence_left_out"}
+    stream = task.train_batches(ALONE, 0)
+    count = task.index_stream(ALONE, seed=0, limit=32).batches_per_epoch
+    batches = [next(stream) for _ in range(count)]
+    share = sum(batch.padding for batch in batches) / sum(batch.positions for batch in batches)
+    assert found["padding_share"] == pytest.approx(share)
+    assert found["sizes"]["train"] <= SIZES["train"] and found["one_sentence"]["train"] > 0
+
+
+def test_padding_may_be_asked_for(task):
+    batch = task.batch("valid", range(6), padding=0.75)
+    assert batch.padding / batch.positions == pytest.approx(0.75, abs=0.02)
+    assert batch.ids.shape == batch.valid.shape == batch.segments.shape
+    model = built(task)
+    wide, narrow = (task.losses(model, x) for x in (batch, task.batch("valid", range(6))))
+    for name in wide:
+        assert wide[name].item() == pytest.approx(narrow[name].item(), rel=1e-10)
+    with pytest.raises(ValueError, match=r"padding=1\.0: a share"):
+        task.batch("valid", [0], padding=1.0)
+
+
+def test_buckets_must_ascend():
+    with pytest.raises(ValueError, match=r"task\.length_buckets=\[8, 8\] must ascend"):
+        mlm(length_buckets=[8, 8])
