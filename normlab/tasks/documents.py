@@ -330,9 +330,10 @@ class DocumentTask(Task):
         scores = self.scores(dict(zip(names, table.sum(axis=1).tolist(), strict=True)))
         if split.startswith("test") and batch_size is None:
             for number, name in enumerate(self._bucket_names()):
-                if (bucket == number).any():
-                    part = self.scores(dict(zip(names, table[:, number].tolist(), strict=True)))
-                    scores |= {f"{name}/{figure}": score for figure, score in part.items()}
+                part = dict(zip(names, table[:, number].tolist(), strict=True))
+                if part["tokens"]:  # examples of unknown words alone predict none
+                    found = self.scores(part)
+                    scores |= {f"{name}/{figure}": score for figure, score in found.items()}
         return scores
 
     @property

@@ -144,12 +144,14 @@ class LanguageModeling(DocumentTask):
         The end of a document is predicted too and counts as a token, not as a character.
         """
         tokens, characters = int(sums["tokens"]), round(sums["characters"])
-        bits = sums["nll"] / math.log(2)
-        return {
+        found = {
             "loss": mean_score(sums["nll"], tokens, higher_is_better=False),
             "perplexity": perplexity(sums["nll"], tokens),
-            "bits_per_character": mean_score(bits, characters, higher_is_better=False),
         }
+        if characters:  # a length bucket may hold nothing but ends of documents
+            bits = sums["nll"] / math.log(2)
+            found["bits_per_character"] = mean_score(bits, characters, higher_is_better=False)
+        return found
 
     @torch.no_grad()
     def evaluate(

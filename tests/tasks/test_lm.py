@@ -1,0 +1,488 @@
+"""Causal language modelling: losses, scores, token by token, and text that a model writes."""
+
+import math
+import random
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from normlab.build import make_norm
+from normlab.data.documents.corpus import Document, DocumentCorpus
+from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.decoding import SamplingSettings, continuation
+from normlab.distributed import Shard
+from normlab.models.architecture import TextArchitecture
+from normlab.models.causal_lm import CausalLM
+from normlab.models.linear import initialize
+from normlab.norms.base import Stream
+from normlab.tasks.documents import LengthChange
+from normlab.tasks.lm import LanguageModeling
+from tests.models.small import architecture, placement, unsettle
+
+WORDS = [
+    "lantern",
+    "river",
+    "walking",
+    "walked",
+    "talks",
+    "blue",
+    "seven",
+    "na\u00efve",
+    "a",
+    "the",
+]
+SIZES = {"train": 120, "valid": 20, "test": 20, "test_odd": 8}
+NEVER = LengthChange(step=None, max_length=None)
+ALONE = Shard(0, 1)
+BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
+
+
+class SmallCorpus(DocumentCorpus):
+    """Documents of one to five sentences of random words."""
+
+    name = label = "small"
+    licence, language = "free", "en"
+
+    def splits(self):
+        rng = random.Random(0)
+
+        def sentence():
+            return " ".join(rng.choices(WORDS, k=rng.randint(2, 7))) + "."
+
+        return {
+            split: [
+                Document(f"{split} {i}", tuple(sentence() for _ in range(rng.randint(1, 5))))
+                for i in range(count)
+            ]
+            for split, count in SIZES.items()
+        }
+
+
+class FewWords(SmallCorpus):
+    """Two documents to score, of 9 + 4 and of 3 characters with those after sentences."""
+
+    name = "few"
+
+    def splits(self):
+        test = [Document("a", ("the blue", "a a")), Document("b", ("na",))]
+        return {**super().splits(), "test": test}
+
+
+def lm(corpus=None, **changes):
+    values = {
+        "vocab_size": 330,
+        "pieces": "bpe",
+        "lowercase": False,
+        "max_length": 24,
+        "eval_max_length": None,
+        "length_change": NEVER,
+        "batch_size": 8,
+        "max_tokens": None,
+        "batching": "bucket",
+        "accumulate": 1,
+        "eval_batch_size": 16,
+        "test_batch_sizes": [1, 8],
+        "test_eval_stats": ["batch", "recalibrated"],
+        "length_buckets": [12, 20],
+        "targets": {},
+        "one_by_one": 4,
+    }
+    return LanguageModeling(corpus=corpus or SmallCorpus(), **{**values, **changes})
+
+
+@pytest.fixture(scope="module")
+def task():
+    return lm()
+
+
+def built(task, norm="ln", place="pre", norm_values=None, **changes):
+    values = {
+        "dim": 16,
+        "ffn_dim": 24,
+        "num_heads": 2,
+        "num_layers": 1,
+        "activation": "gelu",
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "positions": "learned",
+        "max_positions": 30,
+        "scale_embeddings": False,
+        "ffn_inner_norm": lambda dim: make_norm("none", dim),
+        "embedding_norm": lambda dim: make_norm("none", dim),
+    }
+    stack = placement(place, norm, **(norm_values or {}))
+    model = task.build_model(TextArchitecture(**{**values, **changes}), stack, stack)
+    initialize(model, 1)
+    unsettle(model, 1)
+    return model.double().eval()
+
+
+def values(scores):
+    return {name: score.value for name, score in scores.items()}
+
+
+def drawn(stream, count):
+    batches = [next(stream) for _ in range(count)]
+    return [(batch.ids.tolist(), batch.tgt_out.tolist()) for batch in batches]
+
+
+def test_a_batch_is_its_windows():
+    task = lm(FewWords())
+    tokens = task.data.splits["test"].text.ids.tolist()
+    ends = task.data.splits["test"].text.offsets[task.data.splits["test"].documents]
+    first, second = tokens[: ends[1]], tokens[ends[1] :]
+    batch = task.batch("test", [1, 0])
+    assert [x[valid].tolist() for x, valid in zip(batch.ids, batch.valid, strict=True)] == [
+        [BOS, *second],
+        [BOS, *first],
+    ]
+    assert batch.tgt_out.tolist() == [*second, EOS, *first, EOS]
+    assert batch.characters.tolist() == [3, 13]
+    assert batch.counts == {"loss": len(tokens) + 2} and batch.tokens == len(tokens) + 2
+    assert batch.positions == batch.ids.numel() == batch.tokens + batch.padding
+    wide = task.batch("test", [1, 0], padding=0.8)
+    assert wide.padding / wide.positions == pytest.approx(0.8, abs=0.03)
+    assert wide.tgt_out.tolist() == batch.tgt_out.tolist()
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_losses_are_sums_over_windows(task, training):
+    model = built(task).train(training)  # layer norm: a window's loss is its own
+    indices = [0, 9, 21, 40, 2]
+    batch = task.batch("train", indices)
+    together = task.losses(model, batch)["loss"]
+    alone = [task.losses(model, task.batch("train", [i]))["loss"] for i in indices]
+    assert together.item() == pytest.approx(sum(loss.item() for loss in alone), rel=1e-12)
+    assert batch.counts["loss"] == sum(task.batch("train", [i]).counts["loss"] for i in indices)
+    weight = model.decoder.embedding.tokens.weight
+    (of_all,) = torch.autograd.grad(together, weight)
+    of_each = sum(torch.autograd.grad(loss, weight)[0] for loss in alone)
+    torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
+
+
+@torch.no_grad()
+def test_the_loss_is_that_of_every_real_token(task):
+    model = built(task)
+    batch = task.batch("valid", range(6))
+    table = model.project(model(batch.ids, Stream(batch.valid))).log_softmax(-1)
+    expected, following = 0.0, iter(batch.tgt_out.tolist())
+    for row in range(6):
+        for column in range(int(batch.valid[row].sum())):
+            expected -= table[row, column, next(following)].item()
+    assert task.losses(model, batch)["loss"].item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+def test_a_training_step_has_a_finite_gradient_for_every_parameter(task, norm):
+    model = built(task, norm).train()
+    task.losses(model, next(task.train_batches(ALONE, 1)))["loss"].backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+def test_every_token_is_scored_once_whatever_the_batch_size(task, norm):
+    model = built(task, norm)
+    data = task.data.splits["valid"]
+    scores = [task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 3, 64)]
+    assert {score["loss"].n for score in scores} == {len(data.text.ids) + len(data)}
+    characters = sum(len(document.text) for document in SmallCorpus().splits()["valid"])
+    assert {score["bits_per_character"].n for score in scores} == {characters}
+    for other in scores[1:]:
+        assert values(other) == pytest.approx(values(scores[0]), rel=1e-10)
+    assert scores[0]["perplexity"].value == pytest.approx(math.exp(scores[0]["loss"].value))
+    assert not any(score.higher_is_better for score in scores[0].values())
+
+
+def test_bits_per_character_by_hand():
+    task = lm(FewWords(), length_buckets=[4])
+    model = built(task, "none")
+    with torch.no_grad():
+        model.decoder.embedding.tokens.weight.zero_()  # every token is equally likely
+    bits, tokens = math.log2(len(task.data.tokenizer)), len(task.data.splits["test"].text.ids) + 2
+    scores = task.evaluate(model, "test", ALONE)
+    assert scores["bits_per_character"].value == pytest.approx(tokens * bits / 16)
+    assert scores["perplexity"].value == pytest.approx(len(task.data.tokenizer))
+    shorter = len(task.data.splits["test"].text[2]) + 1
+    assert shorter <= 4
+    found = scores["length_1_4/bits_per_character"]
+    assert (found.value, found.n) == (pytest.approx(shorter * bits / 3), 3)
+
+
+def test_buckets_of_length_add_up_to_the_whole(task):
+    scores = task.evaluate(built(task), "test", ALONE)
+    names = ["length_1_12", "length_13_20", "length_over_20"]
+    heads = {name.split("/")[0] for name in scores if name.startswith("length")}
+    assert heads == set(names)
+    for figure in ("loss", "bits_per_character"):
+        parts, whole = [scores[f"{name}/{figure}"] for name in names], scores[figure]
+        assert abs(sum(part.n for part in parts) - whole.n) <= (2 if "bits" in figure else 0)
+        total = sum(part.n * part.value for part in parts)
+        assert total == pytest.approx(whole.n * whole.value)
+
+
+def test_a_window_of_an_end_alone_has_no_characters():
+    class Ends(FewWords):
+        name = "ends"
+
+        def splits(self):
+            return {**super().splits(), "test": [Document("a", ("xyz",))]}
+
+    task = lm(Ends(), max_length=4, length_buckets=[1])  # blank, x, y, z; then the end
+    assert task.lengths("test").tolist() == [[4], [1]]
+    scores = task.evaluate(built(task), "test", ALONE)
+    assert scores["length_1_1/loss"].n == 1
+    assert "length_1_1/bits_per_character" not in scores
+    assert scores["bits_per_character"].n == 4
+
+
+EXACT = [("ln", {}), ("bn", {}), ("none", {})]
+LOOKING = [("in", {}), ("bn", {"eval_stats": "batch"})]
+
+
+@pytest.mark.parametrize(("norm", "norm_values"), [*EXACT, *LOOKING])
+def test_one_token_at_a_time(task, norm, norm_values):
+    model = built(task, norm, norm_values=norm_values)
+    scores = task.evaluate(model, "test", ALONE)
+    found, forced = scores["one_by_one/loss"], scores["one_by_one/teacher_forced_loss"]
+    assert found.n == forced.n < scores["loss"].n
+    if (norm, norm_values) in EXACT:
+        assert found.value == pytest.approx(forced.value, rel=1e-10)
+    else:
+        assert abs(found.value - forced.value) > 1e-3
+    assert not any("one_by_one" in name for name in task.evaluate(model, "valid", ALONE))
+    again = task.evaluate(model, "test", ALONE, batch_size=1)
+    assert not any("one_by_one" in name for name in again)
+
+
+def test_one_by_one_takes_all_windows_where_there_are_few():
+    task = lm(FewWords(), one_by_one=100)
+    scores = task.evaluate(built(task), "test", ALONE)
+    for name in ("one_by_one/loss", "one_by_one/teacher_forced_loss"):
+        assert scores[name].value == pytest.approx(scores["loss"].value)
+        assert scores[name].n == scores["loss"].n
+    none = lm(FewWords(), one_by_one=0)
+    assert "one_by_one/loss" not in none.evaluate(built(none), "test", ALONE)
+
+
+@pytest.mark.parametrize("batching", ["bucket", "random"])
+@pytest.mark.parametrize("count", [0, 7, 26, 70])
+def test_a_stream_goes_on_where_its_state_says(batching, count):
+    change = LengthChange(step=26, max_length=24)
+    task = lm(max_length=10, length_change=change, batching=batching)
+    stream = task.train_batches(ALONE, 1)
+    before = [next(stream) for _ in range(count)]
+    other = task.train_batches(ALONE, 1)
+    other.load_state_dict(stream.state_dict())
+    assert drawn(other, 10) == drawn(stream, 10)
+    widths = [batch.ids.shape[1] for batch in before]
+    assert max(widths[:25], default=0) <= 10
+    assert count < 70 or max(widths[25:]) > 20
+
+
+def test_an_epoch_has_every_token_once(task):
+    stream = task.train_batches(ALONE, 1)
+    count = task.index_stream(ALONE, seed=1, limit=24).batches_per_epoch
+    tokens = sorted(token for _, out in drawn(stream, count) for token in out)
+    data = task.data.splits["train"]
+    assert tokens == sorted([*data.text.ids.tolist(), *[EOS] * len(data)])
+    assert stream.epochs == 1
+    ranks = [task.train_batches(Shard(rank, 2), 1) for rank in range(2)]
+    parts = [drawn(rank, count // 2) for rank in ranks]
+    interleaved = [batch for pair in zip(*parts, strict=True) for batch in pair]
+    assert interleaved == drawn(task.train_batches(ALONE, 1), count // 2 * 2)
+
+
+def test_describe(task):
+    found = task.describe()
+    assert set(found["examples"]) == set(SIZES)
+    assert found["examples"]["test"] == {
+        "windows": len(task.lengths("test")),
+        "long_sentences": task.evaluated("test").long_sentences,
+    }
+    stream = task.train_batches(ALONE, 0)
+    count = task.index_stream(ALONE, seed=0, limit=24).batches_per_epoch
+    batches = [next(stream) for _ in range(count)]
+    share = sum(batch.padding for batch in batches) / sum(batch.positions for batch in batches)
+    assert found["padding_share"] == pytest.approx(share)
+
+
+def test_models_that_do_not_fit_are_refused(task):
+    with pytest.raises(ValueError, match="model=bert_tiny"):
+        task.build_model(architecture(), placement("pre", "ln"), placement("pre", "ln"))
+    with pytest.raises(ValueError, match=r"up to 24 tokens, and model\.max_positions=23"):
+        built(task, max_positions=23)
+
+
+def sampling(**changes):
+    return SamplingSettings(**{"max_tokens": 8, "temperature": 1.0, "top_k": None, **changes})
+
+
+def prompt_ids(task, prompt):
+    return [BOS, *(i for ids, _ in task.data.tokenizer.encode(prompt.splitlines()) for i in ids)]
+
+
+def forced(task, model, prompt, count):
+    """Return the likeliest tokens after a prompt, by teacher forcing of all that came before."""
+    ids = prompt_ids(task, prompt)
+    for _ in range(count):
+        row = torch.tensor([ids])
+        logits = model.project(model(row, Stream(torch.ones_like(row, dtype=torch.bool))))[0, -1]
+        logits[[i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]] = -math.inf
+        if int(logits.argmax()) == EOS:
+            break
+        ids.append(int(logits.argmax()))
+    return ids
+
+
+@pytest.mark.parametrize("pieces", ["bpe", "wordpiece"])
+@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"top_k": 1}], ids=str)
+@torch.no_grad()
+def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
+    task = lm(pieces=pieces, vocab_size={"bpe": 330, "wordpiece": 70}[pieces])
+    model = built(task, norm)
+    prompt = "the blue\na river"
+    text = "".join(task.generate(model, prompt, sampling(**settings), seed=1))
+    ids = forced(task, model, prompt, 8)
+    decode = task.data.tokenizer.decode
+    expected = decode(ids)[len(decode(prompt_ids(task, prompt))) :]
+    assert text == expected.rstrip("\N{REPLACEMENT CHARACTER}")
+
+
+def test_the_seed_decides_what_is_drawn(task):
+    model = built(task)
+    texts = ["".join(task.generate(model, "the", sampling(), seed=seed)) for seed in (1, 1, 2)]
+    assert texts[0] == texts[1] != texts[2]
+
+
+class Fixed(CausalLM):
+    """A model whose logits are the same at every step."""
+
+    def __init__(self, logits, room=20):
+        nn.Module.__init__(self)
+        self.logits = nn.Parameter(logits)
+        self.decoder = SimpleNamespace(embedding=SimpleNamespace(max_positions=room))
+        self.fed = []
+
+    def start_decoding(self, count, *, max_length):
+        return None
+
+    def decode_step(self, ids, state):
+        self.fed += ids.tolist()
+        return self.logits[None].clone()
+
+
+def fixed(task, room=20, **likely):
+    """Return a model that holds some tokens for likely: `word` an ordinary one, `end` the last."""
+    logits = torch.zeros(len(task.data.tokenizer))
+    word = prompt_ids(task, "the")[1]
+    for name, value in likely.items():
+        logits[{"word": word, "end": EOS}[name]] = value
+    logits[[i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]] = 60.0
+    return Fixed(logits, room)
+
+
+@pytest.mark.parametrize("settings", [{}, {"temperature": 0.0}, {"top_k": 5}, {"top_k": 10_000}])
+def test_special_tokens_are_never_drawn(task, settings):
+    model = fixed(task, room=400, word=1.0)
+    special = [i for i in range(DocumentTokenizer.first_ordinary) if i != EOS]
+    tokens = []
+    for seed in range(3):
+        tokens += continuation(
+            model,
+            [BOS],
+            sampling(**settings, max_tokens=150),
+            special=special,
+            eos_id=EOS,
+            room=400,
+            seed=seed,
+        )
+    assert len(tokens) >= 3 and set(tokens) <= set(task.data.tokenizer.ordinary)
+    if settings == {}:
+        assert len(set(tokens)) > 50
+    if settings == {"top_k": 5}:
+        assert len(set(tokens)) <= 5
+
+
+def test_temperature_and_top_k(task):
+    shares = []
+    for temperature in (0.5, 1.0, 4.0):
+        settings = sampling(temperature=temperature, max_tokens=300)
+        found = "".join(task.generate(fixed(task, word=5.0, room=400), "a", settings, seed=0))
+        shares.append(found.count(" the"))
+    assert shares[0] > shares[1] > shares[2]
+    pieces = list(
+        task.generate(fixed(task, word=5.0), "a", sampling(top_k=1, max_tokens=3), seed=0)
+    )
+    assert pieces == [" the", " the", " the"]
+
+
+def test_it_stops_at_the_end_of_the_text(task):
+    model = fixed(task, end=50.0)
+    assert list(task.generate(model, "the", sampling(), seed=0)) == []
+    assert model.fed == prompt_ids(task, "the")
+
+
+@pytest.mark.parametrize(("max_tokens", "count"), [(1, 1), (5, 5), (100, 19)])
+def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count):
+    model = fixed(task, word=50.0)
+    settings = sampling(max_tokens=max_tokens)
+    assert list(task.generate(model, "the", settings, seed=0)) == [" the"] * count
+    assert len(model.fed) == 1 + count <= 20
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn", "in"])
+def test_a_real_model_fills_its_positions(task, norm):
+    model = built(task, norm, max_positions=24)
+    prompt = "a a a a a a a a a a a a a a a a a a a a a a a"
+    count = len(prompt_ids(task, prompt))
+    special = list(range(DocumentTokenizer.first_ordinary))
+    tokens = continuation(
+        model,
+        prompt_ids(task, prompt),
+        sampling(max_tokens=50),
+        special=special,
+        eos_id=EOS,
+        room=24,
+        seed=0,
+    )
+    assert count == 24 and len(list(tokens)) == 1
+
+
+def test_a_prompt_that_leaves_no_room_is_refused(task):
+    model = fixed(task, room=4, word=50.0)
+    assert "".join(task.generate(model, "a a a", sampling(), seed=0)) == " the"
+    with pytest.raises(ValueError, match="the prompt has 4 tokens, and the model has 4 positions"):
+        list(task.generate(model, "a a a a", sampling(), seed=0))
+
+
+def test_text_may_begin_with_nothing(task):
+    model = fixed(task, word=50.0)
+    assert "".join(task.generate(model, "", sampling(max_tokens=2), seed=0)) == "the the"
+
+
+def test_a_character_of_several_bytes_comes_whole(task):
+    first, second = task.data.tokenizer.encode(["\u00df"])[0][0][-2:]
+    model = fixed(task)
+
+    def step(ids, state):
+        logits = torch.zeros(len(task.data.tokenizer))
+        logits[second if int(ids) == first else first] = 50.0
+        return logits[None]
+
+    model.decode_step = step
+    pieces = list(task.generate(model, "a", sampling(max_tokens=5, temperature=0.0), seed=0))
+    assert pieces == ["\u00df", "\u00df"]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"max_tokens": 0}, {"temperature": -1.0}, {"top_k": 0}], ids=lambda x: next(iter(x))
+)
+def test_settings_that_draw_nothing_are_refused(changes):
+    ((name, value),) = changes.items()
+    with pytest.raises(ValueError, match=f"{name}={value} must"):
+        sampling(**changes)
