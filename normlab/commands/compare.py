@@ -1,6 +1,7 @@
 """`normlab compare`: finished runs side by side, a row an experiment, computed from records."""
 
 import argparse
+import math
 import string
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -18,11 +19,14 @@ _EXAMPLES = """examples:
   normlab compare --where task=toy --where norm=bn
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-*
   normlab compare --score test/chrf --score valid/loss
+  normlab compare --where task=mlm --score test/mlm_accuracy --score valid/steps_to/mlm_accuracy_0.2
 
 A row averages the seeds that finished; `outcome` tells of the others. norm=bn+ln is bn in the
 encoder and ln in the decoder.
 """
-_SCORES = ("test/bleu", "valid/loss")
+# Shown where a run has them and no other score is asked for.
+_SCORES = ("test/bleu", "test/mlm_accuracy", "test/nsp_accuracy", "test/bits_per_character")
+_ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
 _SHOWN = ("norm", "placement", "task")
 
@@ -53,7 +57,7 @@ def parser() -> argparse.ArgumentParser:
         "--score",
         action="append",
         metavar="NAME",
-        help=f"a column for this score; may be repeated; default: {', '.join(_SCORES)}",
+        help="a column for this score; may be repeated; default: the first ones of the task",
     )
     result.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
@@ -72,7 +76,7 @@ def main(argv: list[str]) -> int:
         _check_scores(arguments.score, records)
     cells: list[Cell] = []
     rows: list[list[str]] = []
-    scores = arguments.score or _SCORES
+    scores = arguments.score or _usual(records)
     for members in group(records).values():
         try:
             cell = Cell.of(members)
@@ -131,6 +135,12 @@ def _check_scores(wanted: Iterable[str], records: Sequence[RunRecord]) -> None:
             )
 
 
+def _usual(records: Sequence[RunRecord]) -> list[str]:
+    """Return the scores that any of the runs has of those that their tasks are judged by."""
+    there = [name for name in _SCORES if any(name in record.scores for record in records)]
+    return [*there, _ALWAYS]
+
+
 def _row(cell: Cell, scores: Iterable[str]) -> list[str]:
     return [
         cell.norm,
@@ -153,13 +163,17 @@ def _batch(cell: Cell) -> str:
 
 
 def _digits(score: str) -> int:
-    # BLEU, chrF and accuracies are read to two digits; differences of losses are smaller.
-    return 3 if score.endswith("loss") else 2
+    """BLEU and chrF are read to two digits, losses, accuracies (0 to 1) and bits to three."""
+    if "_to/" in score:  # steps and tokens
+        return 0
+    return 3 if score.endswith("loss") or "accuracy" in score or "bits" in score else 2
 
 
 def _figure(summary: Summary | None, *, digits: int, spread: bool = True) -> str:
     if summary is None:
         return "-"
+    if math.isinf(summary.mean):
+        return "not reached" if summary.n == 1 else "not by all"
     mean = f"{summary.mean:.{digits}f}"
     return mean if summary.sd is None or not spread else f"{mean} +- {summary.sd:.{digits}f}"
 

@@ -6,6 +6,7 @@ not their data, precision or world size are not averaged at all.
 """
 
 import itertools
+import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -127,11 +128,15 @@ class Cell:
 
 
 def summarise(values: Sequence[float]) -> Summary | None:
-    """Return mean, standard deviation (n - 1) and n, or None for no values."""
+    """Return mean, standard deviation (n - 1) and n, or None for no values.
+
+    A value that is not finite, such as the steps to a target that was never reached, makes the mean
+    what it is and leaves no deviation.
+    """
     if not values:
         return None
     mean = statistics.fmean(values)
-    sd = statistics.stdev(values, mean) if len(values) > 1 else None
+    sd = statistics.stdev(values, mean) if len(values) > 1 and math.isfinite(mean) else None
     return Summary(mean, sd, len(values))
 
 
