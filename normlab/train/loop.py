@@ -231,7 +231,9 @@ class Trainer:
         """Return one micro-batch's share of the step's loss."""
         with self.runtime.autocast():
             losses = self.task.losses(self.model, batch.to(self.runtime.device))
-            return torch.stack([losses[name] / counts[name] for name in sorted(losses)]).sum()
+            # A step may have nothing of a kind, such as no token that could be masked.
+            means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
+            return torch.stack(means).sum()
 
     def _first_nonfinite_layer(
         self, batches: list[Batch], counts: Mapping[str, float], random_state: Mapping[str, Tensor]

@@ -4,6 +4,7 @@ import math
 import random
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -213,7 +214,8 @@ def test_bits_per_character_by_hand():
 
 
 def test_buckets_of_length_add_up_to_the_whole(task):
-    scores = task.evaluate(built(task), "test", ALONE)
+    model = built(task)
+    scores = task.evaluate(model, "test", ALONE)
     names = ["length_1_12", "length_13_20", "length_over_20"]
     heads = {name.split("/")[0] for name in scores if name.startswith("length")}
     assert heads == set(names)
@@ -222,6 +224,9 @@ def test_buckets_of_length_add_up_to_the_whole(task):
         assert abs(sum(part.n for part in parts) - whole.n) <= (2 if "bits" in figure else 0)
         total = sum(part.n * part.value for part in parts)
         assert total == pytest.approx(whole.n * whole.value)
+    long = task.batch("test", np.flatnonzero(task.lengths("test")[:, 0] > 20).tolist())
+    loss = task.losses(model, long)["loss"].item() / long.tokens
+    assert scores["length_over_20/loss"].value == pytest.approx(loss, rel=1e-10)
 
 
 def test_a_window_of_an_end_alone_has_no_characters():

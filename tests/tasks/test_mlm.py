@@ -220,7 +220,8 @@ def test_the_loss_is_each_part_over_its_own_count(task):
 
 
 def test_buckets_of_length_add_up_to_the_whole(task):
-    scores = task.evaluate(built(task), "test", ALONE)
+    model = built(task)
+    scores = task.evaluate(model, "test", ALONE)
     names = ["length_1_16", "length_17_24", "length_25_28", "length_over_28"]
     assert {name.split("/")[0] for name in scores if "/" in name} == set(names)
     for figure in ("mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
@@ -231,6 +232,10 @@ def test_buckets_of_length_add_up_to_the_whole(task):
     lengths = task.lengths("test")[:, 0]
     counts = [scores[f"{name}/nsp_loss"].n for name in names]
     assert counts == np.histogram(lengths, [1, 17, 25, 29, 99])[0].tolist()
+    long = task.batch("test", np.flatnonzero(lengths > 28).tolist())
+    for name, loss in task.losses(model, long).items():
+        found = scores[f"length_over_28/{name}_loss"]
+        assert found.value == pytest.approx(loss.item() / long.counts[name], rel=1e-10)
 
 
 def test_buckets_that_are_empty_have_no_score():

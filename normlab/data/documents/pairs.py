@@ -9,7 +9,7 @@ Decides how a document becomes examples:
 - With pairs (`nsp`), a run is cut between two of its sentences, anywhere alike: segment A, then B.
   Half of the examples keep B. In the others a run of sentences of another document takes its place.
   It ends as the true one does: where the next sentence does not fit, or, as a document ended there,
-  at the closest number of tokens. So lengths do not tell which it is.
+  at the closest number of tokens. So lengths hardly tell which it is.
 - A document of one sentence has no true B: it is an A with a B from elsewhere, its length drawn
   from the true ones. So that both labels stay equally many, true pairs are drawn from the others,
   and where such documents are more than half, some of them sit the epoch out.
