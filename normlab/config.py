@@ -200,6 +200,8 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         if (value := OmegaConf.select(config, key)) < 0:
             raise ValueError(f"{key}={value} must not be negative")
     OmegaConf.resolve(config)
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     return config
 
 

@@ -284,3 +284,16 @@ def test_make_norm_takes_an_option_and_other_values():
         make_norm("batch", 12)
     with pytest.raises(ValueError, match=r"norm\.groups=5 does not fit|groups=5 does not divide"):
         make_norm("gn", 12, groups=5)
+
+
+def test_a_value_that_must_be_given_is_named():
+    with pytest.raises(ValueError, match=r"task\.corpus\.path must be given"):
+        compose(["task=lm", "task/corpus=hub"])
+
+
+@pytest.mark.parametrize("task", ["mlm", "lm"])
+def test_a_language_model_has_a_model_of_one_stream_unless_another_is_named(task):
+    plain = compose([f"task={task}", "scale=cpu"])
+    assert plain.choices["model"] == "bert_tiny" and plain.model.num_layers == 2
+    assert compose([f"task={task}", "model=bert_mini"]).model.num_layers == 4
+    assert compose(["task=toy", "scale=cpu"]).choices["model"] == "mini"

@@ -105,6 +105,10 @@ class Task(ABC):
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the training batches of one rank, in an order that `seed` alone decides."""
 
+    def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
+        """Return training batches, as the last ones are, to estimate statistics on."""
+        return self.train_batches(shard, seed)
+
     @abstractmethod
     def lengths(self, split: str) -> np.ndarray:
         """Return the tokens of each example of a split, in each of its streams: int64 [n, k]."""

@@ -269,6 +269,11 @@ class DocumentTask(Task):
         """Return the endless training batches of one rank."""
         return DocumentStream(self, shard, seed, limit=self.max_length, later=self.length_change)
 
+    def calibration_batches(self, shard: Shard, seed: int) -> DocumentStream:
+        """Return training batches of the length that training ends with."""
+        limit = self.length_change.max_length or self.max_length
+        return DocumentStream(self, shard, seed, limit=limit, later=LengthChange(None, None))
+
     def index_stream(self, shard: Shard, *, seed: int, limit: int) -> IndexStream:
         """Return which examples share a batch, for examples of at most `limit` tokens."""
 

@@ -46,7 +46,7 @@ class Evaluator:
         model.eval()
         world = self.runtime.world
         batches = islice(
-            self.task.train_batches(world, _RECALIBRATION_SEED), self.recalibration_batches
+            self.task.calibration_batches(world, _RECALIBRATION_SEED), self.recalibration_batches
         )
         with (
             torch.no_grad(),

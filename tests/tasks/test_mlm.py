@@ -19,7 +19,7 @@ from normlab.tasks.documents import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
-from tests.models.small import architecture, placement, unsettle
+from tests.models.small import NORMS, architecture, placement, unsettle
 
 WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "quickly", "a", "the"]
 SIZES = {"train": 150, "valid": 40, "test": 40, "test_odd": 12}
@@ -472,3 +472,20 @@ def test_padding_may_be_asked_for(task):
 def test_buckets_must_ascend():
     with pytest.raises(ValueError, match=r"task\.length_buckets=\[8, 8\] must ascend"):
         mlm(length_buckets=[8, 8])
+
+
+@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_examples_may_be_longer_than_any_of_training(norm, positions):
+    task = mlm(max_length=12, eval_max_length=32)
+    model = built(task, norm, positions=positions)
+    task.losses(model.train(), next(task.train_batches(ALONE, 1)))
+    assert task.lengths("test").max() > 24
+    scores = values(task.evaluate(model.eval(), "test", ALONE))
+    assert all(math.isfinite(value) for value in scores.values())
+
+
+def test_statistics_are_estimated_on_the_length_that_training_ends_with():
+    task = mlm(max_length=12, length_change=LengthChange(step=3, max_length=32), short_share=0.0)
+    stream = task.calibration_batches(ALONE, 1)
+    assert max(next(stream).ids.shape[1] for _ in range(8)) > 12

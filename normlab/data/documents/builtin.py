@@ -38,7 +38,14 @@ class PydocCorpus(DocumentCorpus):
     licence = "Python Software Foundation License Version 2"
     language = "en"
 
-    def __init__(self, *, valid_share: float = 0.1, test_share: float = 0.1) -> None:
+    def __init__(
+        self, *, data_dir: str | None = None, valid_share: float = 0.1, test_share: float = 0.1
+    ) -> None:
+        if data_dir is not None:
+            raise ValueError(
+                f"data_dir={data_dir} is not read: the corpus is Python's own documentation. For "
+                "your own text add task/corpus=documents; normlab ls task/corpus lists all corpora"
+            )
         self.label = f"documentation of Python {platform.python_version()}"
         self._valid_share, self._test_share = valid_share, test_share
 

@@ -153,7 +153,7 @@ class HubDocuments(DocumentCorpus):
                     "folder that holds its Parquet files, train*.parquet, validation*.parquet and "
                     f"test*.parquet, downloaded elsewhere from "
                     f"https://huggingface.co/datasets/{self._path}. The documentation that every "
-                    "Python carries needs no download: task.corpus of task=pydoc.",
+                    "Python carries needs no download: task/corpus=pydoc.",
                 ) from error
         else:
             folder = self._folder / self._config if self._config else self._folder
