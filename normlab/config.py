@@ -95,6 +95,7 @@ class ObserveConfig:
     threads: int | None = None
     other_code: OtherCode = OtherCode.refuse
     study: str | None = None
+    processes: int | None = None
     targets: dict[str, Any] | None = None
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)
@@ -188,6 +189,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         "observe.log_every",
         "observe.checkpoint_every",
         "observe.threads",
+        "observe.processes",
         "clip_norm",
         "divergence_factor",
         "validate.patience",

@@ -41,6 +41,7 @@ MAY_IMPORT = {
     # 6
     "train": ("tasks.base", "probes.base", "records", "distributed"),
     # 7
+    "sweep": (),
     "config": ("registry",),
     "reports": ("records", "metrics"),
     "claims": ("records", "metrics"),
@@ -48,7 +49,18 @@ MAY_IMPORT = {
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = ("build", "bench", "health", "explain", "commands", "cli", "__main__", "")
 
-TORCHLESS = ("records", "metrics", "registry", "config", "cli", "commands", "reports", "claims", "")
+TORCHLESS = (
+    "records",
+    "sweep",
+    "metrics",
+    "registry",
+    "config",
+    "cli",
+    "commands",
+    "reports",
+    "claims",
+    "",
+)
 CONFIGURED = ("config", "build", "commands")  # where hydra and omegaconf may appear
 
 

@@ -1,28 +1,18 @@
 """`normlab train`: one run, or with -m a sweep whose cells are processes of their own."""
 
 import os
-import signal
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.sweep import INTERRUPTED, Cell, Sweep, summary_lines
+
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
     from normlab.records.record import RunRecord
 
 HELP = "train one run, or a sweep with -m"
-INTERRUPTED = 130
-"""Exit status of a run that was told to stop, and has saved."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a sweep: its overrides and the exit status of its process."""
-
-    overrides: list[str]
-    status: int
 
 
 def main(argv: list[str]) -> int:
@@ -43,7 +33,8 @@ def run_hydra(argv: list[str]) -> int:
     from normlab.registry import CONFIG_DIR
 
     register()
-    cells: list[Cell] = []
+    cells: list[list[str]] = []
+    places: list[tuple[Path, int | None]] = []
     statuses: list[int] = []
     errors: list[Exception] = []
 
@@ -57,12 +48,16 @@ def run_hydra(argv: list[str]) -> int:
                 return None
             statuses.append(INTERRUPTED if record.outcome.status == "interrupted" else 0)
             return None
-        if runtime.launcher["_target_"].endswith("BasicLauncher"):
-            cells.append(run_cell(list(runtime.overrides.task), runtime.job.num))
-            return None
-        record = train_and_say(from_hydra(config))
-        score = record.scores.get(f"valid/{config.validate.select_by}")
-        return None if score is None else score.value
+        if not runtime.launcher["_target_"].endswith("BasicLauncher"):
+            return best_score(train_and_say(from_hydra(config)), config)
+        places.append((Path(config.runs_dir) / ".sweeps", config.observe.processes))
+        cells.append(list(runtime.overrides.task))
+        if runtime.sweeper["_target_"].endswith("BasicSweeper"):
+            return None  # all cells are known beforehand: they are begun together, below
+        ended = Sweep([cells[-1]], processes=1, logs=places[-1][0], tell=say).run()
+        if ended[0].status:
+            raise RuntimeError(f"{' '.join(cells[-1])}: {ended[0].said}")
+        return best_score(record_of(from_hydra(config)), config)
 
     sys.argv = ["normlab train", *argv]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
@@ -70,7 +65,8 @@ def run_hydra(argv: list[str]) -> int:
     if errors:
         raise errors[0]
     if cells:
-        return report(cells)
+        logs, processes = places[0]
+        return report(Sweep(cells, processes=processes, logs=logs, tell=say).run(), logs)
     return max(statuses, default=0)
 
 
@@ -85,37 +81,31 @@ def train_and_say(config) -> "RunRecord":
     return record
 
 
-def run_cell(overrides: list[str], number: int) -> Cell:
-    """Train one cell in a process of its own: a crash costs that cell alone.
+def record_of(config: "DictConfig") -> "RunRecord":
+    """Return the record that a run of this config has left."""
+    from normlab.config import to_dict
+    from normlab.records.store import RunStore
 
-    Ctrl-C reaches the cell too, which saves and ends; SIGTERM is passed on to it.
-    """
-    print(f"cell {number}: {' '.join(overrides)}", flush=True)
-    process = subprocess.Popen([sys.executable, "-m", "normlab", "train", *overrides])
-    with handled(signal.SIGINT, lambda: None), handled(signal.SIGTERM, process.terminate):
-        status = process.wait()
-    if status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM):
-        raise KeyboardInterrupt
-    return Cell(overrides, status)
+    store = RunStore(config.runs_dir)
+    return store.read(store.run_dir(to_dict(config)))
 
 
-@contextmanager
-def handled(number: signal.Signals, action: Callable[[], object]) -> Iterator[None]:
-    """Within the block, do `action` at a signal instead of what is usual."""
-    former = signal.signal(number, lambda *_: action())
-    try:
-        yield
-    finally:
-        signal.signal(number, former)
+def best_score(record: "RunRecord", config: "DictConfig") -> float | None:
+    """Return the validation score that a sweeper such as Optuna goes by."""
+    score = record.scores.get(f"valid/{config.validate.select_by}")
+    return None if score is None else score.value
 
 
-def report(cells: list[Cell]) -> int:
-    """Print which cells failed; return the exit status of the sweep."""
-    failed = [cell for cell in cells if cell.status]
-    print(f"{len(cells) - len(failed)} of {len(cells)} cells done")
-    for cell in failed:
-        print(f"  failed with status {cell.status}: {' '.join(cell.overrides)}")
-    return 1 if failed else 0
+def say(line: str) -> None:
+    """Print a line of progress at once."""
+    print(line, flush=True)
+
+
+def report(cells: list[Cell], logs: Path) -> int:
+    """Print which cells failed and why; return the exit status of the sweep."""
+    for line in summary_lines(cells, logs):
+        print(line)
+    return 1 if any(cell.status for cell in cells) else 0
 
 
 def summary(record: "RunRecord") -> str:

@@ -318,7 +318,7 @@ def test_a_sweep_without_a_failure_returns_zero(tmp_path: Path, capsys, monkeypa
 
 def test_an_interrupted_cell_ends_the_sweep(tmp_path: Path, capsys, monkeypatch):
     script = f'#!/bin/sh\necho "$@" >> {{log}}\nexit {INTERRUPTED}\n'
-    argv = ["norm=ln,bn,none", f"runs_dir={tmp_path / 'runs'}"]
+    argv = ["norm=ln,bn,none", f"runs_dir={tmp_path / 'runs'}", "observe.processes=1"]
     ended, calls = sweep_with_a_stand_in(script, argv, tmp_path, capsys, monkeypatch)
     assert ended.status == INTERRUPTED
     assert len(calls) == 1

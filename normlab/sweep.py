@@ -1,0 +1,194 @@
+"""Several runs of `normlab train` on one machine, each a process of its own, some at a time.
+
+Decides how many at once, which share of the machine each has, and what becomes of one that fails:
+it costs itself. Cells are begun in order; each writes what it says into a file of its own.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+INTERRUPTED = 130
+"""Exit status of a run that was told to stop, and has saved."""
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell that has ended: its overrides, exit status, last line and seconds."""
+
+    overrides: tuple[str, ...]
+    status: int
+    said: str
+    seconds: float
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether it was told to stop, rather than failed."""
+        return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+
+
+@dataclass(frozen=True)
+class Place:
+    """A share of the machine: the overrides and variables that keep a process within it."""
+
+    overrides: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def places(processes: int | None) -> list[Place]:
+    """Divide the machine among `processes` at once; None is one a GPU, or one a core without GPUs.
+
+    Raises ValueError for none.
+    """
+    gpus = visible_gpus()
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
+    count = processes or len(gpus) or cores
+    if count < 1:
+        raise ValueError(f"processes={count} must be above 0")
+    threads = f"observe.threads={max(1, cores // count)}"
+    if not gpus:
+        return [Place((threads,))] * count
+    devices = [(("CUDA_VISIBLE_DEVICES", gpus[number % len(gpus)]),) for number in range(count)]
+    return [Place((threads,), device) for device in devices]
+
+
+def _cores() -> int:
+    """Return the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """Return the numbers of the NVIDIA GPUs that this process may use."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [part for part in named.split(",") if part]
+    return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
+
+
+class Sweep:
+    """Cells to carry out, and those that have ended, in the order of their numbers.
+
+    `tell` is given a line of progress whenever a cell begins or ends.
+    """
+
+    def __init__(
+        self,
+        cells: Sequence[Sequence[str]],
+        *,
+        processes: int | None,
+        logs: Path,
+        tell: Callable[[str], object],
+    ) -> None:
+        self.cells = [tuple(overrides) for overrides in cells]
+        self.places = places(processes)
+        self.logs = logs
+        self.tell = tell
+        self._ended: dict[int, Cell] = {}
+        self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._stopped = threading.Event()
+        self._lock = threading.Lock()
+
+    def run(self) -> list[Cell]:
+        """Carry out every cell; KeyboardInterrupt when told to stop, after all have saved.
+
+        Ctrl-C reaches the cells by itself, SIGTERM is passed on.
+        """
+        self.logs.mkdir(parents=True, exist_ok=True)
+        free: SimpleQueue[Place] = SimpleQueue()
+        for place in self.places:
+            free.put(place)
+        with (
+            _handled(signal.SIGINT, self._stopped.set),
+            _handled(signal.SIGTERM, self._terminate),
+            ThreadPoolExecutor(len(self.places)) as pool,
+        ):
+            waiting = [pool.submit(self._carry_out, n, free) for n in range(len(self.cells))]
+            for future in waiting:
+                # In slices, so that a signal is handled while the main thread waits.
+                while not future.done():
+                    time.sleep(0.05)
+                future.result()
+        if self._stopped.is_set() or any(cell.interrupted for cell in self._ended.values()):
+            raise KeyboardInterrupt
+        return [self._ended[number] for number in sorted(self._ended)]
+
+    def _carry_out(self, number: int, free: "SimpleQueue[Place]") -> None:
+        if self._stopped.is_set():
+            return
+        place, overrides = free.get_nowait(), self.cells[number]  # as many places as threads
+        given = {override.split("=")[0] for override in overrides}
+        own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
+        log = self.logs / f"cell{number}.log"
+        command = [sys.executable, "-m", "normlab", "train", *overrides, *own]
+        self.tell(f"cell {number} begins: {' '.join(overrides)}")
+        started = time.monotonic()
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                command,
+                env={**os.environ, **dict(place.variables)},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+            with self._lock:
+                self._running[number] = process
+            status = process.wait()
+        cell = Cell(overrides, status, _last_line(log), time.monotonic() - started)
+        if cell.interrupted:
+            self._stopped.set()
+        with self._lock:
+            del self._running[number]
+            self._ended[number] = cell
+            done = len(self._ended)
+        free.put(place)
+        outcome = cell.said if status == 0 else f"failed with status {status}: {cell.said}"
+        self.tell(f"[{done}/{len(self.cells)}] cell {number}, {cell.seconds:.0f} s: {outcome}")
+
+    def _terminate(self) -> None:
+        self._stopped.set()
+        # Only the main thread handles signals, and it may hold no lock when it is interrupted.
+        for process in list(self._running.values()):
+            process.terminate()
+
+
+def summary_lines(cells: Sequence[Cell], logs: Path) -> list[str]:
+    """Return the last lines of a sweep: how many cells are done, and the others with reasons."""
+    failed = [(number, cell) for number, cell in enumerate(cells) if cell.status]
+    lines = [f"{len(cells) - len(failed)} of {len(cells)} cells done"]
+    lines += [
+        f"  failed with status {cell.status}: {' '.join(cell.overrides)}\n"
+        f"    {cell.said or 'it said nothing'} ({logs / f'cell{number}.log'})"
+        for number, cell in failed
+    ]
+    return lines
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+@contextmanager
+def _handled(number: signal.Signals, action: Callable[[], object]) -> Iterator[None]:
+    """Within the block, do `action` at a signal instead of what is usual."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    former = signal.signal(number, lambda *_: action())
+    try:
+        yield
+    finally:
+        signal.signal(number, former)
