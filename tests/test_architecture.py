@@ -42,8 +42,9 @@ MAY_IMPORT = {
     "train": ("tasks.base", "probes.base", "records", "distributed"),
     # 7
     "sweep": (),
+    "studies": ("registry",),
     "config": ("registry",),
-    "reports": ("records", "metrics"),
+    "reports": ("records", "metrics", "studies"),
     "claims": ("records", "metrics"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.

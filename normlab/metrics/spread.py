@@ -45,6 +45,15 @@ def paired_interval(
     return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
 
 
+def p_value(interval: Interval) -> float:
+    """Return the two-sided p value of a mean of zero, by Student's t test of the same values."""
+    if interval.sd == 0:
+        return 1.0 if interval.mean == 0 else 0.0
+    t = abs(interval.mean) / (interval.sd / math.sqrt(interval.n))
+    degrees = interval.n - 1
+    return 1 - _share(math.atan(t / math.sqrt(degrees)), degrees)
+
+
 def t_quantile(degrees: int, *, confidence: float) -> float:
     """Return the t that a share `confidence` of Student's distribution does not exceed in size."""
     if degrees < 1:

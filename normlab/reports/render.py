@@ -1,0 +1,141 @@
+"""Tables as text of fixed bytes: Markdown, LaTeX (booktabs), CSV."""
+
+import csv
+import io
+import math
+from collections.abc import Sequence
+
+from normlab.metrics.spread import Interval
+from normlab.reports.table import Entry, Row, Table
+
+_CSV = (
+    *("setting", "at", "score", "mean", "sd", "n", "seeds"),
+    *("difference", "low", "high", "p", "document", "best", "outcome"),
+)
+_LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "+": "+"})
+
+
+def markdown(table: Table) -> str:
+    """Return a table in Markdown, its notes as a list beneath."""
+    header = ["setting", "at", *table.columns, "outcome"]
+    lines = [f"**{table.title}**", "", _pipes(header), _pipes(["---"] * len(header))]
+    for row in table.rows:
+        cells = [_markdown_entry(row.entries[column], column) for column in table.columns]
+        lines.append(_pipes([row.name, row.point or "-", *cells, _outcome(row)]))
+    lines += ["", *(f"- {note}" for note in table.notes)]
+    return "\n".join(lines) + "\n"
+
+
+def latex(table: Table) -> str:
+    r"""Return a table for LaTeX; the document needs \usepackage{booktabs}."""
+    columns = [_escaped(column) for column in table.columns]
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\caption{{{_escaped(table.title)}}}",
+        rf"\begin{{tabular}}{{ll{'r' * len(columns)}l}}",
+        r"\toprule",
+        " & ".join(["setting", "at", *columns, "outcome"]) + r" \\",
+        r"\midrule",
+    ]
+    for number, row in enumerate(table.rows):
+        if number and row.point != table.rows[number - 1].point:
+            lines.append(r"\midrule")
+        cells = [_latex_entry(row.entries[column], column) for column in table.columns]
+        names = [_escaped(row.name), _escaped(row.point) or "-"]
+        lines.append(" & ".join([*names, *cells, _escaped(_outcome(row))]) + r" \\")
+    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    lines += [f"% {note}" for note in table.notes]
+    return "\n".join(lines) + "\n"
+
+
+def comma_separated(table: Table) -> str:
+    """Return a table as CSV with full precision, a line a score of a row."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(_CSV)
+    for row in table.rows:
+        for column in table.columns:
+            entry = row.entries[column]
+            found, gap = entry.summary, entry.difference
+            writer.writerow(
+                [row.name, row.point, column]
+                + (["", "", 0] if found is None else [found.mean, _blank(found.sd), found.n])
+                + [" ".join(map(str, sorted(entry.values)))]
+                + (["", "", ""] if gap is None else [gap.mean, gap.low, gap.high])
+                + [_blank(entry.p), _blank(entry.document), int(entry.best), _outcome(row)]
+            )
+    return out.getvalue()
+
+
+def figure(value: float, score: str) -> str:
+    """Write a value with the digits that its kind is read to; infinite is not reached."""
+    if math.isinf(value):
+        return "not reached"
+    return f"{value:,.0f}" if "_to/" in score else f"{value:.{_digits(score)}f}"
+
+
+def _digits(score: str) -> int:
+    return 3 if any(word in score for word in ("loss", "accuracy", "bits")) else 2
+
+
+def _parts(entry: Entry, score: str) -> tuple[str, str, str]:
+    """Return the figure, the difference and the document's figure as text, "" for none."""
+    found = entry.summary
+    text = "-" if found is None else figure(found.mean, score)
+    if found is not None and found.sd is not None and math.isfinite(found.mean):
+        text += f" +- {figure(found.sd, score)}"
+    return text, _gap(entry.difference, entry.p, score), _document(entry, score)
+
+
+def _gap(gap: Interval | None, p: float | None, score: str) -> str:
+    if gap is None or p is None:
+        return ""
+    low, high = (_signed(value, score) for value in (gap.low, gap.high))
+    chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    return f"{_signed(gap.mean, score)} [{low}, {high}], {chance}"
+
+
+def _signed(value: float, score: str) -> str:
+    text = figure(abs(value), score)
+    return f"-{text}" if value < 0 else f"+{text}"
+
+
+def _document(entry: Entry, score: str) -> str:
+    """Return what the document says, with the measured value's distance from it."""
+    said = entry.document
+    if not isinstance(said, float | int) or entry.summary is None:
+        return "" if said is None else f"document: {said}"
+    apart = entry.summary.mean - said
+    return f"document: {said:g} ({_signed(apart, score)})"
+
+
+def _markdown_entry(entry: Entry, score: str) -> str:
+    text, gap, document = _parts(entry, score)
+    text = f"**{text}**" if entry.best else text
+    return "<br>".join(part for part in (text, f"({gap})" if gap else "", document) if part)
+
+
+def _latex_entry(entry: Entry, score: str) -> str:
+    text, gap, document = _parts(entry, score)
+    text = _escaped(text).replace("+-", r"$\pm$")
+    text = rf"\textbf{{{text}}}" if entry.best else text
+    small = [rf"{{\scriptsize {_escaped(part)}}}" for part in (gap, document) if part]
+    stacked = r"\\".join([text, *small])
+    return rf"\shortstack[r]{{{stacked}}}" if small else text
+
+
+def _outcome(row: Row) -> str:
+    return row.outcome if row.problem is None else row.problem.split(":")[0]
+
+
+def _pipes(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_LATEX)
+
+
+def _blank(value: object) -> object:
+    return "" if value is None else value
