@@ -7,16 +7,15 @@ Decides how a document becomes examples:
   packed together: a short one gives a short example. A share of the runs (BERT's is a tenth) gets a
   shorter limit, anywhere between two tokens and the whole, so that few lengths are the largest one.
 - With pairs (`nsp`), a run is cut between two of its sentences, anywhere alike: segment A, then B.
-  Half of the examples keep B. In the others a run of sentences of another document takes its place.
-  It ends as the true one does: where the next sentence does not fit, or, as a document ended there,
-  at the closest number of tokens. So lengths hardly tell which it is.
-- A document of one sentence has no true B: it is an A with a B from elsewhere, its length drawn
-  from the true ones. So that both labels stay equally many, true pairs are drawn from the others,
-  and where such documents are more than half, some of them sit the epoch out.
+  Half of the examples keep B. The others take the B of one of them, of another document, whose A
+  has as many sentences and leaves as much room or hardly less. So lengths do not tell which it is.
+- A document of one sentence has no true B: it is an A that takes the B of another, as above. So
+  that both labels stay equally many, true pairs are drawn from the others, and where such documents
+  are more than half, some of them sit the epoch out.
 - Without pairs, a run is one segment; a document of one sentence is nothing special.
 - Sentences are whole, but where one alone, or two that are all a run has, are longer than the room:
-  then A keeps half of it at least, B the rest, and the example is counted. A B from elsewhere is
-  cut where the true one was, or where none is found that fits beside A.
+  then A keeps half of it at least, B the rest, and the example is counted. These exchange their Bs
+  among themselves.
 
 BERT itself fills B from elsewhere up to the room, so that a short example gives the label away, and
 cuts segments in the middle of sentences.
@@ -33,8 +32,8 @@ from normlab.data.documents.encoded import EncodedDocuments, columns_in, copy_ru
 from normlab.data.documents.streams import stream
 from normlab.data.documents.tokenizer import DocumentTokenizer
 
-TRIES = 20  # for a segment from elsewhere that fits
 MARKS = 3  # [CLS] A [SEP] B [SEP]; without B there is one less
+TRIES = 64  # neighbours to look at for a segment from elsewhere
 LEAST = 2  # tokens that a sequence must have room for
 
 
@@ -179,13 +178,18 @@ def segment_pairs(
     # Where the two do not fit together, A keeps half of the room at least and B has the rest.
     a_tokens = np.minimum(a_whole, np.maximum(room - wanted, room - room // 2))
     over = offsets[end] - offsets[first] > room
-    full = end < documents[owner + 1]
-    wanted = np.where(full | over, room - a_tokens, wanted)
-    other = _elsewhere(documents, offsets, owner, wanted, room - a_tokens, full, over, rng)
-    b_document, b_first, b_end = (
-        np.where(is_next, true, random)
-        for true, random in zip((owner, split, end), other, strict=True)
-    )
+    b_document, b_first, b_end = owner.copy(), split.copy(), end.copy()
+    takers = np.flatnonzero(~is_next)
+    keys = (rng.random(len(takers)), (room - a_tokens)[takers], (split - first)[takers])
+    order = takers[np.lexsort((*keys, over[takers]))]
+    needed = np.where(over, 0, offsets[end] - offsets[split])  # where B is cut, any room will do
+    giver = _givers(order, owner, lone, needed, room - a_tokens)
+    found = giver >= 0
+    for segment, own in ((b_document, owner), (b_first, split), (b_end, end)):
+        segment[order[found]] = own[giver[found]]
+    rest = order[~found]
+    b_document[rest], b_first[rest] = _sentence_elsewhere(documents, owner[rest], rng)
+    b_end[rest] = b_first[rest] + 1
     b_whole = offsets[b_end] - offsets[b_first]
     b_tokens = np.minimum(b_whole, room - a_tokens)
     return Pairs(
@@ -272,42 +276,42 @@ def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarra
     return is_next, kept
 
 
-def _elsewhere(
-    documents: np.ndarray,
-    offsets: np.ndarray,
+def _givers(
+    order: np.ndarray,
     owner: np.ndarray,
-    wanted: np.ndarray,
+    lone: np.ndarray,
+    needed: np.ndarray,
     room: np.ndarray,
-    full: np.ndarray,
-    over: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw a run from a document other than `owner` that ends as the true B of each example does.
+) -> np.ndarray:
+    """Return whose B each example of `order` takes: the nearest that will do, on either side.
 
-    Every sentence of the other documents is equally likely to begin it, but where too little
-    follows in its document the run begins earlier. It goes on over `room` where the true one is
-    cut (`over`), to what fits where the next sentence would not (`full`), else to the number of
-    tokens closest to `wanted`. A run that is over `room` and should not be is drawn again, and
-    after `TRIES` one stays that is a single sentence. Returns document, first sentence and end,
-    each [examples].
+    It is of another document, and what it `needed` fits into the `room` of the example. Examples
+    that are `lone` have no B to give. -1 where none of the nearest `TRIES` on a side will do.
     """
-    found = np.zeros((3, len(owner)), dtype=np.int64)
-    todo = np.arange(len(owner))
-    for _ in range(TRIES):
-        begin, stop = documents[owner[todo]], documents[owner[todo] + 1]
-        sentence = rng.integers(0, len(offsets) - 1 - (stop - begin))
-        sentence += np.where(sentence >= begin, stop - begin, 0)
-        document = np.searchsorted(documents, sentence, side="right") - 1
-        begin, stop = documents[document], documents[document + 1]
-        latest = np.searchsorted(offsets, offsets[stop] - wanted[todo], side="right") - 1
-        first = np.minimum(sentence, np.maximum(latest, begin))
-        # The ends around the wanted length.
-        goal = offsets[first] + wanted[todo]
-        below = np.clip(np.searchsorted(offsets, goal, side="right") - 1, first + 1, stop)
-        above = np.clip(np.searchsorted(offsets, goal, side="left"), first + 1, stop)
-        closer = (offsets[above] - goal < goal - offsets[below]) & ~full[todo]
-        closer &= offsets[above] - offsets[first] <= room[todo]
-        found[:, todo] = document, first, np.where(over[todo] | closer, above, below)
-        excess = offsets[found[2, todo]] - offsets[first] > room[todo]
-        todo = todo[excess & ~over[todo]]
-    return found[0], found[1], found[2]
+    givers = order[~lone[order]]
+    found = np.full(len(order), -1)
+    here = np.cumsum(~lone[order]) - ~lone[order]  # givers that stand before each place
+    ways = [*(-step for step in range(1, TRIES + 1)), *range(TRIES)]
+    if not len(givers):
+        return found
+    todo = np.arange(len(order))
+    for way in ways:
+        at = here[todo] + way
+        taker, candidate = order[todo], givers[at % len(givers)]
+        good = (owner[candidate] != owner[taker]) & (needed[candidate] <= room[taker])
+        good &= (at >= 0) & (at < len(givers))
+        found[todo[good]] = candidate[good]
+        todo = todo[~good]
+        if not len(todo):
+            break
+    return found
+
+
+def _sentence_elsewhere(
+    documents: np.ndarray, owner: np.ndarray, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw a sentence of another document than each `owner`; return document and sentence."""
+    begin, stop = documents[owner], documents[owner + 1]
+    sentence = rng.integers(0, documents[-1] - (stop - begin))
+    sentence += np.where(sentence >= begin, stop - begin, 0)
+    return np.searchsorted(documents, sentence, side="right") - 1, sentence
