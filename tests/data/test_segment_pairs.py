@@ -222,7 +222,9 @@ def test_lengths_hardly_tell_the_label(lone, max_length):
 
 def test_what_segments_look_like_does_not_tell_the_label():
     """Guess by what is most frequent among the examples of like shape, and count on others."""
-    epochs = [made(prose(documents=1500), max_length=128, epoch=epoch) for epoch in range(4)]
+    rng = np.random.default_rng(0)
+    long = [np.clip(rng.lognormal(3.1, 0.6, 100), 2, 120).astype(int).tolist() for _ in range(80)]
+    epochs = [made(long, max_length=128, epoch=epoch) for epoch in range(4)]
     shapes, labels = [], []
     for pairs in epochs:
         room = (pairs.a_tokens // 24, pairs.b_tokens // 24)
@@ -235,7 +237,7 @@ def test_what_segments_look_like_does_not_tell_the_label():
         votes[shape] += 1 if label else -1
     guessed = [votes[shape] > 0 for shape in shapes[half:]]
     right = np.mean([guess == label for guess, label in zip(guessed, labels[half:], strict=True)])
-    assert half > 2000 and right < 0.54
+    assert half > 2000 and right < 0.53
 
 
 def pairs_by_hand(**changes):
