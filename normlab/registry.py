@@ -19,6 +19,8 @@ CONFIG_DIR = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "configs"
 _COMMAND = re.compile(r"^[`$ ]*(normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _OF_HYDRA = ("defaults", "hydra")
+# Folders of what runs are compared by: no choice of a run.
+_NO_CHOICE = ("claim", "study")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,11 @@ def groups(root: Path = CONFIG_DIR) -> list[str]:
     """List the groups: the folders with a YAML file, as paths such as `norm` or `hydra/sweeper`."""
     folders = {path.parent for path in root.rglob("*.yaml")} - {root}
     return sorted(folder.relative_to(root).as_posix() for folder in folders)
+
+
+def run_groups(root: Path = CONFIG_DIR) -> list[str]:
+    """List the groups that a run chooses from: all but studies and claims."""
+    return [group for group in groups(root) if group not in _NO_CHOICE]
 
 
 def sites(root: Path = CONFIG_DIR) -> list[str]:

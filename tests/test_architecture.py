@@ -48,7 +48,7 @@ MAY_IMPORT = {
     "claims": ("records", "metrics"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
-FREE = ("build", "bench", "health", "explain", "commands", "cli", "__main__", "")
+FREE = ("build", "bench", "checks", "health", "explain", "commands", "cli", "__main__", "")
 
 TORCHLESS = (
     "records",

@@ -12,7 +12,7 @@ from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
 from normlab.records.fingerprint import fingerprint
-from normlab.registry import groups, option_names
+from normlab.registry import option_names, run_groups
 from tests.models.small import Words
 
 SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=2"]
@@ -92,7 +92,7 @@ def test_max_tokens_takes_the_place_of_the_default_batch_size():
     assert config == composed("max_tokens=4096", "batch_size=null")
 
 
-@pytest.mark.parametrize("group", [g for g in groups() if "/" not in g])
+@pytest.mark.parametrize("group", [g for g in run_groups() if "/" not in g])
 def test_every_option_of_every_group_composes(group):
     for option in option_names(group):
         value = f"[{option}]" if group in ("probe", "sink") else option

@@ -104,7 +104,7 @@ def _overrides(current: str) -> list[str]:
     key, equals, value = current.partition("=")
     bare = key.lstrip("+~")
     if not equals:
-        known = [*registry.groups(), *registry.sites(), *registry.top_level_keys()]
+        known = [*registry.run_groups(), *registry.sites(), *registry.top_level_keys()]
         sign = key[: len(key) - len(bare)]
         return [f"{sign}{name}=" for name in _starting(bare, sorted(set(known)))]
     # Of a list, `norm=ln,b` or `probe=[spikes,p`, the last item is being typed.

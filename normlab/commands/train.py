@@ -123,9 +123,9 @@ def summary(record: "RunRecord") -> str:
 
 def help_text() -> str:
     """Return the help page: usage, examples, groups with their options, keys."""
-    from normlab.registry import groups, option_names, sites, top_level_keys
+    from normlab.registry import option_names, run_groups, sites, top_level_keys
 
-    shown = [f"  {group}={'|'.join(option_names(group))}" for group in groups()]
+    shown = [f"  {group}={'|'.join(option_names(group))}" for group in run_groups()]
     return "\n".join(
         [
             "usage: normlab train [-m] [group=option ...] [key=value ...]",

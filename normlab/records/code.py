@@ -7,7 +7,12 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # What only shows, lists or describes results cannot change one.
-_CANNOT_MOVE_A_RESULT = frozenset({"commands", "reports", "claims", "cli.py", "registry.py"})
+_CANNOT_MOVE_A_RESULT = frozenset(
+    {
+        *("commands", "reports", "claims", "checks", "health", "explain", "bench"),
+        *("cli.py", "registry.py", "studies.py", "sweep.py"),
+    }
+)
 _LENGTH = 10
 
 
