@@ -96,7 +96,7 @@ class ObserveConfig:
     other_code: OtherCode = OtherCode.refuse
     study: str | None = None
     processes: int | None = None
-    targets: dict[str, Any] | None = None
+    targets: Any = None
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)
 

@@ -2,10 +2,12 @@
 
 A study is a file of `configs/study` and nothing else: what is compared (`rows`, the first is what
 the others are compared with), what is varied for every row (`grid`), which scores are shown, what
-the document says, and by scale how large, on which data, with which seeds. No torch, no Hydra.
+the document says, and by scale how large, on which data, with which seeds. An axis of the grid is
+a list of values of its key, or gives each value the overrides it stands for. A scale may leave out
+rows and values: `rows` and `grid` of its own name those it keeps. No torch, no Hydra.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -17,16 +19,25 @@ from normlab.registry import CONFIG_DIR, option_names, options
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
 _SCALE_KEYS = ("overrides", "seeds", "minutes", "data")
+_SCALE_MAY = ("rows", "grid")
+
+Axis = Mapping[str, tuple[str, ...]]
+"""The values of an axis of the grid, and the overrides that each stands for."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A size of a study: overrides of every run, seeds, minutes a run takes, and the data."""
+    """A size of a study: overrides of every run, seeds, minutes a run takes, and the data.
+
+    `rows` are those that are run at this scale, `grid` the axes with the values that are.
+    """
 
     overrides: tuple[str, ...]
     seeds: tuple[int, ...]
     minutes: float
     data: str
+    rows: tuple[str, ...]
+    grid: Mapping[str, Axis]
 
 
 @dataclass(frozen=True)
@@ -49,19 +60,15 @@ class Study:
     table: str
     claims: tuple[int, ...]
     rows: Mapping[str, tuple[str, ...]]
-    grid: Mapping[str, tuple[str, ...]]
+    grid: Mapping[str, Axis]
     columns: tuple[str, ...]
     figures: Mapping[str, Mapping[str, str | float]]
     scales: Mapping[str, Scale]
 
     @property
-    def points(self) -> list[tuple[str, ...]]:
-        """Return the points of the grid as overrides, in its order; one empty point for none."""
-        keys = list(self.grid)
-        return [
-            tuple(f"{key}={value}" for key, value in zip(keys, values, strict=True))
-            for values in product(*self.grid.values())
-        ]
+    def baseline(self) -> str:
+        """Return the row that the others are compared with."""
+        return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
         """Return a scale; ValueError naming those there are."""
@@ -74,32 +81,73 @@ class Study:
     def planned(
         self, scale: str, *, seeds: Sequence[int] | None = None, extra: Sequence[str] = ()
     ) -> list[Planned]:
-        """Return all runs, seed by seed, so that a part of them is a whole table of fewer seeds."""
+        """Return all runs, seed by seed, so that a part of them is a whole table of fewer seeds.
+
+        `extra` are overrides of every run. One for an axis of the grid keeps these of its values
+        alone, as in `placement=pre`; ValueError naming the values it has.
+        """
         size = self.scale(scale)
+        grid, rest = self._kept(size.grid, extra)
         return [
             Planned(
                 row=row,
-                point=" ".join(point),
+                point=point,
                 seed=seed,
                 overrides=(
                     *size.overrides,
+                    *self.rows[row],
                     *own,
-                    *point,
-                    *extra,
+                    *rest,
                     f"seed={seed}",
                     f"observe.study={self.name}",
                 ),
             )
             for seed in (size.seeds if seeds is None else seeds)
-            for point in self.points
-            for row, own in self.rows.items()
+            for point, own in _points(grid).items()
+            for row in size.rows
         ]
 
     def cost(self, scale: str) -> tuple[int, float]:
         """Return how many runs a scale has, and the hours they take one after the other."""
         size = self.scale(scale)
-        runs = len(self.rows) * len(self.points) * len(size.seeds)
+        runs = len(size.rows) * len(_points(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
+
+    def _kept(
+        self, grid: Mapping[str, Axis], extra: Sequence[str]
+    ) -> tuple[dict[str, Axis], list[str]]:
+        """Take what is said of the grid from overrides; return the grid that is left, the rest."""
+        kept, rest = dict(grid), list[str]()
+        for override in extra:
+            axis, _, values = override.partition("=")
+            if axis not in self.grid:
+                rest.append(override)
+                continue
+            try:
+                kept[axis] = _selected(self.grid[axis], values.split(","))
+            except KeyError as error:
+                raise ValueError(
+                    f"{override}: {error.args[0]} is no value of the study {self.name}: "
+                    f"there are {', '.join(self.grid[axis])}"
+                ) from None
+        return kept, rest
+
+
+def _points(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
+    """Return the points of a grid in its order, and their overrides; one named "" for no axis."""
+    return {
+        " ".join(f"{axis}={value}" for axis, value in zip(grid, values, strict=True)): tuple(
+            override
+            for axis, value in zip(grid, values, strict=True)
+            for override in grid[axis][value]
+        )
+        for values in product(*grid.values())
+    }
+
+
+def _selected(axis: Axis, values: Iterable[str]) -> Axis:
+    """Keep some values of an axis; KeyError for one that it has not."""
+    return {value: axis[value] for value in values}
 
 
 def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
@@ -108,38 +156,79 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         raise ValueError(f"no study {name!r}: there are {', '.join(option_names('study', root))}")
     option = next(option for option in options("study", root) if option.name == name)
     read = _Reader(option.path)
-    node = read.node(yaml.safe_load(option.path.read_text("utf-8")), "the file", _KEYS)
-    rows = {str(k): read.texts(v, f"rows.{k}") for k, v in read.mapping(node, "rows").items()}
+    node = read.node(read.file(), "the file", _KEYS)
+    rows = {
+        row: read.overrides(value, f"rows.{row}")
+        for row, value in read.mapping(node["rows"], "rows").items()
+    }
     if not rows:
         raise read.wrong("rows", "a study compares at least one row")
-    figures = {
-        str(row): read.mapping(node["figures"], str(row)) for row in read.mapping(node, "figures")
+    grid = {
+        axis: read.axis(axis, value) for axis, value in read.mapping(node["grid"], "grid").items()
     }
-    for row in figures:
-        if row not in rows:
-            raise read.wrong(f"figures.{row}", f"no such row: there are {', '.join(rows)}")
+    columns = read.texts(node["columns"], "columns")
     return Study(
         name=name,
         description=option.description,
-        document=str(node["document"]),
-        table=str(node["table"]),
-        claims=tuple(int(claim) for claim in read.texts(node["claims"], "claims")),
+        document=read.text(node["document"], "document"),
+        table=read.text(node["table"], "table"),
+        claims=read.numbers(node["claims"], "claims"),
         rows=rows,
-        grid={str(k): read.texts(v, f"grid.{k}") for k, v in read.mapping(node, "grid").items()},
-        columns=read.texts(node["columns"], "columns"),
-        figures=figures,
-        scales={str(k): _scale(read, str(k), v) for k, v in read.mapping(node, "scales").items()},
+        grid=grid,
+        columns=columns,
+        figures=_figures(read, node["figures"], rows, columns),
+        scales={
+            scale: _scale(read, f"scales.{scale}", value, rows, grid)
+            for scale, value in read.mapping(node["scales"], "scales").items()
+        },
     )
 
 
-def _scale(read: "_Reader", name: str, value: object) -> Scale:
-    key = f"scales.{name}"
-    node = read.node(value, key, _SCALE_KEYS)
+def _figures(
+    read: "_Reader", value: object, rows: Collection[str], columns: Collection[str]
+) -> dict[str, dict[str, str | float]]:
+    figures: dict[str, dict[str, str | float]] = {}
+    for row, said in read.mapping(value, "figures").items():
+        read.among([row], rows, f"figures.{row}")
+        figures[row] = {}
+        for column, figure in read.mapping(said, f"figures.{row}").items():
+            key = f"figures.{row}.{column}"
+            read.among([column], columns, key)
+            number = isinstance(figure, int | float) and not isinstance(figure, bool)
+            figures[row][column] = float(figure) if number else read.text(figure, key)
+    return figures
+
+
+def _scale(
+    read: "_Reader",
+    key: str,
+    value: object,
+    rows: Mapping[str, tuple[str, ...]],
+    grid: Mapping[str, Axis],
+) -> Scale:
+    node = read.node(value, key, _SCALE_KEYS, may=_SCALE_MAY)
+    kept = read.texts(node["rows"], f"{key}.rows") if "rows" in node else tuple(rows)
+    read.among(kept, rows, f"{key}.rows")
+    if kept[0] != next(iter(rows)):
+        raise read.wrong(
+            f"{key}.rows", f"must begin with {next(iter(rows))}, which all others are compared with"
+        )
+    axes = dict(grid)
+    for axis, values in read.mapping(node.get("grid", {}), f"{key}.grid").items():
+        read.among([axis], grid, f"{key}.grid.{axis}")
+        names = read.texts(values, f"{key}.grid.{axis}")
+        read.among(names, grid[axis], f"{key}.grid.{axis}")
+        axes[axis] = _selected(grid[axis], names)
+    minutes = node["minutes"]
+    if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes <= 0:
+        raise read.wrong(f"{key}.minutes", f"expected a number above 0, found {minutes!r:.60}")
     return Scale(
-        overrides=read.texts(node["overrides"], f"{key}.overrides"),
-        seeds=tuple(int(seed) for seed in read.texts(node["seeds"], f"{key}.seeds")),
-        minutes=float(node["minutes"]),
-        data=str(node["data"]),
+        overrides=read.overrides(node["overrides"], f"{key}.overrides"),
+        seeds=read.numbers(node["seeds"], f"{key}.seeds"),
+        minutes=float(minutes),
+        data=read.text(node["data"], f"{key}.data"),
+        rows=kept,
+        grid=axes,
     )
 
 
@@ -149,28 +238,75 @@ class _Reader:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def file(self) -> object:
+        try:
+            return yaml.safe_load(self.path.read_text("utf-8"))
+        except yaml.YAMLError as error:
+            raise ValueError(f"{self.path}: not YAML: {' '.join(str(error).split())}") from None
+
     def wrong(self, key: str, problem: str) -> ValueError:
         return ValueError(f"{self.path}: {key}: {problem}")
 
-    def node(self, value: object, key: str, keys: Sequence[str]) -> dict[str, Any]:
-        """Return a mapping that has these keys and no other."""
-        if not isinstance(value, dict):
-            raise self.wrong(key, f"expected keys and values, found {value!r:.60}")
+    def node(
+        self, value: object, key: str, keys: Sequence[str], may: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Return a mapping that has these keys, perhaps those of `may`, and no other."""
+        node = self.mapping(value, key)
         for name in keys:
-            if name not in value:
+            if name not in node:
                 raise self.wrong(key, f"{name} is missing")
-        for name in value:
-            if name not in keys:
-                raise self.wrong(f"{name}", f"no such key: there are {', '.join(keys)}")
-        return value
+        self.among(node, (*keys, *may), key)
+        return node
 
-    def mapping(self, node: Mapping[str, Any], key: str) -> dict[str, Any]:
-        value = node[key]
+    def mapping(self, value: object, key: str) -> dict[str, Any]:
         if not isinstance(value, dict):
             raise self.wrong(key, f"expected keys and values, found {value!r:.60}")
-        return value
+        return {self.text(name, key): item for name, item in value.items()}
+
+    def text(self, value: object, key: str) -> str:
+        """Return text; a number or a truth value as the command line writes it."""
+        if isinstance(value, bool):
+            return str(value).lower()
+        if not isinstance(value, str | int | float) or value == "":
+            raise self.wrong(key, f"expected text, found {value!r:.60}")
+        return str(value)
 
     def texts(self, value: object, key: str) -> tuple[str, ...]:
-        if not isinstance(value, list):
+        """Return a list of different texts, at least one."""
+        if not isinstance(value, list) or not value:
             raise self.wrong(key, f"expected a list, found {value!r:.60}")
-        return tuple(str(item) for item in value)
+        texts = tuple(self.text(item, key) for item in value)
+        for text in texts:
+            if texts.count(text) > 1:
+                raise self.wrong(key, f"{text} is given twice")
+        return texts
+
+    def numbers(self, value: object, key: str) -> tuple[int, ...]:
+        texts = self.texts(value, key)
+        for text in texts:
+            if not text.isdecimal():
+                raise self.wrong(key, f"expected whole numbers, found {text}")
+        return tuple(int(text) for text in texts)
+
+    def overrides(self, value: object, key: str) -> tuple[str, ...]:
+        """Return a list of `key=value`, which may be empty."""
+        texts = () if value == [] else self.texts(value, key)
+        for text in texts:
+            if not text.partition("=")[1]:
+                raise self.wrong(key, f"expected key=value, found {text}")
+        return texts
+
+    def axis(self, axis: str, value: object) -> Axis:
+        """Return the values of an axis: of a list `axis=value`, or what a mapping says."""
+        key = f"grid.{axis}"
+        if isinstance(value, list):
+            return {text: (f"{axis}={text}",) for text in self.texts(value, key)}
+        node = self.mapping(value, key)
+        if not node:
+            raise self.wrong(key, "expected at least one value")
+        return {name: self.overrides(item, f"{key}.{name}") for name, item in node.items()}
+
+    def among(self, names: Iterable[str], allowed: Collection[str], key: str) -> None:
+        for name in names:
+            if name not in allowed:
+                raise self.wrong(key, f"no {name!r}: there are {', '.join(allowed)}")

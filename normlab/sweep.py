@@ -51,10 +51,8 @@ def places(processes: int | None) -> list[Place]:
     Raises ValueError for none.
     """
     gpus = visible_gpus()
-    cores = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    )
-    count = processes or len(gpus) or cores
+    cores = _cores()
+    count = len(gpus) or cores if processes is None else processes
     if count < 1:
         raise ValueError(f"processes={count} must be above 0")
     threads = f"observe.threads={max(1, cores // count)}"

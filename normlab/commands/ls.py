@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from normlab import registry
@@ -18,6 +18,7 @@ _EXAMPLES = """examples:
   normlab ls                  every group and its options
   normlab ls norm             the norms, one line each
   normlab ls norm --json      the same for programs
+  normlab ls study            the studies, and what they cost at each scale
   normlab ls runs             the runs below runs/
 """
 
@@ -65,10 +66,40 @@ def _list_groups(*, as_json: bool) -> None:
 
 def _list_options(group: str, *, as_json: bool) -> None:
     options = registry.options(group)
+    costs = _costs(options) if group == "study" else {}
     if as_json:
-        _print_json([{**dataclasses.asdict(o), "path": str(o.path)} for o in options])
+        listed = [{**dataclasses.asdict(o), "path": str(o.path)} for o in options]
+        for option in listed if costs else []:
+            cost = costs[option["name"]]
+            option["cost"] = {scale: {"runs": n, "hours": h} for scale, (n, h) in cost.items()}
+        _print_json(listed)
         return
-    print_table([group, "what it is"], [[o.name, o.description] for o in options])
+    scales = list(dict.fromkeys(scale for cost in costs.values() for scale in cost))
+    rows = [
+        [o.name, o.description, *(_cost(costs[o.name].get(scale)) for scale in scales)]
+        for o in options
+    ]
+    note = "cost: about, one run after the other; normlab reproduce STUDY --plan lists the runs"
+    notes = [note] if costs else []
+    print_table([group, "what it is", *scales], rows, notes=notes, numeric=scales)
+
+
+def _costs(options: Iterable[registry.Option]) -> dict[str, dict[str, tuple[int, float]]]:
+    """Return by study and scale how many runs there are, and how many hours they take."""
+    from normlab.studies import load_study
+
+    studies = {option.name: load_study(option.name) for option in options}
+    return {
+        name: {scale: study.cost(scale) for scale in study.scales}
+        for name, study in studies.items()
+    }
+
+
+def _cost(cost: tuple[int, float] | None) -> str:
+    if cost is None:
+        return "-"
+    runs, hours = cost
+    return f"{runs} runs, " + (f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min")
 
 
 def _list_runs(runs_dir: Path, *, as_json: bool) -> int:

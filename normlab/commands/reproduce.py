@@ -1,17 +1,24 @@
 """`normlab reproduce STUDY`: carry out the grid that fills a table of the documents; show it."""
 
 import argparse
-from collections.abc import Sequence
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands._terminal import complain
+from normlab.records.code import code_hash
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies import Planned, Study, load_study
-from normlab.sweep import Sweep, summary_lines
+from normlab.sweep import INTERRUPTED, Sweep, summary_lines
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
+
+_BUILT_IN = ("normlab.data.toy.", "normlab.data.documents.builtin.")
 
 HELP = "carry out a study: the runs of a comparison table, then the table"
 
@@ -20,6 +27,7 @@ _EXAMPLES = """examples:
   normlab reproduce bert_norms scale=cpu data_dir=FOLDER
   normlab reproduce bert_norms scale=cpu seeds=1 data_dir=FOLDER
   normlab reproduce iwslt_norms scale=cpu data_dir=FOLDER --publish results
+  normlab reproduce iwslt_norms scale=cpu placement=pre  a part of the grid
   normlab ls study                                       the studies, and what they cost
 
 key=value are those of `normlab train`, for every run. Start the same command again to go on where
@@ -54,18 +62,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Plan, run what has not ended, print the table; 1 where a run failed."""
+    """Plan, run what has not ended, print the table; 1 where a run failed or data cannot be had."""
     arguments = parser().parse_intermixed_args(argv)
     study = load_study(arguments.study)
     scale, seeds, extra = _settings(study, arguments.overrides)
     planned = study.planned(scale, seeds=seeds, extra=extra)
     places = _places(planned)
-    open_runs = [run for run, place in zip(planned, places, strict=True) if not _ended(place)]
-    print(_cost(study, scale, planned, open_runs))
+    anew = code_hash() if "observe.other_code=rerun" in extra else None
+    open_runs = [run for run, place in zip(planned, places, strict=True) if not _ended(place, anew)]
+    print(_cost(study, scale, planned, open_runs), flush=True)
     if arguments.plan:
         for run in planned:
-            print(f"  normlab train {' '.join(run.overrides)}")
+            print(f"  normlab train {shlex.join(run.overrides)}")
         return 0
+    if open_runs and (problem := _data_problem(open_runs[0])) is not None:
+        complain(_what_instead(study, scale, problem))
+        return 1
     failed = _carry_out(study, open_runs, places[0].parents[1], arguments.processes)
     runs = [(run, _record(place)) for run, place in zip(planned, places, strict=True)]
     from normlab.reports.render import markdown
@@ -92,7 +104,7 @@ def _settings(
         if key == "scale":
             scale = value
         elif key in ("seeds", "seed"):
-            if not all(part.isdigit() for part in value.split(",")):
+            if not all(part.isdecimal() for part in value.split(",")):
                 raise ValueError(f"{override}: expected numbers, such as seeds=1,2,3")
             seeds = [int(part) for part in value.split(",")]
         else:
@@ -102,15 +114,73 @@ def _settings(
 
 
 def _places(planned: Sequence[Planned]) -> list[Path]:
-    """Return the folder of each run; composing them all finds a wrong value before any starts."""
-    from normlab.config import compose, to_dict
+    """Return the folder of each run; composing them all finds a wrong value before any starts.
+
+    Raises ValueError for two that would be one run, as when an override makes two rows the same.
+    """
     from normlab.records.store import RunStore
 
-    places: list[Path] = []
+    configs: dict[tuple[str, ...], dict[str, Any]] = {}
+    places: dict[Path, Planned] = {}
     for run in planned:
-        config = to_dict(compose(run.overrides))
-        places.append(RunStore(config["runs_dir"]).run_dir(config))
-    return places
+        seed = f"seed={run.seed}"
+        others = tuple(override for override in run.overrides if override != seed)
+        if others not in configs:
+            configs[others] = _composed(run)
+        config = {**configs[others], "seed": run.seed}
+        place = RunStore(config["runs_dir"]).run_dir(config)
+        if place in places:
+            twice = " and ".join(_name(one) for one in (places[place], run))
+            raise ValueError(
+                f"{twice} are the same run: leave out the overrides or seeds that make them so"
+            )
+        places[place] = run
+    return list(places)
+
+
+def _name(run: Planned) -> str:
+    return " ".join(part for part in (run.row, run.point, f"seed={run.seed}") if part)
+
+
+def _composed(run: Planned) -> dict[str, Any]:
+    from normlab.config import compose, to_dict
+
+    return to_dict(compose(run.overrides))
+
+
+def _data_problem(run: Planned) -> str | None:
+    """Prepare the data of a run, once for all that share it; return why they cannot be had."""
+    task = str(_composed(run)["choices"]["task"])
+    overrides = [override for override in run.overrides if not override.startswith("task=")]
+    # In a process of its own, which gives back what torch and the text take.
+    command = [sys.executable, "-m", "normlab", "data", task, *overrides, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode == 0:
+        return None
+    if done.returncode in (INTERRUPTED, -signal.SIGINT):
+        raise KeyboardInterrupt
+    lines = done.stderr.strip().splitlines() or [f"normlab data ended with {done.returncode}"]
+    return lines[-1].removeprefix("normlab data: ")
+
+
+def _what_instead(study: Study, scale: str, problem: str) -> str:
+    """Say what a study needs whose data cannot be had, and at which scales it needs none."""
+    lines = [
+        f"the data of {study.name} at scale={scale} cannot be had: {problem}",
+        f"  it needs {study.scale(scale).data}",
+    ]
+    lines += [
+        f"  without any data: normlab reproduce {study.name} scale={other} ({size.data})"
+        for other, size in study.scales.items()
+        if other != scale and _built_in(_composed(study.planned(other)[0]))
+    ]
+    return "\n".join(lines)
+
+
+def _built_in(config: Mapping[str, Any]) -> bool:
+    """Tell whether a run trains on text that every installation carries or generates."""
+    corpus = config["task"].get("corpus") or {}
+    return str(corpus.get("_target_")).startswith(_BUILT_IN)
 
 
 def _record(place: Path) -> "RunRecord | None":
@@ -122,9 +192,12 @@ def _record(place: Path) -> "RunRecord | None":
         return None
 
 
-def _ended(place: Path) -> bool:
+def _ended(place: Path, code: str | None) -> bool:
+    """Tell whether a run has ended; where `code` is given, whether that code made it."""
     record = _record(place)
-    return record is not None and record.outcome.status in ("finished", "diverged")
+    if record is None or record.outcome.status not in ("finished", "diverged"):
+        return False
+    return code is None or record.environment.get("code") == code
 
 
 def _cost(study: Study, scale: str, planned: Sequence[Planned], left: Sequence[Planned]) -> str:
@@ -142,8 +215,12 @@ def _carry_out(study: Study, runs: Sequence[Planned], root: Path, processes: int
         return False
     logs = root / ".sweeps" / study.name
     cells = [run.overrides for run in runs]
-    ended = Sweep(cells, processes=processes, logs=logs, tell=lambda line: print(line, flush=True))
-    found = ended.run()
+    sweep = Sweep(cells, processes=processes, logs=logs, tell=lambda line: print(line, flush=True))
+    try:
+        found = sweep.run()
+    except KeyboardInterrupt:
+        complain("stopped; start the same command again to go on")
+        raise
     for line in summary_lines(found, logs):
         print(line)
     return any(cell.status for cell in found)

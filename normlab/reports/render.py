@@ -6,13 +6,17 @@ import math
 from collections.abc import Sequence
 
 from normlab.metrics.spread import Interval
-from normlab.reports.table import Entry, Row, Table
+from normlab.reports.table import Entry, Table
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
     *("difference", "low", "high", "p", "document", "best", "outcome"),
 )
-_LATEX = str.maketrans({"%": r"\%", "_": r"\_", "&": r"\&", "#": r"\#", "+": "+"})
+_LATEX = str.maketrans(
+    {character: rf"\{character}" for character in "%_&#${}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": "$<$", ">": "$>$", "|": "$|$"}
+)
 
 
 def markdown(table: Table) -> str:
@@ -21,7 +25,7 @@ def markdown(table: Table) -> str:
     lines = [f"**{table.title}**", "", _pipes(header), _pipes(["---"] * len(header))]
     for row in table.rows:
         cells = [_markdown_entry(row.entries[column], column) for column in table.columns]
-        lines.append(_pipes([row.name, row.point or "-", *cells, _outcome(row)]))
+        lines.append(_pipes([row.name, row.point or "-", *cells, row.outcome]))
     lines += ["", *(f"- {note}" for note in table.notes)]
     return "\n".join(lines) + "\n"
 
@@ -43,9 +47,9 @@ def latex(table: Table) -> str:
             lines.append(r"\midrule")
         cells = [_latex_entry(row.entries[column], column) for column in table.columns]
         names = [_escaped(row.name), _escaped(row.point) or "-"]
-        lines.append(" & ".join([*names, *cells, _escaped(_outcome(row))]) + r" \\")
+        lines.append(" & ".join([*names, *cells, _escaped(row.outcome)]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    lines += [f"% {note}" for note in table.notes]
+    lines += [f"% {' '.join(note.split())}" for note in table.notes]
     return "\n".join(lines) + "\n"
 
 
@@ -63,15 +67,13 @@ def comma_separated(table: Table) -> str:
                 + (["", "", 0] if found is None else [found.mean, _blank(found.sd), found.n])
                 + [" ".join(map(str, sorted(entry.values)))]
                 + (["", "", ""] if gap is None else [gap.mean, gap.low, gap.high])
-                + [_blank(entry.p), _blank(entry.document), int(entry.best), _outcome(row)]
+                + [_blank(entry.p), _blank(entry.document), int(entry.best), row.outcome]
             )
     return out.getvalue()
 
 
 def figure(value: float, score: str) -> str:
-    """Write a value with the digits that its kind is read to; infinite is not reached."""
-    if math.isinf(value):
-        return "not reached"
+    """Write a value with the digits that its kind is read to."""
     return f"{value:,.0f}" if "_to/" in score else f"{value:.{_digits(score)}f}"
 
 
@@ -81,11 +83,19 @@ def _digits(score: str) -> int:
 
 def _parts(entry: Entry, score: str) -> tuple[str, str, str]:
     """Return the figure, the difference and the document's figure as text, "" for none."""
+    return _mean(entry, score), _gap(entry.difference, entry.p, score), _document(entry, score)
+
+
+def _mean(entry: Entry, score: str) -> str:
+    """Return mean and deviation; of steps to a target that some seeds never reached, how many."""
     found = entry.summary
-    text = "-" if found is None else figure(found.mean, score)
-    if found is not None and found.sd is not None and math.isfinite(found.mean):
-        text += f" +- {figure(found.sd, score)}"
-    return text, _gap(entry.difference, entry.p, score), _document(entry, score)
+    if found is None:
+        return "-"
+    if math.isinf(found.mean):
+        reached = sum(math.isfinite(value) for value in entry.values.values())
+        return f"reached {reached}/{found.n}" if reached else "not reached"
+    text = figure(found.mean, score)
+    return text if found.sd is None else f"{text} +- {figure(found.sd, score)}"
 
 
 def _gap(gap: Interval | None, p: float | None, score: str) -> str:
@@ -104,10 +114,13 @@ def _signed(value: float, score: str) -> str:
 def _document(entry: Entry, score: str) -> str:
     """Return what the document says, with the measured value's distance from it."""
     said = entry.document
-    if not isinstance(said, float | int) or entry.summary is None:
-        return "" if said is None else f"document: {said}"
-    apart = entry.summary.mean - said
-    return f"document: {said:g} ({_signed(apart, score)})"
+    if said is None:
+        return ""
+    if isinstance(said, str):
+        return f"document: {said}"
+    apart = math.nan if entry.summary is None else entry.summary.mean - said
+    distance = f" ({_signed(apart, score)})" if math.isfinite(apart) else ""
+    return f"document: {said:,.10g}{distance}"
 
 
 def _markdown_entry(entry: Entry, score: str) -> str:
@@ -118,15 +131,11 @@ def _markdown_entry(entry: Entry, score: str) -> str:
 
 def _latex_entry(entry: Entry, score: str) -> str:
     text, gap, document = _parts(entry, score)
-    text = _escaped(text).replace("+-", r"$\pm$")
+    text = _escaped(text).replace(" +- ", r" $\pm$ ")
     text = rf"\textbf{{{text}}}" if entry.best else text
     small = [rf"{{\scriptsize {_escaped(part)}}}" for part in (gap, document) if part]
     stacked = r"\\".join([text, *small])
     return rf"\shortstack[r]{{{stacked}}}" if small else text
-
-
-def _outcome(row: Row) -> str:
-    return row.outcome if row.problem is None else row.problem.split(":")[0]
 
 
 def _pipes(cells: Sequence[str]) -> str:

@@ -6,7 +6,7 @@ import statistics
 
 import pytest
 
-from normlab.metrics.spread import paired_interval, t_interval, t_quantile
+from normlab.metrics.spread import Interval, p_value, paired_interval, t_interval, t_quantile
 
 
 def share_by_integral(t, degrees, steps=20_000):
@@ -73,3 +73,50 @@ def test_too_little_is_refused():
         t_quantile(0, confidence=0.95)
     with pytest.raises(ValueError, match="between 0 and 1"):
         t_quantile(3, confidence=95.0)
+
+
+@pytest.mark.parametrize(
+    ("degrees", "t"),
+    # Printed tables of Student's distribution: the two-sided 5 % points, to three digits.
+    [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (5, 2.571), (9, 2.262), (30, 2.042)],
+)
+def test_p_values_against_tables(degrees, t):
+    n = degrees + 1
+    found = Interval(t / math.sqrt(n), 1.0, n, math.nan, math.nan)  # whose t value is t
+    assert p_value(found) == pytest.approx(0.05, abs=6e-5)
+
+
+def test_p_values_of_one_and_two_degrees_have_closed_forms():
+    for values in ([1.0, 3.0], [-1.0, 4.0]):
+        t = statistics.fmean(values) / (statistics.stdev(values) / math.sqrt(2))
+        assert p_value(t_interval(values)) == pytest.approx(1 - 2 / math.pi * math.atan(t))
+    t = 2 * math.sqrt(3)  # of 1, 2, 3
+    assert p_value(t_interval([1.0, 2.0, 3.0])) == pytest.approx(1 - t / math.sqrt(2 + t * t))
+
+
+@pytest.mark.parametrize("degrees", [3, 4, 7, 12])
+@pytest.mark.parametrize("t", [0.3, 1.0, 2.5])
+def test_p_values_against_the_density(degrees, t):
+    found = Interval(t / math.sqrt(degrees + 1), 1.0, degrees + 1, math.nan, math.nan)
+    assert p_value(found) == pytest.approx(1 - share_by_integral(t, degrees), abs=1e-6)
+
+
+def test_a_p_value_says_whether_the_interval_leaves_out_zero():
+    for values in ([1.0, 2.0, 3.0], [1.0, 1.1, 1.3], [-5.0, -5.2, -4.7, -5.1], [-1.0, 1.0, 0.2]):
+        found = t_interval(values)
+        assert (p_value(found) < 0.05) == (found.low > 0 or found.high < 0)
+        edge = t_interval([value - found.low for value in values])  # whose lower bound is zero
+        assert p_value(edge) == pytest.approx(0.05)
+
+
+def test_p_values_know_neither_sign_nor_unit():
+    values = [1.0, 2.5, 3.0, -0.5]
+    p = p_value(t_interval(values))
+    assert p_value(t_interval([-value for value in values])) == pytest.approx(p)
+    assert p_value(t_interval([1000 * value for value in values])) == pytest.approx(p)
+    assert p_value(t_interval([0.0, 1.0, -1.0])) == 1.0
+
+
+def test_without_spread_a_p_value_is_certain():
+    assert p_value(t_interval([2.0, 2.0, 2.0])) == 0.0
+    assert p_value(t_interval([0.0, 0.0])) == 1.0

@@ -1,0 +1,119 @@
+"""Published tables are made again and checked; what is wrong costs itself alone."""
+
+import json
+import shutil
+
+import pytest
+
+from normlab.commands.report import main
+from normlab.registry import option_names
+from normlab.reports.published import publish
+from normlab.studies import load_study
+from tests.reports.tables import made, planned
+
+TABLES = ("table.md", "table.tex", "table.csv")
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("padding", "precision"):
+        study = load_study(name)
+        runs = [
+            (planned(r, s), made("ln", s, {"test/bleu": 1.0 + s})) for r in ("ln",) for s in (1, 2)
+        ]
+        publish(tmp_path / "results", study, "cpu", runs)
+    return tmp_path / "results"
+
+
+def report(capsys, *argv):
+    code = main(list(argv))
+    return code, *capsys.readouterr()
+
+
+def test_what_is_up_to_date_stays(results, capsys):
+    code, out, err = report(capsys)
+    assert (code, err) == (0, "")
+    assert out.splitlines() == [f"results/{n}/cpu: up to date" for n in ("padding", "precision")]
+    assert report(capsys, "--check")[0] == 0
+
+
+def test_stale_tables_are_named_and_made_again(results, capsys):
+    edited = results / "padding" / "cpu" / "table.md"
+    right = edited.read_bytes()
+    edited.write_text("edited")
+    (results / "precision" / "cpu" / "table.csv").unlink()
+    code, _, err = report(capsys, "--check")
+    assert code == 1
+    assert "results/padding/cpu/table.md: not what its records say" in err
+    assert "results/precision/cpu/table.csv: missing" in err
+    assert edited.read_text() == "edited"
+    code, out, _ = report(capsys)
+    assert code == 0 and "results/padding/cpu: wrote table.md" in out
+    assert edited.read_bytes() == right
+    assert report(capsys, "--check")[0] == 0
+
+
+def test_one_study_of_another_folder(results, capsys):
+    shutil.move(results, "elsewhere")
+    code, out, _ = report(capsys, "padding", "--from", "elsewhere")
+    assert (code, out) == (0, "elsewhere/padding/cpu: up to date\n")
+
+
+def spoil_runs(results):
+    (results / "padding" / "cpu" / "runs.json").write_text("{")
+
+
+def lose_runs(results):
+    (results / "padding" / "cpu" / "runs.json").unlink()
+
+
+def spoil_record(results):
+    next((results / "padding").rglob("record.json")).write_text("{")
+
+
+def lose_config(results):
+    path = results / "padding" / "cpu" / "runs.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "study": "gone"}))
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (spoil_runs, "results/padding/cpu/runs.json: damaged"),
+        (lose_runs, "results/padding/cpu holds no runs.json"),
+        (spoil_record, "seed1/record.json: damaged record"),
+        (lose_config, "results/padding/cpu: no study 'gone': there are"),
+    ],
+)
+@pytest.mark.parametrize("argv", [(), ("--check",)])
+def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message, argv):
+    damage(results)
+    tables = {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES}
+    code, out, err = report(capsys, *argv)
+    assert code == 1
+    assert message in err and err.count("\n") == 1
+    assert out == "results/precision/cpu: up to date\n"
+    assert {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES} == tables
+
+
+def test_other_folders_of_results_are_no_studies(results, capsys):
+    (results / "health" / "toy").mkdir(parents=True)
+    (results / "health" / "toy" / "table.md").touch()
+    (results / "padding" / "pictures").mkdir()
+    assert report(capsys)[::2] == (0, "")
+
+
+def test_nothing_published_names_what_is(results):
+    with pytest.raises(ValueError, match="study warmup is not published below results: there are "):
+        main(["warmup"])
+    with pytest.raises(ValueError, match="no study is published below none: there are none"):
+        main(["--from", "none"])
+
+
+def test_help_has_examples(capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["--help"])
+    assert caught.value.code == 0
+    assert "--check" in capsys.readouterr().out
+    assert "iwslt_norms" in option_names("study")  # which the examples name

@@ -1,0 +1,288 @@
+"""A study is carried out, goes on where it was stopped, and says what it cannot do and why."""
+
+import json
+import shlex
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+
+import pytest
+
+from normlab.commands import reproduce
+from normlab.records.code import code_hash
+from normlab.reports.published import read
+from normlab.studies import load_study
+from tests.reports.tables import made
+
+STUDY = """\
+# normlab reproduce tiny
+# Two norms, for tests.
+document: D0
+table: Two norms
+claims: [1]
+rows: {ln: [norm=ln], bn: [norm=bn]}
+grid: {placement: [pre, post]}
+columns: [test/bleu]
+figures: {ln: {test/bleu: 35.2}}
+scales:
+  smoke: {overrides: [task=toy], seeds: [1, 2], minutes: 0.5, data: the built-in corpus}
+  cpu: {overrides: [task=multi30k], seeds: [1], minutes: 9, data: "Multi30k: data_dir=FOLDER"}
+"""
+# Stands where the interpreter would: `-m normlab train` copies a record that a test has prepared,
+# `-m normlab data` succeeds unless a file `no_data` says otherwise.
+STAND_IN = """\
+#!/bin/sh
+cd {folder}
+if [ "$3" = data ]; then
+    echo "$*" >> data_calls
+    [ -e no_data ] || exit 0
+    echo "some progress" >&2; echo "normlab data: $(cat no_data)" >&2; exit 1
+fi
+echo "$*" >> calls
+number=$(wc -l < calls)
+if [ -e bad.$number ]; then
+    status=$(cat bad.$number)
+    [ $status = killed ] && kill -9 $$
+    echo "normlab train: no such thing"; exit $status
+fi
+source=$(grep -nF -- "${{*%% observe.threads=*}}" plan | cut -d: -f1)
+target=$(sed -n ${{source}}p targets)
+mkdir -p $(dirname $target); cp records/$source $target; echo done
+"""
+
+
+class Place:
+    """A folder with a study, a stand-in for the interpreter, and the records it will find."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        (folder / "configs" / "study").mkdir(parents=True)
+        (folder / "configs" / "study" / "tiny.yaml").write_text(STUDY)
+        (folder / "records").mkdir()
+        planned = self.study.planned("smoke")
+        for number, run in enumerate(planned, 1):
+            bleu = {"ln": 30.0, "bn": 20.0}[run.row] + run.seed / 10
+            record = made(run.row, run.seed, {"test/bleu": bleu}, point=run.point)
+            (folder / "records" / str(number)).write_text(record.to_json())
+        calls = [f"-m normlab train {' '.join(run.overrides)}\n" for run in planned]
+        (folder / "plan").write_text("".join(calls))
+        targets = [f"{path / 'record.json'}\n" for path in reproduce._places(planned)]
+        (folder / "targets").write_text("".join(targets))
+
+    @property
+    def study(self):
+        return load_study("tiny", self.folder / "configs")
+
+    def lines(self, name):
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+    def bad(self, number, status):
+        """Let a call of `train`, by its number, end with a status, or killed."""
+        (self.folder / f"bad.{number}").write_text(str(status))
+
+
+@pytest.fixture(scope="module")
+def composed():
+    """Compose each config once for all tests."""
+    compose, configs = reproduce._composed, {}
+
+    def once(run):
+        if run.overrides not in configs:
+            configs[run.overrides] = compose(run)
+        return configs[run.overrides]
+
+    return once
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, composed):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(reproduce, "_composed", composed)
+    monkeypatch.setattr(
+        reproduce, "load_study", lambda name: load_study(name, tmp_path / "configs")
+    )
+    found = Place(tmp_path)
+    program = tmp_path / "python"
+    program.write_text(STAND_IN.format(folder=tmp_path))
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    return found
+
+
+def carry_out(capsys, *argv):
+    """Return the status, the lines before the table, the table, and what was complained about."""
+    code = reproduce.main(["tiny", "--processes", "1", *argv])
+    out, err = capsys.readouterr()
+    before, _, table = out.partition("\n**")
+    return code, before.splitlines(), table, err
+
+
+def test_every_run_is_made_and_the_table_shown(place, capsys):
+    code, before, table, err = carry_out(capsys)
+    assert (code, err) == (0, "")
+    assert before[0] == (
+        "tiny at scale=smoke: 8 runs, 0 ended, 8 to go, about 0.1 h one after the other; "
+        "data: the built-in corpus"
+    )
+    assert "8 of 8 cells done" in before
+    assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
+    assert table.startswith("Two norms (D0), scale=smoke**")
+    assert "| ln | placement=pre | **30.15 +- 0.07**<br>document: 35.2 (-5.05) |" in table
+    assert table.count("-10.00 [-10.00, -10.00], p < 0.001") == 2
+
+
+def test_the_data_are_prepared_once_and_first(place, capsys):
+    carry_out(capsys, "data_dir=here")
+    (call,) = place.lines("data_calls")
+    task, *overrides = call.removeprefix("-m normlab data ").split()
+    assert task == "toy" and "data_dir=here" in overrides and "--json" in overrides
+    assert not any(override.startswith("task=") for override in overrides)
+
+
+def test_runs_that_ended_are_not_made_again(place, capsys):
+    _, _, first, _ = carry_out(capsys)
+    (place.folder / "no_data").write_text("there is no more need for any")
+    code, before, again, _ = carry_out(capsys)
+    assert (code, again) == (0, first)
+    assert "8 runs, 8 ended, 0 to go" in before[0]
+    assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
+
+
+def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
+    place.bad(4, 130)
+    with pytest.raises(KeyboardInterrupt):
+        carry_out(capsys)
+    assert "stopped; start the same command again to go on" in capsys.readouterr().err
+    assert len(place.lines("calls")) == 4
+    code, before, table, _ = carry_out(capsys)
+    assert code == 0 and "8 runs, 3 ended, 5 to go" in before[0]
+    assert len(place.lines("calls")) == 9
+    assert carry_out(capsys)[2] == table
+    assert table.count("finished 2/2") == 4
+
+
+def test_a_run_that_is_killed_costs_itself_and_can_be_made_later(place, capsys):
+    place.bad(2, "killed")
+    place.bad(5, 3)
+    code, before, table, _ = carry_out(capsys)
+    assert code == 1 and "6 of 8 cells done" in before
+    assert any("failed with status -9" in line for line in before)
+    assert any("failed with status 3" in line for line in before)
+    assert any("normlab train: no such thing" in line for line in before)
+    assert table.count("finished 1/1, 1 not run") == 2
+    code, before, table, _ = carry_out(capsys)
+    assert code == 0 and "6 ended, 2 to go" in before[0]
+    assert table.count("finished 2/2") == 4
+
+
+def test_a_damaged_record_is_told_and_made_again(place, capsys):
+    carry_out(capsys)
+    damaged = sorted((place.folder / "runs").rglob("record.json"))[0]
+    damaged.write_text("{")
+    code, before, table, err = carry_out(capsys)
+    assert code == 0 and "7 ended, 1 to go" in before[0]
+    assert "damaged record" in err and table.count("finished 2/2") == 4
+
+
+def test_other_code_is_asked_for_by_name(place, capsys):
+    carry_out(capsys)
+    argv = ("--plan", "observe.other_code=rerun")
+    assert "0 ended, 8 to go" in carry_out(capsys, *argv)[1][0]
+    for path in (place.folder / "runs").rglob("record.json"):
+        record = json.loads(path.read_text())
+        record["environment"]["code"] = code_hash()
+        path.write_text(json.dumps(record))
+    assert "8 ended, 0 to go" in carry_out(capsys, *argv)[1][0]
+
+
+def test_a_plan_runs_nothing(place, capsys):
+    code, before, table, _ = carry_out(capsys, "--plan", "optim.betas=[0.9, 0.98]")
+    assert (code, table) == (0, "") and len(before) == 9
+    assert place.lines("calls") == place.lines("data_calls") == []
+    words = shlex.split(before[1])
+    assert words[:4] == ["normlab", "train", "task=toy", "norm=ln"]
+    assert "optim.betas=[0.9, 0.98]" in words and "observe.study=tiny" in words
+
+
+def test_seeds_and_a_part_of_the_grid(place, capsys):
+    _, before, table, _ = carry_out(capsys, "seeds=2", "placement=post")
+    assert "2 runs, 0 ended, 2 to go" in before[0]
+    assert all("seed=2" in call and "placement=post" in call for call in place.lines("calls"))
+    assert "placement=pre" not in table and "| ln | placement=post | 30.20<br>" in table
+
+
+def test_what_is_published_makes_the_same_table(place, capsys):
+    _, _, table, _ = carry_out(capsys, "--publish", "results")
+    folder = place.folder / "results" / "tiny" / "smoke"
+    assert (folder / "table.md").read_text().removeprefix("**") in table
+    assert len(read(folder)[1]) == len(list(folder.rglob("record.json"))) == 8
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["nope"], "no study 'nope': there are tiny"),
+        (["tiny", "scale=huge"], "study tiny has no scale=huge: there are smoke, cpu"),
+        (["tiny", "scale"], "scale: expected key=value, such as scale=cpu"),
+        (["tiny", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
+        (["tiny", "seeds="], "seeds=: expected numbers"),
+        (["tiny", "seeds=1,1"], "ln placement=pre seed=1 and ln placement=pre seed=1 are the same"),
+        (["tiny", "placement=mid"], "placement=mid: mid is no value .*: there are pre, post"),
+        (["tiny", "norm=rms"], "ln placement=pre seed=1 and bn placement=pre seed=1 are the same"),
+        (["tiny", "batch_size=0"], "batch_size=0 must be above 0"),
+        (["tiny", "--processes", "0"], "processes=0 must be above 0"),
+    ],
+)
+def test_what_does_not_fit_is_named_before_any_run(place, argv, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce.main(argv)
+    assert place.lines("calls") == []
+
+
+def test_a_key_that_does_not_exist_is_one_line(place, capsys):
+    from normlab.cli import main
+
+    assert main(["reproduce", "tiny", "nrom=bn"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("normlab reproduce: nrom does not exist") and err.count("\n") == 1
+    assert place.lines("calls") == []
+
+
+def test_data_that_cannot_be_had_are_told_with_what_can(place, capsys):
+    (place.folder / "no_data").write_text("cannot get Multi30k: no network")
+    code, _, table, err = carry_out(capsys, "scale=cpu")
+    assert (code, table) == (1, "") and place.lines("calls") == []
+    assert err == textwrap.dedent(
+        """\
+        normlab: the data of tiny at scale=cpu cannot be had: cannot get Multi30k: no network
+          it needs Multi30k: data_dir=FOLDER
+          without any data: normlab reproduce tiny scale=smoke (the built-in corpus)
+        """
+    )
+
+
+def test_where_no_other_scale_does_without_data_none_is_offered(place, capsys):
+    (place.folder / "no_data").write_text("data_dir must be null")
+    _, _, _, err = carry_out(capsys, "data_dir=here")
+    assert "scale=smoke cannot be had: data_dir must be null" in err
+    assert "without any data" not in err
+
+
+def test_the_real_command_tells_of_data_that_are_not_there(place, capsys, monkeypatch):
+    monkeypatch.undo()
+    monkeypatch.chdir(place.folder)
+    run = replace(
+        place.study.planned("cpu")[0], overrides=("task=translation", "data_dir=none", "seed=1")
+    )
+    problem = reproduce._data_problem(run)
+    assert problem is not None and "none" in problem and not problem.startswith("normlab")
+
+
+def test_a_light_import():
+    code = "import sys, normlab.commands.reproduce; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
+    assert "normlab.studies" in loaded
+    assert not {"torch", "hydra", "omegaconf", "normlab.reports.table"} & set(loaded)

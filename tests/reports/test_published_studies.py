@@ -1,0 +1,143 @@
+"""What is published can be read again, makes the same tables, and holds no private folder."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from normlab.records.store import read_record
+from normlab.reports.published import (
+    RUNS_FILE,
+    differing,
+    portable,
+    publish,
+    read,
+    rendered,
+    study_name,
+    write,
+)
+from normlab.reports.render import comma_separated, latex, markdown
+from normlab.reports.table import build
+from tests.reports.tables import made, planned, runs, study
+
+VALUES = {"ln": [30.0, 30.1], "bn": [20.0, None]}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return publish(tmp_path, study(), "smoke", runs(VALUES))
+
+
+def change(folder, edit):
+    path = folder / RUNS_FILE
+    content = json.loads(path.read_text())
+    edit(content)
+    path.write_text(json.dumps(content))
+
+
+def test_what_is_published_is_read_again(folder, tmp_path):
+    assert folder == tmp_path / "norms" / "smoke" and study_name(folder) == "norms"
+    scale, found = read(folder)
+    assert scale == "smoke"
+    assert [(run.row, run.point, run.seed) for run, _ in found] == [
+        ("ln", "", 1),
+        ("ln", "", 2),
+        ("bn", "", 1),
+        ("bn", "", 2),
+    ]
+    assert found[3][1] is None
+    for (_, was), (_, now) in zip(runs(VALUES), found, strict=True):
+        if was is not None and now is not None:
+            assert now.scores == was.scores and now.run_id == was.run_id
+
+
+def test_the_tables_are_those_of_the_runs_themselves(folder):
+    table = build(study(), "smoke", runs(VALUES))
+    assert (folder / "table.md").read_text() == markdown(table)
+    assert (folder / "table.tex").read_text() == latex(table)
+    assert (folder / "table.csv").read_text() == comma_separated(table)
+    assert differing(study(), folder) == {}
+
+
+def test_publishing_again_changes_no_byte(folder, tmp_path):
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    publish(tmp_path, study(), "smoke", runs(VALUES))
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
+def test_records_that_belong_no_longer_are_removed(folder, tmp_path):
+    notes = folder / "notes.md"
+    notes.write_text("mine")
+    publish(tmp_path, study(), "smoke", runs({"ln": [30.0]}))
+    assert [p.parent.name for p in folder.rglob("record.json")] == ["seed1"]
+    assert len(list((folder / "records").iterdir())) == 1
+    assert notes.read_text() == "mine"
+
+
+def test_private_folders_are_shortened_at_any_depth(tmp_path):
+    places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
+    task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
+    record = replace(made("ln", 1), config={**made("ln", 1, **places).config, "task": task})
+    folder = publish(tmp_path, study(), "smoke", [(planned("ln", 1), record)])
+    text = next(folder.rglob("record.json")).read_text()
+    assert "/home" not in text
+    config = read_record(next(folder.rglob("record.json"))).config
+    assert (config["data_dir"], config["runs_dir"]) == ("iwslt", "runs")
+    assert config["task"]["corpus"] == {"data_dir": "iwslt", "size": 3, "seed": 1}
+    assert portable({"data_dir": None, "a": [{"data_dir": "/x/y"}]}) == {
+        "data_dir": None,
+        "a": [{"data_dir": "y"}],
+    }
+
+
+def test_a_table_that_was_edited_or_lost_is_written_anew(folder):
+    (folder / "table.md").write_text("edited")
+    (folder / "table.csv").unlink()
+    assert sorted(path.name for path in differing(study(), folder)) == ["table.csv", "table.md"]
+    assert sorted(path.name for path in write(study(), folder)) == ["table.csv", "table.md"]
+    assert write(study(), folder) == []
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (lambda content: content.pop("runs"), r"runs.json: damaged \(KeyError\('runs'\)\)"),
+        (lambda content: content.update(format="normlab.study/9"), "this version reads"),
+        (lambda content: content["runs"][0].pop("seed"), "damaged"),
+        (lambda content: content["runs"].append("ln"), "damaged"),
+        (lambda content: content["runs"][0].update(record="records/none"), "no such record"),
+        (lambda content: content["runs"][0].update(seed=7), "has seed 1, and runs.json says 7"),
+    ],
+)
+def test_damage_of_the_list_of_runs_is_named(folder, edit, message):
+    change(folder, edit)
+    with pytest.raises(ValueError, match=message):
+        read(folder)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
+def test_a_list_that_is_none_is_named(folder, content):
+    (folder / RUNS_FILE).write_bytes(content)
+    with pytest.raises(ValueError, match=r"runs.json: damaged .*; publish the study again"):
+        read(folder)
+
+
+def test_every_damaged_record_is_named(folder):
+    damaged = sorted(folder.rglob("record.json"))[:2]
+    for path in damaged:
+        path.write_text("{")
+    with pytest.raises(ValueError, match="damaged record") as caught:
+        rendered(study(), folder)
+    assert [str(path) in str(caught.value) for path in damaged] == [True, True]
+    assert len(str(caught.value).splitlines()) == 2
+
+
+def test_a_row_that_the_study_lost_is_named(folder):
+    with pytest.raises(ValueError, match=r"no row 'bn' .*: there are ln; publish it again"):
+        rendered(study(rows={"ln": ("norm=ln",)}), folder)
+
+
+def test_a_folder_that_is_no_study(tmp_path):
+    for place in (tmp_path, tmp_path / "none"):
+        with pytest.raises(ValueError, match=r"holds no runs.json: it is no published study"):
+            read(place)

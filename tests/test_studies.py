@@ -1,0 +1,250 @@
+"""Every study loads, composes at every scale and costs what it says; a wrong one is named."""
+
+import json
+import subprocess
+import sys
+from itertools import groupby
+
+import pytest
+import yaml
+
+from normlab.commands import ls, reproduce
+from normlab.config import compose, to_dict
+from normlab.instantiate import instantiate
+from normlab.records.fingerprint import fingerprint
+from normlab.registry import option_names, options
+from normlab.studies import load_study
+from normlab.train.budget import Budget
+from normlab.train.schedule import Schedule
+
+STUDIES = option_names("study")
+SCALES = ("smoke", "cpu", "gpu")
+
+GOOD = """\
+# normlab reproduce good
+# A study for tests.
+document: D0
+table: Norms
+claims: [1, 2]
+rows: {ln: [norm=ln], bn: [norm=bn], none: [norm=none]}
+grid:
+  placement: [pre, post]
+  batch_size: {8: [batch_size=8, optim.lr=1e-3], 32: [batch_size=32]}
+columns: [test/bleu, valid/loss]
+figures: {ln: {test/bleu: 35}, none: {test/bleu: no convergence}}
+scales:
+  smoke:
+    overrides: [task=toy]
+    rows: [ln, bn]
+    grid: {placement: [pre]}
+    seeds: [1]
+    minutes: 0.5
+    data: built in
+  cpu: {overrides: [task=multi30k, norm.sync=false], seeds: [1, 2, 3], minutes: 10, data: a folder}
+"""
+
+
+@pytest.fixture
+def written(tmp_path):
+    """Return a function that writes a study, changed, and loads it."""
+
+    def load(change=lambda node: None):
+        node = yaml.safe_load(GOOD)
+        change(node)
+        path = tmp_path / "study" / "good.yaml"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("# A study for tests.\n" + yaml.safe_dump(node, sort_keys=False))
+        return load_study("good", tmp_path)
+
+    return load
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_a_study_says_what_it_is_and_how_to_start_it(name):
+    option = next(option for option in options("study") if option.name == name)
+    study = load_study(name)
+    assert option.command.startswith(f"normlab reproduce {name}")
+    assert study.description == option.description != ""
+    assert tuple(study.scales) == SCALES
+    assert all(column.startswith(("test/", "valid/")) for column in study.columns)
+    assert study.claims
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_row_and_point_composes_and_is_another_experiment(name, scale):
+    study = load_study(name)
+    planned = study.planned(scale, seeds=[1])
+    first = planned[0]
+    cross = [run for run in planned if first.row == run.row or first.point == run.point]
+    marks = set()
+    for run in cross:
+        config = to_dict(compose(run.overrides))
+        assert config["observe"]["study"] == name and config["seed"] == 1
+        assert isinstance(instantiate(config["schedule"], "schedule"), Schedule)
+        Budget(**config["budget"])
+        marks.add(fingerprint(config))
+        if scale == "smoke":
+            assert reproduce._built_in(config), "a check that everything runs takes no data"
+        if name == "batch_size":  # at equal tokens
+            assert config["budget"]["steps"] is None and config["max_tokens"] is None
+            assert f"batch_size={config['batch_size']}" == run.point
+    assert len(marks) == len(cross)
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_smoke_scale_is_small(name):
+    runs, hours = load_study(name).cost("smoke")
+    assert runs <= 15 and hours <= 0.25
+
+
+def test_runs_come_seed_by_seed_point_by_point(written):
+    planned = written().planned("cpu")
+    assert [seed for seed, _ in groupby(run.seed for run in planned)] == [1, 2, 3]
+    tables = [[(run.point, run.row) for run in planned if run.seed == seed] for seed in (1, 2, 3)]
+    assert tables[0] == tables[1] == tables[2]
+    points = [point for point, _ in groupby(point for point, _ in tables[0])]
+    assert points == [
+        "placement=pre batch_size=8",
+        "placement=pre batch_size=32",
+        "placement=post batch_size=8",
+        "placement=post batch_size=32",
+    ]
+    assert [row for _, row in tables[0][:3]] == ["ln", "bn", "none"]
+
+
+def test_overrides_of_a_run(written):
+    run = written().planned("cpu", seeds=[7], extra=["data_dir=here"])[1]
+    assert (run.row, run.seed) == ("bn", 7)
+    assert run.overrides == (
+        *("task=multi30k", "norm.sync=false", "norm=bn", "placement=pre"),
+        *("batch_size=8", "optim.lr=1e-3"),
+        *("data_dir=here", "seed=7", "observe.study=good"),
+    )
+
+
+def test_a_scale_keeps_some_rows_and_values(written):
+    planned = written().planned("smoke")
+    assert {run.row for run in planned} == {"ln", "bn"}
+    assert {run.point for run in planned} == {
+        "placement=pre batch_size=8",
+        "placement=pre batch_size=32",
+    }
+
+
+def test_an_override_of_the_grid_keeps_its_values_alone(written):
+    planned = written().planned("cpu", seeds=[1], extra=["placement=post", "batch_size=32,8"])
+    assert list(dict.fromkeys(run.point for run in planned)) == [
+        "placement=post batch_size=32",
+        "placement=post batch_size=8",
+    ]
+    assert all(run.overrides.count("placement=post") == 1 for run in planned)
+    with pytest.raises(ValueError, match=r"batch_size=9: 9 is no value of .*: there are 8, 32"):
+        written().planned("cpu", extra=["batch_size=9"])
+
+
+def test_cost_is_what_is_planned(written):
+    study = written()
+    assert study.cost("smoke") == (4, pytest.approx(4 * 0.5 / 60))
+    assert study.cost("cpu") == (36, pytest.approx(6.0))
+    assert [len(study.planned(scale)) for scale in ("smoke", "cpu")] == [4, 36]
+
+
+def test_a_study_without_a_grid_has_one_point(written):
+    study = written(lambda node: (node.update(grid={}), node["scales"].pop("smoke")))
+    assert {run.point for run in study.planned("cpu")} == {""} and study.cost("cpu")[0] == 9
+
+
+def test_figures_are_numbers_or_text(written):
+    assert written().figures == {
+        "ln": {"test/bleu": 35.0},
+        "none": {"test/bleu": "no convergence"},
+    }
+
+
+def test_an_unknown_study_or_scale_names_those_there_are(written):
+    with pytest.raises(ValueError, match=r"no study 'nope': there are .*iwslt_norms"):
+        load_study("nope")
+    with pytest.raises(ValueError, match="study good has no scale=gpu: there are smoke, cpu"):
+        written().planned("gpu")
+
+
+def within(*keys):
+    def change(value):
+        def edit(node):
+            for key in keys[:-1]:
+                node = node[key]
+            node[keys[-1]] = value
+
+        return edit
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda node: node.pop("table"), "the file: table is missing"),
+        (within("colums")([]), "the file: no 'colums': there are document, table"),
+        (within("document")(None), "document: expected text, found None"),
+        (within("claims")(["one"]), "claims: expected whole numbers, found one"),
+        (within("rows")({}), "rows: a study compares at least one row"),
+        (within("rows", "bn")("norm=bn"), "rows.bn: expected a list, found 'norm=bn'"),
+        (within("rows", "bn")(["norm"]), "rows.bn: expected key=value, found norm"),
+        (within("grid")([]), r"grid: expected keys and values, found \[\]"),
+        (within("grid", "placement")([]), r"grid.placement: expected a list, found \[\]"),
+        (within("grid", "placement")(["pre", "pre"]), "grid.placement: pre is given twice"),
+        (within("grid", "placement")([None]), "grid.placement: expected text, found None"),
+        (within("grid", "batch_size", 8)(8), "grid.batch_size.8: expected a list, found 8"),
+        (within("columns")([]), "columns: expected a list"),
+        (within("figures", "gn")({}), "figures.gn: no 'gn': there are ln, bn, none"),
+        (within("figures", "ln", "test/blue")(1), "figures.ln.test/blue: no 'test/blue': there"),
+        (within("figures", "ln", "test/bleu")([1]), "figures.ln.test/bleu: expected text, found"),
+        (within("scales", "cpu", "seed")([1]), "scales.cpu: no 'seed': there are overrides, seeds"),
+        (lambda node: node["scales"]["cpu"].pop("data"), "scales.cpu: data is missing"),
+        (within("scales", "cpu", "seeds")([]), "scales.cpu.seeds: expected a list"),
+        (within("scales", "cpu", "seeds")([1, 1]), "scales.cpu.seeds: 1 is given twice"),
+        (within("scales", "cpu", "seeds")([0.5]), "scales.cpu.seeds: expected whole numbers"),
+        (within("scales", "cpu", "minutes")("9"), "scales.cpu.minutes: expected a number above 0"),
+        (within("scales", "cpu", "minutes")(0), "scales.cpu.minutes: expected a number above 0"),
+        (within("scales", "cpu", "rows")(["gn"]), "scales.cpu.rows: no 'gn': there are ln, bn"),
+        (within("scales", "cpu", "rows")(["bn"]), "scales.cpu.rows: must begin with ln"),
+        (within("scales", "cpu", "grid")({"lr": [1]}), "scales.cpu.grid.lr: no 'lr': there are"),
+        (within("scales", "smoke", "grid", "placement")(["mid"]), "placement: no 'mid': there are"),
+    ],
+)
+def test_what_is_wrong_is_named_by_file_and_key(written, change, message):
+    with pytest.raises(ValueError, match=rf"study/good.yaml: .*{message}"):
+        written(change)
+
+
+def test_a_file_that_is_no_yaml_is_named(tmp_path):
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "bad.yaml").write_text("# A study.\nrows: [")
+    with pytest.raises(ValueError, match=r"study/bad.yaml: not YAML: "):
+        load_study("bad", tmp_path)
+
+
+def test_truth_values_are_written_as_on_the_command_line(written):
+    study = written(within("grid", "norm.sync")([True, False]))
+    assert list(study.grid["norm.sync"].values()) == [("norm.sync=true",), ("norm.sync=false",)]
+
+
+def test_lists_tell_what_studies_cost(capsys):
+    assert ls.main(["study", "--json"]) == 0
+    listed = {item["name"]: item["cost"] for item in json.loads(capsys.readouterr().out)}
+    assert ls.main(["study"]) == 0
+    out = capsys.readouterr().out
+    for name in STUDIES:
+        line = next(line for line in out.splitlines() if line.startswith(f"{name} "))
+        for scale in SCALES:
+            runs, hours = load_study(name).cost(scale)
+            assert listed[name][scale] == {"runs": runs, "hours": hours}
+            shown = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
+            assert f"{runs} runs, {shown}" in line
+
+
+def test_a_light_module():
+    code = "import sys, normlab.studies; print('torch' in sys.modules, 'hydra' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
