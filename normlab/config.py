@@ -198,6 +198,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         value = OmegaConf.select(config, key)
         if value is not None and value <= 0:
             raise ValueError(f"{key}={value} must be above 0")
+    _check_targets(config.observe.targets)
     for key in ("seed", "validate.average"):
         if (value := OmegaConf.select(config, key)) < 0:
             raise ValueError(f"{key}={value} must not be negative")
@@ -205,6 +206,19 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     return config
+
+
+def _check_targets(targets: object) -> None:
+    """Refuse targets that are not lists of numbers by the name of a score."""
+    plain = OmegaConf.to_container(targets) if OmegaConf.is_config(targets) else targets
+    if plain is None:
+        return
+    lists = plain.values() if isinstance(plain, dict) else [plain]
+    if not all(isinstance(v, list) and all(isinstance(x, int | float) for x in v) for v in lists):
+        raise ValueError(
+            f"observe.targets={plain}: give lists of values by the name of a validation score, as "
+            "'observe.targets={mlm_accuracy:[0.25,0.5]}'"
+        )
 
 
 def _check_keys(config: DictConfig) -> None:

@@ -297,3 +297,11 @@ def test_a_language_model_has_a_model_of_one_stream_unless_another_is_named(task
     assert plain.choices["model"] == "bert_tiny" and plain.model.num_layers == 2
     assert compose([f"task={task}", "model=bert_mini"]).model.num_layers == 4
     assert compose(["task=toy", "scale=cpu"]).choices["model"] == "mini"
+
+
+def test_targets_are_lists_of_numbers_by_score():
+    given = compose(["observe.targets={mlm_accuracy:[0.25]}"]).observe.targets
+    assert given == {"mlm_accuracy": [0.25]}
+    for wrong in ("5", "{x:0.5}", "{x:[y]}", "[0.5]"):
+        with pytest.raises(ValueError, match=r"observe\.targets=.*give lists of values"):
+            compose([f"observe.targets={wrong}"])
