@@ -213,7 +213,7 @@ def _check_targets(targets: object) -> None:
     plain = OmegaConf.to_container(targets) if OmegaConf.is_config(targets) else targets
     if plain is None:
         return
-    lists = plain.values() if isinstance(plain, dict) else [plain]
+    lists = list(plain.values()) if isinstance(plain, dict) else [None]
     if not all(isinstance(v, list) and all(isinstance(x, int | float) for x in v) for v in lists):
         raise ValueError(
             f"observe.targets={plain}: give lists of values by the name of a validation score, as "
