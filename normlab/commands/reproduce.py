@@ -53,6 +53,9 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--processes", type=int, help="runs at a time (default: one a GPU or core)")
     result.add_argument("--plan", action="store_true", help="print the runs and their cost alone")
     result.add_argument(
+        "--so-far", action="store_true", help="run nothing: the table of what has ended"
+    )
+    result.add_argument(
         "--publish",
         type=Path,
         metavar="FOLDER",
@@ -75,6 +78,8 @@ def main(argv: list[str]) -> int:
         for run in planned:
             print(f"  normlab train {shlex.join(run.overrides)}")
         return 0
+    if arguments.so_far:
+        open_runs = []
     if open_runs and (problem := _data_problem(open_runs[0])) is not None:
         complain(_what_instead(study, scale, problem))
         return 1

@@ -206,6 +206,14 @@ def test_a_plan_runs_nothing(place, capsys):
     assert "optim.betas=[0.9, 0.98]" in words and "observe.study=tiny" in words
 
 
+def test_a_table_so_far_runs_nothing(place, capsys):
+    carry_out(capsys, "seeds=1")
+    place_calls = place.lines("calls")
+    code, _, table, _ = carry_out(capsys, "--so-far")
+    assert code == 0 and place.lines("calls") == place_calls
+    assert "not run" in table
+
+
 def test_seeds_and_a_part_of_the_grid(place, capsys):
     _, before, table, _ = carry_out(capsys, "seeds=2", "placement=post")
     assert "2 runs, 0 ended, 2 to go" in before[0]
