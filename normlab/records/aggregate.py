@@ -124,7 +124,8 @@ class Cell:
         return summarise([record.budget.tokens_per_second for record in self.records])
 
     def _scores(self, name: str) -> list[Score]:
-        return [r.scores[name] for r in self.records if r.finished and name in r.scores]
+        found = (record.figure(name) for record in self.records if record.finished)
+        return [score for score in found if score is not None]
 
 
 def summarise(values: Sequence[float]) -> Summary | None:

@@ -82,6 +82,12 @@ class RunRecord:
         """Tell whether the run reached its end, so that its scores may be averaged."""
         return self.outcome.status == "finished"
 
+    def figure(self, name: str) -> Score | None:
+        """Return a score, or a probe's figure in the form of one, of which less is better."""
+        if name in self.stability:
+            return Score(self.stability[name], False, 1)
+        return self.scores.get(name)
+
     @property
     def main_scores(self) -> dict[str, Score]:
         """The scores of whole splits under the run's own settings, such as `test/bleu`.

@@ -78,7 +78,7 @@ def figure(value: float, score: str) -> str:
 
 
 def _digits(score: str) -> int:
-    return 3 if any(word in score for word in ("loss", "accuracy", "bits")) else 2
+    return 3 if any(word in score for word in ("loss", "accuracy", "bits", "stability")) else 2
 
 
 def _parts(entry: Entry, score: str) -> tuple[str, str, str]:

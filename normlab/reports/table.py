@@ -179,16 +179,13 @@ def _same_way(a: Cell, b: Cell, score: str) -> bool:
 
 
 def _values(cell: Cell, score: str) -> dict[int, float]:
-    return {
-        record.seed: record.scores[score].value
-        for record in cell.records
-        if record.finished and score in record.scores
-    }
+    found = {record.seed: record.figure(score) for record in cell.records if record.finished}
+    return {seed: figure.value for seed, figure in found.items() if figure is not None}
 
 
 def _higher_is_better(cell: Cell, score: str) -> bool:
-    found = (record.scores[score] for record in cell.records if score in record.scores)
-    return next((score.higher_is_better for score in found), True)
+    found = (record.figure(score) for record in cell.records)
+    return next((figure.higher_is_better for figure in found if figure is not None), True)
 
 
 def _difference(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:
