@@ -552,5 +552,5 @@ def test_an_unavailable_hub_says_what_to_do(hub, monkeypatch):
         raise ConnectionError("Couldn't reach 'owner/text' on the Hub (OfflineModeIsEnabled)")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(ValueError, match=r"OfflineModeIsEnabled.*data_dir=FOLDER.*task=pydoc"):
+    with pytest.raises(ValueError, match=r"OfflineModeIsEnabled.*data_dir=FOLDER.*corpus=pydoc"):
         hub(None).splits()
