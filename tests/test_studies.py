@@ -66,7 +66,7 @@ def test_a_study_says_what_it_is_and_how_to_start_it(name):
     assert option.command.startswith(f"normlab reproduce {name}")
     assert study.description == option.description != ""
     assert tuple(study.scales) == SCALES
-    assert all(column.startswith(("test/", "valid/")) for column in study.columns)
+    assert all(column.startswith(("test/", "valid/", "stability/")) for column in study.columns)
     assert study.claims
 
 
