@@ -15,8 +15,9 @@ from torch import nn
 from normlab import distributed
 from normlab.config import from_dict, to_dict
 from normlab.instantiate import instantiate
+from normlab.models.folding import fold as fold_norms
 from normlab.models.linear import initialize
-from normlab.norms.base import Norm, average_statistics_over_ranks
+from normlab.norms.base import Norm, average_statistics_over_ranks, running_norms
 from normlab.placements.base import NormFactory, Placement
 from normlab.probes.base import ProbeGroup
 from normlab.records.atomic import atomic_write, remove_leftovers
@@ -98,13 +99,17 @@ class LoadedRun:
         )
 
 
-def load_run(run_dir: Path | str, changes: list[str] | None = None) -> LoadedRun:
+def load_run(
+    run_dir: Path | str, changes: list[str] | None = None, *, fold: bool = False
+) -> LoadedRun:
     """Load a run with the weights its test was scored with.
 
     `changes` are dotted `key=value` settings of the config that replace those of the run, such as
-    `task.test_search.beam=1` or `norm.eval_stats=batch`.
+    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` puts norms with running statistics
+    into the products beside them (see `normlab.models.folding`).
 
-    Raises ValueError naming a missing or damaged file, or a key that does not fit.
+    Raises ValueError naming a missing or damaged file, a key that does not fit, or why nothing can
+    be folded.
     """
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
@@ -121,10 +126,26 @@ def load_run(run_dir: Path | str, changes: list[str] | None = None) -> LoadedRun
     )
     model.load_state_dict(weights)
     model.to(runtime.device, runtime.parameter_dtype).eval()
+    if fold:
+        _fold(model, recalibrate=recalibrate)
     evaluator = Evaluator(
         task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
     )
     return LoadedRun(record, config, model, task, runtime, evaluator, recalibrate)
+
+
+def _fold(model: nn.Module, *, recalibrate: bool) -> None:
+    """Fold norms for inference; ValueError where that is not possible."""
+    if recalibrate or any(norm.eval_stats == "recalibrated" for norm in running_norms(model)):
+        raise ValueError(
+            "fold=true needs the running statistics of training, and this run re-estimates them "
+            "before it is tested: give norm.eval_stats=running, and a run without validate.average"
+        )
+    if not fold_norms(model):
+        raise ValueError(
+            "fold=true finds no norm to fold: it takes batch norm with running statistics "
+            "(norm=bn norm.eval_stats=running) inside the branches (placement=pre)"
+        )
 
 
 def _tested_weights(

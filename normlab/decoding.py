@@ -15,6 +15,8 @@ from torch import Tensor
 
 from normlab.norms.base import Stream
 
+_CACHE_ELEMENTS = 1 << 18  # float32 logits that a CPU's cache keeps at hand: 1 MB
+
 
 @dataclass(frozen=True)
 class SearchSettings:
@@ -66,6 +68,7 @@ def search(
     limit is that of the longest sentence of the batch.
     """
     beam, num_groups = settings.beam, len(ids)
+    banned = (pad_id, bos_id)
     limit = settings.max_length(ids.shape[1], model.decoder.embedding.max_positions)
     state = model.start_decoding(model.encode(ids, source), source, width=beam, max_length=limit)
     device = ids.device
@@ -76,11 +79,9 @@ def search(
     tokens = torch.full((num_groups * beam, 0), bos_id, device=device)
     last = torch.full((num_groups * beam,), bos_id, device=device)
     for length in range(1, limit + 1):
-        logits = model.decode_step(last, state).float()
-        log_total = logits.logsumexp(-1, keepdim=True)  # over all tokens, also those not allowed
-        logits[:, [pad_id, bos_id]] = float("-inf")
+        logits = model.decode_step(last, state)
         only = eos_id if length == limit else None
-        totals, parents, words = _best(logits, log_total, scores, 2 * beam, only=only)
+        totals, parents, words = _best(logits, scores, 2 * beam, banned=banned, only=only)
         ends = words == eos_id
         ends[:, beam:] = False
         for group, rank in ends.nonzero().tolist():
@@ -115,29 +116,39 @@ def search(
 
 def _best(
     logits: Float[Tensor, "N V"],
-    log_total: Float[Tensor, "N 1"],
     scores: Float[Tensor, "G W"],
     count: int,
     *,
+    banned: Sequence[int],
     only: int | None,
 ) -> tuple[Float[Tensor, "G C"], Int[Tensor, "G C"], Int[Tensor, "G C"]]:
     """Return total score, parent hypothesis and token of the best extensions of each sentence.
 
-    Only the best `count` tokens of each hypothesis can be among them, so the rest of the
-    vocabulary is never sorted nor normalized. `log_total` is the logarithm of the sum over the
-    vocabulary of exp(logits); `only` allows a single token.
+    Only the best `count` tokens of each hypothesis can be among them. `only` allows a single token.
     """
-    if only is None:
-        values, words = logits.topk(min(count, logits.shape[1]), dim=-1)
-    else:
-        words = torch.full((len(logits), 1), only, device=logits.device)
-        values = logits.gather(1, words)
-    totals = scores.flatten()[:, None] + values - log_total
+    vocab = logits.shape[1]
+    rows = len(logits) if logits.is_cuda else max(1, _CACHE_ELEMENTS // vocab)
+    found = [_best_tokens(part, min(count, vocab), banned, only) for part in logits.split(rows)]
+    values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
+    totals = scores.flatten()[:, None] + values
     each = totals.shape[1]
     totals = totals.view(len(scores), -1)
     totals, best = totals.topk(min(count, totals.shape[1]), dim=-1)
     words = words.view(len(scores), -1).gather(1, best)
     return totals, best // each, words
+
+
+def _best_tokens(
+    logits: Float[Tensor, "n V"], count: int, banned: Sequence[int], only: int | None
+) -> tuple[Float[Tensor, "n C"], Int[Tensor, "n C"]]:
+    """Return log-probabilities, of all tokens also those not allowed, and tokens of the best."""
+    chances = logits.float().log_softmax(-1)
+    if only is not None:
+        return chances[:, only : only + 1], torch.full_like(chances[:, :1], only, dtype=torch.long)
+    for token in banned:
+        chances[:, token] = float("-inf")
+    best = chances.topk(count, dim=-1)
+    return best.values, best.indices
 
 
 @dataclass(frozen=True)

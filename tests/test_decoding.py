@@ -34,7 +34,8 @@ def stepped(model, source_ids, target_ids, *, width=1):
     """Return the logits after each step of decoding, [G * width, T, V], and the state."""
     source = Stream(source_ids != PAD)
     memory = model.encode(source_ids, source)
-    state = model.start_decoding(memory, source, width=width, max_length=target_ids.shape[1])
+    room = target_ids.shape[1] + 1  # for one position more
+    state = model.start_decoding(memory, source, width=width, max_length=room)
     steps = [model.decode_step(target_ids[:, t], state) for t in range(target_ids.shape[1])]
     return torch.stack(steps, dim=1), state
 
@@ -83,10 +84,6 @@ def test_selecting_hypotheses_and_sentences_selects_their_past(norm):
     rows, groups = torch.tensor([5, 4, 0, 1]), torch.tensor([2, 0])  # the middle sentence leaves
     state.select(rows, groups)
     word = torch.tensor([4, 5, 6, 7])
-    if isinstance(state, CachedDecoding):  # there is room for one position more
-        for cache in state.caches:
-            cache.key = torch.nn.functional.pad(cache.key, (0, 0, 0, 1))
-            cache.value = torch.nn.functional.pad(cache.value, (0, 0, 0, 1))
     found = model.decode_step(word, state)
     past = target[shuffled][rows]
     expected = logits(

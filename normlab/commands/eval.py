@@ -12,6 +12,7 @@ examples:
   normlab eval RUN task.test_search.beam=1
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
   normlab eval RUN norm.eval_stats=recalibrated --split valid --json
+  normlab eval RUN fold=true                     # batch norm inside the products beside it
 """
 
 
@@ -34,7 +35,8 @@ def main(argv: list[str]) -> int:
 
     from normlab.build import load_run
 
-    run = load_run(arguments.run, arguments.changes)
+    changes = [change for change in arguments.changes if not change.startswith("fold=")]
+    run = load_run(arguments.run, changes, fold=_fold(arguments.changes))
     scores = run.evaluate(arguments.split, outputs=arguments.outputs)
     if arguments.json:
         import json
@@ -50,3 +52,11 @@ def main(argv: list[str]) -> int:
     if arguments.changes:
         print(f"under {' '.join(arguments.changes)}; the record is left as it is", file=sys.stderr)
     return 0
+
+
+def _fold(changes: list[str]) -> bool:
+    """Tell whether to fold norms, the one setting that is not of the run's config."""
+    values = [change.removeprefix("fold=") for change in changes if change.startswith("fold=")]
+    if any(value not in ("true", "false") for value in values):
+        raise ValueError(f"fold={values[-1]}: it is true or false")
+    return values[-1:] == ["true"]

@@ -1,42 +1,75 @@
 """What a decoder layer keeps between two steps of incremental decoding.
 
-`N = G W` hypotheses: `W` for each of `G` sentences, those of one sentence side by side. Keys and
-values of the memory are kept once a sentence; its hypotheses stand as queries of one attention.
-Keys and values of the target stream are written into room allocated once.
+`N = G W` hypotheses: `W` for each of `G` sentences, those of one sentence side by side as the
+queries of one attention. Keys and values are written once, into room allocated once, and stay where
+they are: when the beam keeps other hypotheses, only the lineage changes, which says which of the
+sentence's keys a hypothesis descends from and may see.
 """
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from normlab.models.attention import CrossAttention, SelfAttention
 from normlab.norms.base import Stream
 
 
+class Lineage:
+    """Which hypothesis of its sentence each hypothesis descends from, at every position so far."""
+
+    def __init__(self, width: int):
+        self.width = width
+        self.slots: Int[Tensor, "G W L"] | None = None
+        self.visible: Bool[Tensor, "G 1 W L*W"] | None = None
+        """Whether a hypothesis descends from the one whose key this is; None: from all of them."""
+
+    def extend(self, ids: Int[Tensor, "N"]) -> None:
+        """Go on to the next position, whose tokens are `ids`."""
+        if self.width == 1:
+            return
+        every = torch.arange(self.width, device=ids.device)
+        own = every.expand(len(ids) // self.width, -1)[..., None]
+        self.slots = own if self.slots is None else torch.cat([self.slots, own], dim=-1)
+        self.visible = (self.slots[..., None] == every).flatten(2).unsqueeze(1)
+
+    def select(self, rows: Int[Tensor, "M"]) -> None:
+        """Keep the hypotheses `rows` in that order."""
+        if self.slots is not None:
+            self.slots = self.slots.flatten(0, 1)[rows].unflatten(0, (-1, self.width))
+
+
 class SelfCache:
     """Keys and values of the positions so far, of one layer's self-attention."""
 
-    def __init__(self, *, max_length: int):
+    def __init__(self, lineage: Lineage, *, max_length: int):
         """Make room for `max_length` positions when the first comes."""
+        self.lineage = lineage
         self.max_length = max_length
-        self.length = 0
+        self.used = 0
         self.key: Tensor
         self.value: Tensor
 
     def attend_self(
         self, attention: SelfAttention, x: Float[Tensor, "N 1 D"]
     ) -> Float[Tensor, "N 1 D"]:
-        """Append the position's key and value, then attend over all positions so far."""
-        query, key, value = attention.project(x)
-        if self.length == 0:
-            rows, heads, _, head_dim = key.shape
-            room = (rows, heads, self.max_length, head_dim)
-            self.key, self.value = key.new_empty(room), value.new_empty(room)
-        self.key[:, :, self.length : self.length + 1] = key
-        self.value[:, :, self.length : self.length + 1] = value
-        self.length += 1
-        return attention.attend(
-            query, self.key[:, :, : self.length], self.value[:, :, : self.length], None
+        """Append the position's keys and values, then attend over those of each one's past."""
+        width = self.lineage.width
+        query, key, value = attention.project(x.view(-1, width, x.shape[-1]))
+        if self.used == 0:
+            groups, heads, _, head_dim = key.shape
+            room = self.max_length * width
+            # Keys lie as the product reads them, or each step would copy them.
+            self.key = key.new_empty(groups, heads, head_dim, room).transpose(2, 3)
+            self.value = value.new_empty(groups, heads, room, head_dim)
+        added = slice(self.used, self.used + width)
+        self.key[:, :, added] = key
+        self.value[:, :, added] = value
+        self.used += width
+        past = slice(self.used)
+        mixed = attention.attend(
+            query, self.key[:, :, past], self.value[:, :, past], self.lineage.visible
         )
+        return mixed.view(x.shape)
 
 
 class LayerCache(SelfCache):
@@ -44,39 +77,34 @@ class LayerCache(SelfCache):
 
     def __init__(
         self,
+        lineage: Lineage,
         memory_key: Float[Tensor, "G H S K"],
         memory_value: Float[Tensor, "G H S K"],
         source: Stream,
         *,
-        width: int,
         max_length: int,
     ):
-        super().__init__(max_length=max_length)
-        self.memory_key, self.memory_value = memory_key, memory_value
+        super().__init__(lineage, max_length=max_length)
+        self.memory_key = memory_key.transpose(2, 3).contiguous().transpose(2, 3)
+        self.memory_value = memory_value.contiguous()
         self.visible = source.valid[:, None, None, :]
-        self.width = width
 
     def attend_cross(
         self, attention: CrossAttention, x: Float[Tensor, "N 1 D"]
     ) -> Float[Tensor, "N 1 D"]:
-        """Attend over the memory, the hypotheses of a sentence being the queries."""
-        query = attention.split(attention.q_proj(x).view(-1, self.width, x.shape[-1]))
+        """Attend over the memory."""
+        query = attention.split(attention.q_proj(x).view(-1, self.lineage.width, x.shape[-1]))
         mixed = attention.attend(query, self.memory_key, self.memory_value, self.visible)
-        return mixed.reshape(x.shape)
+        return mixed.view(x.shape)
 
-    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
-        """Keep the hypotheses `rows` in that order, and of the sentences only `groups`."""
-        past = slice(self.length)
-        if groups is None:
-            self.key[:, :, past] = self.key[rows, :, past]
-            self.value[:, :, past] = self.value[rows, :, past]
-            return
+    def keep(self, groups: Int[Tensor, "F"]) -> None:
+        """Drop all sentences but `groups`."""
         self.memory_key = self.memory_key.index_select(0, groups)
         self.memory_value = self.memory_value.index_select(0, groups)
         self.visible = self.visible.index_select(0, groups)
-        self.key, self.value = (self._kept(room, rows) for room in (self.key, self.value))
+        self.key, self.value = (self._kept(room, groups) for room in (self.key, self.value))
 
-    def _kept(self, room: Tensor, rows: Tensor) -> Tensor:
-        kept = room.new_empty((len(rows), *room.shape[1:]))
-        kept[:, :, : self.length] = room[rows, :, : self.length]
+    def _kept(self, room: Tensor, groups: Tensor) -> Tensor:
+        kept = torch.empty_like(room[: len(groups)])
+        kept[:, :, : self.used] = room[groups, :, : self.used]
         return kept

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.models.architecture import TextArchitecture
-from normlab.models.cache import SelfCache
+from normlab.models.cache import Lineage, SelfCache
 from normlab.models.linear import Embedding
 from normlab.models.stacks import Encoder
 from normlab.norms.base import Norm, Stream
@@ -63,7 +63,7 @@ class CachedText:
         self.stack = stack
         self.layers = cast("list[EncoderLayer]", list(stack.layers))
         self.position = 0
-        self.caches = [SelfCache(max_length=max_length) for _ in self.layers]
+        self.caches = [SelfCache(Lineage(1), max_length=max_length) for _ in self.layers]
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed the next token of each sequence; return the stream at its position."""

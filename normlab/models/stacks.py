@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.cache import LayerCache
+from normlab.models.cache import LayerCache, Lineage
 from normlab.models.embedding import StreamEmbedding
 from normlab.models.layers import DecoderLayer, EncoderLayer, LayerShape
 from normlab.norms.base import Stream
@@ -90,11 +90,12 @@ class CachedDecoding:
         self.decoder = decoder
         self.layers = cast("list[DecoderLayer]", list(decoder.layers))
         self.position = 0
+        self.lineage = Lineage(width)
         self.caches = [
             LayerCache(
+                self.lineage,
                 *layer.cross_attention.project_memory(memory),
                 source,
-                width=width,
                 max_length=max_length,
             )
             for layer in self.layers
@@ -104,6 +105,7 @@ class CachedDecoding:
         """Feed the next token of each hypothesis; return the stream at its position."""
         valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
         target = Stream(valid, start=self.position)
+        self.lineage.extend(ids)
         y = self.decoder.embedding(ids[:, None], target)
         for layer, cache in zip(self.layers, self.caches, strict=True):
             y = layer.step(y, target, cache)
@@ -112,8 +114,10 @@ class CachedDecoding:
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
         """Keep the hypotheses `rows` in that order, and of the sentences only `groups`."""
-        for cache in self.caches:
-            cache.select(rows, groups)
+        self.lineage.select(rows)
+        if groups is not None:
+            for cache in self.caches:
+                cache.keep(groups)
 
 
 class PrefixDecoding:

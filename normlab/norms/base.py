@@ -70,6 +70,13 @@ class Norm(nn.Module, ABC):
         """Whether, in eval, tokens may come one at a time: none depends on another."""
         return self.pools.isdisjoint({"batch", "time"})
 
+    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
+        """Return scale and shift in float64 if, in eval, each feature is only scaled and shifted.
+
+        None where the output depends on more than the value at hand, its feature and constants.
+        """
+        return None
+
     def extra_repr(self) -> str:
         """Name the width and the axes."""
         return f"{self.dim}, pools={{{', '.join(sorted(self.pools))}}}"

@@ -113,6 +113,15 @@ class BatchNorm(RunningNorm):
         scale = weight * (var + self.eps).rsqrt()
         return torch.addcmul(bias - mean * scale, wide, scale).to(x.dtype)
 
+    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
+        """Return what `by_running` does, if it is the same at every position."""
+        if self.by_batch or len(self.running_mean) > 1:
+            return None
+        wide = (self.weight, self.bias, self.running_mean[0], self.running_var[0])
+        weight, bias, mean, var = (table.detach().double() for table in wide)
+        scale = weight * (var + self.eps).rsqrt()
+        return scale, bias - mean * scale
+
     def rows(self, start: int, length: int) -> slice:
         """Return the rows of running statistics for `length` positions from `start`."""
         return slice(0, 1)

@@ -6,6 +6,7 @@ sub-layers and never knows which wiring it got.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,7 +18,13 @@ NormFactory = Callable[[int], Norm]
 
 
 class Residual(nn.Module, ABC):
-    """One residual connection around a sub-layer: its norm(s), dropout and scale."""
+    """One residual connection around a sub-layer: its norm(s), dropout and scale.
+
+    `branch_norm` names the attribute of the norm whose output the sub-layer alone reads, if there
+    is one.
+    """
+
+    branch_norm: ClassVar[str | None] = None
 
     @abstractmethod
     def forward(

@@ -10,6 +10,7 @@ Source: Xiong et al. 2020 ("On Layer Normalization in the Transformer Architectu
 """
 
 from collections.abc import Callable
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -20,6 +21,8 @@ from normlab.placements.base import Placement, Residual
 
 class PreResidual(Residual):
     """y = x + dropout(branch(norm(x)))."""
+
+    branch_norm: ClassVar[str | None] = "norm"
 
     def __init__(self, norm: Norm, dropout: float):
         super().__init__()

@@ -1,0 +1,64 @@
+"""Folding: the same outputs with fewer norms, and nothing folded that is no fixed map."""
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.models.folding import fold
+from normlab.norms.base import RunningNorm, Stream
+from tests.models.small import BOS, GRID, NORMS, PAD, PLACEMENTS, assert_close, sentences, seq2seq
+
+ONE_ROW = ["bn", "global"]  # statistics that are the same at every position
+
+
+def outputs(model):
+    source, _ = sentences([6, 3, 5], seed=1)
+    target, _ = sentences([7, 4, 5], seed=2, first=BOS)
+    streams = Stream(source != PAD), Stream(target != PAD)
+    stream = model(source, streams[0], target, streams[1])
+    return model.project(stream)[target != PAD]
+
+
+@pytest.mark.parametrize(("norm", "place"), GRID)
+def test_a_folded_model_computes_the_same(norm, place):
+    model = seq2seq(norm, place)
+    expected = outputs(model)
+    folded = fold(model)
+    assert_close(outputs(model), expected)
+    assert bool(folded) == (norm in ONE_ROW and place == "pre")
+
+
+@pytest.mark.parametrize("norm", ONE_ROW)
+def test_with_pre_norm_only_the_norm_before_the_output_is_left(norm):
+    model = seq2seq(norm, "pre")
+    folded = fold(model)
+    left = [name for name, part in model.named_modules() if isinstance(part, RunningNorm)]
+    assert left == ["decoder.final_norm"]
+    assert "encoder.final_norm" in folded
+    assert len(folded) == 2 * 2 + 1 + 2 * 3
+    assert fold(model) == []
+
+
+@pytest.mark.parametrize("place", PLACEMENTS)
+def test_a_norm_inside_the_feed_forward_layer_goes_into_the_product_before_it(place):
+    model = seq2seq("ln", place, ffn_inner_norm=lambda dim: make_norm("bn", dim))
+    expected = outputs(model)
+    assert len(fold(model)) == 4
+    assert_close(outputs(model), expected)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_batch_statistics_are_no_fixed_map(norm):
+    values = {"eval_stats": "batch"} if norm in ("bn", "global", "bn_position", "bn_sample") else {}
+    assert make_norm(norm, 8, **values).eval().fixed_map() is None
+
+
+def test_a_norm_in_training_is_no_fixed_map():
+    assert make_norm("bn", 8).train().fixed_map() is None
+
+
+def test_folding_in_float32_stays_within_its_rounding():
+    model = seq2seq("bn", "pre").float()
+    expected = outputs(model)
+    fold(model)
+    torch.testing.assert_close(outputs(model), expected, rtol=1e-4, atol=1e-5)
