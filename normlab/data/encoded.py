@@ -6,6 +6,7 @@ padded array.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -21,10 +22,16 @@ class EncodedText:
     @classmethod
     def from_sentences(cls, sentences: Sequence[Sequence[int]]) -> "EncodedText":
         """Pack lists of ids."""
-        counts = np.fromiter((len(s) for s in sentences), dtype=np.int64, count=len(sentences))
-        offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
-        flat = (token for sentence in sentences for token in sentence)
-        return cls(np.fromiter(flat, dtype=np.int32, count=int(offsets[-1])), offsets)
+        counts = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
+        flat = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(counts.sum()))
+        return cls(flat, _offsets(counts))
+
+    @classmethod
+    def joined(cls, parts: Sequence["EncodedText"]) -> "EncodedText":
+        """Return the sentences of all parts, one part after the other."""
+        ids = np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)])
+        counts = np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
+        return cls(ids, _offsets(counts))
 
     def save(self, folder: Path, stem: str) -> None:
         """Write the two arrays as `<stem>.ids.npy` and `<stem>.offsets.npy`."""
@@ -46,7 +53,8 @@ class EncodedText:
 
     def select(self, indices: np.ndarray) -> "EncodedText":
         """Return the sentences of `indices`, packed anew."""
-        return self.from_sentences([self[int(i)].tolist() for i in indices])
+        counts = self.lengths[indices]
+        return EncodedText(self.ids[self._places(indices, counts)], _offsets(counts))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -62,20 +70,28 @@ class EncodedText:
         suffix: int | None = None,
     ) -> np.ndarray:
         """Return int64 [len(indices), longest], each with `prefix` before and `suffix` after it."""
-        starts, counts = self.offsets[indices], self.offsets[indices + 1] - self.offsets[indices]
+        counts = self.offsets[indices + 1] - self.offsets[indices]
         before, after = int(prefix is not None), int(suffix is not None)
         width = int(counts.max(initial=0)) + before + after
         out = np.full((len(indices), width), pad_id, dtype=np.int64)
         columns = np.arange(width)
         inside = (columns >= before) & (columns < before + counts[:, None])
         # Row-major order of `inside` is the order of the concatenated sentences.
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        out[inside] = self.ids[np.repeat(starts, counts) + within]
+        out[inside] = self.ids[self._places(indices, counts)]
         if prefix is not None:
             out[:, 0] = prefix
         if suffix is not None:
             out[np.arange(len(indices)), counts + before] = suffix
         return out
+
+    def _places(self, indices: np.ndarray, counts: np.ndarray) -> np.ndarray:
+        """Return where the ids of the sentences `indices` stand, which have `counts` each."""
+        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+        return np.repeat(self.offsets[indices], counts) + within
+
+
+def _offsets(counts: np.ndarray) -> np.ndarray:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ cache key depends on, and what a record says about its data.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ from normlab.data.tokenizer import PIECE_JOIN, Tokenizer, join_pieces
 
 FORMAT = "normlab.prepared/2"
 REQUIRED = ("train", "valid", "test")
+_PART = 10_000  # lines that are encoded at a time
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class PreparedTranslation:
     """
 
     pairs: dict[str, EncodedPairs]
-    texts: dict[str, ParallelText]
+    texts: Mapping[str, ParallelText]
     source_tokenizer: Tokenizer
     target_tokenizer: Tokenizer
     form: Form
@@ -115,8 +116,8 @@ def _build(folder: Path, corpus: Corpus, *, vocab_size: int, joint: bool, max_le
         description[name] = {}
     for split, text in splits.items():
         pairs = EncodedPairs(
-            EncodedText.from_sentences(source.encode_batch(text.source)),
-            EncodedText.from_sentences(target.encode_batch(text.target)),
+            _encoded(source, text.source),
+            _encoded(target, text.target),
         )
         kept = _kept(split, pairs, text, max_length)
         if len(kept) < len(pairs):
@@ -155,6 +156,16 @@ def _vocabularies(
         for lines in (train.source, train.target)
     )
     return source, target
+
+
+def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
+    """Encode lines a part at a time, since lists of ids take many times the room of arrays."""
+    return EncodedText.joined(
+        [
+            EncodedText.from_sentences(tokenizer.encode_batch(lines[start : start + _PART]))
+            for start in range(0, len(lines), _PART)
+        ]
+    )
 
 
 def _kept(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
@@ -199,16 +210,14 @@ def _load(folder: Path) -> PreparedTranslation:
     meta = json.loads((folder / "meta.json").read_text("utf-8"))
     form: Form = meta["form"]
     source = Tokenizer.load(folder, "source", form=form)
-    pairs: dict[str, EncodedPairs] = {}
-    texts: dict[str, ParallelText] = {}
-    for split in meta["splits"]:
-        stems = (f"{split}.source", f"{split}.target")
-        pairs[split] = EncodedPairs(*(EncodedText.load(folder, stem) for stem in stems))
-        source_lines, target_lines = (_read_lines(folder / f"{stem}.txt") for stem in stems)
-        texts[split] = ParallelText(source_lines, target_lines, origins=stems)
     return PreparedTranslation(
-        pairs=pairs,
-        texts=texts,
+        pairs={
+            split: EncodedPairs(
+                *(EncodedText.load(folder, f"{split}.{side}") for side in ("source", "target"))
+            )
+            for split in meta["splits"]
+        },
+        texts=_Texts(folder, meta["splits"]),
         source_tokenizer=source,
         target_tokenizer=source if meta["joint"] else Tokenizer.load(folder, "target", form=form),
         form=form,
@@ -216,6 +225,29 @@ def _load(folder: Path) -> PreparedTranslation:
         lowercased=meta["lowercased"],
         description=json.loads((folder / "description.json").read_text("utf-8")),
     )
+
+
+class _Texts(Mapping[str, ParallelText]):
+    """The text of each split, read when it is asked for: training does without that of `train`."""
+
+    def __init__(self, folder: Path, splits: Sequence[str]):
+        self._folder, self._splits = folder, splits
+        self._read: dict[str, ParallelText] = {}
+
+    def __getitem__(self, split: str) -> ParallelText:
+        if split not in self._splits:
+            raise KeyError(split)
+        if split not in self._read:
+            stems = (f"{split}.source", f"{split}.target")
+            lines = (_read_lines(self._folder / f"{stem}.txt") for stem in stems)
+            self._read[split] = ParallelText(*lines, origins=stems)
+        return self._read[split]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._splits)
+
+    def __len__(self) -> int:
+        return len(self._splits)
 
 
 def _write_lines(path: Path, lines: Iterable[str], form: Form) -> None:

@@ -1,0 +1,96 @@
+"""The cost of a step in counts, which do not depend on the machine or on what else it does.
+
+A count may fall; if it has to rise, the reason belongs in `results/bench/LOG.md`.
+"""
+
+from collections import Counter
+
+import pytest
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from normlab.bench import decode, train
+from normlab.commands.bench import bench_config
+from normlab.train.runtime import Runtime
+
+SMALL = [
+    "model=tiny",
+    "model.dim=16",
+    "model.ffn_dim=32",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "task=toy",
+    "task.corpus.size=300",
+    "task.vocab_size=200",
+    "task.max_length=200",
+    "max_tokens=200",
+    "precision=fp32",
+    "device=cpu",
+]
+VIEWS = ("view", "transpose", "t.", "expand", "slice", "select", "unsqueeze", "detach", "split")
+
+
+class Operators(TorchDispatchMode):
+    """Counts the operators that reach a kernel, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = Counter()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        name = str(operator).removeprefix("aten.")
+        if not name.startswith(VIEWS) and "unsafe_view" not in name and "alias" not in name:
+            self.calls[name.partition(".")[0]] += 1
+        return operator(*args, **(kwargs or {}))
+
+
+def counted(call):
+    with Operators() as operators:
+        call()
+    return operators.calls
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Runtime.start(device="cpu", precision="fp32", threads=1)
+
+
+def contender(norm, runtime, *more):
+    return train.start(norm, bench_config([*SMALL, f"norm={norm}", *more]), runtime)
+
+
+@pytest.mark.parametrize(
+    ("norm", "bound"), [("none", 258), ("ln", 272), ("rms", 398), ("bn", 706), ("in", 629)]
+)
+def test_operators_of_a_training_step(norm, bound, runtime):
+    running = contender(norm, runtime, "probe=[]")
+    found = counted(running.step)
+    assert sum(found.values()) <= bound, found
+
+
+@pytest.mark.parametrize(("norm", "bound"), [("ln", 1), ("bn", 8)])
+def test_values_of_a_step_that_the_program_waits_for(norm, bound, runtime):
+    found = counted(contender(norm, runtime, "probe=[]").step)
+    assert found["_local_scalar_dense"] <= bound  # of batch norm: its tokens, at each of 7 places
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn"])
+def test_one_forward_of_the_model_a_micro_batch(norm, runtime):
+    running = contender(norm, runtime, "accumulate=3")
+    calls = []
+    running.trainer.model.register_forward_hook(lambda *_: calls.append(1))
+    running.step()
+    assert len(calls) == 3
+
+
+def test_padding_of_batches_of_like_length(runtime):
+    turn = contender("ln", runtime).take(30, train.Clock(runtime.device))
+    assert turn.padding / turn.positions < 0.15
+
+
+def test_operators_of_a_decoding_step(runtime):
+    config = bench_config(SMALL)
+    sizes = {"batches": 1, "sentences": 4}
+    short, long = (decode.start("ln", config, runtime, length=n, **sizes) for n in (6, 7))
+    one, other = (counted(lambda d=d: d.decode(d.batches[0])) for d in (short, long))
+    added = other - one
+    assert sum(added.values()) <= 73, added
