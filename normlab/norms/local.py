@@ -3,12 +3,13 @@
 They keep nothing between batches and do the same in training and in eval.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from normlab.norms.base import Axis, Norm, Stream
 from normlab.norms.moments import Pooling, Weights, standardize, widen
@@ -58,7 +59,43 @@ class RMSNorm(Norm):
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return each token over its root mean square."""
         wide, weight, _ = widen(x, self.weight, self.bias)
+        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+            return _RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
         return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
+
+
+class _RootMeanSquare(torch.autograd.Function):
+    """`x / sqrt(mean(x^2) + eps) * weight` in the few passes that layer norm takes on a CPU.
+
+    torch has a kernel of layer norm there, and makes RMS norm of many small operators. Layer
+    norm's backward kernel, given a mean of 0, is RMS norm's but for the gradient's mean over
+    features, which is put back.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
+        inverse = (square / x.shape[-1] + eps).rsqrt()
+        ctx.save_for_backward(x, weight, inverse)
+        return (x * inverse).mul_(weight)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, inverse = ctx.saved_tensors
+        width = x.shape[-1]
+        dx, dweight, _ = torch.ops.aten.native_layer_norm_backward(
+            grad.contiguous(),
+            x,
+            [width],
+            torch.zeros_like(inverse),
+            inverse,
+            weight,
+            None,
+            [True, True, False],
+        )
+        pull = (grad @ weight).unsqueeze(-1) / width
+        return dx.addcmul_(inverse, pull), dweight, None
 
 
 class GroupNorm(TokenNorm):
