@@ -1,4 +1,4 @@
-"""`normlab report`: make the tables of published studies again from their records; check them."""
+"""`normlab report`: make tables and pages of published studies again; check them."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,16 +7,17 @@ from pathlib import Path
 from normlab.commands._terminal import complain
 from normlab.registry import option_names
 
-HELP = "make the tables of published studies again from their records"
+HELP = "make tables and pages of published studies again from their records"
 
 _EXAMPLES = """examples:
   normlab report                          every study published below results/
   normlab report iwslt_norms              one study, at every scale that it is published at
-  normlab report --check                  write nothing; fail if a table is not what records say
+  normlab report --check                  write nothing; fail if a file is not what records say
   normlab report --from FOLDER            other results than results/
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
-runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv.
+runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
+report.html, a page with curves, filters and every run that opens without a network.
 """
 
 
@@ -42,7 +43,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Make tables again; 1 where one differs (--check) or cannot be made, which is said.
+    """Make them again; 1 where one differs (--check) or cannot be made, which is said.
 
     Raises ValueError where nothing is published.
     """
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
 
 
 def _report(folder: Path, *, check: bool) -> bool:
-    """Write or check the tables of one published study; tell whether a check found a difference."""
+    """Write or check what is made of one study; tell whether a check found a difference."""
     from normlab.reports.published import differing, study_name, write
     from normlab.studies import load_study
 

@@ -59,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         "--publish",
         type=Path,
         metavar="FOLDER",
-        help="write table and records to FOLDER/STUDY/SCALE",
+        help="write table, page, records and curves to FOLDER/STUDY/SCALE",
     )
     return result
 
@@ -93,7 +93,8 @@ def main(argv: list[str]) -> int:
     if arguments.publish is not None:
         from normlab.reports.published import publish
 
-        print(f"written to {publish(arguments.publish, study, scale, runs)}")
+        folder = publish(arguments.publish, study, scale, runs, folders=places)
+        print(f"written to {folder}")
     return 1 if failed else 0
 
 

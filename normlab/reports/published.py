@@ -1,7 +1,8 @@
-"""A study's committed results, `results/<study>/<scale>/`: every table can be made again of them.
+"""A study's committed results, `results/<study>/<scale>/`: tables and page are made of them alone.
 
 `runs.json` says which record belongs to which row, point and seed; `records/` holds the records,
-their folders shortened to a name. The tables are functions of these alone.
+their folders shortened to a name, and beside each, where its rows were there to be published, what
+curves are drawn from.
 """
 
 import json
@@ -13,36 +14,53 @@ from typing import Any
 from normlab.records.atomic import atomic_write
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
+from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
+from normlab.reports.evidence import Evidence
+from normlab.reports.html.study import study_page
 from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
 from normlab.studies import Planned, Study
 
 RUNS_FILE = "runs.json"
+PAGE = "report.html"
 FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
 
 
 def publish(
-    root: Path, study: Study, scale: str, runs: Sequence[tuple[Planned, RunRecord | None]]
+    root: Path,
+    study: Study,
+    scale: str,
+    runs: Sequence[tuple[Planned, RunRecord | None]],
+    *,
+    folders: Sequence[Path] | None = None,
 ) -> Path:
-    """Write records, tables and what they are made of; return the folder.
+    """Write records, curves, tables and page; return the folder.
 
-    Records that the folder held before and the table is no longer made of are removed.
+    `folders` are those of the runs, in their order; without them there are no curves. Records and
+    curves that the folder held before and the study is no longer made of are removed. Raises
+    ValueError, before anything is written, for rows of a run that are damaged.
     """
     folder = root / study.name / scale
     entries: list[dict[str, Any]] = []
-    for planned, record in runs:
+    files: dict[Path, str] = {}
+    for number, (planned, record) in enumerate(runs):
         entry = {"row": planned.row, "point": planned.point, "seed": planned.seed}
         if record is not None:
             label = record.run_id.removesuffix(f"-seed{record.seed}")
             path = Path(_RECORDS) / label / f"seed{record.seed}" / RECORD_FILE
-            _write(folder / path, replace(record, config=portable(record.config)).to_json())
+            files[folder / path] = replace(record, config=portable(record.config)).to_json()
+            curves = None if folders is None else published_curves(folders[number])
+            if curves is not None:
+                files[folder / path.with_name(CURVES_FILE)] = curves
             entry["record"] = path.as_posix()
         entries.append(entry)
+    for path, text in files.items():
+        _write(path, text)
     content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": entries}
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    _remove_others(folder, {folder / entry["record"] for entry in entries if "record" in entry})
+    _remove_others(folder, files)
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
     return folder
@@ -53,23 +71,24 @@ def rendered(study: Study, folder: Path) -> dict[str, str]:
 
     Raises ValueError naming each file that is damaged, or a row that the study has no longer.
     """
-    scale, runs = read(folder)
-    for planned, _ in runs:
-        if planned.row not in study.rows:
+    scale, found = evidence(folder)
+    for each in found:
+        if each.planned.row not in study.rows:
             raise ValueError(
-                f"{folder / RUNS_FILE}: the study {study.name} has no row {planned.row!r} (any "
-                f"more): there are {', '.join(study.rows)}; publish it again"
+                f"{folder / RUNS_FILE}: the study {study.name} has no row {each.planned.row!r} "
+                f"(any more): there are {', '.join(study.rows)}; publish it again"
             )
-    table = build(study, scale, runs)
+    table = build(study, scale, [(each.planned, each.record) for each in found])
     return {
         "table.md": markdown(table),
         "table.tex": latex(table),
         "table.csv": comma_separated(table),
+        PAGE: study_page(study, scale, table, found),
     }
 
 
 def write(study: Study, folder: Path) -> list[Path]:
-    """Bring the tables of a published study up to date; return the files that were not."""
+    """Bring what is made of a published study up to date; return the files that were not."""
     stale = differing(study, folder)
     for path, text in stale.items():
         _write(path, text)
@@ -93,19 +112,32 @@ def study_name(folder: Path) -> str:
 
 def read(folder: Path) -> tuple[str, list[tuple[Planned, RunRecord | None]]]:
     """Return scale and runs of a published study; ValueError naming each file that is damaged."""
+    scale, found = evidence(folder)
+    return scale, [(each.planned, each.record) for each in found]
+
+
+def evidence(folder: Path) -> tuple[str, list[Evidence]]:
+    """Return scale and evidence of a published study; ValueError as in `read`."""
     content = _content(folder)
-    runs: list[tuple[Planned, RunRecord | None]] = []
+    found: list[Evidence] = []
     problems: list[str] = []
     for planned, place in content["runs"]:
         try:
-            record = None if place is None else _record(folder / place, planned)
+            found.append(_evidence(folder, planned, place))
         except ValueError as error:
             problems.append(str(error))
-        else:
-            runs.append((planned, record))
     if problems:
         raise ValueError("\n".join(problems))
-    return content["scale"], runs
+    return content["scale"], found
+
+
+def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
+    if place is None:
+        return Evidence(planned)
+    path = folder / place
+    return Evidence(
+        planned, _record(path, planned), place, tuple(read_curves(path.with_name(CURVES_FILE)))
+    )
 
 
 def _record(path: Path, planned: Planned) -> RunRecord:
@@ -136,12 +168,13 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _remove_others(folder: Path, kept: Collection[Path]) -> None:
-    for path in (folder / _RECORDS).glob(f"*/*/{RECORD_FILE}"):
-        if path not in kept:
-            path.unlink()
-            for empty in (path.parent, path.parent.parent):
-                if not any(empty.iterdir()):
-                    empty.rmdir()
+    for name in (RECORD_FILE, CURVES_FILE):
+        for path in (folder / _RECORDS).glob(f"*/*/{name}"):
+            if path not in kept:
+                path.unlink()
+                for empty in (path.parent, path.parent.parent):
+                    if empty.is_dir() and not any(empty.iterdir()):
+                        empty.rmdir()
 
 
 def portable(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ def _digits(score: str) -> int:
     return 3 if any(word in score for word in ("loss", "accuracy", "bits", "stability")) else 2
 
 
-def _parts(entry: Entry, score: str) -> tuple[str, str, str]:
+def parts(entry: Entry, score: str) -> tuple[str, str, str]:
     """Return the figure, the difference and the document's figure as text, "" for none."""
     return _mean(entry, score), _gap(entry.difference, entry.p, score), _document(entry, score)
 
@@ -124,13 +124,13 @@ def _document(entry: Entry, score: str) -> str:
 
 
 def _markdown_entry(entry: Entry, score: str) -> str:
-    text, gap, document = _parts(entry, score)
+    text, gap, document = parts(entry, score)
     text = f"**{text}**" if entry.best else text
     return "<br>".join(part for part in (text, f"({gap})" if gap else "", document) if part)
 
 
 def _latex_entry(entry: Entry, score: str) -> str:
-    text, gap, document = _parts(entry, score)
+    text, gap, document = parts(entry, score)
     text = _escaped(text).replace(" +- ", r" $\pm$ ")
     text = rf"\textbf{{{text}}}" if entry.best else text
     small = [rf"{{\scriptsize {_escaped(part)}}}" for part in (gap, document) if part]

@@ -15,13 +15,14 @@ if TYPE_CHECKING:
     import matplotlib.figure
 
 TRAIN, VALID = "train/loss", "valid/loss"
-_LOG_FROM = 3.0  # early: what matters happens after the first steep fall
-_TITLES = {TRAIN: "Training loss", VALID: "Validation loss"}
+LOG_FROM = 3.0  # early: what matters happens after the first steep fall
+UNIT = "nats per token"
+TITLES = {TRAIN: "Training loss", VALID: "Validation loss"}
 
 
 def has_loss(run: Run) -> bool:
     """Tell whether a run has something to draw: a finite loss, or a divergence before the first."""
-    return _diverged(run) or any(finite(series(run.rows, name)) for name in _TITLES)
+    return _diverged(run) or any(finite(series(run.rows, name)) for name in TITLES)
 
 
 def loss(experiments: Sequence[Experiment], theme: Theme) -> "matplotlib.figure.Figure":
@@ -30,12 +31,12 @@ def loss(experiments: Sequence[Experiment], theme: Theme) -> "matplotlib.figure.
     A ring is a row in which the count of loss spikes has grown. A cross is the step of a
     divergence, at the last loss before it, at the top where there is none.
     """
-    shown = [name for name in _TITLES if name == TRAIN or _values(experiments, name)]
+    shown = [name for name in TITLES if name == TRAIN or _values(experiments, name)]
     names = [label(experiment.name, _how_it_ended(experiment)) for experiment in experiments]
     with drawing():
         figure, all_axes = panels(
             theme,
-            [_TITLES[name] for name in shown],
+            [TITLES[name] for name in shown],
             names,
             columns=2,
             height=2.3,
@@ -54,8 +55,8 @@ def loss(experiments: Sequence[Experiment], theme: Theme) -> "matplotlib.figure.
                 elif end:
                     ends.append(End(Label(text.name, ()), look, end))
             steps_axis(axes, last_step(experiments))
-            axes.set_ylabel("nats per token")
-            scale_up_axis(axes, _values(experiments, name), log_from=_LOG_FROM)
+            axes.set_ylabel(UNIT)
+            scale_up_axis(axes, _values(experiments, name), log_from=LOG_FROM)
             name_lines(axes, theme, ends)
     return figure
 

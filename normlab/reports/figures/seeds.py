@@ -7,6 +7,7 @@ them have; what is not finite is a gap. Seeds that diverged are marked where the
 import math
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from normlab.reports.figures.style import Line, marked_at
@@ -23,15 +24,31 @@ def finite(points: Sequence[tuple[int, float]]) -> dict[float, float]:
     return {float(x): y for x, y in points if math.isfinite(y)}
 
 
-def mean(curves: Sequence[Curve]) -> dict[float, float]:
-    """Return the mean curve of several."""
+@dataclass(frozen=True)
+class Spread:
+    """What the seeds still running at a step say: mean, lowest, highest, and how many they are."""
+
+    mean: float
+    low: float
+    high: float
+    n: int
+
+
+def spread(curves: Sequence[Curve]) -> dict[float, Spread]:
+    """Join the curves of seeds, step by step."""
     last = [max(curve, default=-math.inf) for curve in curves]
-    result: dict[float, float] = {}
+    result: dict[float, Spread] = {}
     for x in sorted({x for curve in curves for x in curve}):
         running = [curve for curve, end in zip(curves, last, strict=True) if x <= end]
         if all(x in curve for curve in running):
-            result[x] = statistics.fmean(curve[x] for curve in running)
+            values = [curve[x] for curve in running]
+            result[x] = Spread(statistics.fmean(values), min(values), max(values), len(values))
     return result
+
+
+def mean(curves: Sequence[Curve]) -> dict[float, float]:
+    """Return the mean curve of several."""
+    return {x: here.mean for x, here in spread(curves).items()}
 
 
 def draw_curves(

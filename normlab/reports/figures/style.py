@@ -23,7 +23,7 @@ _MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 _MARKS_A_LINE = 6
 _SMALL = 1e-3  # from here ticks are written without powers of ten
 _FLAT = 0.02  # share of the values below which their spread does not fill the axis
-_LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
+LOG_FROM = 10.0  # ratio of largest to smallest value from which an axis is logarithmic
 TICKS = 7.0  # size of the letters at ticks, in points
 _DPI = 200
 _RC: dict[Any, Any] = {
@@ -138,8 +138,18 @@ def steps_axis(axes: "matplotlib.axes.Axes", last: int) -> None:
     axes.set_xlabel("training step")
 
 
+def logarithmic(values: Sequence[float], *, log_from: float = LOG_FROM) -> bool:
+    """Tell whether an axis of these values is one: all positive, the largest `log_from` times."""
+    return bool(values) and min(values) > 0 and max(values) / min(values) >= log_from
+
+
+def within_decades(ratio: float) -> tuple[int, ...]:
+    """Return where a logarithmic axis is marked in each power of ten, by how far it reaches."""
+    return (1, 2, 3, 5) if ratio < 30 else (1, 3) if ratio < 300 else (1,)
+
+
 def scale_up_axis(
-    axes: "matplotlib.axes.Axes", values: Sequence[float], *, log_from: float = _LOG_FROM
+    axes: "matplotlib.axes.Axes", values: Sequence[float], *, log_from: float = LOG_FROM
 ) -> None:
     """Make the axis up logarithmic where the largest positive value is `log_from` the smallest."""
     from matplotlib.ticker import (
@@ -154,7 +164,7 @@ def scale_up_axis(
         axes.set_yticks([])
         return
     low, high = min(values), max(values)
-    if not (low > 0 and high / low >= log_from):
+    if not logarithmic(values, log_from=log_from):
         if high - low < _FLAT * abs(high):  # ticks would differ in the last digits only
             axes.set_ylim(low - _FLAT * abs(high), high + _FLAT * abs(high))
         axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
@@ -164,8 +174,7 @@ def scale_up_axis(
         axes.yaxis.set_major_formatter(FuncFormatter(_plain) if small else digits)
         return
     axes.set_yscale("log")
-    within = (1, 2, 3, 5) if high / low < 30 else (1, 3) if high / low < 300 else (1,)
-    axes.yaxis.set_major_locator(LogLocator(subs=within, numticks=7))
+    axes.yaxis.set_major_locator(LogLocator(subs=within_decades(high / low), numticks=7))
     axes.yaxis.set_major_formatter(FuncFormatter(_plain))
     axes.yaxis.set_minor_formatter(NullFormatter())
 

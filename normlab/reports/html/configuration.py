@@ -1,0 +1,115 @@
+"""Decides what of configs, machines and data all runs of a study share, and where they differ."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from normlab.records.fingerprint import ABSENT, diff
+from normlab.records.record import RunRecord
+from normlab.reports.evidence import Evidence
+
+_COUNTED = 4  # runs of one value that are named; of more it is said how many
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A setting at a point of the grid and its values of the keys that are not shared."""
+
+    row: str
+    at: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What all runs share, by dotted key, and the keys that they differ in with their values."""
+
+    shared: Mapping[str, str]
+    keys: tuple[str, ...]
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True)
+class Fact:
+    """What was recorded under a key, and of which runs, where not of all."""
+
+    key: str
+    values: tuple[tuple[str, str], ...]
+
+
+def configuration(evidence: Iterable[Evidence]) -> Configuration:
+    """Compare the configs of all settings, each by its first seed: seeds of one share theirs.
+
+    What is no part of an experiment (seed, device, folders, probes) is left out, as in its
+    fingerprint; the names of chosen options stand before the values that they stand for.
+    """
+    settings: dict[tuple[str, str], dict[str, Any]] = {}
+    for each in evidence:
+        place = (each.planned.row, each.planned.point)
+        if each.record is not None and place not in settings:
+            chosen = {f"option: {group}": name for group, name in _choices(each.record).items()}
+            settings[place] = {**chosen, **leaves(each.record.config)}
+    keys = dict.fromkeys(key for values in settings.values() for key in values)
+    texts = {
+        key: {place: written(values.get(key, ABSENT)) for place, values in settings.items()}
+        for key in sorted(keys, key=lambda key: (not key.startswith("option"), key))
+    }
+    apart = tuple(key for key, values in texts.items() if len(set(values.values())) > 1)
+    return Configuration(
+        shared={
+            key: next(iter(values.values())) for key, values in texts.items() if key not in apart
+        },
+        keys=apart,
+        differences=tuple(
+            Difference(row, at, tuple(texts[key][row, at] for key in apart)) for row, at in settings
+        ),
+    )
+
+
+def facts(records: Sequence[RunRecord], part: str) -> list[Fact]:
+    """Return what records say in `environment` or `data`, each value once with its runs."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for record in records:
+        for key, value in leaves({part: getattr(record, part)}).items():
+            name = key.removeprefix(f"{part}.")
+            found.setdefault(name, {}).setdefault(written(value), []).append(record.run_id)
+    return [
+        Fact(key, tuple((value, _of(runs, len(records))) for value, runs in values.items()))
+        for key, values in sorted(found.items())
+    ]
+
+
+def leaves(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a nested config by dotted keys: where it differs from an empty one."""
+    return {key: value for key, (_, value) in diff({}, node).items()}
+
+
+def written(value: object) -> str:
+    """Write a value as the command line does."""
+    if isinstance(value, str):
+        return "" if value == ABSENT else value
+    return json.dumps(value, sort_keys=True)
+
+
+def _choices(record: RunRecord) -> dict[str, Any]:
+    return {
+        group: name
+        for group, name in record.config.get("choices", {}).items()
+        if name not in (None, "none")
+    }
+
+
+def _of(runs: Sequence[str], total: int) -> str:
+    """Say of which runs a value is, "" for all."""
+    if len(runs) == total:
+        return ""
+    if len(runs) > _COUNTED:
+        return f"{len(runs)} of {total} runs"
+    return ", ".join(runs)
+
+
+def counted(values: Iterable[str]) -> list[tuple[str, int]]:
+    """Return different values with how often each is there, the most frequent first."""
+    return sorted(Counter(values).items(), key=lambda pair: (-pair[1], pair[0]))

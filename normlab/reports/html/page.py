@@ -1,0 +1,117 @@
+"""Decides what every page of results has: one file, its style and scripts inside, nothing to load.
+
+A policy in the page forbids every request, so a page that opens is complete. The plotting library
+(Vega, Vega-Lite and Vega-Embed, BSD-3-Clause) comes bundled from the package vl-convert-python,
+whose version decides the bytes. Colours are those of the figures.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from normlab.reports.figures.style import DARK, LIGHT, Theme
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+_TEMPLATES = "templates"
+_BUNDLE = "window.normlabEmbed = vegaEmbed;"
+
+
+def page(template: str, *, charts: Mapping[str, Any] | None, **values: object) -> str:
+    """Render a template that extends `page.html`; all that stands in `values` is escaped.
+
+    `charts` is what the page's script draws; without any the plotting library stays out. Raises
+    jinja2's errors for a name that a template uses and nobody gave.
+    """
+    from jinja2.utils import htmlsafe_json_dumps
+    from markupsafe import Markup
+
+    environment = _environment()
+    data = None
+    if charts is not None:
+        data = htmlsafe_json_dumps(charts, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return environment.get_template(template).render(
+        **values,
+        colours=Markup(colours(LIGHT)),
+        dark_colours=Markup(colours(DARK)),
+        style=Markup(_own("report.css")),
+        script=Markup(_own("report.js")),
+        library=Markup(_library()) if data is not None else None,
+        data=data,
+    )
+
+
+def colours(theme: Theme) -> str:
+    """Return the colours of a theme as CSS variables."""
+    names = {"paper": theme.paper, "ink": theme.ink, "quiet": theme.quiet, "grid": theme.grid}
+    named = [f"--{name}: {colour};" for name, colour in names.items()]
+    return " ".join([*named, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
+
+
+def link(path: str) -> str:
+    """Return a relative path as an address."""
+    return quote(path)
+
+
+def duration(seconds: float) -> str:
+    """Write a duration with two units."""
+    whole = round(seconds)
+    for size, unit, smaller, rest in ((3600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // smaller} {rest}"
+    return f"{whole} s"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Write names as a list in a sentence."""
+    return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
+
+
+def breakable(path: str) -> "Markup":
+    """Return a path escaped, with places where a narrow column may fold it."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"(?<=[/_])(?=\w)", "<wbr>", str(escape(path))))
+
+
+def coded(text: str) -> "Markup":
+    """Return text escaped, what stands in backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+
+
+@cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    loader = PackageLoader("normlab.reports.html", _TEMPLATES)
+    made = Environment(
+        loader=loader,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    filters = (link, duration, joined, breakable, coded)
+    made.filters |= {each.__name__: each for each in filters}
+    return made
+
+
+@cache
+def _library() -> str:
+    """Return the bundle, in a scope of its own and safe within a script element."""
+    import vl_convert
+
+    bundle = vl_convert.javascript_bundle(_BUNDLE)
+    return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"
+
+
+def _own(name: str) -> str:
+    return (files("normlab.reports.html") / _TEMPLATES / name).read_text("utf-8")

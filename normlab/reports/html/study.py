@@ -1,0 +1,174 @@
+"""The page of a study: its table, its curves, what its runs share, and every run to its record."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from normlab.records.record import RunRecord
+from normlab.reports.evidence import Evidence
+from normlab.reports.html.charts import HUES, Panel, dashes, data, mark
+from normlab.reports.html.configuration import configuration, counted, facts
+from normlab.reports.html.page import page
+from normlab.reports.html.panels import by_axis, learning, stability, tokens
+from normlab.reports.render import figure, parts
+from normlab.reports.table import NO_RUN, Row, Table
+from normlab.studies import Study
+
+_UNLIKE = 1.5
+_MINUS = str.maketrans({"-": "\N{MINUS SIGN}"})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A row as the filters show it: its name, and how its lines look."""
+
+    name: str
+    hue: int
+    dashes: str
+    mark: str
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A cell of the table: mean and deviation, the difference, the document's figure."""
+
+    text: str
+    gap: str
+    document: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of the table; `problem` says why it has no figures, `bad` that it ended badly."""
+
+    name: str
+    at: str
+    outcome: str
+    bad: bool
+    figures: tuple[Figure, ...]
+    problem: str | None
+
+
+def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Evidence]) -> str:
+    """Return the page of a published study, the same bytes for the same evidence."""
+    records = [each.record for each in evidence if each.record is not None]
+    rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
+    settings = [
+        Setting(name, number % HUES, " ".join(map(str, dashes(number))), mark(number))
+        for number, name in enumerate(rows)
+    ]
+    groups = {
+        **{f"by {axis}": group for axis, group in by_axis(study, table).items()},
+        "learning": learning(study, evidence),
+        "stability": stability(evidence),
+    }
+    panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
+    charts = {
+        "panels": [data(panel, rows) for panel in panels],
+        "tokens": tokens(evidence),
+        "rows": rows,
+    }
+    return page(
+        "study.html",
+        charts=charts if panels else None,
+        study=study,
+        scale=scale,
+        table=table,
+        lines=[_line(row, table.columns) for row in table.rows],
+        directions={column: _direction(table, column) for column in table.columns},
+        settings=settings,
+        points=list(dict.fromkeys(row.point for row in table.rows)),
+        overview=_overview(evidence, records),
+        groups=groups,
+        across_tokens=_unlike_steps(records),
+        without=_without_curves(evidence),
+        diverged=[record for record in records if record.outcome.status == "diverged"],
+        configuration=configuration(evidence),
+        environment=facts(records, "environment"),
+        data_facts=facts(records, "data"),
+        evidence=evidence,
+        scores={
+            record.run_id: [_score(record, column) for column in table.columns]
+            for record in records
+        },
+    )
+
+
+def _line(row: Row, columns: Sequence[str]) -> Line:
+    return Line(
+        row.name,
+        row.point,
+        row.outcome,
+        not row.outcome.startswith(("finished", NO_RUN)),
+        tuple(_figure(row, column) for column in columns),
+        row.problem,
+    )
+
+
+def _figure(row: Row, column: str) -> Figure:
+    entry = row.entries[column]
+    text, gap, document = parts(entry, column)
+    text = text.replace("+-", "\N{PLUS-MINUS SIGN}") if entry.summary else "\N{EN DASH}"
+    said = document.removeprefix("document: ")
+    if isinstance(entry.document, float):
+        said = said.translate(_MINUS)
+    return Figure(text, gap.translate(_MINUS), said, entry.best)
+
+
+def _direction(table: Table, column: str) -> str:
+    """Say which way a score is better, "" where no row has it."""
+    found = {
+        row.entries[column].higher_is_better
+        for row in table.rows
+        if row.entries[column].summary is not None
+    }
+    return "".join("higher is better" if higher else "lower is better" for higher in sorted(found))
+
+
+def _score(record: RunRecord, column: str) -> str:
+    found = record.figure(column)
+    return "" if found is None else figure(found.value, column)
+
+
+def _overview(
+    evidence: Sequence[Evidence], records: Sequence[RunRecord]
+) -> list[tuple[str, list[str]]]:
+    """Return the facts that a reader asks for first, each with its values."""
+
+    def of(part: str, key: str) -> list[str]:
+        found = [getattr(record, part).get(key) for record in records]
+        return [value for value, _ in counted(str(value) for value in found if value is not None)]
+
+    outcomes = counted(
+        NO_RUN if each.record is None else each.record.outcome.status for each in evidence
+    )
+    steps = sorted({record.budget.steps for record in records if record.finished})
+    seconds = sum(record.budget.wall_seconds for record in records)
+    made = [
+        ("runs", [f"{count} {outcome}" for outcome, count in outcomes]),
+        ("seeds", [", ".join(map(str, sorted({each.planned.seed for each in evidence})))]),
+        ("updates", _range(steps)),
+        ("data", of("data", "label") or of("data", "source")),
+        ("hardware", of("environment", "device")),
+        ("precision", of("environment", "precision")),
+        ("training time, all runs", [f"{seconds / 3600:.1f} h"] if records else []),
+    ]
+    return [(name, values) for name, values in made if values]
+
+
+def _range(steps: Sequence[int]) -> list[str]:
+    if not steps:
+        return []
+    first, last = steps[0], steps[-1]
+    return [f"{first:,}" if first == last else f"{first:,} to {last:,}"]
+
+
+def _unlike_steps(records: Sequence[RunRecord]) -> bool:
+    """Tell whether runs differ so in their steps that tokens are the better axis at first."""
+    steps = [record.budget.steps for record in records if record.finished]
+    return bool(steps) and max(steps) > _UNLIKE * min(steps)
+
+
+def _without_curves(evidence: Sequence[Evidence]) -> list[str]:
+    """Return the runs that were made and whose rows were not published."""
+    return [each.record.run_id for each in evidence if each.record is not None and not each.rows]

@@ -1,0 +1,256 @@
+// The page's own script: the theme, the filters, and the charts, which it draws when they come near.
+(() => {
+  "use strict";
+  const root = document.documentElement;
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
+  const button = document.getElementById("theme");
+
+  function showTheme() {
+    button.textContent = isDark() ? "Light" : "Dark";
+    button.setAttribute("aria-label", isDark() ? "Use light colours" : "Use dark colours");
+    button.setAttribute("aria-pressed", String(isDark()));
+  }
+  button.addEventListener("click", () => {
+    root.dataset.theme = isDark() ? "light" : "dark";
+    try {
+      localStorage.setItem("normlab-theme", root.dataset.theme);
+    } catch { /* some browsers keep nothing for pages opened from disk */ }
+    showTheme();
+    redraw();
+  });
+  dark.addEventListener("change", () => { showTheme(); redraw(); });
+  showTheme();
+
+  // Filters -------------------------------------------------------------------------------------
+  const filters = document.getElementById("filters");
+  const boxes = (name) => [...(filters?.querySelectorAll(`input[name="${name}"]`) ?? [])];
+  const chosen = (name) => {
+    const all = boxes(name);
+    return all.length ? new Set(all.filter((box) => box.checked).map((box) => box.value)) : null;
+  };
+  let rows = chosen("row");
+  let points = chosen("at");
+  const shows = (row, at) => (!rows || row === undefined || rows.has(row)) && (!points || points.has(at));
+  const across = () => filters?.elements.across?.value ?? "step";
+
+  function filter() {
+    rows = chosen("row");
+    points = chosen("at");
+    for (const element of document.querySelectorAll("[data-at]")) {
+      element.hidden = !shows(element.dataset.row, element.dataset.at);
+    }
+    const all = boxes("row").length + boxes("at").length;
+    const on = (rows?.size ?? 0) + (points?.size ?? 0);
+    filters.querySelector(".shown").textContent = on === all ? "" : `${all - on} hidden`;
+    redraw();
+  }
+  filters?.addEventListener("change", filter);
+  filters?.addEventListener("submit", (event) => event.preventDefault());
+
+  // Charts --------------------------------------------------------------------------------------
+  const source = document.getElementById("charts");
+  const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], rows: [] };
+  const key = (row, at) => JSON.stringify([row, at]);
+  const tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
+  const figures = content.panels.map((panel) => ({
+    panel,
+    element: document.getElementById(panel.id),
+    near: false,
+    stale: true,
+    view: null,
+    busy: Promise.resolve(),
+  }));
+
+  const byTokens = (panel) => panel.across === "training step" && across() === "tokens";
+
+  function tokensAt(row, at, step) {
+    const line = tokens.get(key(row, at));
+    let seen = null;
+    for (let i = 0; line && i < line.steps.length && line.steps[i] <= step; i += 1) seen = line.tokens[i];
+    return seen;
+  }
+
+  // Returns the points of a panel that the filters leave, an object a point.
+  function visible(panel) {
+    const found = [];
+    const place = (row, at, x) => (byTokens(panel) ? tokensAt(row, at, x) : x);
+    for (const line of panel.series) {
+      line.x.forEach((x, i) => {
+        const at = Array.isArray(line.at) ? line.at[i] : line.at;
+        const here = place(line.row, at, x);
+        if (!shows(line.row, at) || here === null) return;
+        const mean = line.mean[i];
+        const [low, high] = [line.low?.[i] ?? mean, line.high?.[i] ?? mean];
+        const n = Array.isArray(line.n) ? line.n[i] : line.n;
+        found.push({ row: line.row, facet: line.facet, at: at || "–", x: here, mean, low, high, n });
+      });
+    }
+    for (const end of panel.ended) {
+      const x = place(end.row, end.at, end.x);
+      if (shows(end.row, end.at) && x !== null) {
+        found.push({ ...end, facet: end.at, at: end.at || "–", x, n: 0 });
+      }
+    }
+    return found;
+  }
+
+  const exact = (number) => number.toLocaleString("en", { maximumSignificantDigits: 6 });
+
+  // Returns how the library is to write what it found at the pointer; `escaped` makes text safe.
+  function told(panel) {
+    return (found, escaped) => {
+      const value = found.datum ?? found;
+      const lines = [["setting", value.row], ["at", value.at]];
+      lines.push([byTokens(panel) ? "tokens" : panel.across, value.x.toLocaleString("en")]);
+      if (!value.n) lines.push(["diverged", `seed ${value.seed}`]);
+      else lines.push(["mean", exact(value.mean)]);
+      if (value.n > 1) lines.push(["lowest", exact(value.low)], ["highest", exact(value.high)]);
+      if (value.n) lines.push(["seeds", String(value.n)]);
+      const row = ([name, text]) =>
+        `<tr><td class="key">${escaped(name)}</td><td class="value">${escaped(text)}</td></tr>`;
+      return `<table>${lines.map(row).join("")}</table>`;
+    };
+  }
+
+  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+
+  function config() {
+    const hues = [];
+    for (let i = 0; css(`--hue-${i}`); i += 1) hues.push(css(`--hue-${i}`));
+    const [ink, quiet, grid] = [css("--ink"), css("--quiet"), css("--grid")];
+    return {
+      background: "transparent",
+      font: getComputedStyle(document.body).fontFamily,
+      range: { category: hues },
+      axis: {
+        labelColor: quiet, titleColor: quiet, domainColor: quiet, tickColor: quiet, gridColor: grid,
+        labelFontSize: 11, titleFontSize: 11, titleFontWeight: "normal", tickSize: 4,
+        labelOverlap: true, domainWidth: 0.8,
+      },
+      axisY: { domain: false, ticks: false, labelPadding: 6 },
+      header: { labelColor: ink, labelFontSize: 12, labelAnchor: "start", labelPadding: 6 },
+      view: { stroke: null },
+      line: { strokeCap: "butt", strokeJoin: "round" },
+    };
+  }
+
+  // Returns the specification of a panel for these values, as wide as the page has room.
+  function sized(panel, width, values) {
+    const spec = structuredClone(panel.spec);
+    const plot = spec.spec ?? spec;
+    const facets = new Set(values.map((value) => value.facet)).size;
+    const empty = { band: !values.some(({ n }) => n > 1), ended: !values.some(({ n }) => !n) };
+    plot.layer = plot.layer.filter(({ name }) => !empty[name]); // the library warns of such layers
+    const gutter = panel.unit ? 66 : 50;
+    const gap = 24;
+    const columns = spec.facet ? Math.max(1, Math.min(facets, Math.floor((width - gutter + gap) / 264))) : 1;
+    plot.width = Math.max(120, Math.floor((width - gutter - 10 - (columns - 1) * gap) / columns));
+    plot.height = columns > 2 || width < 420 ? 170 : 200;
+    if (spec.facet) Object.assign(spec, { columns, spacing: gap, resolve: { axis: { x: "independent" } } });
+    if (byTokens(panel)) {
+      for (const { encoding } of plot.layer) {
+        encoding.x.title = "tokens";
+        encoding.x.axis.format = "~s";
+      }
+    }
+    return spec;
+  }
+
+  async function draw(figure) {
+    figure.stale = false;
+    const place = figure.element.querySelector(".plot");
+    const values = visible(figure.panel);
+    figure.view?.finalize();
+    figure.view = null;
+    if (!values.length) {
+      const none = document.createElement("p");
+      none.className = "none";
+      none.textContent = "Nothing of what is shown has this figure.";
+      place.replaceChildren(none);
+    } else {
+      const spec = sized(figure.panel, place.clientWidth, values);
+      spec.data = { values };
+      const made = await window.normlabEmbed(place, spec, {
+        mode: "vega-lite", renderer: "svg", actions: false, config: config(),
+        tooltip: { theme: isDark() ? "dark" : "light", formatTooltip: told(figure.panel) },
+      });
+      figure.view = made.view;
+    }
+    figure.element.dataset.lines = new Set(values.map((value) => key(value.row, value.facet))).size;
+    if (figure.element.querySelector(".values").open) list(figure);
+  }
+
+  function ask(figure) {
+    if (figure.stale && figure.near) {
+      figure.busy = figure.busy.then(() => (figure.stale ? draw(figure) : null));
+    }
+    return figure.busy;
+  }
+  function redraw() {
+    for (const figure of figures) {
+      figure.stale = true;
+      ask(figure);
+    }
+  }
+
+  // The values of a chart as a table: a line a place of the axis across, a column a line.
+  function list(figure) {
+    const lines = new Map();
+    const places = new Map();
+    for (const value of visible(figure.panel)) {
+      if (!value.n) continue;
+      const name = [value.row, value.facet].filter(Boolean).join(" ");
+      lines.set(name, true);
+      const text = value.n > 1 ? `${value.mean} (${value.low} to ${value.high})` : `${value.mean}`;
+      places.set(value.x, { ...places.get(value.x), [name]: text });
+    }
+    const names = [...lines.keys()];
+    const table = document.createElement("table");
+    const line = (into, cells, tag) => {
+      const row = into.insertRow();
+      cells.forEach((text, i) => {
+        const cell = document.createElement(i ? tag : "th");
+        cell.textContent = text;
+        cell.className = "number";
+        if (!i || tag === "th") cell.scope = tag === "th" ? "col" : "row";
+        row.append(cell);
+      });
+    };
+    const title = byTokens(figure.panel) ? "tokens" : figure.panel.across;
+    line(table.createTHead(), [title, ...names], "th");
+    const body = table.createTBody();
+    for (const x of [...places.keys()].sort((a, b) => a - b)) {
+      line(body, [x.toLocaleString("en"), ...names.map((name) => places.get(x)[name] ?? "")], "td");
+    }
+    figure.element.querySelector(".values .scroll").replaceChildren(table);
+  }
+
+  const observer = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      const figure = figures.find(({ element }) => element === entry.target);
+      figure.near = entry.isIntersecting;
+      ask(figure);
+    }
+  }, { rootMargin: "400px" });
+  for (const figure of figures) {
+    observer.observe(figure.element);
+    figure.element.querySelector(".values").addEventListener("toggle", (event) => {
+      if (event.target.open) list(figure);
+    });
+  }
+  addEventListener("beforeprint", () => {
+    for (const figure of figures) {
+      figure.near = true;
+      ask(figure);
+    }
+  });
+  let width = document.body.clientWidth;
+  let waiting = 0;
+  new ResizeObserver(() => {
+    if (document.body.clientWidth === width) return; // the height changes with every chart
+    width = document.body.clientWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(redraw, 150);
+  }).observe(document.body);
+})();

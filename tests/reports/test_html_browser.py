@@ -1,0 +1,179 @@
+"""The page of a study in a real browser: opened from disk, by keyboard, in the dark, on a phone."""
+
+import shutil
+
+import pytest
+
+from tests.reports.pages import published, sized
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+ODD = '<b>"x"</b>'
+LEVELS = {"ln": 1.0, "bn": 3.0, ODD: 2.0}
+LOSS = "#chart-training-step-train-loss"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"no browser on PATH: {', '.join(BROWSERS)}")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    of = sized(rows={name: (f"norm={n}",) for n, name in enumerate(LEVELS)})
+    return published(tmp_path_factory.mktemp("page"), of, LEVELS)
+
+
+@pytest.fixture
+def visit(browser, path):
+    """Return a function that opens the page; whatever it complains of or loads fails the test."""
+    contexts, complaints, loaded = [], [], []
+
+    def opened(width=1280, *, scheme="light", scripts=True):
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,
+            java_script_enabled=scripts,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: loaded.append(request.url))
+        page.goto(path.as_uri())
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert set(loaded) == {path.as_uri()}
+
+
+def drawn(page, figure=LOSS, lines=None):
+    """Scroll to a chart, wait until it shows this many lines, return it."""
+    found = page.locator(figure)
+    found.scroll_into_view_if_needed()
+    wanted = "[data-lines]" if lines is None else f'[data-lines="{lines}"]'
+    page.locator(f"{figure}{wanted} .plot svg").wait_for()
+    return found
+
+
+def strokes(figure):
+    """Return the colours of the lines in a chart, one a line and small multiple."""
+    paths = figure.locator("g.mark-line path")
+    return [paths.nth(n).get_attribute("stroke") for n in range(paths.count())]
+
+
+def background(page):
+    return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+
+def test_every_chart_is_drawn(visit):
+    page = visit()
+    figures = page.locator("figure.chart")
+    assert figures.count() == 7
+    for n in range(figures.count()):
+        figure = drawn(page, f"#{figures.nth(n).get_attribute('id')}")
+        assert figure.locator("g.mark-line path").count() >= 3
+    assert len(set(strokes(drawn(page)))) == 3, "a colour a setting"
+    assert drawn(page, LOSS, 6).locator(".plot svg").count() == 1
+
+
+def test_a_filter_by_keyboard_changes_charts_and_tables(visit):
+    page = visit()
+    first = strokes(drawn(page, LOSS, 6))
+    box = page.locator('input[name="row"][value="bn"]')
+    box.focus()
+    page.keyboard.press("Space")
+    left = strokes(drawn(page, LOSS, 4))
+    assert len(first) == 6 and len(left) == 4 and set(left) < set(first), "colours stay"
+    assert page.locator('.results tr[data-row="bn"]').first.is_hidden()
+    assert page.locator('.results tr[data-row="ln"]').first.is_visible()
+    page.keyboard.press("Space")
+    drawn(page, LOSS, 6)
+    page.locator('input[name="at"][value="batch_size=32"]').press("Space")
+    drawn(page, LOSS, 3)
+    for name in LEVELS:
+        page.locator('input[name="row"]').nth(list(LEVELS).index(name)).press("Space")
+    page.locator(f"{LOSS} .none").wait_for()
+
+
+def test_hovering_shows_exact_values_as_text(visit):
+    page = visit()
+    area = drawn(page).locator(".plot svg").bounding_box()
+    tooltip = page.locator("#vg-tooltip-element")
+    for across in range(60, 240, 5):
+        page.mouse.move(area["x"] + across, area["y"] + 60)
+        if tooltip.is_visible():
+            break
+    said = tooltip.inner_text()
+    assert "setting" in said and "mean" in said and "seeds" in said
+    assert tooltip.locator("b").count() == 0, "names are no markup"
+
+
+def test_values_can_be_read_as_a_table(visit):
+    page = visit()
+    figure = drawn(page)
+    figure.locator("summary").focus()
+    page.keyboard.press("Enter")
+    table = figure.locator(".values table")
+    table.wait_for()
+    head = table.locator("thead th").all_inner_texts()
+    assert head[0] == "training step" and f"{ODD} batch_size=8" in head and len(head) == 7
+    last = table.locator("tbody tr").last
+    assert last.locator("th").inner_text() == "100"
+    assert last.locator("td").first.inner_text() == "1.15674 (1.10674 to 1.20674)"
+
+
+def test_tokens_can_be_the_axis(visit):
+    page = visit()
+    figure = drawn(page)
+    page.select_option('select[name="across"]', "tokens")
+    figure.locator("svg >> text=tokens").first.wait_for()
+    figure.locator("summary").click()
+    assert figure.locator("tbody th").last.inner_text() == "3,200"
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_theme_follows_the_reader_and_can_be_switched(visit, scheme):
+    page = visit(scheme=scheme)
+    before, lines = background(page), strokes(drawn(page))
+    assert before == {"light": "rgb(255, 255, 255)", "dark": "rgb(15, 19, 24)"}[scheme]
+    page.locator("#theme").press("Enter")
+    assert background(page) != before
+    page.locator(LOSS).scroll_into_view_if_needed()
+    page.wait_for_function(
+        "([place, old]) => document.querySelector(place)?.getAttribute('stroke') !== old",
+        arg=[f"{LOSS} g.mark-line path", lines[0]],
+    )
+    page.reload()
+    assert background(page) != before, "it is kept"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_is_wider_than_the_window(visit, width):
+    page = visit(width)
+    drawn(page)
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    for figure in page.locator("figure.chart svg").all():
+        area = figure.bounding_box()
+        assert area["x"] >= 0 and area["x"] + area["width"] <= width
+    wide = page.locator(".scroll:has(table.runs)").first
+    assert wide.evaluate("box => box.scrollWidth > box.clientWidth") or width > 360
+
+
+def test_without_scripts_tables_stand_and_charts_are_said_in_words(visit):
+    page = visit(scripts=False)
+    assert page.locator("table.results").is_visible()
+    assert page.locator("#filters").is_hidden()
+    said = page.locator(f"{LOSS} .summary")
+    assert said.is_visible() and "ln batch_size=8 1.157 at 100" in said.inner_text()

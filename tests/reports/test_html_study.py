@@ -1,0 +1,272 @@
+"""The page of a study says what the table says, escapes what it says, and is always the same."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import pytest
+
+from normlab.commands.report import main
+from normlab.reports.curves import CURVES_FILE
+from normlab.reports.published import PAGE, differing, publish, rendered, write
+from tests.reports.pages import published, sized
+from tests.reports.tables import made, planned, runs, study
+
+DASH = "\N{EN DASH}"
+LEVELS = {"ln": 1.0, "bn": 3.0}
+
+
+class Text(HTMLParser):
+    """The visible text of a page, its tables as rows of cells, its links, its elements."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.tables, self.links, self.tags, self.words = {}, [], [], []
+        self._table = self._cell = None
+        self._silent = 0
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "table":
+            self._table = self.tables.setdefault(dict(attrs).get("class"), [])
+        elif tag == "tr" and self._table is not None:
+            self._table.append([])
+        elif tag in ("td", "th") and self._table is not None:
+            self._cell = []
+            self._table[-1].append(self._cell)
+        elif tag in ("script", "style"):
+            self._silent += 1
+        elif tag == "a":
+            self.links.append(dict(attrs)["href"])
+
+    def handle_endtag(self, tag):
+        if tag in ("td", "th"):
+            self._cell = None
+        elif tag in ("script", "style"):
+            self._silent -= 1
+
+    def handle_data(self, data):
+        if self._silent or not data.strip():
+            return
+        self.words.append(data.strip())
+        if self._cell is not None:
+            self._cell.append(data.strip())
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+    def rows(self, name):
+        return [[" ".join(cell) for cell in row] for row in self.tables[name]]
+
+
+def page_of(folder, of):
+    return rendered(of, folder)[PAGE]
+
+
+def charts(page):
+    found = re.search(r'<script type="application/json" id="charts">(.*?)</script>', page, re.S)
+    return None if found is None else json.loads(found[1])
+
+
+def panel(page, name):
+    (found,) = [each for each in charts(page)["panels"] if each["id"] == name]
+    return found
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    return published(tmp_path_factory.mktemp("page"), sized(), LEVELS).read_text()
+
+
+def test_the_table_is_that_of_the_other_formats(tmp_path):
+    figures = {"ln": {"test/bleu": 35.2}}
+    values = {"ln": [30.0, 30.1], "bn": [20.0, 20.2], "gn": [None, None]}
+    folder = publish(tmp_path, study(figures=figures), "smoke", runs(values))
+    read = Text(page_of(folder, study(figures=figures)))
+    head, *rows = read.rows("results")
+    assert head[:2] == ["setting", "test/ bleu higher is better"]
+    assert rows[0] == [
+        "ln",
+        "30.05 ± 0.07 document: 35.2 (\N{MINUS SIGN}5.15)",
+        DASH,
+        "finished 2/2",
+    ]
+    gap = "-9.95 [-10.59, -9.31], p = 0.003".replace("-", "\N{MINUS SIGN}")
+    assert rows[1][:2] == ["bn", f"20.10 ± 0.14 {gap}"]
+    assert rows[2] == ["gn", "no run", "no run"]
+    strong = [text for text in re.findall("<strong>(.*?)</strong>", page_of(folder, study()))]
+    assert strong == ["30.05 ± 0.07"], "bold where the table marks it, and nowhere else"
+    markdown = (folder / "table.md").read_text()
+    assert markdown.count("**30.05") == 1
+    notes = [line[2:].replace("+-", "±") for line in markdown.splitlines() if line[:2] == "- "]
+    assert all(" ".join(note.split()) in read.text for note in notes)
+
+
+def test_the_same_evidence_makes_the_same_bytes(tmp_path, page):
+    path = published(tmp_path, sized(), LEVELS)
+    assert path.read_text() == page
+    assert write(sized(), path.parent) == []
+
+
+def test_nothing_is_loaded_from_anywhere(page):
+    read = Text(page)
+    assert not {"link", "img", "iframe", "base"} & {tag for tag, _ in read.tags}
+    assert not any("src" in attributes for _, attributes in read.tags)
+    assert all(not re.match(r"[a-z]+:|//", link) for link in read.links)
+    policy = next(a["content"] for t, a in read.tags if t == "meta" and "http-equiv" in a)
+    assert "default-src 'none'" in policy and "http" not in policy
+    assert not re.search(r"@import|url\(", page.partition("</style>")[0])
+
+
+def test_curves_are_the_mean_and_the_reach_of_the_seeds(page):
+    loss = panel(page, "chart-training-step-train-loss")
+    first = next(s for s in loss["series"] if (s["row"], s["at"]) == ("ln", "batch_size=8"))
+    assert first["x"] == list(range(10, 101, 10)) and first["n"] == 2
+    assert first["mean"][-1] == pytest.approx(1.15 + math.exp(-5), abs=1e-5)
+    assert first["low"][-1] == pytest.approx(1.10 + math.exp(-5), abs=1e-5)
+    assert first["high"][-1] == pytest.approx(1.20 + math.exp(-5), abs=1e-5)
+    names = {each["id"] for each in charts(page)["panels"]}
+    assert {f"chart-training-step-{n}" for n in ("valid-bleu", "stability-tid-mean")} <= names
+    assert not any("encoder" in name for name in names)
+
+
+def test_a_seed_that_diverged_is_marked_and_counted(page):
+    loss = panel(page, "chart-training-step-train-loss")
+    (end,) = loss["ended"]
+    assert (end["row"], end["seed"], end["x"]) == ("bn", 2, 45)
+    line = next(s for s in loss["series"] if (s["row"], s["at"]) == ("bn", "batch_size=8"))
+    assert line["n"] == [2] * 4 + [1] * 6
+    read = Text(page)
+    assert "diverged 1/2" in {row[-1] for row in read.rows("results")}
+    assert "at step 45, loss is nan, first in encoder.0" in read.text
+    told = [row for row in read.rows("runs") if "diverged" in row[4]]
+    assert len(told) == 1 and told[0][5] == "45"
+
+
+def test_scores_are_drawn_over_an_axis_of_numbers(page):
+    bleu = panel(page, "chart-batch-size-sequences-test-bleu")
+    line = next(series for series in bleu["series"] if series["row"] == "ln")
+    assert line["x"] == [8, 32] and line["at"] == ["batch_size=8", "batch_size=32"]
+    assert line["mean"] == [11.5, 13.5]
+    assert bleu["spec"]["layer"][1]["encoding"]["x"]["scale"]["type"] == "log"
+
+
+def test_an_axis_of_words_is_no_axis_of_a_chart(tmp_path):
+    of = study(grid={"placement": {p: (f"placement={p}",) for p in ("pre", "post")}})
+    pairs = [
+        (planned("ln", 1, f"placement={p}"), made("ln", 1, {"test/bleu": 1.0}, point=p))
+        for p in ("pre", "post")
+    ]
+    text = page_of(publish(tmp_path, of, "smoke", pairs), of)
+    assert charts(text) is None and "By placement" not in text
+
+
+def test_one_seed_has_no_spread(tmp_path):
+    path = published(tmp_path, study(), {"ln": 1.0}, seeds=1)
+    loss = panel(path.read_text(), "chart-training-step-train-loss")
+    (line,) = loss["series"]
+    assert line["n"] == 1 and "low" not in line
+    assert "facet" not in loss["spec"]
+    assert Text(path.read_text()).rows("results")[1][1] == "11.00"
+
+
+def test_without_curves_the_page_says_so_and_is_small(tmp_path):
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0]}))
+    text = page_of(folder, study())
+    assert charts(text) is None and len(text) < 100_000
+    read = Text(text)
+    assert "published without the rows of its runs" in read.text
+    assert "normlab reproduce norms scale=smoke --so-far --publish results" in read.text
+
+
+def test_runs_without_curves_among_others_are_named(tmp_path):
+    path = published(tmp_path, study(), LEVELS)
+    gone = next(path.parent.rglob(CURVES_FILE))
+    gone.unlink()
+    name = f"{gone.parent.parent.name}-{gone.parent.name}"
+    assert f"for want of published rows: {name}." in Text(page_of(path.parent, study())).text
+
+
+def test_what_is_refused_says_why(tmp_path):
+    pairs = runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]})
+    other = {**made("bn", 2).config, "optim": {"lr": 1.0}}
+    pairs[3] = (pairs[3][0], replace(made("bn", 2, {"test/bleu": 21.0}), config=other))
+    folder = publish(tmp_path, study(), "smoke", pairs)
+    row = Text(page_of(folder, study())).rows("results")[2]
+    assert row[0] == "bn" and "differ in optim.lr" in row[1] and row[2] == "refused"
+
+
+def test_what_is_written_is_escaped(tmp_path):
+    name = "<b>&\"'</script><img src=x onerror=alert(1)>"
+    of = study(
+        rows={name: ("norm=ln",)},
+        table="A < B",
+        description="<i>",
+        figures={name: {"test/bleu": "<u>"}},
+    )
+    path = published(tmp_path, of, {name: 1.0})
+    text = path.read_text()
+    read = Text(text)
+    assert not {"b", "i", "u", "img"} & {tag for tag, _ in read.tags}
+    assert read.rows("results")[1][0] == name and "A < B" in read.text
+    assert charts(text)["rows"] == [name]
+
+
+def test_what_a_study_says_of_itself_may_have_code_in_it(tmp_path):
+    of = study(description="`a<b` is bn; one ` alone.")
+    text = page_of(publish(tmp_path, of, "smoke", runs({"ln": [30.0]})), of)
+    assert '<p class="lead"><code>a&lt;b</code> is bn; one ` alone.</p>' in text
+
+
+def test_every_run_leads_to_its_record(page, tmp_path):
+    path = published(tmp_path, sized(), LEVELS)
+    read = Text(path.read_text())
+    records = [link for link in read.links if link.endswith("record.json")]
+    assert len(records) == 8 == len(read.rows("runs")) - 1
+    assert all((path.parent / link).is_file() for link in records)
+    assert all((path.parent / name).is_file() for name in ("table.md", "table.tex", "table.csv"))
+
+
+def test_configuration_is_split_into_shared_and_apart(page):
+    read = Text(page)
+    head, *rows = read.rows("differences")
+    assert head == ["setting", "at", "point", "setting"]
+    assert rows[0] == ["ln", "batch_size=8", "batch_size=8", "ln"]
+    shared = dict(row for row in read.rows("pairs") if len(row) == 2)
+    assert shared["optim.lr"] == "0.0005" and shared["option: norm"] == "ln"
+    assert "seed" not in shared and "runs_dir" not in shared
+
+
+def test_environments_that_differ_say_of_which_runs(tmp_path):
+    versions = [{"versions": {"torch": version}} for version in ("2.12", "2.13")]
+    pairs = [
+        (planned("ln", seed), made("ln", seed, {"test/bleu": 1.0}, environment=each))
+        for seed, each in enumerate(versions, 1)
+    ]
+    text = page_of(publish(tmp_path, study(), "smoke", pairs), study())
+    shown = dict(row for row in Text(text).rows("pairs") if len(row) == 2)
+    assert re.fullmatch(r"2\.12 \(toy-\S+-seed1\) 2\.13 \(toy-\S+-seed2\)", shown["versions.torch"])
+    assert shown["precision"] == "fp32"
+
+
+def test_a_stale_page_is_noticed(tmp_path, capsys):
+    from normlab.studies import load_study
+
+    pairs = [(planned("ln", s), made("ln", s, {"test/bleu": 1.0 + s})) for s in (1, 2)]
+    folder = publish(tmp_path, load_study("padding"), "cpu", pairs)
+    path = folder / PAGE
+    path.write_text(path.read_text().replace("finished 2/2", "finished 3/3"))
+    assert list(differing(load_study("padding"), folder)) == [path]
+    assert main(["--check", "--from", str(tmp_path)]) == 1
+    assert f"{PAGE}: not what its records say" in capsys.readouterr().err
+    assert main(["--from", str(tmp_path)]) == 0
+    assert main(["--check", "--from", str(tmp_path)]) == 0
+
+
+def test_no_run_at_all_is_a_page_too(tmp_path):
+    read = Text(page_of(publish(tmp_path, study(), "smoke", runs({"ln": [None]})), study()))
+    assert "no run has ended" in read.text and read.rows("results")[1] == ["ln", "no run", "no run"]

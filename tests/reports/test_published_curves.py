@@ -1,0 +1,106 @@
+"""What of a run's rows is published: enough for its curves, little else, read back alike."""
+
+import itertools
+import json
+import math
+
+import pytest
+
+from normlab.reports.curves import (
+    CURVES_FILE,
+    curves_text,
+    published_curves,
+    read_curves,
+    thinned,
+)
+from normlab.reports.published import differing, publish, rendered
+from tests.reports.pages import kept_run, run_rows
+from tests.reports.tables import made, planned, runs, study
+
+
+def training(count, step=10):
+    return [{"step": step * n, "train/loss": 1 / n} for n in range(1, count + 1)]
+
+
+def steps(rows):
+    return [row["step"] for row in rows]
+
+
+def test_few_rows_are_all_kept_without_what_no_curve_shows():
+    kept = thinned(run_rows(1.0))
+    assert steps(kept) == steps(run_rows(1.0))
+    names = {name for row in kept for name in row}
+    assert names == {
+        *("step", "tokens", "train/loss", "train/grad_norm"),
+        *("stability/tid/mean", "valid/loss", "valid/bleu"),
+    }
+
+
+def test_of_many_rows_about_a_hundred_stay_and_every_validation():
+    rows = training(1000)
+    validations = [{"step": step, "valid/loss": 2.0} for step in range(7, 10_000, 10)]
+    kept = thinned([*rows, *validations])
+    assert [row for row in kept if "valid/loss" in row] == validations
+    trained = steps(row for row in kept if "train/loss" in row)
+    assert 50 <= len(trained) <= 102
+    assert trained[0] == 10 and trained[-1] == 10_000
+    assert {b - a for a, b in itertools.pairwise(trained[1:-1])} == {160}
+
+
+@pytest.mark.parametrize("ended", [101, 399, 777])
+def test_a_seed_that_ended_early_keeps_the_steps_of_one_that_did_not(ended):
+    whole, short = steps(thinned(training(1000))), steps(thinned(training(ended)))
+    shared = {step for step in whole if 10 < step < 10 * ended}
+    assert shared <= set(short)
+
+
+def test_numbers_are_shortened_and_read_back(tmp_path):
+    rows = [{"step": 3, "tokens": 1234567, "train/loss": 1.23456789, "valid/loss": math.inf}]
+    text = curves_text(thinned([*rows, {"step": 4, "train/loss": math.nan}]))
+    assert text.splitlines()[0] == (
+        '{"step": 3, "tokens": 1234567, "train/loss": 1.23457, "valid/loss": "inf"}'
+    )
+    (tmp_path / CURVES_FILE).write_text(text)
+    back = read_curves(tmp_path / CURVES_FILE)
+    assert back[0]["valid/loss"] == math.inf and math.isnan(back[1]["train/loss"])
+
+
+def test_a_run_without_rows_has_no_curves(tmp_path):
+    assert published_curves(tmp_path / "none") is None
+    assert published_curves(kept_run(tmp_path, [])) is None
+    assert read_curves(tmp_path / CURVES_FILE) == []
+
+
+def curves(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob(CURVES_FILE))
+
+
+def test_curves_lie_beside_their_records_and_go_with_them(tmp_path):
+    pairs = [(planned("ln", seed), made("ln", seed, {"test/bleu": 1.0})) for seed in (1, 2)]
+    places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
+    folder = publish(tmp_path, study(), "smoke", pairs, folders=places)
+    assert [path.rsplit("/", 2)[1:] for path in curves(folder)] == [
+        [f"seed{seed}", CURVES_FILE] for seed in (1, 2)
+    ]
+    assert differing(study(), folder) == {}
+    publish(tmp_path, study(), "smoke", pairs[:1], folders=places[:1])
+    assert len(curves(folder)) == 1
+    publish(tmp_path, study(), "smoke", pairs[:1])
+    assert curves(folder) == [] and "without the rows" in rendered(study(), folder)["report.html"]
+
+
+def test_damaged_rows_of_a_run_stop_before_anything_is_written(tmp_path):
+    place = kept_run(tmp_path / "run", run_rows(1.0))
+    (place / "metrics.jsonl").write_text("{\n{}\n")
+    with pytest.raises(ValueError, match=r"metrics\.jsonl, line 1: damaged"):
+        publish(tmp_path / "out", study(), "smoke", runs({"ln": [1.0]}), folders=[place])
+    assert not (tmp_path / "out").exists()
+
+
+def test_damaged_curves_are_named(tmp_path):
+    place = kept_run(tmp_path / "run", run_rows(1.0))
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}), folders=[place])
+    path = next(folder.rglob(CURVES_FILE))
+    path.write_text(json.dumps({"step": "one"}) + "\n" + path.read_text())
+    with pytest.raises(ValueError, match=r"curves\.jsonl, line 1: damaged curves; publish"):
+        rendered(study(), folder)
