@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from normlab.bench.clock import Clock, Span
-from normlab.bench.train import spread
+from normlab.bench.spread import spread
 from normlab.build import build_model, build_task
 from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq

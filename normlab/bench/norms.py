@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from normlab.bench.clock import Clock
-from normlab.bench.train import spread
+from normlab.bench.spread import spread
 from normlab.build import build_model, build_task, make_norm
 from normlab.models.folding import fold
 from normlab.models.seq2seq import Seq2Seq

@@ -17,6 +17,7 @@ import torch
 
 from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, model_shapes
+from normlab.bench.spread import spread
 from normlab.build import build_model, build_task
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
@@ -289,14 +290,4 @@ def _figures(contender: Measured, peak: float) -> dict[str, Any]:
         "padding_share": padding,
         "target_tokens_per_step": target / sum(turn.steps for turn in turns),
         "steps_per_interval": turns[0].steps,
-    }
-
-
-def spread(values: Sequence[float]) -> dict[str, Any]:
-    """Return the median, the range and the number of values."""
-    return {
-        "median": statistics.median(values),
-        "min": min(values),
-        "max": max(values),
-        "n": len(values),
     }

@@ -9,8 +9,9 @@ from normlab.bench import train
 from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, ProductShape, model_shapes
 from normlab.bench.profile import OTHER, kind_of, profile_steps
+from normlab.bench.work import bench_config
 from normlab.cli import main as cli
-from normlab.commands.bench import bench_config, variants
+from normlab.commands.bench.probes import VARIANTS
 from normlab.registry import option_names
 from normlab.train.runtime import Runtime
 
@@ -175,7 +176,7 @@ def test_the_age_of_a_process_grows():
 
 
 def test_probes_are_measured_in_three_sets():
-    sets = {name: bench_config([*SMALL, *own]) for name, own in variants("probes", None).items()}
+    sets = {name: bench_config([*SMALL, *own]) for name, own in VARIANTS.items()}
     probes = {name: set(config["observe"]["probe"]) for name, config in sets.items()}
     assert probes["no probe"] == set()
     assert probes["no probe"] < probes["default"] < probes["full"]

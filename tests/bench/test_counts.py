@@ -9,7 +9,7 @@ import pytest
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from normlab.bench import decode, train
-from normlab.commands.bench import bench_config
+from normlab.bench.work import bench_config
 from normlab.train.runtime import Runtime
 
 SMALL = [

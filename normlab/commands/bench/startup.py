@@ -1,0 +1,51 @@
+"""`normlab bench startup`: how long a command takes to answer."""
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from normlab.commands._terminal import print_table
+from normlab.commands.bench._shared import bench_parser, require_positive, write_json
+
+HELP = "how long commands take to answer"
+
+_EXAMPLES = """examples:
+  normlab bench startup
+  normlab bench startup "ls norm" "compare --runs-dir runs"
+"""
+COMMANDS = ("--help", "ls norm", "ls study", "claims", "explain bn", "train --cfg job")
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print a table, write JSON where asked."""
+    parser = bench_parser("startup", HELP, _EXAMPLES)
+    parser.add_argument("commands", nargs="*", metavar="COMMAND", help="in quotes, without normlab")
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    arguments = parser.parse_args(argv)
+    require_positive(arguments, "rounds")
+    from normlab.bench import process
+
+    commands = [shlex.split(text) for text in arguments.commands or COMMANDS]
+    report = {
+        "format": "normlab.bench.startup/1",
+        "commands": process.summary(process.in_turns(commands, rounds=arguments.rounds)),
+    }
+    show(report["commands"])
+    write_json(report, arguments.json)
+    return 0
+
+
+def show(commands: list[Mapping[str, Any]]) -> None:
+    """Print a report."""
+    rows = [
+        [
+            f"normlab {found['command']}",
+            f"{found['seconds']['median']:.2f}",
+            f"{found['seconds']['min']:.2f}-{found['seconds']['max']:.2f}",
+            f"{found['processor_seconds']['median']:.2f}",
+            f"{found['lines']:,}",
+        ]
+        for found in commands
+    ]
+    columns = ["command", "seconds", "range", "processor", "lines"]
+    print_table(columns, rows, notes=["medians, each in a process of its own"], numeric=columns[1:])

@@ -1,0 +1,122 @@
+"""The subjects of `normlab bench`: what they count and what they refuse. No time is judged."""
+
+import json
+
+import pytest
+
+from normlab.bench import decode, norms, process
+from normlab.bench.work import bench_config
+from normlab.cli import main as cli
+from normlab.commands.bench import subjects
+from normlab.norms.base import RunningNorm
+from normlab.registry import option_names
+from normlab.train.runtime import Runtime
+
+TINY = [
+    "model=tiny",
+    "model.dim=16",
+    "model.ffn_dim=32",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "precision=fp32",
+    "device=cpu",
+]
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Runtime.start(device="cpu", precision="fp32", threads=1)
+
+
+def written(arguments, tmp_path):
+    path = tmp_path / "figures" / "found.json"
+    assert cli(["bench", *arguments, "--json", str(path)]) == 0
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_every_subject_describes_itself(capsys):
+    assert cli(["bench"]) == 0
+    page = capsys.readouterr().out
+    assert all(f"\n  {name} " in page for name in subjects())
+    assert {"train", "decode", "norms", "probes", "data", "startup"} <= set(subjects())
+
+
+def test_no_such_subject_names_those_there_are(capsys):
+    assert cli(["bench", "speed"]) == 1
+    assert "'speed'" in (said := capsys.readouterr().err)
+    assert "decode" in said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["decode", "--rounds", "0"], "--rounds=0"),
+        (["decode", "--batches", "99"], "lower --batches"),
+        (["decode", "task=mlm"], "task="),
+        (["data", "--pairs", "0"], "--pairs=0"),
+        (["data", "task=mlm"], "task=translation"),
+        (["norms", "--norms", "lm"], "lm"),
+        (["startup", "ls nothing", "--rounds", "1"], "ls nothing"),
+    ],
+)
+def test_bad_input_is_named(arguments, named, capsys):
+    overrides = TINY if arguments[0] in ("decode", "norms") else []
+    assert cli(["bench", *arguments, *(overrides if "task=mlm" not in arguments else [])]) == 1
+    assert named in capsys.readouterr().err
+
+
+def test_every_hypothesis_has_the_length_asked_for(runtime):
+    sizes = {"batches": 2, "sentences": 5, "length": 7}
+    decoder = decode.start("bn", bench_config([*TINY, "norm=bn"]), runtime, **sizes)
+    for batch in decoder.batches:
+        assert [len(found.tokens) for found in decoder.decode(batch)] == [6] * 5  # and the end
+    assert decoder.settings.beam == 5
+
+
+def test_decoding_reports_sentences_of_all_batches(tmp_path):
+    asked = ["--norms", "ln,bn", "--batches", "2", "--sentences", "3", "--rounds", "2"]
+    found = written(["decode", *TINY, *asked, "--length", "5"], tmp_path)
+    assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
+    assert found["runs"][0]["sentences"] == 6
+    assert found["runs"][0]["ratio_to_first"] == 1
+    assert found["runs"][1]["sentences_per_second"]["n"] == 2
+
+
+def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
+    found = written(["norms", *TINY, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
+    names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
+    assert names["training"] == names["evaluation"] == ["ln", "bn"]
+    assert names["model, 1"] == names["model, 32"] == ["ln", "bn", norms.FOLDED]
+
+
+@pytest.mark.parametrize("name", option_names("norm"))
+def test_any_norm_can_be_timed_alone(name, runtime):
+    groups = norms.alone([name], norms.Shape(2, 6, 8), runtime)
+    training, evaluation = (groups[kind][0] for kind in ("training", "evaluation"))
+    training.call()
+    assert evaluation.call().shape == (2, 6, 8)
+
+
+def test_the_folded_model_has_fewer_norms(runtime, monkeypatch):
+    seen = []
+    monkeypatch.setattr(norms, "fold", lambda model: seen.append(model))
+    norms.in_a_model({norms.FOLDED: bench_config([*TINY, "norm=bn"])}, runtime, sentences=1)
+    assert any(isinstance(part, RunningNorm) for part in seen[0].modules())
+
+
+def test_data_is_prepared_anew_and_counted(tmp_path, monkeypatch):
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
+    found = written(["data", "--pairs", "3000"], tmp_path)
+    assert found["pairs"] == 3000
+    assert found["stages"][0]["name"] == "read the text"
+    assert all(
+        stage["peak_memory_bytes"] >= found["memory_before_bytes"] for stage in found["stages"]
+    )
+    assert not list((tmp_path / "cache").rglob("*.npy"))  # the user's cache is left alone
+
+
+def test_commands_take_turns_in_processes_of_their_own():
+    found = process.in_turns([["ls", "norm"], ["--version"]], rounds=2)
+    assert [len(item.seconds) for item in found] == [2, 2]
+    assert found[0].lines > found[1].lines == 1
+    assert process.summary(found)[0]["command"] == "ls norm"
