@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what the tests need into .venv and pass them: lint, types, tests.
+# Install what the tests need into .venv and pass them: lint, types, published tables, tests.
 #   bash scripts/test.sh [pytest arguments]      NORMLAB_DATA=FOLDER adds the tests on real data
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -7,4 +7,5 @@ bash scripts/environment.sh dev
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/pyright --pythonpath .venv/bin/python
+.venv/bin/normlab report --check
 .venv/bin/pytest -n 2 "$@"

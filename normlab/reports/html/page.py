@@ -22,10 +22,17 @@ _TEMPLATES = "templates"
 _BUNDLE = "window.normlabEmbed = vegaEmbed;"
 
 
-def page(template: str, *, charts: Mapping[str, Any] | None, **values: object) -> str:
+def page(
+    template: str,
+    *,
+    charts: Mapping[str, Any] | None,
+    also: Sequence[str] = (),
+    **values: object,
+) -> str:
     """Render a template that extends `page.html`; all that stands in `values` is escaped.
 
-    `charts` is what the page's script draws; without any the plotting library stays out. Raises
+    `charts` is what the page's script draws; without any the plotting library stays out. `also`
+    names style sheets and scripts beside the template that follow those of all pages. Raises
     jinja2's errors for a name that a template uses and nobody gave.
     """
     from jinja2.utils import htmlsafe_json_dumps
@@ -39,8 +46,8 @@ def page(template: str, *, charts: Mapping[str, Any] | None, **values: object) -
         **values,
         colours=Markup(colours(LIGHT)),
         dark_colours=Markup(colours(DARK)),
-        style=Markup(_own("report.css")),
-        script=Markup(_own("report.js")),
+        style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
+        script=Markup(_own("report.js", *(name for name in also if name.endswith(".js")))),
         library=Markup(_library()) if data is not None else None,
         data=data,
     )
@@ -113,5 +120,6 @@ def _library() -> str:
     return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"
 
 
-def _own(name: str) -> str:
-    return (files("normlab.reports.html") / _TEMPLATES / name).read_text("utf-8")
+def _own(*names: str) -> str:
+    folder = files("normlab.reports.html") / _TEMPLATES
+    return "".join((folder / name).read_text("utf-8") for name in names)

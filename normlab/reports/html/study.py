@@ -1,5 +1,6 @@
 """The page of a study: its table, its curves, what its runs share, and every run to its record."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -127,7 +128,9 @@ def _direction(table: Table, column: str) -> str:
 
 def _score(record: RunRecord, column: str) -> str:
     found = record.figure(column)
-    return "" if found is None else figure(found.value, column)
+    if found is None:
+        return ""
+    return "not reached" if math.isinf(found.value) else figure(found.value, column)
 
 
 def _overview(
