@@ -162,7 +162,7 @@ def judge_precision(settled: str, *, fp32: float, bf16: float) -> Check:
 
 
 def _wandb(timeout: float) -> Iterator[Check]:
-    from normlab.train.sinks.wandb import find_login, reach, resolve_mode
+    from normlab.train.sinks.wandb_login import find_login, reach, resolve_mode
 
     login = find_login()
     mode = resolve_mode("auto", login)
@@ -177,7 +177,7 @@ def _wandb(timeout: float) -> Iterator[Check]:
             "wandb",
             "warn",
             f"login in {login.source}; {login.host}: {error}",
-            "runs are kept offline; wandb sync sends them later",
+            "runs are kept offline; normlab wandb sync sends them later",
         )
     else:
         yield Check("wandb", "ok", f"online at {login.host}, login in {login.source}")

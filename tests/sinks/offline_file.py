@@ -1,12 +1,6 @@
-"""Read back an offline run file of W&B.
-
-The file is a log in LevelDB's format behind a header of seven bytes: blocks of 32 KiB hold chunks
-of a checksum (4 bytes), a length (2), a type (1: whole, 2: first, 3: middle, 4: last) and data.
-W&B has no Python reader of its own any more.
-"""
+"""Read back all that an offline run file of W&B says of a run."""
 
 import json
-import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -15,7 +9,7 @@ from typing import Any
 
 from wandb.proto import wandb_internal_pb2 as pb
 
-_HEADER, _BLOCK, _CHUNK = 7, 32 * 1024, 7
+from normlab.train.sinks.wandb_files import messages
 
 
 @dataclass
@@ -26,26 +20,8 @@ class OfflineRun:
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
+    stats: set[str] = field(default_factory=set)
     exit_code: int | None = None
-
-
-def messages(path: Path) -> Iterator[bytes]:
-    """Yield the messages of a run file."""
-    data = path.read_bytes()
-    assert data[:4] in (b"", b":W&B"), data[:4]
-    at, parts = _HEADER, []
-    while at + _CHUNK <= len(data):
-        if (room := _BLOCK - at % _BLOCK) < _CHUNK:
-            at += room
-            continue
-        _, length, kind = struct.unpack_from("<IHB", data, at)
-        if kind == 0:
-            return
-        parts.append(data[at + _CHUNK : at + _CHUNK + length])
-        at += _CHUNK + length
-        if kind in (1, 4):
-            yield b"".join(parts)
-            parts = []
 
 
 def read(path: Path, *, patience: float = 20.0) -> OfflineRun:
@@ -54,13 +30,14 @@ def read(path: Path, *, patience: float = 20.0) -> OfflineRun:
     W&B's service may write the last of it a moment after `finish` has returned.
     """
     deadline = time.monotonic() + patience
-    while (result := _read(path)).exit_code is None and time.monotonic() < deadline:
+    while (result := read_so_far(path)).exit_code is None and time.monotonic() < deadline:
         time.sleep(0.05)
     assert result.exit_code is not None, f"{path} has no end"
     return result
 
 
-def _read(path: Path) -> OfflineRun:
+def read_so_far(path: Path) -> OfflineRun:
+    """Read what a file has, also without its end."""
     result = OfflineRun()
     for message in messages(path):
         record = pb.Record.FromString(message)
@@ -80,6 +57,8 @@ def _read(path: Path) -> OfflineRun:
                             node[key] = {}
                         node = node[key]
                     node[keys[-1]] = value
+            case "stats":
+                result.stats |= {item.key for item in record.stats.item}
             case "exit":
                 result.exit_code = record.exit.exit_code
     return result

@@ -10,7 +10,15 @@ import pytest
 from normlab.records.record import Outcome, Score
 from normlab.train.sinks.base import SinkGroup
 from normlab.train.sinks.console import Console
-from normlab.train.sinks.wandb import CLOUD, Login, Wandb, find_login, reach, resolve_mode, tags
+from normlab.train.sinks.wandb import Wandb, tags
+from normlab.train.sinks.wandb_login import (
+    CLOUD,
+    Login,
+    default_host,
+    find_login,
+    reach,
+    resolve_mode,
+)
 from tests.sinks.offline_file import OfflineRun, read
 from tests.sinks.runs import CHOICES, SIGNATURE, info, record, scores
 
@@ -52,7 +60,8 @@ def offline(tmp_path_factory) -> OfflineRun:
         assert line.startswith("W&B: kept offline (no login, see `wandb login`); to send it: ")
         for step in range(10, 110, 10):
             wandb.log({"step": step, "train/loss": 50 / step})
-        wandb.log({"step": 60}, scores(30.25, 2.5))
+            if step == 60:
+                wandb.log({"step": 60}, scores(30.25, 2.5))
         wandb.log({"step": 100}, scores(10.0, 1.5))
         wandb.close(
             record(
@@ -88,6 +97,13 @@ def test_history_has_a_row_for_each_logged_one(offline):
     assert losses == {step: 50 / step for step in range(10, 110, 10)}
     bleu = {row["step"]: row["valid/bleu"] for row in offline.history if "valid/bleu" in row}
     assert bleu == {60: 30.25, 100: 10.0}
+
+
+def test_a_step_is_one_row_and_its_number_that_of_wandb(offline):
+    steps = [row["step"] for row in offline.history]
+    assert steps == [row["_step"] for row in offline.history] == list(range(10, 110, 10))
+    assert offline.history[5]["train/loss"] == 50 / 60
+    assert offline.history[5]["valid/bleu"] == 30.25
 
 
 def test_the_summary_keeps_the_best_of_each_score_by_its_direction(offline):
@@ -252,9 +268,11 @@ def test_modes(mode, wish, source, settled, monkeypatch):
 def test_a_login_is_found_where_wandb_keeps_it(tmp_path, monkeypatch):
     home = tmp_path / "home"
     (home / ".config" / "wandb").mkdir(parents=True)
-    assert find_login() == Login(CLOUD, None)
-    (home / ".netrc").write_text(f"machine api.wandb.ai\n  login user\n  password {KEY}\n")
-    assert find_login() == Login(CLOUD, str(home / ".netrc"))
+    assert find_login() == Login(default_host(), None)
+    for host in (CLOUD, default_host()):  # W&B's cloud has moved; logins of before still serve
+        name = host.removeprefix("https://")
+        (home / ".netrc").write_text(f"machine {name}\n  login user\n  password {KEY}\n")
+        assert find_login() == Login(default_host(), str(home / ".netrc"))
     settings = home / ".config" / "wandb" / "settings"
     settings.write_text("[default]\nbase_url = https://wandb.example.org\n")
     assert find_login() == Login("https://wandb.example.org", None)  # the key is another server's

@@ -10,7 +10,8 @@ from normlab.train.sinks.base import SinkGroup
 from normlab.train.sinks.jsonl import Jsonl
 from normlab.train.sinks.wandb import Wandb
 from normlab.train.sinks.wandb_charts import charts
-from tests.sinks.offline_file import messages, read
+from normlab.train.sinks.wandb_files import messages
+from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record
 
 FIGURES = {

@@ -7,34 +7,33 @@ stays readable under `nodes`. The summary of each score keeps its best, by its o
 end of the run `charts/...` show the record by layer, and the loss with its spikes.
 
 W&B must cost a run nothing: it writes in the run folder only, prints nothing, and waits for the
-server only as long as the config says. Nothing is lost offline: `wandb sync <run_dir>/wandb/*`.
+server only as long as the config says. Nothing is lost offline: `normlab wandb sync` sends it.
 The id stands in the run folder, so a resumed run goes on under it, and two people who run the same
 experiment do not write into one another's.
+
+W&B's own step is the training step, so that each step is one row there. A resumed run sends what
+W&B lacks of the rows before its checkpoint, which a kill may have lost, and none that W&B has
+already of those after it, which are computed a second time.
 """
 
-import configparser
 import contextlib
-import netrc
+import math
 import os
-import socket
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
 from normlab.records.record import RunRecord, Score
-from normlab.records.rows import METRICS_FILE, read_rows
+from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.records.store import norm_label
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 from normlab.train.sinks.wandb_charts import charts
+from normlab.train.sinks.wandb_files import find_run_files, mark_sent
+from normlab.train.sinks.wandb_login import Mode, find_login, reach, resolve_mode
 
-Mode = Literal["auto", "online", "offline", "disabled"]
-CLOUD = "https://api.wandb.ai"
 _TAGS = ("placement", "task", "scale")
 
 
@@ -57,8 +56,10 @@ class Wandb(Sink):
         self._finish_seconds = finish_seconds
         self._run: Any = None
         self._info: RunInfo | None = None
-        self._rows: list[Row] = []
-        self._best: dict[str, Score] = {}
+        self._rows: list[Mapping[str, Any]] = []
+        self._scores: set[str] = set()
+        self._sent = -1  # the last step that W&B had when this process began
+        self._step = 0  # the least step that W&B takes from now on
 
     def open(self, run: RunInfo) -> str | None:
         """Start or continue the W&B run; without the server it is kept offline.
@@ -70,18 +71,37 @@ class Wandb(Sink):
         if mode == "disabled":
             return None
         self._info = run
-        run_id = _run_id(run.run_dir / "wandb" / "run_id", new=run.resumed_step == 0)
+        self._rows = [*_rows_before(run)]
+        run_id, known = _run_id(run.run_dir / "wandb" / "run_id", new=run.resumed_step == 0)
+        kept = [file for file in find_run_files(run.run_dir / "wandb") if file.run_id == run_id]
         why = "as asked for" if login.source else "no login, see `wandb login`"
         if mode == "online" and login.source:  # without a login W&B would ask for one and wait
             try:
                 reach(login.host, self._connect_seconds)
                 self._run = self._start(run, run_id, "online")
-                return f"W&B: {self._run.url}"
             except Exception as error:
                 why = f"{type(error).__name__}: {first_line(error)}"
+            else:
+                self._continue(self._run.starting_step - 1)
+                for file in kept if self._rows else ():
+                    mark_sent(file)  # its rows have gone with this process
+                return f"W&B: {self._run.url}"
         self._run = self._start(run, run_id, "offline")
-        files = run.run_dir / "wandb" / "offline-run-*"
-        return f"W&B: kept offline ({why}); to send it: wandb sync {files}"
+        # An id without files has been sent, and the files removed since: `wandb clean` does that.
+        gone = known and not kept
+        self._continue(max([run.resumed_step if gone else -1, *(f.last_step for f in kept)]))
+        return f"W&B: kept offline ({why}); to send it: normlab wandb sync {run.run_dir}"
+
+    def _continue(self, sent: int) -> None:
+        """Send the rows of before this process that W&B lacks after the step `sent`."""
+        self._sent, self._step = sent, sent + 1
+        for row in self._rows:
+            self._send(row)
+
+    def _send(self, row: Mapping[str, Any]) -> None:
+        if row["step"] > self._sent:
+            self._step = row["step"]
+            self._run.log(dict(row), step=self._step)
 
     def _start(self, run: RunInfo, run_id: str, mode: Literal["online", "offline"]) -> Any:
         with _surroundings(run.run_dir / "wandb"):
@@ -125,11 +145,11 @@ class Wandb(Sink):
         if self._run is None:
             return
         for name, score in scores.items():
-            if name not in self._best:
+            if name not in self._scores:
                 self._run.define_metric(name, step_metric="step", summary=_best_key(score))
-            self._best[name] = _better(score, self._best.get(name, score))
+        self._scores |= scores.keys()
         self._rows.append(merged(row, scores))
-        self._run.log(self._rows[-1])
+        self._send(self._rows[-1])
 
     def close(self, record: RunRecord | None) -> None:
         """Add the record's figures and charts and finish; a run not finished is a failure."""
@@ -137,16 +157,17 @@ class Wandb(Sink):
             return
         run, self._run = self._run, None
         done = record is not None and record.outcome.status in ("finished", "diverged")
-        try:
+        with contextlib.ExitStack() as last:  # a chart that fails must not cost a run its end
+            last.callback(run.finish, exit_code=0 if done else 1)
             if record is not None:
-                run.summary.update(self._summary(record))
+                last.callback(run.summary.update, self._summary(record))
+                if self._rows:  # W&B holds the last one back, and would write it over the summary
+                    last.callback(run.log, {}, commit=True)
                 self._log_charts(run, record)
-        finally:  # a chart that fails must not leave a run without its end
-            run.finish(exit_code=0 if done else 1)
 
     def _log_charts(self, wandb_run: Any, record: RunRecord) -> None:
         assert self._info is not None
-        found = charts(record, [*_rows_before(self._info), *self._rows])
+        found = charts(record, self._rows)
         if not found:
             return
         with _surroundings(self._info.run_dir / "wandb"):  # where W&B stages tables
@@ -157,15 +178,17 @@ class Wandb(Sink):
                 table = wandb.Table(columns=chart.columns, data=chart.rows)
                 panel = wandb.plot_table(chart.preset, table, chart.fields, chart.texts)
                 panels[f"charts/{name}"] = panel
-            wandb_run.log({"step": record.outcome.step, **panels})
+            step = record.outcome.step
+            wandb_run.log({"step": step, **panels}, step=max(step, self._step))
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
         """Flatten a record; a score seen in training keeps its best, also from before a resume."""
         scores: dict[str, Any] = {}
         for name, score in record.scores.items():
-            seen = self._best.get(name)
-            best = {_best_key(score): _better(score, seen).value} if seen else score.value
-            scores[name] = best
+            seen = [value for _, value in series(self._rows, name) if math.isfinite(value)]
+            best = max if score.higher_is_better else min
+            value = best([score.value, *seen]) if math.isfinite(score.value) else score.value
+            scores[name] = {_best_key(score): value} if name in self._scores or seen else value
         outcome, budget = record.outcome, record.budget
         return plain(
             {
@@ -195,10 +218,6 @@ def _best_key(score: Score) -> Literal["max", "min"]:
     return "max" if score.higher_is_better else "min"
 
 
-def _better(a: Score, b: Score) -> Score:
-    return (max if a.higher_is_better else min)(a, b, key=lambda score: score.value)
-
-
 def tags(choices: Mapping[str, Any]) -> list[str]:
     """Name a run by its norm, placement, task and scale, without those that have no choice."""
     return [norm_label(choices)] + [str(choices[key]) for key in _TAGS if choices.get(key)]
@@ -213,15 +232,18 @@ def dashboard_config(run: RunInfo) -> dict[str, Any]:
     return plain({**config, **named, "nodes": nodes, "fingerprint": run.fingerprint})
 
 
-def _run_id(path: Path, *, new: bool) -> str:
-    """Read the id of the run that is resumed, or make one; `uuid` leaves random states alone."""
+def _run_id(path: Path, *, new: bool) -> tuple[str, bool]:
+    """Read the id of the run that is resumed, or make one, and tell whether it was there.
+
+    `uuid` leaves random states alone.
+    """
     if not new and path.exists():
-        return path.read_text(encoding="utf-8").strip()
+        return path.read_text(encoding="utf-8").strip(), True
     run_id = uuid.uuid4().hex[:12]
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(run_id + "\n")
-    return run_id
+    return run_id, False
 
 
 @contextlib.contextmanager
@@ -244,54 +266,3 @@ def _surroundings(folder: Path) -> Iterator[None]:
     finally:
         for key in changed:
             del os.environ[key]
-
-
-@dataclass(frozen=True)
-class Login:
-    """The W&B server and where its key was found, None without one."""
-
-    host: str
-    source: str | None
-
-
-def find_login() -> Login:
-    """Look for a key where W&B looks: environment, netrc, settings file; opens no connection."""
-    settings = _settings_file()
-    host = os.environ.get("WANDB_BASE_URL") or settings.get("base_url") or CLOUD
-    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
-        if os.environ.get(name):
-            return Login(host, name)
-    netrc_path = Path(os.environ.get("NETRC") or Path.home() / ".netrc").expanduser()
-    with contextlib.suppress(OSError, netrc.NetrcParseError):
-        entry = netrc.netrc(netrc_path).authenticators(urlsplit(host).netloc)
-        if entry and entry[2]:
-            return Login(host, str(netrc_path))
-    return Login(host, "W&B settings file" if settings.get("api_key") else None)
-
-
-def _settings_file() -> dict[str, str]:
-    folder = Path(os.environ.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb")
-    parser = configparser.ConfigParser(interpolation=None)
-    with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
-        parser.read(folder.expanduser() / "settings", encoding="utf-8")
-    return dict(parser["default"]) if parser.has_section("default") else {}
-
-
-def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:
-    """Settle `auto`: the wish in WANDB_MODE, else online where a login exists, else offline."""
-    if mode != "auto":
-        return mode
-    wish = os.environ.get("WANDB_MODE", "").lower()
-    if wish in ("disabled", "dryrun", "offline"):
-        return "disabled" if wish == "disabled" else "offline"
-    return "online" if login.source else "offline"
-
-
-def reach(host: str, seconds: float) -> None:
-    """Raise `OSError` when nothing answers at the server's port; a proxy is trusted to reach it."""
-    url = urlsplit(host)
-    name = url.hostname or ""
-    if url.scheme in getproxies() and not proxy_bypass(name):
-        return
-    port = url.port or (80 if url.scheme == "http" else 443)
-    socket.create_connection((name, port), timeout=seconds).close()

@@ -1,0 +1,138 @@
+"""A run that goes on: W&B has each of its steps once, online and offline, also after a kill."""
+
+import os
+
+import pytest
+import wandb
+
+from normlab.records.record import Outcome
+from normlab.train.sinks.jsonl import Jsonl
+from normlab.train.sinks.wandb import Wandb
+from normlab.train.sinks.wandb_files import find_run_files
+from tests.sinks.offline_file import read
+from tests.sinks.runs import info, record, scores
+from tests.sinks.wandb_server import KEY, Server, serving
+
+KILLED = b":W&B\xe1\xbe\x00"  # all that W&B leaves of a short run that is killed: a header
+
+
+@pytest.fixture(autouse=True)
+def _nobody_is_logged_in(tmp_path, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def server(monkeypatch):
+    with serving() as state:
+        monkeypatch.setenv("WANDB_BASE_URL", state.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        wandb.teardown()  # it remembers the server of an earlier run
+        yield state
+        wandb.teardown()
+
+
+def train(folder, mode, steps, *, resumed=0, ends=False, loss=0.0):
+    """Train to the last of the steps, a validation at every 20th; `ends` with a record."""
+    jsonl = Jsonl()
+    jsonl.open(info(folder, resumed_step=resumed))
+    sink = Wandb(
+        project="normlab", entity=None, mode=mode, connect_seconds=20.0, finish_seconds=20.0
+    )
+    line = sink.open(info(folder, resumed_step=resumed))
+    for step in steps:
+        row, found = {"step": step, "train/loss": 100 / step + loss}, scores(float(step), 50 / step)
+        for each in (jsonl, sink):
+            each.log(row)
+            if step % 20 == 0:
+                each.log({"step": step}, found)
+    outcome = Outcome("finished", steps[-1])
+    final = record(outcome=outcome, stability={}, scores=scores(20.0, 2.5)) if ends else None
+    jsonl.close(final)
+    sink.close(final)
+    return line
+
+
+def offline_files(folder, *, but=None):
+    """Wait until W&B's service has written all, and return the files in the order of time."""
+    paths = sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
+    return [(path, read(path)) for path in paths if path != but]
+
+
+def curve(rows):
+    return [(row["_step"], row["train/loss"]) for row in rows if "train/loss" in row]
+
+
+def test_rows_after_the_checkpoint_are_not_kept_twice(tmp_path):
+    train(tmp_path, "offline", [10, 20, 30, 40])
+    offline_files(tmp_path)
+    train(tmp_path, "offline", [30, 40, 50, 60], resumed=20, ends=True, loss=0.5)
+    (_, first), (_, second) = offline_files(tmp_path)
+    assert first.run.run_id == second.run.run_id
+    assert curve(first.history) == [(10, 10.0), (20, 5.0), (30, 100 / 30), (40, 2.5)]
+    assert curve(second.history) == [(50, 2.5), (60, 100 / 60 + 0.5)]
+    assert second.summary["valid/bleu"] == {"max": 60}
+    assert second.summary["valid/loss"] == {"min": 50 / 60}
+
+
+def test_rows_that_a_kill_has_cost_are_written_again(tmp_path):
+    train(tmp_path, "offline", [10, 20, 30, 40])
+    ((path, _),) = offline_files(tmp_path)
+    path.write_bytes(KILLED)
+    train(tmp_path, "offline", [50, 60], resumed=40, ends=True)
+    ((_, second),) = offline_files(tmp_path, but=path)
+    assert [step for step, _ in curve(second.history)] == [10, 20, 30, 40, 50, 60]
+    assert second.history[1]["valid/bleu"] == 20.0
+    assert second.summary["valid/bleu"] == {"max": 60}
+
+
+def test_the_best_of_before_counts_also_when_no_score_comes_after(tmp_path):
+    train(tmp_path, "offline", [20, 40])
+    offline_files(tmp_path)
+    train(tmp_path, "offline", [50], resumed=40, ends=True)
+    (_, _), (_, last) = offline_files(tmp_path)
+    assert last.summary["valid/bleu"] == {"max": 40.0}
+    assert last.summary["valid/loss"] == {"min": 1.25}
+
+
+def test_files_that_were_sent_and_removed_are_not_written_again(tmp_path):
+    train(tmp_path, "offline", [10, 20])
+    ((path, _),) = offline_files(tmp_path)
+    path.unlink()
+    train(tmp_path, "offline", [30, 40], resumed=20, ends=True)
+    ((_, last),) = offline_files(tmp_path)
+    assert [step for step, _ in curve(last.history)] == [30, 40]
+
+
+def test_a_sink_that_joins_a_resumed_run_takes_all_of_it(tmp_path):
+    train(tmp_path, "disabled", [10, 20])
+    train(tmp_path, "offline", [30], resumed=20, ends=True)
+    ((_, last),) = offline_files(tmp_path)
+    assert [step for step, _ in curve(last.history)] == [10, 20, 30]
+
+
+def test_online_the_server_has_each_step_once(tmp_path, server: Server, capfd):
+    train(tmp_path, "online", [10, 20, 30, 40])
+    train(tmp_path, "online", [30, 40, 50, 60], resumed=20, ends=True, loss=0.5)
+    (run,) = server.runs.values()
+    assert [step for step, _ in curve(run.history)] == [10, 20, 30, 40, 50, 60]
+    assert run.exit_code == 0
+    assert run.summary["valid/bleu"] == {"max": 60}
+    assert run.summary["outcome"] == "finished"
+    assert "monotonically" not in capfd.readouterr().err
+
+
+def test_online_after_offline_the_server_gets_all_and_the_file_counts_as_sent(
+    tmp_path, server: Server
+):
+    train(tmp_path, "offline", [10, 20, 30])
+    ((path, _),) = offline_files(tmp_path)
+    line = train(tmp_path, "online", [30, 40], resumed=20, ends=True)
+    assert line is not None
+    assert server.url in line
+    (run,) = server.runs.values()
+    assert [step for step, _ in curve(run.history)] == [10, 20, 30, 40]
+    sent = {file.path: file.sent for file in find_run_files(tmp_path) if file.offline}
+    assert sent == {path: True}

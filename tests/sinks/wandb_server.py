@@ -1,0 +1,176 @@
+"""A W&B server on this machine, for the real client to talk to; keeps in memory what it is sent.
+
+It answers the few GraphQL operations and the file stream that a run, `wandb sync` and the saving of
+a view need, and applies the offsets of the stream: a line sent for an offset that is taken replaces
+the line that was there.
+"""
+
+import contextlib
+import gzip
+import json
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+KEY = "a" * 40  # the length W&B asks of a key
+
+
+@dataclass
+class Run:
+    """What the server has of one run."""
+
+    name: str
+    fields: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    lines: dict[str, dict[int, str]] = field(default_factory=dict)
+    exit_code: int | None = None
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        return self._rows("wandb-history.jsonl")
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        rows = self._rows("wandb-summary.json")
+        return rows[-1] if rows else {}
+
+    def _rows(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for _, line in sorted(self.lines.get(name, {}).items())]
+
+
+@dataclass
+class Server:
+    """What the server has, and its address."""
+
+    url: str = ""
+    refuses: bool = False
+    runs: dict[str, Run] = field(default_factory=dict)
+    views: list[dict[str, Any]] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+
+    def graphql(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
+        """Answer an operation; what is not known gets an answer without data."""
+        self.operations.append(operation)
+        match operation:
+            case "RunResumeStatus":
+                return {"model": _PROJECT | {"bucket": self._bucket(variables["name"])}}
+            case "UpsertBucket":
+                return {"upsertBucket": self._upsert(variables)}
+            case "CreateRunFiles":
+                return {"createRunFiles": {"runID": "r", "uploadHeaders": [], "files": []}}
+            case "CreateArtifact":
+                artifact = {"id": "artifact", "state": "COMMITTED", "artifactSequence": {}}
+                return {"createArtifact": {"artifact": artifact}}
+            case "ArtifactType":
+                return {"project": None}
+            case "UpsertView2":
+                self.views.append(variables)
+                view = {"id": "view", "name": variables["name"]}
+                return {"upsertView": {"view": view, "inserted": True}}
+            case _:
+                viewer = {"id": "u", "username": "tester", "entity": "tester", "flags": "{}"}
+                return {"viewer": viewer}
+
+    def _bucket(self, name: str) -> dict[str, Any] | None:
+        run = self.runs.get(name)
+        if run is None:
+            return None
+        history = [line for _, line in sorted(run.lines.get("wandb-history.jsonl", {}).items())]
+        events = [line for _, line in sorted(run.lines.get("wandb-events.jsonl", {}).items())]
+        return {
+            "id": "r",
+            "name": name,
+            "displayName": run.fields.get("displayName"),
+            "summaryMetrics": json.dumps(run.summary),
+            "historyLineCount": len(history),
+            "eventsLineCount": len(events),
+            "logLineCount": 0,
+            "historyTail": json.dumps(history[-1:]),
+            "eventsTail": json.dumps(events[-1:]),
+            "config": json.dumps({key: {"value": value} for key, value in run.config.items()}),
+            "tags": run.fields.get("tags"),
+            "wandbConfig": json.dumps({"t": 1}),
+        }
+
+    def _upsert(self, variables: dict[str, Any]) -> dict[str, Any]:
+        name = variables["name"]
+        run = self.runs.setdefault(name, Run(name))
+        run.fields |= {key: value for key, value in variables.items() if value is not None}
+        for key, node in json.loads(variables.get("config") or "{}").items():
+            run.config[key] = node["value"]
+        bucket = {
+            "id": "r",
+            "name": name,
+            "displayName": run.fields.get("displayName"),
+            "config": "{}",
+            "historyLineCount": len(run.lines.get("wandb-history.jsonl", {})),
+            "project": _PROJECT,
+        }
+        return {"bucket": bucket, "inserted": True}
+
+    def stream(self, name: str, sent: dict[str, Any]) -> None:
+        """Take lines of a run's files."""
+        run = self.runs.setdefault(name, Run(name))
+        for file, chunk in (sent.get("files") or {}).items():
+            lines = run.lines.setdefault(file, {})
+            lines |= dict(enumerate(chunk["content"], start=chunk["offset"]))
+        if sent.get("complete"):
+            run.exit_code = sent.get("exitcode")
+
+
+_PROJECT = {"id": "p", "name": "normlab", "entity": {"id": "e", "name": "tester"}}
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[Server]:
+    """Serve on a free port until the end of the block."""
+    state = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Keep the terminal clean."""
+
+        def do_GET(self) -> None:
+            self._answer({})
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.headers.get("Content-Encoding") == "gzip":
+                body = gzip.decompress(body)
+            if state.refuses:
+                self._answer({"errors": [{"message": "invalid key"}]}, status=401)
+                return
+            if self.path == "/graphql":
+                sent = json.loads(body)
+                (operation,) = re.findall(r"^\s*(?:query|mutation)\s+(\w+)", sent["query"], re.M)
+                self._answer({"data": state.graphql(operation, sent.get("variables") or {})})
+                return
+            if self.path.endswith("/file_stream"):
+                state.stream(self.path.split("/")[-2], json.loads(body))
+            self._answer({})
+
+        def _answer(self, value: dict[str, Any], *, status: int = 200) -> None:
+            text = json.dumps(value).encode()
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    state.url = f"http://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
