@@ -19,6 +19,7 @@ from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, model_shapes
 from normlab.bench.spread import spread
 from normlab.build import build_model, build_task
+from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
 from normlab.probes.base import ProbeGroup
@@ -138,14 +139,16 @@ class CountingStream(Iterator[Any]):
 def counted_steps(
     step: Callable[[], object], stream: CountingStream, steps: int, clock: Clock
 ) -> Interval:
-    """Take steps that draw from `stream` and return what they were."""
+    """Take steps that draw from `stream` and return what they were on all processes together."""
     before = Counter(stream.totals)
     clock.restart()
     for _ in range(steps):
         step()
     span = clock.read()
     counted = {name: total - before[name] for name, total in stream.totals.items()}
-    return Interval(time=span, steps=steps, **counted)
+    everywhere = sum_scalars([float(total) for total in counted.values()])
+    summed = dict(zip(counted, map(int, everywhere), strict=True))
+    return Interval(time=span, steps=steps, **summed)
 
 
 def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
@@ -251,7 +254,7 @@ def report(
     contenders: Sequence[Measured], peak_rates: Sequence[float], runtime: Runtime
 ) -> dict[str, Any]:
     """Return the figures of all runs as plain values."""
-    peak = statistics.median(peak_rates)
+    peak = statistics.median(peak_rates) * runtime.world.size
     runs = [_figures(contender, peak) for contender in contenders]
     for run in runs:
         pairs = zip(run["busy_rates"], runs[0]["busy_rates"], strict=True)

@@ -1,6 +1,6 @@
 """What the stacks of all models are made of: sizes, dropout, positions, and extra norms."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from normlab.models.embedding import Positions, StreamEmbedding
 from normlab.models.feed_forward import Activation
@@ -11,7 +11,10 @@ from normlab.placements.base import NormFactory
 
 @dataclass(frozen=True, kw_only=True)
 class StackArchitecture:
-    """Sizes of a stack, and the norms beside those that its placement sets."""
+    """Sizes of a stack, and the norms beside those that its placement sets.
+
+    Raises ValueError naming a size that is not above 0.
+    """
 
     dim: int
     ffn_dim: int
@@ -24,6 +27,12 @@ class StackArchitecture:
     max_positions: int
     ffn_inner_norm: NormFactory
     embedding_norm: NormFactory
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            size = getattr(self, field.name)
+            if field.type in (int, "int") and size < 1:
+                raise ValueError(f"model.{field.name}={size} must be above 0")
 
     def layer_shape(self) -> LayerShape:
         """Return what the layers need to know."""

@@ -22,6 +22,7 @@ _EXAMPLES = """examples:
   normlab bench train --norms ln,bn,rms                     norms in turns, and their ratios
   normlab bench train precision=fp32 --profile --json b.json
   normlab bench train task=mlm --peer                       BERT, and Hugging Face's beside it
+  torchrun --nproc-per-node 2 -m normlab bench train        two processes, tokens of both
 """
 
 
@@ -29,14 +30,19 @@ def main(argv: list[str]) -> int:
     """Measure, print a table, write JSON where asked."""
     parser = bench_parser("train", HELP, _EXAMPLES)
     parser.add_argument("--norms", help="norms to compare in one process, as ln,bn,rms")
+    parser.add_argument("--pairs", type=int, default=20_000, help="of the synthetic corpus")
     parser.add_argument(
         "--peer", action="store_true", help="add Hugging Face's BERT on the same batches"
     )
     add_turns(parser, steps=10)
     arguments = parser.parse_intermixed_args(argv)
     names = arguments.norms.split(",") if arguments.norms else []
+    require_positive(arguments, "pairs")
     return measure(
-        arguments, {name: [f"norm={name}"] for name in names} or {"": []}, peer=arguments.peer
+        arguments,
+        {name: [f"norm={name}"] for name in names} or {"": []},
+        pairs=arguments.pairs,
+        peer=arguments.peer,
     )
 
 
@@ -50,15 +56,23 @@ def add_turns(parser: argparse.ArgumentParser, *, steps: int) -> None:
 
 
 def measure(
-    arguments: argparse.Namespace, variants: Mapping[str, Sequence[str]], *, peer: bool = False
+    arguments: argparse.Namespace,
+    variants: Mapping[str, Sequence[str]],
+    *,
+    pairs: int | None = None,
+    peer: bool = False,
 ) -> int:
     """Let runs take turns: a name, which may be left to the norm, and the overrides of each."""
     require_positive(arguments, "threads", "intervals", "steps", "warmup")
+    from normlab import distributed
     from normlab.bench import train
     from normlab.bench.profile import profile_steps
     from normlab.bench.work import bench_config
 
-    configs = {name: bench_config([*arguments.overrides, *own]) for name, own in variants.items()}
+    configs = {
+        name: bench_config([*arguments.overrides, *own], pairs=pairs)
+        for name, own in variants.items()
+    }
     first = next(iter(configs.values()))
     runtime = start_runtime(first, arguments.threads)
     contenders: list[train.Measured] = [
@@ -81,8 +95,10 @@ def measure(
     if arguments.profile:
         for contender, run in zip(contenders, report["runs"], strict=True):
             run["profile"] = profile_steps(contender.step, arguments.steps)
-    show(report)
-    write_json(report, arguments.json)
+    distributed.shutdown()
+    if runtime.world.rank == 0:
+        show(report)
+        write_json(report, arguments.json)
     return 0
 
 
