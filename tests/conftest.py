@@ -1,10 +1,13 @@
-"""What all tests share: shape checks at run time, the real data, one thread."""
+"""What all tests share: shape checks at run time, the real data, one thread, a browser."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 from jaxtyping import install_import_hook
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 # Shapes and types of every function of the package are checked while tests run.
 install_import_hook("normlab", "beartype.beartype")
@@ -30,3 +33,46 @@ def normlab_data() -> Path:
 def _cache(tmp_path_factory):
     """Keep prepared data of tests out of the user's cache."""
     os.environ["NORMLAB_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    program = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        pytest.skip(f"no browser on PATH: {', '.join(BROWSERS)}")
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    with api.sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=program, args=flags)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture
+def visit(browser, path):
+    """Return a function that opens the page at a module's fixture `path`, from disk.
+
+    Whatever the page complains of or loads fails the test.
+    """
+    contexts, complaints, loaded = [], [], []
+
+    def opened(width=1280, *, scheme="light", scripts=True, fragment=""):
+        context = browser.new_context(
+            viewport={"width": width, "height": 800},
+            color_scheme=scheme,
+            java_script_enabled=scripts,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(20_000)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: loaded.append(request.url))
+        page.goto(path.as_uri() + fragment)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []
+    assert {url.partition("#")[0] for url in loaded} == {path.as_uri()}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import complain, print_prose, print_table
-from normlab.registry import CONFIG_DIR
+from normlab.registry import CONFIG_DIR, options
 
 if TYPE_CHECKING:
     from normlab.claims.evidence import Evidence
@@ -21,7 +21,7 @@ _EXAMPLES = """examples:
   normlab claims 7                      one claim with all its evidence
   normlab claims --check                compute what is decided in seconds, too
   normlab claims 40 --runs-dir runs     with the runs below runs/ as well
-  normlab claims --write                write results/claims.md anew, checks computed
+  normlab claims --write                write results/claims.md and claims.html, checks computed
   normlab claims --json                 the ledger for programs
 """
 _CHECKOUT = CONFIG_DIR.parent
@@ -44,7 +44,8 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         const=_RESULTS / "claims.md",
         metavar="FILE",
-        help="write the page of the ledger, checks computed; default: results/claims.md",
+        help="write the ledger as Markdown and beside it as a page for a browser, .html, checks "
+        "computed; default: results/claims.md",
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument(
@@ -69,11 +70,12 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     from normlab.claims.claim import load_all
     from normlab.claims.ledger import ledger, to_plain
-    from normlab.claims.markdown import page
     from normlab.claims.runs import Runs
 
     if arguments.write and (arguments.runs_dir or arguments.id is not None):
         raise ValueError("--write takes all claims and the committed records alone")
+    if arguments.write and arguments.write.suffix != ".md":
+        raise ValueError(f"--write {arguments.write}: name the Markdown page, ending in .md")
     claims = load_all(CONFIG_DIR / "claim")
     if arguments.id is not None:
         chosen = [claim for claim in claims if claim.id == arguments.id]
@@ -88,11 +90,7 @@ def main(argv: list[str]) -> int:
         compute = checks.run
     entries = ledger(claims, runs, compute)
     if arguments.write:
-        from normlab.records.atomic import atomic_write
-
-        with atomic_write(arguments.write) as file:
-            file.write(page(entries))
-        print(f"wrote {arguments.write}")
+        _write(entries, arguments.write)
     elif arguments.json:
         print(json.dumps(to_plain(entries), indent=1, sort_keys=True))
     elif arguments.id is not None:
@@ -102,6 +100,22 @@ def main(argv: list[str]) -> int:
     for message in runs.damaged:
         complain(message)
     return 1 if runs.damaged else 0
+
+
+def _write(entries: Sequence["Entry"], path: Path) -> None:
+    """Write both pages, or neither where one cannot be made."""
+    from normlab.claims import html, markdown
+    from normlab.records.atomic import atomic_write
+
+    studies = {study.name: study.command for study in options("study")}
+    pages = {
+        path: markdown.page(entries),
+        path.with_suffix(".html"): html.page(entries, studies=studies, text=path.name),
+    }
+    for place, text in pages.items():
+        with atomic_write(place) as file:
+            file.write(text)
+        print(f"wrote {place}")
 
 
 def _list(entries: Sequence["Entry"], *, computed: bool) -> None:

@@ -13,6 +13,7 @@ from normlab.registry import CONFIG_DIR
 from tests.records.examples import record
 
 PAGE = CONFIG_DIR.parent / "results" / "claims.md"
+PAGES = (PAGE, PAGE.with_suffix(".html"))
 
 
 def pieces(*standings):
@@ -98,6 +99,17 @@ def test_damage_is_told_and_the_rest_is_shown(results, capsys):
     assert len(claims) == 41 and claims[3]["verdict"] == "contradicted"
 
 
+def test_two_versions_of_one_run_are_named(results, tmp_path, capsys):
+    (first, *_) = results.entries()
+    other = RunStore(tmp_path / "other")
+    changed = replace(first[1], scores={"test/bleu": Score(1.0, True, 10)})
+    other.write(changed, other.run_dir(changed.config))
+    places = ["--results", str(results.root), "--runs-dir", str(other.root)]
+    code, claims, err = listed(capsys, *places)
+    assert code == 1 and len(claims) == 41
+    assert f"{other.run_dir(changed.config)}: the same run as in {first[0]}" in err
+
+
 def test_checks_are_computed_on_request(tmp_path, capsys):
     empty = ["--results", str(tmp_path)]
     _, waiting, _ = listed(capsys, "7", *empty)
@@ -121,6 +133,8 @@ def test_bad_requests_are_named(tmp_path):
         main(["99"])
     with pytest.raises(ValueError, match="--write takes all claims and the committed records"):
         main(["7", "--write", str(tmp_path / "page.md")])
+    with pytest.raises(ValueError, match=r"page.html: name the Markdown page, ending in .md"):
+        main(["--write", str(tmp_path / "page.html")])
 
 
 def test_help_has_examples(capsys):
@@ -129,11 +143,36 @@ def test_help_has_examples(capsys):
     assert caught.value.code == 0 and "normlab claims 7" in capsys.readouterr().out
 
 
-def test_the_committed_page_is_what_the_command_writes(tmp_path, capsys):
+def test_the_committed_pages_are_what_the_command_writes(tmp_path, capsys):
     code, out, _ = run(capsys, "--write", str(tmp_path / "claims.md"))
-    assert code == 0 and out.startswith("wrote ")
-    written = (tmp_path / "claims.md").read_bytes()
-    assert PAGE.read_bytes() == written, "results/claims.md is stale: run `normlab claims --write`"
+    assert code == 0 and out.count("wrote ") == 2
+    for page in PAGES:
+        stale = f"results/{page.name} is stale: run `normlab claims --write`"
+        assert page.read_bytes() == (tmp_path / page.name).read_bytes(), stale
+
+
+def test_pages_follow_the_records(results, tmp_path, capsys):
+    def written(name):
+        run(capsys, "--write", str(tmp_path / name), "--results", str(results.root))
+        return (tmp_path / name).with_suffix(".html").read_text("utf-8").replace(name, "")
+
+    first = written("first.md")
+    assert "35.3 [34.7, 36.0]" in first and first == written("again.md")
+    kept = record(seed=2, norm="none", bleu=1.0, choices={"task": "multi30k", "scale": "cpu"})
+    results.write(kept, results.run_dir(kept.config))
+    assert written("other.md") != first
+
+
+def test_a_page_that_cannot_be_made_leaves_both_as_they_were(tmp_path, monkeypatch):
+    from normlab.claims import html
+
+    def broken(*_, **__):
+        raise ValueError("no page")
+
+    monkeypatch.setattr(html, "page", broken)
+    with pytest.raises(ValueError, match="no page"):
+        main(["--write", str(tmp_path / "claims.md"), "--results", str(tmp_path)])
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_link_of_the_page_leads_somewhere():
@@ -149,7 +188,7 @@ def test_every_link_of_the_page_leads_somewhere():
 def test_the_ledger_needs_no_torch():
     program = (
         "import sys\nfrom normlab.commands.claims import main\nmain(['1'])\n"
-        "import normlab.claims.markdown\n"
+        "import normlab.claims.markdown, normlab.claims.html\n"
         "assert not {'torch', 'hydra'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

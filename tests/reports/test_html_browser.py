@@ -1,61 +1,18 @@
 """The page of a study in a real browser: opened from disk, by keyboard, in the dark, on a phone."""
 
-import shutil
-
 import pytest
 
 from tests.reports.pages import published, sized
 
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 ODD = '<b>"x"</b>'
 LEVELS = {"ln": 1.0, "bn": 3.0, ODD: 2.0}
 LOSS = "#chart-training-step-train-loss"
 
 
 @pytest.fixture(scope="module")
-def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if program is None:
-        pytest.skip(f"no browser on PATH: {', '.join(BROWSERS)}")
-    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
-    with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=program, args=flags)
-        yield opened
-        opened.close()
-
-
-@pytest.fixture(scope="module")
 def path(tmp_path_factory):
     of = sized(rows={name: (f"norm={n}",) for n, name in enumerate(LEVELS)})
     return published(tmp_path_factory.mktemp("page"), of, LEVELS)
-
-
-@pytest.fixture
-def visit(browser, path):
-    """Return a function that opens the page; whatever it complains of or loads fails the test."""
-    contexts, complaints, loaded = [], [], []
-
-    def opened(width=1280, *, scheme="light", scripts=True):
-        context = browser.new_context(
-            viewport={"width": width, "height": 800},
-            color_scheme=scheme,
-            java_script_enabled=scripts,
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.set_default_timeout(20_000)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda request: loaded.append(request.url))
-        page.goto(path.as_uri())
-        return page
-
-    yield opened
-    for context in contexts:
-        context.close()
-    assert complaints == []
-    assert set(loaded) == {path.as_uri()}
 
 
 def drawn(page, figure=LOSS, lines=None):

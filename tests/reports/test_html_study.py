@@ -4,63 +4,18 @@ import json
 import math
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
 from normlab.commands.report import main
 from normlab.reports.curves import CURVES_FILE
 from normlab.reports.published import PAGE, differing, publish, rendered, write
+from tests.html_text import Text
 from tests.reports.pages import published, sized
 from tests.reports.tables import made, planned, runs, study
 
 DASH = "\N{EN DASH}"
 LEVELS = {"ln": 1.0, "bn": 3.0}
-
-
-class Text(HTMLParser):
-    """The visible text of a page, its tables as rows of cells, its links, its elements."""
-
-    def __init__(self, page):
-        super().__init__()
-        self.tables, self.links, self.tags, self.words = {}, [], [], []
-        self._table = self._cell = None
-        self._silent = 0
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag == "table":
-            self._table = self.tables.setdefault(dict(attrs).get("class"), [])
-        elif tag == "tr" and self._table is not None:
-            self._table.append([])
-        elif tag in ("td", "th") and self._table is not None:
-            self._cell = []
-            self._table[-1].append(self._cell)
-        elif tag in ("script", "style"):
-            self._silent += 1
-        elif tag == "a":
-            self.links.append(dict(attrs)["href"])
-
-    def handle_endtag(self, tag):
-        if tag in ("td", "th"):
-            self._cell = None
-        elif tag in ("script", "style"):
-            self._silent -= 1
-
-    def handle_data(self, data):
-        if self._silent or not data.strip():
-            return
-        self.words.append(data.strip())
-        if self._cell is not None:
-            self._cell.append(data.strip())
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.words).split())
-
-    def rows(self, name):
-        return [[" ".join(cell) for cell in row] for row in self.tables[name]]
 
 
 def page_of(folder, of):

@@ -53,12 +53,25 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert (gap.mean, gap.n) == (-2.0, 2)
     assert gap.high == pytest.approx(-2 + T_1 * math.sqrt(2) / math.sqrt(2))
     assert row(found, "bn").outcome == "finished 2/2, 1 not run"
+    said = "bn: the difference to ln is paired over the seeds that both have: 1 3"
+    assert said in found.notes
+    assert not any("both have" in note for note in table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]}).notes)
     assert entry(found, "bn").summary.mean == 38.0
 
 
 def test_one_common_seed_makes_no_difference():
     found = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(found, "bn").difference is None
+    said = "bn: the difference to ln is not made, which takes two of the seeds that both have: 1"
+    assert said in found.notes
+    apart = table({"ln": [30.0, None], "bn": [None, 38.0]})
+    assert any(note.endswith("both have: none") for note in apart.notes)
+
+
+def test_a_table_of_runs_that_all_diverged_says_so():
+    lost = [(planned("ln", seed), made("ln", seed, status="diverged")) for seed in (1, 2)]
+    found = build(study(), "smoke", lost)
+    assert row(found, "ln").outcome == "diverged 2/2" and "no run has finished" in found.notes
 
 
 def test_diverged_seeds_are_counted_and_their_scores_left_out():

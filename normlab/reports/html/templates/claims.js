@@ -70,11 +70,12 @@
 
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = visible().filter(({ details }) => !details.open);
-    for (const { details } of opened) details.open = true;
+    const printed = document.querySelectorAll("header details, .claim:not([hidden]) > details");
+    opened = [...printed].filter(({ open }) => !open);
+    for (const details of opened) details.open = true;
   });
   addEventListener("afterprint", () => {
-    for (const { details } of opened) details.open = false;
+    for (const details of opened) details.open = false;
   });
 
   filter();
