@@ -20,6 +20,8 @@ from queue import SimpleQueue
 INTERRUPTED = 130
 """Exit status of a run that was told to stop, and has saved."""
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
+_PARENT = "NORMLAB_SWEEP"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ class Sweep:
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,
-                env={**os.environ, **dict(place.variables)},
+                env={**os.environ, **dict(place.variables), _PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
@@ -160,6 +162,21 @@ class Sweep:
         # Only the main thread handles signals, and it may hold no lock when it is interrupted.
         for process in list(self._running.values()):
             process.terminate()
+
+
+def end_with_the_sweep() -> None:
+    """In a cell: die when the sweep is killed, so that the same sweep can be started again (Linux).
+
+    Else it would go on alone and hold the lock of its run.
+    """
+    parent = os.environ.pop(_PARENT, None)
+    if parent is None or sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it was killed before this was said
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def summary_lines(cells: Sequence[Cell], logs: Path) -> list[str]:

@@ -1,11 +1,18 @@
-"""`normlab train`: one run, or with -m a sweep whose cells are processes of their own."""
+"""`normlab train`: one run, or with -m a sweep whose cells are processes of their own.
 
+Hydra's basic launcher only gathers the cells, and `normlab.sweep` carries them out; any other
+launcher has the cells carried out elsewhere, by the scheduler that it speaks to.
+"""
+
+import math
 import os
 import sys
+import time
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.sweep import INTERRUPTED, Cell, Sweep, summary_lines
+from normlab.sweep import INTERRUPTED, Cell, Sweep, end_with_the_sweep, summary_lines
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -13,6 +20,7 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 HELP = "train one run, or a sweep with -m"
+SEARCH_RESULT = "optimization_results.yaml"  # what Hydra's sweepers call what they have found
 
 
 def main(argv: list[str]) -> int:
@@ -32,11 +40,15 @@ def run_hydra(argv: list[str]) -> int:
     from normlab.config import CONFIG_NAME, from_hydra, register
     from normlab.registry import CONFIG_DIR
 
+    end_with_the_sweep()
     register()
     cells: list[list[str]] = []
     places: list[tuple[Path, int | None]] = []
     statuses: list[int] = []
     errors: list[Exception] = []
+    sweeps = sweeps_folder(argv)
+    failures = sweeps / f"failed-{uuid.uuid4().hex}"
+    started = time.time()
 
     def job(config) -> float | None:
         runtime = HydraConfig.get()
@@ -48,25 +60,44 @@ def run_hydra(argv: list[str]) -> int:
                 return None
             statuses.append(INTERRUPTED if record.outcome.status == "interrupted" else 0)
             return None
+        grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
+        direction = None if grid else direction_of(runtime.sweeper.get("direction"))
         if not runtime.launcher["_target_"].endswith("BasicLauncher"):
-            return best_score(train_and_say(from_hydra(config)), config)
+            note = failures / f"{runtime.job.num:06}" if grid else None
+            record = train_elsewhere(config, note)
+            if record is None:
+                return None
+            return objective(record, config, direction)
         places.append((Path(config.runs_dir) / ".sweeps", config.observe.processes))
         cells.append(list(runtime.overrides.task))
-        if runtime.sweeper["_target_"].endswith("BasicSweeper"):
+        if grid:
             return None  # all cells are known beforehand: they are begun together, below
         ended = Sweep([cells[-1]], processes=1, logs=places[-1][0], tell=say).run()
         if ended[0].status:
-            raise RuntimeError(f"{' '.join(cells[-1])}: {ended[0].said}")
-        return best_score(record_of(from_hydra(config)), config)
+            raise ValueError(f"{' '.join(cells[-1])}: {ended[0].said}")
+        return objective(record_of(from_hydra(config)), config, direction)
 
     sys.argv = ["normlab train", *argv]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
-    hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")(job)()
+    main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
+    try:
+        main(job)()
+    except Exception as error:
+        if not type(error).__module__.startswith("submitit."):
+            raise
+        said = " ".join(str(error).splitlines()[:2])  # then comes all that the job has written
+        raise ValueError(f"{said}; start the sweep again to go on where it stopped") from error
     if errors:
         raise errors[0]
+    found = sweeps / SEARCH_RESULT
+    if found.exists() and found.stat().st_mtime >= started:
+        print(found.read_text(encoding="utf-8"), end="")
+        return 0
     if cells:
         logs, processes = places[0]
         return report(Sweep(cells, processes=processes, logs=logs, tell=say).run(), logs)
+    if failures.exists():
+        return report_failures(failures)
     return max(statuses, default=0)
 
 
@@ -81,6 +112,31 @@ def train_and_say(config) -> "RunRecord":
     return record
 
 
+def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | None":
+    """Carry out a cell inside a job of another launcher; return its record.
+
+    With a `note`, an error is written there and the answer is None: Hydra would name only the first
+    cell that failed. A run that was told to stop ends the process without a result, so that the
+    sweep waits for a scheduler that requeues it.
+    """
+    from hydra.core.hydra_config import HydraConfig
+
+    from normlab.config import from_hydra
+
+    try:
+        record = train_and_say(from_hydra(config))
+    except Exception as error:
+        if note is None:
+            raise
+        note.parent.mkdir(parents=True, exist_ok=True)
+        overrides = " ".join(HydraConfig.get().overrides.task)
+        note.write_text(f"{overrides}\n    {error}\n", encoding="utf-8")
+        return None
+    if record.outcome.status == "interrupted":
+        sys.exit(INTERRUPTED)
+    return record
+
+
 def record_of(config: "DictConfig") -> "RunRecord":
     """Return the record that a run of this config has left."""
     from normlab.config import to_dict
@@ -90,10 +146,34 @@ def record_of(config: "DictConfig") -> "RunRecord":
     return store.read(store.run_dir(to_dict(config)))
 
 
-def best_score(record: "RunRecord", config: "DictConfig") -> float | None:
-    """Return the validation score that a sweeper such as Optuna goes by."""
+def sweeps_folder(argv: list[str]) -> Path:
+    """Return the folder of sweeps below `runs_dir`, which each process of a sweep can reach."""
+    from normlab.config import RunConfig
+
+    given = [value for key, _, value in (text.partition("=") for text in argv) if key == "runs_dir"]
+    return Path(given[-1].strip("'\"") if given else RunConfig().runs_dir).resolve() / ".sweeps"
+
+
+def direction_of(direction: object) -> str | None:
+    """Return `minimize` or `maximize` as a sweeper's config says it, None where it does not."""
+    return None if direction is None else str(getattr(direction, "name", direction))
+
+
+def objective(record: "RunRecord", config: "DictConfig", direction: str | None) -> float:
+    """Return what a sweeper such as Optuna goes by: the validation score that chose the weights.
+
+    The worst there is for a run that diverged. ValueError for a sweeper that seeks the worst score.
+    """
     score = record.scores.get(f"valid/{config.validate.select_by}")
-    return None if score is None else score.value
+    if record.outcome.status == "diverged" or score is None:
+        return -math.inf if direction == "maximize" else math.inf
+    better = "maximize" if score.higher_is_better else "minimize"
+    if direction not in (None, better):
+        raise ValueError(
+            f"hydra.sweeper.direction={direction} would seek the worst "
+            f"valid/{config.validate.select_by}: give hydra.sweeper.direction={better}"
+        )
+    return score.value
 
 
 def say(line: str) -> None:
@@ -106,6 +186,15 @@ def report(cells: list[Cell], logs: Path) -> int:
     for line in summary_lines(cells, logs):
         print(line)
     return 1 if any(cell.status for cell in cells) else 0
+
+
+def report_failures(folder: Path) -> int:
+    """Print which cells of another launcher failed and why; return the exit status of the sweep."""
+    notes = [path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())]
+    print(f"{len(notes)} cells failed")
+    for note in notes:
+        print(f"  failed: {note}", end="")
+    return 1
 
 
 def summary(record: "RunRecord") -> str:

@@ -1,0 +1,123 @@
+"""Sweeps by Hydra's plugins: Optuna searches, and launchers that carry cells out elsewhere."""
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from normlab.records.record import RunRecord
+from normlab.records.store import RunStore
+from tests.tiny_runs import Ended, tiny, write_corpus
+
+MINUTES = 60  # seconds
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("corpus") / "text")
+
+
+def sweep(corpus: Path, runs: Path, *overrides: str) -> Ended:
+    argv = tiny(corpus, runs, "budget.steps=4", "probe=[]", *overrides)
+    command = [sys.executable, "-m", "normlab", "train", "-m", *argv]
+    done = subprocess.run(
+        command,
+        cwd=runs.parent,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=8 * MINUTES,
+    )
+    return Ended(done.returncode, done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="cells die with their sweep on Linux only")
+def test_a_sweep_that_is_killed_goes_on_when_it_is_started_again(corpus: Path, tmp_path: Path):
+    runs = tmp_path / "runs"
+    long = ("budget.steps=200", "validate.every=200", "norm=ln,bn", "sink=[console,jsonl]")
+    argv = tiny(corpus, runs, "probe=[]", "observe.checkpoint_every=20", *long)
+    command = [sys.executable, "-m", "normlab", "train", "-m", "observe.processes=2", *argv]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 3 * MINUTES
+        while not (saved := list(runs.glob("*/seed1/checkpoints/last.pt"))):
+            assert time.monotonic() < deadline, "no cell saves anything"
+            time.sleep(0.1)
+    finally:
+        first.kill()
+        first.wait()
+    begun = {path.parents[1] for path in saved}
+    assert not any((folder / "record.json").exists() for folder in begun)
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert "2 of 2 cells done" in again.stdout
+    logs = [path.read_text(encoding="utf-8") for path in runs.glob(".sweeps/cell*.log")]
+    assert any("resumed at step" in log for log in logs)
+
+
+def search(corpus: Path, runs: Path, *overrides: str) -> Ended:
+    pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install '.[optuna]'")
+    return sweep(corpus, runs, "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=1", *overrides)
+
+
+def found(ended: Ended) -> dict:
+    """Return what a search prints at its end."""
+    assert ended.status == 0, ended.output
+    return yaml.safe_load(ended.output[ended.output.index("name: optuna") :])
+
+
+def rates(records: list[RunRecord]) -> set[float]:
+    return {record.config["optim"]["lr"] for record in records}
+
+
+def test_a_search_tunes_each_norm_alike_by_its_validation_score(corpus: Path, tmp_path: Path):
+    runs = tmp_path / "runs"
+    alike = ("optim.lr=tag(log,interval(1e-4,1e-1))", "hydra.sweeper.sampler.seed=3")
+    best = found(search(corpus, runs, *alike, "norm=ln", "hydra.sweeper.n_trials=3"))
+    records = RunStore(runs).records()
+    losses = {record.config["optim"]["lr"]: record.scores["valid/loss"].value for record in records}
+    assert len(losses) == 3
+    assert best["best_value"] == min(losses.values())
+    assert losses[best["best_params"]["optim.lr"]] == best["best_value"]
+
+    found(search(corpus, runs, *alike, "norm=bn", "hydra.sweeper.n_trials=1"))
+    (other,) = [record for record in RunStore(runs).records() if record not in records]
+    assert rates([other]) < rates(records)
+
+    away = ("norm=bn", "hydra.sweeper.n_trials=1", "hydra.sweeper.direction=maximize")
+    ended = search(corpus, runs, *alike, *away)
+    assert ended.status == 1
+    assert "hydra.sweeper.direction=maximize" in ended.output.splitlines()[-1]
+    assert "give hydra.sweeper.direction=minimize" in ended.output.splitlines()[-1]
+
+
+def test_a_trial_that_diverges_is_the_worst_and_ends_no_search(corpus: Path, tmp_path: Path):
+    grid = ("hydra/sweeper/sampler=grid", "optim.lr=choice(0.01,1e30)", "optim=sgd")
+    ended = search(corpus, tmp_path / "runs", *grid, "norm=none", "hydra.sweeper.n_trials=2")
+    assert found(ended)["best_params"] == {"optim.lr": 0.01}
+    records = RunStore(tmp_path / "runs").records()
+    assert {record.outcome.status for record in records} == {"finished", "diverged"}
+
+
+def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Path, tmp_path: Path):
+    pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="pip install '.[slurm]'")
+    elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
+    ended = sweep(corpus, tmp_path / "runs", *elsewhere, "accumulate=0,1,-1")
+    assert ended.status == 1
+    assert "2 cells failed" in ended.output
+    assert "accumulate=0 must be above 0" in ended.output
+    assert "accumulate=-1 must be above 0" in ended.output
+    assert "Traceback" not in ended.output
+    assert len(RunStore(tmp_path / "runs").records()) == 1
+
+
+def test_a_sweep_on_ray(corpus: Path, tmp_path: Path):
+    reason = "Ray needs an environment of its own: bash scripts/environment.sh ray"
+    pytest.importorskip("hydra_plugins.hydra_ray_launcher", reason=reason)
+    ended = sweep(corpus, tmp_path / "runs", "hydra/launcher=ray", "norm=ln,bn")
+    assert ended.status == 0, ended.output
+    records = RunStore(tmp_path / "runs").records()
+    assert [record.outcome.status for record in records] == ["finished", "finished"]
