@@ -23,7 +23,7 @@ from normlab.probes.base import ProbeGroup
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
-from normlab.records.store import CONFIG_FILE, RunStore, run_id
+from normlab.records.store import CONFIG_FILE, HYPOTHESES_FILE, RunStore, run_id
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
@@ -32,8 +32,6 @@ from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.sinks.base import RunInfo, SinkGroup
-
-HYPOTHESES_FILE = "hypotheses.txt"
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:

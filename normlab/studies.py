@@ -9,6 +9,7 @@ rows and values: `rows` and `grid` of its own name those it keeps. No torch, no 
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -152,8 +153,11 @@ def _selected(axis: Axis, values: Iterable[str]) -> Axis:
 
 def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
     """Read a study; ValueError naming the studies there are, or the file and key that is wrong."""
-    if name not in option_names("study", root):
-        raise ValueError(f"no study {name!r}: there are {', '.join(option_names('study', root))}")
+    names = option_names("study", root)
+    if name not in names:
+        near = get_close_matches(name.lower(), names)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise ValueError(f"no study {name!r}: there are {', '.join(names)}.{meant}")
     option = next(option for option in options("study", root) if option.name == name)
     read = _Reader(option.path)
     node = read.node(read.file(), "the file", _KEYS)

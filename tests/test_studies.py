@@ -165,6 +165,8 @@ def test_figures_are_numbers_or_text(written):
 def test_an_unknown_study_or_scale_names_those_there_are(written):
     with pytest.raises(ValueError, match=r"no study 'nope': there are .*iwslt_norms"):
         load_study("nope")
+    with pytest.raises(ValueError, match=r"Did you mean .*bert_norms"):
+        load_study("BERT_norm")
     with pytest.raises(ValueError, match="study good has no scale=gpu: there are smoke, cpu"):
         written().planned("gpu")
 

@@ -6,13 +6,15 @@ not comparable. Two settings make a pair where their configs differ only in what
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from normlab.records.aggregate import Cell, group
-from normlab.records.fingerprint import ABSENT, diff
+from normlab.records.fingerprint import ABSENT, varying, without
 from normlab.records.record import RunRecord
-from normlab.records.store import RunStore, select
+from normlab.records.selection import Selection
+from normlab.records.store import RunStore
 
 # A choice of `norm` is the label of all its sites.
 _SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
@@ -39,12 +41,16 @@ class Runs:
         folders: dict[str, str] = {}
         damaged: list[str] = []
         for place in places:
-            store = RunStore(place)
+            store, top = RunStore(place), _relative(place, root)
             for folder, record in store.entries():
                 known = found.setdefault(record.run_id, record)
                 if known is not record and known.scores != record.scores:
                     twice.append(record)
-                folders.setdefault(record.run_id, _relative(folder, root))
+                    damaged.append(
+                        f"{folder}: the same run as in {folders[record.run_id]}, with other "
+                        "scores, so neither counts; remove one of the two"
+                    )
+                folders.setdefault(record.run_id, (top / folder.relative_to(place)).as_posix())
             damaged += [message for _, message in store.damaged]
         return cls([*found.values(), *twice], folders, damaged)
 
@@ -55,39 +61,53 @@ class Runs:
     def settings(self, where: Mapping[str, object]) -> tuple[list[Cell], list[str]]:
         """Return the settings that fit, and why runs of others could not be joined."""
         try:
-            chosen = select(list(self.records), where)
+            chosen = self._selection.select(where)
         except ValueError:  # a key that no run has yet, such as one of a task that nobody ran
             return [], []
         cells: list[Cell] = []
         refused: list[str] = []
         for members in group(chosen).values():
-            try:
-                cells.append(Cell.of(members))
-            except ValueError as error:
-                refused.append(str(error))
+            joined = self._join(members)
+            if isinstance(joined, str):
+                refused.append(joined)
+            else:
+                cells.append(joined)
         return cells, refused
 
+    def _join(self, members: Sequence[RunRecord]) -> Cell | str:
+        """Join seeds, or say why they cannot be; comparisons ask for the same ones many times."""
+        key = tuple(map(id, members))
+        if key not in self._joined:
+            try:
+                self._joined[key] = Cell.of(members)
+            except ValueError as error:
+                self._joined[key] = str(error)
+        return self._joined[key]
 
-def _relative(folder: Path, root: Path) -> str:
-    resolved = folder.resolve()
+    @cached_property
+    def _selection(self) -> Selection:
+        return Selection(self.records)
+
+    @cached_property
+    def _joined(self) -> dict[tuple[int, ...], Cell | str]:
+        return {}
+
+
+def _relative(place: Path, root: Path) -> Path:
+    resolved = place.resolve()
     inside = resolved.is_relative_to(root.resolve())
-    return (resolved.relative_to(root.resolve()) if inside else folder).as_posix()
+    return resolved.relative_to(root.resolve()) if inside else place
 
 
 def pairs(
     first: Iterable[Cell], second: Sequence[Cell], may_differ: Iterable[str]
 ) -> list[tuple[Cell, Cell]]:
     """Return the settings of both sides that differ in nothing but the keys that may."""
-    allowed = [name for key in may_differ for name in _spelled(key)]
-    return [
-        (a, b)
-        for a in first
-        for b in second
-        if all(
-            any(key == name or key.startswith(f"{name}.") for name in allowed)
-            for key in diff(a.config, b.config)
-        )
-    ]
+    allowed = tuple(name for key in may_differ for name in _spelled(key))
+    others: dict[tuple[str, ...], list[Cell]] = {}
+    for cell in second:
+        others.setdefault(without(cell.parts, allowed), []).append(cell)
+    return [(a, b) for a in first for b in others.get(without(a.parts, allowed), ())]
 
 
 def _spelled(key: str) -> tuple[str, ...]:
@@ -111,7 +131,7 @@ def mismatch(a: Cell, b: Cell) -> str | None:
 
 def labels(cells: Sequence[Cell]) -> list[str]:
     """Say for each setting what sets it apart from the others: `norm.padding=include`."""
-    keys = sorted({key for cell in cells for key in diff(cells[0].config, cell.config)})
+    keys = varying([cell.parts for cell in cells])[0] if cells else {}
     shown = [key for key in keys if not key.endswith("_target_") and not key.startswith("task.")]
     return [
         " ".join(

@@ -4,6 +4,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
+from itertools import zip_longest
 
 _PIPE_WIDTH = 10_000  # wider than any table: what a program reads is not folded
 _PROSE = 50  # characters from which a cell is prose
@@ -21,27 +22,62 @@ def print_table(
 
     The columns named in `numeric` are set flush right.
     """
-    from rich import box
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    needed = 0
-    for index, name in enumerate(columns):
-        longest = max(len(text) for text in [name, *(row[index] for row in rows)])
-        justify = "right" if name in numeric else "left"
-        # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
-        table.add_column(name, justify=justify, no_wrap=longest <= _PROSE)
-        needed += min(longest, _PROSE) + _GAP
+    # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
+    longest = [max(map(_width, column)) for column in zip(columns, *rows, strict=True)]
+    # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
+    needed = sum(min(width, _PROSE) + _GAP for width in longest)
     terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
-    console = Console(width=max(needed, terminal), highlight=False)
+    widths = _shares(longest, max(needed, terminal) - _GAP * len(longest))
+    right = [name in numeric for name in columns]
+    console = Console(width=sum(widths) + _GAP * len(widths), highlight=False)
+    (header,) = _lines(columns, widths, right)
+    console.print(Text(header, style="bold"))
+    print("\u2500" * (sum(widths) + _GAP * (len(widths) - 1)))
     for row in rows:
-        # Text, not str: a value such as [1,2] is no markup.
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+        print("\n".join(_lines(row, widths, right)))
+    console.width = max(needed, terminal)
     for note in notes:
         console.print(Text(note))
+
+
+def _width(text: str) -> int:
+    """Return the columns that a text takes; some characters take two."""
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
+
+
+def _shares(longest: Sequence[int], room: int) -> list[int]:
+    """Give columns their width; where there is no room, those of prose share what is left."""
+    widths = list(longest)
+    prose = sorted((n for n in range(len(widths)) if widths[n] > _PROSE), key=widths.__getitem__)
+    room -= sum(width for width in widths if width <= _PROSE)
+    for left, n in zip(range(len(prose), 0, -1), prose, strict=True):
+        widths[n] = min(widths[n], room // left)
+        room -= widths[n]
+    return widths
+
+
+def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+    """Lay out a row, of several lines where a cell is folded."""
+    folded = [
+        [text] if _width(text) <= width else textwrap.wrap(text, width)
+        for text, width in zip(cells, widths, strict=True)
+    ]
+    return [
+        (" " * _GAP)
+        .join(
+            " " * (width - _width(text)) + text if flush else text + " " * (width - _width(text))
+            for text, width, flush in zip(line, widths, right, strict=True)
+        )
+        .rstrip()
+        for line in zip_longest(*folded, fillvalue="")
+    ]
 
 
 def print_prose(text: str, *, indent: str = "") -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import complain, print_prose, print_table
+from normlab.records.store import without_collection
 from normlab.registry import CONFIG_DIR, options
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+@without_collection()
 def main(argv: list[str]) -> int:
     """Show or write the ledger; 1 where a record is damaged, which is said.
 

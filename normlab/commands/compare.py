@@ -2,15 +2,19 @@
 
 import argparse
 import math
-import string
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from string import ascii_lowercase
 
+from normlab.commands._bootstrap import show_bootstrap
+from normlab.commands._runs import given_twice, read_places
 from normlab.commands._terminal import complain, print_markdown, print_table
 from normlab.records.aggregate import Cell, Summary, group
-from normlab.records.fingerprint import diff
+from normlab.records.fingerprint import varying
 from normlab.records.record import RunRecord
-from normlab.records.store import RECORD_FILE, RunStore, read_record, select
+from normlab.records.selection import select
+from normlab.records.store import without_collection
 
 HELP = "show finished runs side by side: score, spread, spikes, outcome, speed"
 
@@ -20,9 +24,14 @@ _EXAMPLES = """examples:
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-*
   normlab compare --score test/chrf --score valid/loss
   normlab compare --where task=mlm --score test/mlm_accuracy --score valid/steps_to/mlm_accuracy_0.2
+  normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
 
 A row averages the seeds that finished; `outcome` tells of the others. norm=bn+ln is bn in the
 encoder and ln in the decoder.
+
+--bootstrap asks whether a difference in BLEU would hold on other sentences, by sacreBLEU's paired
+bootstrap (Koehn 2004) on what two experiments translated, the first being the baseline. The p value
+of a study's table is another: it asks whether the difference would hold with other seeds.
 """
 # Shown where a run has them and no other score is asked for.
 _SCORES = ("test/bleu", "test/mlm_accuracy", "test/nsp_accuracy", "test/bits_per_character")
@@ -59,6 +68,17 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="a column for this score; may be repeated; default: the first ones of the task",
     )
+    result.add_argument(
+        "--bootstrap",
+        action="store_true",
+        help="test BLEU of two experiments on the test's sentences, seed by seed (translation)",
+    )
+    result.add_argument(
+        "--data-dir",
+        type=Path,
+        metavar="FOLDER",
+        help="with --bootstrap: where the text of the test lies now, if it was moved",
+    )
     result.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
     return result
@@ -70,14 +90,49 @@ def main(argv: list[str]) -> int:
     Raises `ValueError` for a run, key or score that does not exist.
     """
     arguments = parser().parse_args(argv)
-    found, problems = _read(arguments.runs or [arguments.runs_dir])
-    records = select(found, _conditions(arguments.where))
+    if arguments.bootstrap and arguments.score:
+        raise ValueError("--bootstrap compares test/bleu: leave out --score")
+    if arguments.data_dir is not None and not arguments.bootstrap:
+        raise ValueError("--data-dir is for --bootstrap, which needs the references of the test")
+    return _compare(arguments)
+
+
+@without_collection()
+def _compare(arguments: argparse.Namespace) -> int:
+    runs, problems = read_places(arguments.runs or [arguments.runs_dir])
+    folders = {id(record): folder for folder, record in runs}
+    records = select([record for _, record in runs], _conditions(arguments.where))
+    if arguments.bootstrap and records:
+        show_bootstrap(
+            {folders[id(record)]: record for record in records},
+            data_dir=arguments.data_dir,
+            markdown=arguments.markdown,
+        )
+    elif records:
+        problems += _show(records, folders, arguments)
+    elif not problems:
+        place = ", ".join(str(path) for path in arguments.runs or [arguments.runs_dir])
+        which = " that fits" if arguments.where and runs else ""
+        problems.append(f"no run{which} below {place}; `normlab train` makes one")
+    for problem in problems:
+        complain(problem)
+    return 1 if problems else 0
+
+
+def _show(
+    records: Sequence[RunRecord], folders: Mapping[int, Path], arguments: argparse.Namespace
+) -> list[str]:
+    """Print the table; return why runs of others could not be averaged."""
     if arguments.score:
         _check_scores(arguments.score, records)
+    problems: list[str] = []
     cells: list[Cell] = []
     rows: list[list[str]] = []
     scores = arguments.score or _usual(records)
     for members in group(records).values():
+        if (twice := given_twice(members, folders)) is not None:
+            problems.append(twice)
+            continue
         try:
             cell = Cell.of(members)
             rows.append(_row(cell, scores))
@@ -90,29 +145,7 @@ def main(argv: list[str]) -> int:
         columns += ["spikes", "outcome", "tokens/s"]
         show = print_markdown if arguments.markdown else print_table
         _print(columns, rows, cells, scores, show)
-    elif not problems:
-        place = ", ".join(str(path) for path in arguments.runs or [arguments.runs_dir])
-        which = " that fits" if arguments.where and found else ""
-        problems.append(f"no run{which} below {place}; `normlab train` makes one")
-    for problem in problems:
-        complain(problem)
-    return 1 if problems else 0
-
-
-def _read(places: Iterable[Path]) -> tuple[list[RunRecord], list[str]]:
-    """Read every record at or below the places once, and say which are damaged."""
-    records: dict[Path, RunRecord] = {}
-    problems: list[str] = []
-    for place in places:
-        if place.name == RECORD_FILE or (place / RECORD_FILE).is_file():
-            path = place if place.name == RECORD_FILE else place / RECORD_FILE
-            records[path.resolve()] = read_record(path)
-            continue
-        store = RunStore(place)
-        entries = store.entries()
-        problems += [message for _, message in store.damaged]
-        records |= {(folder / RECORD_FILE).resolve(): record for folder, record in entries}
-    return list(records.values()), problems
+    return problems
 
 
 def _conditions(where: Iterable[str]) -> dict[str, str]:
@@ -129,9 +162,11 @@ def _check_scores(wanted: Iterable[str], records: Sequence[RunRecord]) -> None:
     known = {name for record in records for name in record.scores}
     for name in wanted:
         if name not in known:
+            whole = [score for score in known if score.count("/") == 1]
+            near = get_close_matches(name, known, n=5) or sorted(whole)
             raise ValueError(
-                f"--score {name}: no run has this score; "
-                f"allowed: {', '.join(sorted(known)) or 'none'}"
+                f"--score {name}: no run has this score; there are {', '.join(near) or 'none'}"
+                + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
             )
 
 
@@ -200,7 +235,8 @@ def _print(
             notes += [f"{name}: {signature}" for signature in signatures]
             continue
         # Figures scored in different ways carry a letter each: they do not compare.
-        letters = dict(zip(signatures, string.ascii_lowercase, strict=False))
+        names = (a + b for a in ("", *ascii_lowercase) for b in ascii_lowercase)
+        letters = dict(zip(signatures, names, strict=False))
         notes += [f"{name} ({letters[signature]}): {signature}" for signature in signatures]
         for row, cell in zip(rows, cells, strict=True):
             if signature := cell.signature(name):
@@ -214,22 +250,28 @@ def _differences(rows: Sequence[Sequence[str]], cells: Sequence[Cell]) -> list[s
     alike: dict[tuple[str, ...], list[Cell]] = {}
     for row, cell in zip(rows, cells, strict=True):
         alike.setdefault(tuple(row[:4]), []).append(cell)
-    return [_apart(cell, alike[tuple(row[:4])]) for row, cell in zip(rows, cells, strict=True)]
+    said = {
+        cell.fingerprint: text
+        for members in alike.values()
+        for cell, text in zip(members, _apart(members), strict=True)
+    }
+    return [said[cell.fingerprint] for cell in cells]
 
 
-def _apart(cell: Cell, others: Sequence[Cell]) -> str:
-    groups = {key for other in others for key in other.config.get("choices", {})}
-    named = sorted(
+def _apart(cells: Sequence[Cell]) -> list[str]:
+    groups = sorted({key for cell in cells for key in cell.config.get("choices", {})})
+    named = [
         name
         for name in groups
-        if name not in _SHOWN and len({other.choice(name) for other in others}) > 1
-    )
+        if name not in _SHOWN and len({cell.choice(name) for cell in cells}) > 1
+    ]
     # Where the option differs its name says more than all the values below it.
-    values = {
-        key: own
-        for other in others
-        for key, (own, _) in sorted(diff(cell.config, other.config).items())
-        if key.split(".")[0] not in named
-    }
-    options = [f"{name}={cell.choice(name)}" for name in named]
-    return " ".join([*options, *(f"{key}={value}" for key, value in values.items())])
+    return [
+        " ".join(
+            [
+                *(f"{name}={cell.choice(name)}" for name in named),
+                *(f"{k}={value}" for k, value in values.items() if k.split(".")[0] not in named),
+            ]
+        )
+        for cell, values in zip(cells, varying([cell.parts for cell in cells]), strict=True)
+    ]

@@ -3,14 +3,14 @@
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from normlab import registry
 from normlab.commands._terminal import complain, print_table
 from normlab.records.canonical import plain
-from normlab.records.record import Score
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, norm_label
+from normlab.records.record import RunRecord
+from normlab.records.store import RunStore, norm_label, without_collection
 
 HELP = "list norms, placements, tasks, ... and the runs on disk"
 
@@ -102,12 +102,10 @@ def _cost(cost: tuple[int, float] | None) -> str:
     return f"{runs} runs, " + (f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min")
 
 
+@without_collection()
 def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
     store = RunStore(runs_dir)
     records = store.entries()
-    # A run that is still going, or was killed, has its config on disk but no record yet.
-    started = sorted(path.parent for path in runs_dir.rglob(CONFIG_FILE))
-    open_runs = [path for path in started if not (path / RECORD_FILE).exists()]
     if as_json:
         ended = [
             {
@@ -123,14 +121,16 @@ def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
             }
             for path, record in records
         ]
-        unended = [{"path": str(path), "status": "no record"} for path in open_runs]
-        _print_json(plain([*ended, *unended]))
+        unread = [{"path": str(path.parent), "status": "damaged"} for path, _ in store.damaged]
+        unended = [{"path": str(path), "status": "no record"} for path in store.open]
+        _print_json(plain([*ended, *unread, *unended]))
     else:
         rows = [
-            [str(path), record.outcome.status, str(record.outcome.step), _best_known(record.scores)]
+            [str(path), record.outcome.status, str(record.outcome.step), _best_known(record)]
             for path, record in records
         ]
-        rows += [[str(path), "no record yet", "", ""] for path in open_runs]
+        rows += [[str(path.parent), "damaged", "", ""] for path, _ in store.damaged]
+        rows += [[str(path), "no record yet", "", ""] for path in store.open]
         note = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
         print_table(["run", "outcome", "step", "score"], rows, notes=note, numeric=["step"])
     for _, message in store.damaged:
@@ -138,10 +138,11 @@ def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
     return 1 if store.damaged else 0
 
 
-def _best_known(scores: Mapping[str, Score]) -> str:
-    for name in sorted(scores, key=lambda name: not name.startswith("test/")):
-        return f"{name} {scores[name].value:.2f}"
-    return "-"
+def _best_known(record: RunRecord) -> str:
+    """Return a score of the whole test, else of validation."""
+    scores = record.main_scores
+    name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
+    return "-" if name is None else f"{name} {scores[name].value:.2f}"
 
 
 def _print_json(value: object) -> None:

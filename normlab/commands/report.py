@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.commands._terminal import complain
+from normlab.records.store import without_collection
 from normlab.registry import option_names
 
 HELP = "make tables and pages of published studies again from their records"
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+@without_collection()
 def main(argv: list[str]) -> int:
     """Make them again; 1 where one differs (--check) or cannot be made, which is said.
 

@@ -2,15 +2,20 @@
 
 Two scales must not be mixed: BLEU on detokenised, cased text (`tokenize="13a"`, comparable between
 systems) and BLEU on tokens in lower case (`tokenized_bleu`, the number of the IWSLT'14 papers).
+
+Whether a difference would hold on other sentences is tested by sacreBLEU's paired bootstrap (Koehn
+2004, "Statistical Significance Tests for Machine Translation Evaluation").
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest, Result
 
 from normlab.records.record import Score
 
@@ -44,6 +49,67 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     metric = CHRF()
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     return Score(value, True, len(hypotheses), str(metric.get_signature()))
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """BLEU of two sides on the same sentences, the p value of their difference, and how it came."""
+
+    baseline: float
+    other: float
+    p: float
+    signature: str
+
+
+def paired_bootstrap(
+    baseline: Sequence[Sequence[str]],
+    other: Sequence[Sequence[str]],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    samples: int = 1000,
+) -> Bootstrap:
+    """Test the difference in BLEU of two sides, each with one or more outputs for each sentence.
+
+    Samples are drawn of the sentences, each with all its outputs: the counts of a sentence are
+    summed over them, so that two outputs of one sentence do not pass for two sentences. With one
+    output a side it is `sacrebleu --paired-bs`; its seed is `SACREBLEU_SEED`, by default 12345.
+    """
+    if not baseline or len(baseline) != len(other):
+        raise ValueError(
+            f"{len(baseline)} outputs beside {len(other)}: each side needs one or more, as many "
+            "as the other"
+        )
+    for output in (*baseline, *other):
+        _check(output, references)
+    sides = [list(zip(*outputs, strict=True)) for outputs in (baseline, other)]
+    test = PairedTest(
+        [("baseline", cast("Any", sides[0])), ("other", cast("Any", sides[1]))],
+        metrics={"BLEU": _OverOutputs(lowercase=lowercase)},
+        references=[list(references)],
+        test_type="bs",
+        n_samples=samples,
+    )
+    signatures, found = test()
+    one, two = cast("list[Result]", found["BLEU"])
+    assert two.p_value is not None, "sacreBLEU gives the p value with every side but the first"
+    # sacreBLEU gives the smallest p value to outputs that are the same, word for word.
+    p = 1.0 if sides[0] == sides[1] else two.p_value
+    return Bootstrap(one.score, two.score, p, str(signatures["BLEU"]))
+
+
+class _OverOutputs(BLEU):
+    """BLEU of a corpus of which each sentence has several outputs."""
+
+    def _extract_corpus_statistics(self, hypotheses: Sequence[Any], references: Any) -> Any:
+        by_output = [
+            super(_OverOutputs, self)._extract_corpus_statistics(list(output), references)
+            for output in zip(*hypotheses, strict=True)
+        ]
+        return [
+            [sum(counts) for counts in zip(*each, strict=True)]
+            for each in zip(*by_output, strict=True)
+        ]
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:

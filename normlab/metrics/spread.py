@@ -10,6 +10,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ def p_value(interval: Interval) -> float:
     return 1 - _share(math.atan(t / math.sqrt(degrees)), degrees)
 
 
+@lru_cache(maxsize=256)  # a table asks for few of them, and often
 def t_quantile(degrees: int, *, confidence: float) -> float:
     """Return the t that a share `confidence` of Student's distribution does not exceed in size."""
     if degrees < 1:

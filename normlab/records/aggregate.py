@@ -11,11 +11,12 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from normlab.records.fingerprint import fingerprint
+from normlab.records.fingerprint import Parts, parts
+from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import norm_label
 
 _MUST_AGREE: tuple[tuple[str, Callable[[RunRecord], object]], ...] = (
     ("params", lambda record: record.params),
@@ -49,8 +50,8 @@ class Cell:
         ordered = tuple(sorted(records, key=lambda record: record.seed))
         assert ordered, "a cell has at least one record"
         first = ordered[0]
-        mark = fingerprint(first.config)
-        assert all(fingerprint(record.config) == mark for record in ordered)
+        mark = first.fingerprint
+        assert all(record.fingerprint == mark for record in ordered)
         for before, after in itertools.pairwise(ordered):
             if before.seed == after.seed:
                 raise ValueError(
@@ -70,6 +71,11 @@ class Cell:
     def config(self) -> dict[str, Any]:
         """Return the config, that of the first seed."""
         return self.records[0].config
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Return what makes the experiment, to be compared with others many times."""
+        return parts(self.config)
 
     @property
     def norm(self) -> str:
@@ -145,7 +151,7 @@ def group(records: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
     """Sort records by fingerprint, in the order in which each first appears."""
     groups: dict[str, list[RunRecord]] = {}
     for record in records:
-        groups.setdefault(fingerprint(record.config), []).append(record)
+        groups.setdefault(record.fingerprint, []).append(record)
     return groups
 
 

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import marshal
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 from normlab.records.canonical import plain
@@ -21,11 +23,14 @@ _PLACES = frozenset({"data_dir", "runs_dir"})
 _LENGTH = 10
 ABSENT = "(absent)"
 
+Parts = Mapping[str, bytes]
+"""What is hashed of a config: its keys in their order, and their values, packed."""
+
 
 def fingerprint(config: Mapping[str, Any]) -> str:
     """Hash what makes the experiment: 10 hex digits of SHA-256 over the canonical JSON."""
-    text = _canonical(_significant(config))
-    return hashlib.sha256(text.encode()).hexdigest()[:_LENGTH]
+    text = ",".join(_written(key, part) for key, part in parts(config).items())
+    return hashlib.sha256(f"{{{text}}}".encode()).hexdigest()[:_LENGTH]
 
 
 def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
@@ -34,35 +39,110 @@ def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any
     A key that only one of them has is `ABSENT` in the other. Empty exactly when the fingerprints
     agree.
     """
-    left, right = dict(_leaves(_significant(a))), dict(_leaves(_significant(b)))
-    pairs = {
-        key: (left.get(key, ABSENT), right.get(key, ABSENT)) for key in sorted({*left, *right})
+    left, right = varying([parts(a), parts(b)])
+    return {key: (value, right[key]) for key, value in left.items()}
+
+
+def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
+    """Return of each experiment its values of the dotted keys at which not all are alike.
+
+    A key that it has not is `ABSENT`. For two they are the keys of `diff`; any number take one
+    pass.
+    """
+    alike = {
+        key
+        for key, part in experiments[0].items()
+        if all(other.get(key) == part for other in experiments)
     }
-    return {key: pair for key, pair in pairs.items() if _canonical(pair[0]) != _canonical(pair[1])}
+    flat = [
+        {name: leaf for key in each if key not in alike for name, leaf in _leaves(key, each[key])}
+        for each in experiments
+    ]
+    keys = sorted({key for leaves in flat for key in leaves})
+    apart = [
+        key for key in keys if len({_hashable(leaves.get(key, ABSENT)) for leaves in flat}) > 1
+    ]
+    return [{key: leaves.get(key, ABSENT) for key in apart} for leaves in flat]
 
 
-def _significant(config: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: value for key, value in config.items() if key not in _NOT_HASHED}
-    return _normal(plain(kept))
+def without(experiment: Parts, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what an experiment is apart from some dotted keys and what is below them.
+
+    Equal for two experiments exactly when `diff` finds no other key.
+    """
+    rests = (_rest(key, part, keys) for key, part in experiment.items())
+    return tuple(rest for rest in rests if rest)
 
 
-def _normal(value: object) -> Any:
+@lru_cache(maxsize=4096)
+def _rest(key: str, packed: bytes, left_out: tuple[str, ...]) -> str:
+    below = tuple(f"{name}." for name in left_out)
+    leaves = [
+        _canonical(leaf)
+        for leaf in sorted(_leaves(key, packed), key=lambda leaf: leaf[0])
+        if leaf[0] not in left_out and not leaf[0].startswith(below)
+    ]
+    return ",".join(leaves)
+
+
+def _hashable(value: Any) -> tuple[str, Any]:
+    # To Python True is 1, and not to an experiment.
+    name = value.__class__.__name__
+    return name, _canonical(value) if name in ("dict", "list") else value
+
+
+def parts(config: Mapping[str, Any]) -> Parts:
+    """Return what is hashed of a config, each part by its key and packed.
+
+    Equal bytes are equal values. Ten thousand runs share most of their parts, each of which the
+    functions of this file look at once.
+    """
+    kept = {key: config[key] for key in sorted(config) if key not in _NOT_HASHED | _PLACES}
+    try:
+        found = {key: _packed(value) for key, value in kept.items()}
+        for key, part in found.items():
+            _written(key, part)
+    except (TypeError, ValueError):  # a value that is not plain, such as a number of numpy's
+        return {key: _packed(value) for key, value in plain(kept).items()}
+    return found
+
+
+def _packed(value: Any) -> bytes:
+    return marshal.dumps(value, 2)  # the last version whose bytes depend on the value alone
+
+
+@lru_cache(maxsize=4096)
+def _written(key: str, packed: bytes) -> str:
+    return f"{_canonical(key)}:{_canonical(_normal(packed))}"
+
+
+@lru_cache(maxsize=4096)
+def _leaves(key: str, packed: bytes) -> tuple[tuple[str, Any], ...]:
+    """Return the values of a part by their dotted keys; a node without keys is a value."""
+    return tuple(_flat(key, _normal(packed)))
+
+
+def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict) and value:
+        for name, item in cast("dict[str, Any]", value).items():
+            yield from _flat(f"{key}.{name}", item)
+    else:
+        yield key, value
+
+
+def _normal(packed: bytes) -> Any:
+    return _without_places(plain(marshal.loads(packed)))
+
+
+def _without_places(value: Any) -> Any:
     if isinstance(value, dict):
-        node = cast("dict[str, object]", value)
-        return {key: _normal(item) for key, item in node.items() if key not in _PLACES}
+        node = cast("dict[str, Any]", value)
+        return {key: _without_places(item) for key, item in node.items() if key not in _PLACES}
     if isinstance(value, list):
-        return [_normal(item) for item in cast("list[object]", value)]
+        return [_without_places(item) for item in cast("list[Any]", value)]
     # `lr=1` and `lr=1.0` are one experiment, whichever of them a YAML parser makes of it.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _leaves(node: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in node.items():
-        if isinstance(value, dict) and value:
-            yield from _leaves(cast("dict[str, Any]", value), f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value

@@ -3,6 +3,10 @@
 Figures of tables are read from here and from nowhere else. Names of scores are paths such as
 `test/bleu`; every figure of a probe is a path `stability/<probe>/<name>`. How numbers that are not
 finite are written is decided in `canonical.py`. Readers ignore keys they do not know.
+
+A list of ten thousand runs is to answer at once, so a record is decoded and checked against the
+types below in one pass (msgspec). What that refuses is read once more, key by key, for a message
+that says what is wrong.
 """
 
 from __future__ import annotations
@@ -10,26 +14,38 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+import msgspec
 
 from normlab.records.canonical import number, plain
+from normlab.records.fingerprint import fingerprint
 
 FORMAT = "normlab.record/1"
 Status = Literal["finished", "diverged", "interrupted", "failed"]
 Column = list[float | None]
+if TYPE_CHECKING:
+    Number = float
+else:  # in the file, which has no other way to write what is not finite
+    Number = float | Literal["nan", "inf", "-inf"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Score:
     """One figure: its value, its direction, what it was counted over and how it was computed."""
 
-    value: float
+    value: Number
     higher_is_better: bool
     n: int
     signature: str | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.value, str):
+            object.__setattr__(self, "value", float(self.value))
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended, after which step, and for a divergence the first layer not finite."""
 
@@ -39,7 +55,7 @@ class Outcome:
     layer: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BudgetUsed:
     """What a run cost: optimizer steps, target tokens, seconds, their rate and peak memory."""
 
@@ -77,6 +93,11 @@ class RunRecord:
         value = self.config.get("choices", {}).get(group)
         return None if value is None else str(value)
 
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return the hash of what makes the experiment, the same for all its seeds."""
+        return fingerprint(self.config)
+
     @property
     def finished(self) -> bool:
         """Tell whether the run reached its end, so that its scores may be averaged."""
@@ -104,8 +125,30 @@ class RunRecord:
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, *, origin: str) -> RunRecord:
+    def from_json(cls, text: str | bytes, *, origin: str) -> RunRecord:
         """Read a record; raises `ValueError` naming `origin`, the key and what to do."""
+        try:
+            file = _DECODER.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return cls._read_by_key(text, origin=origin)
+        if not isinstance(file.config.get("choices", {}), dict):
+            return cls._read_by_key(text, origin=origin)
+        return cls(
+            run_id=file.run_id,
+            seed=file.seed,
+            config=file.config,
+            outcome=file.outcome,
+            scores=file.scores,
+            stability=_finite_or_not(file.stability),
+            budget=file.budget,
+            environment=file.environment,
+            data=file.data,
+            params=file.params,
+            last_steps={name: _column(values) for name, values in file.last_steps.items()},
+        )
+
+    @classmethod
+    def _read_by_key(cls, text: str | bytes, *, origin: str) -> RunRecord:
         try:
             content = json.loads(text)
         except json.JSONDecodeError as error:
@@ -113,11 +156,19 @@ class RunRecord:
                 f"{origin}: damaged record, not JSON at line {error.lineno}: {error.msg}; "
                 "remove the file and start the run again"
             ) from None
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{origin}: damaged record, not UTF-8 at byte {error.start}; "
+                "remove the file and start the run again"
+            ) from None
         node = _Node(content, origin=origin)
         if node.text("format") != FORMAT:
             raise ValueError(
-                f"{origin}: format is {content['format']!r}, this version reads {FORMAT!r}"
+                f"{origin}: format is {content['format']!r}, this version reads {FORMAT!r}; read "
+                "it with the normlab that wrote it, or remove the file and start the run again"
             )
+        if "choices" in node.mapping("config"):
+            node.node("config").mapping("choices")
         scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
         stability = node.node("stability")
         return cls(
@@ -144,6 +195,36 @@ class RunRecord:
             params=node.integer("params"),
             last_steps=node.columns("last_steps"),
         )
+
+
+class _File(msgspec.Struct):
+    """The keys of a file as they are decoded, their types those of `RunRecord`."""
+
+    format: Literal["normlab.record/1"]
+    run_id: str
+    seed: int
+    config: dict[str, Any]
+    outcome: Outcome
+    scores: dict[str, Score]
+    stability: dict[str, Number]
+    budget: BudgetUsed
+    environment: dict[str, Any]
+    data: dict[str, Any]
+    params: int
+    last_steps: dict[str, list[Number | None]] = {}
+
+
+_DECODER = msgspec.json.Decoder(_File)
+
+
+def _finite_or_not(figures: dict[str, Number]) -> dict[str, float]:
+    if str not in map(type, figures.values()):
+        return figures
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _column(values: list[Number | None]) -> Column:
+    return [None if value is None else float(value) for value in values]
 
 
 def _score(node: _Node) -> Score:

@@ -6,33 +6,24 @@ finds the same folder.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import gc
+import os
+import re
+from collections.abc import Generator, Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from normlab.records.atomic import atomic_write
 from normlab.records.fingerprint import fingerprint
+from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
+from normlab.records.selection import select
 
 RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
-_ENDS = ("encoder_norm", "decoder_norm")
-
-
-def norm_label(choices: Mapping[str, Any]) -> str:
-    """Name the norms of a model by their sites: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
-
-    A site without a choice of its own has the norm of the model; extra sites follow by name.
-    """
-    norm = choices.get("norm")
-    ends = [choices.get(site) or norm for site in _ENDS]
-    sites = sorted(key for key in choices if key.endswith("_norm") and key not in _ENDS)
-    extra = [
-        f"{site.removesuffix('_norm')}_{choices[site]}"
-        for site in sites
-        if choices[site] not in (None, "none")
-    ]
-    return "+".join(str(part) for part in [*dict.fromkeys(ends), *extra])
+HYPOTHESES_FILE = "hypotheses.txt"
+_SEED_FOLDER = re.compile(r"seed\d+")
 
 
 def run_label(config: Mapping[str, Any]) -> str:
@@ -48,12 +39,17 @@ def run_id(config: Mapping[str, Any]) -> str:
 
 
 class RunStore:
-    """The runs below one folder; `damaged` holds what the last reading of all could not read."""
+    """The runs below one folder.
+
+    Of the last reading of all, `damaged` holds what could not be read, and why, `open` the folders
+    of runs that have a config but no record: still going, or killed.
+    """
 
     def __init__(self, root: Path | str) -> None:
         """Refer to a folder, which need not exist yet."""
         self.root = Path(root)
         self.damaged: list[tuple[Path, str]] = []
+        self.open: list[Path] = []
 
     def run_dir(self, config: Mapping[str, Any]) -> Path:
         """Return the folder of a run, which need not exist yet."""
@@ -89,90 +85,84 @@ class RunStore:
     def entries(self) -> list[tuple[Path, RunRecord]]:
         """Read all records with their run folders, in the order of their paths.
 
-        Damaged records are left out and listed in `damaged`.
+        Damaged records are left out and listed in `damaged`, runs without one in `open`.
         """
         self.damaged = []
+        self.open = []
         found: list[tuple[Path, RunRecord]] = []
-        for path in sorted(self.root.rglob(RECORD_FILE)):
-            try:
-                found.append((path.parent, read_record(path)))
-            except ValueError as error:
-                self.damaged.append((path, str(error)))
+        with without_collection():
+            for folder, ended in self._run_folders():
+                if not ended:
+                    self.open.append(folder)
+                    continue
+                try:
+                    found.append((folder, read_record(folder / RECORD_FILE)))
+                except ValueError as error:
+                    self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
+
+    def _run_folders(self) -> list[tuple[Path, bool]]:
+        """Find the folders of runs, by their paths, and whether each has a record, in one pass.
+
+        Below a run's folder `seed<k>` nothing is looked for: all that a run has lies in it.
+        """
+        found: list[tuple[tuple[str, ...], bool]] = []
+        folders: list[tuple[str, ...]] = [()]
+        while folders:
+            parts = folders.pop()
+            place = os.path.join(self.root, *parts)
+            try:
+                with os.scandir(place) as entries:
+                    names = {entry.name: entry.is_dir(follow_symlinks=False) for entry in entries}
+            except (FileNotFoundError, NotADirectoryError):  # no such root, or removed meanwhile
+                continue
+            except OSError as error:
+                self.damaged.append((Path(place), f"{place}: cannot be read: {error.strerror}"))
+                continue
+            if RECORD_FILE in names or CONFIG_FILE in names:
+                found.append((parts, RECORD_FILE in names))
+            for name in (name for name, is_folder in names.items() if is_folder):
+                inner = os.path.join(place, name)
+                if _SEED_FOLDER.fullmatch(name) and (ended := _ended(inner)) is not None:
+                    found.append(((*parts, name), ended))
+                else:
+                    folders.append((*parts, name))
+        return [(self.root.joinpath(*parts), ended) for parts, ended in sorted(found)]
+
+
+def _ended(folder: str) -> bool | None:
+    """Tell whether a run has left a record; None for a folder of no run."""
+    if os.path.exists(f"{folder}/{RECORD_FILE}"):
+        return True
+    return False if os.path.exists(f"{folder}/{CONFIG_FILE}") else None
+
+
+@contextlib.contextmanager
+def without_collection() -> Generator[None]:
+    """Leave out Python's search for cycles, which doubles the time that many records take.
+
+    They have none. It is made up for at the end, so let go of the records within.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 def read_record(path: Path) -> RunRecord:
     """Read a `record.json`; raises `ValueError` naming the file, what is wrong and what to do."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with open(path, "rb", buffering=0) as file:
+            content = file.read()
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{path}: no such record; the run has not ended yet, or this is not a run folder"
         ) from None
-    except UnicodeDecodeError as error:
+    except OSError as error:
         raise ValueError(
-            f"{path}: damaged record, not UTF-8 at byte {error.start}; "
-            "remove the file and start the run again"
+            f"{path}: cannot be read: {error.strerror}; make it readable, or remove it"
         ) from None
-    return RunRecord.from_json(text, origin=str(path))
-
-
-def select(records: list[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
-    """Keep the records that fit every `name: value` of `where`, as `RunStore.records` says."""
-    for name in where:
-        if records and not any(_lookup(record, name)[0] for record in records):
-            raise ValueError(
-                f"no record has the key {name!r}; allowed: {', '.join(_names(records))}, "
-                "or a dotted key of the config such as optim.lr"
-            )
-    return [
-        record
-        for record in records
-        if all(
-            present and _text(value) == _text(wanted)
-            for name, wanted in where.items()
-            for present, value in [_lookup(record, name)]
-        )
-    ]
-
-
-def _names(records: list[RunRecord]) -> list[str]:
-    groups = {group for record in records for group in record.config.get("choices", {})}
-    return sorted({*groups, "fingerprint", "norm", "seed", "status"})
-
-
-def _lookup(record: RunRecord, name: str) -> tuple[bool, Any]:
-    """Tell whether a record has a name, and its value."""
-    choices = record.config.get("choices", {})
-    match name:
-        case "norm":
-            return True, norm_label(choices)
-        case "status":
-            return True, record.outcome.status
-        case "fingerprint":
-            return True, fingerprint(record.config)
-        case "seed":
-            return True, record.seed
-        case _ if name in choices:
-            return True, choices[name]
-        case _:
-            return _config_value(record.config, name)
-
-
-def _config_value(config: dict[str, Any], key: str) -> tuple[bool, Any]:
-    node: object = config
-    for part in key.split("."):
-        children = cast("dict[str, object]", node) if isinstance(node, dict) else {}
-        if part not in children:
-            return False, None
-        node = children[part]
-    return True, node
-
-
-def _text(value: object) -> str:
-    """Write a value as the command line does, so that "32" finds 32 and "true" finds True."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return str(value).lower()
-    return repr(value) if isinstance(value, float) else str(value)
+    return RunRecord.from_json(content, origin=str(path))

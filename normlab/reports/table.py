@@ -3,10 +3,11 @@
 A row is a setting at a point of the study's grid. Of each score it has the mean over the seeds that
 finished with its spread, what the document says, and the difference to the first row at the same
 point, paired by seed, with its 95 % t interval and p value (Student 1908: right for as few seeds as
-two, if differences are normal). The best value of a column at a point is marked only where all of
-its seeds finished and its interval against every other row leaves out zero. Runs that must not be
-averaged or compared are refused with the reason, and seeds that diverged are counted, never
-dropped.
+two, if differences are normal). Whether translations would differ on other sentences is another
+question, which `normlab compare A B --bootstrap` answers. The best value of a column at a point is
+marked only where all of its seeds finished and its interval against every other row leaves out
+zero. Runs that must not be averaged or compared are refused with the reason, and seeds that
+diverged are counted, never dropped.
 """
 
 import math
@@ -100,8 +101,9 @@ def _cell(
     if not records:
         return NO_RUN
     for record in records[1:]:
-        if apart := diff(records[0].config, record.config):
-            return f"{records[0].run_id} and {record.run_id} differ in {', '.join(apart)}"
+        if record.fingerprint != records[0].fingerprint:
+            apart = ", ".join(diff(records[0].config, record.config))
+            return f"{records[0].run_id} and {record.run_id} differ in {apart}"
     try:
         cell = Cell.of(records)
         for column in columns:
@@ -113,12 +115,15 @@ def _cell(
 
 def _apart(cells: Mapping[_Place, Cell | str]) -> dict[tuple[_Place, _Place], str]:
     """Find the pairs of rows at one point whose difference would not be that of their settings."""
+    points: dict[str, list[tuple[_Place, Cell]]] = {}
+    for place, cell in cells.items():
+        if isinstance(cell, Cell):
+            points.setdefault(place[0], []).append((place, cell))
     found: dict[tuple[_Place, _Place], str] = {}
-    for (a, first), (b, second) in permutations(cells.items(), 2):
-        if isinstance(first, str) or isinstance(second, str) or a[0] != b[0]:
-            continue
-        if (reason := _mismatch(first, second)) is not None:
-            found[a, b] = reason
+    for here in points.values():
+        for (a, first), (b, second) in permutations(here, 2):
+            if (reason := _mismatch(first, second)) is not None:
+                found[a, b] = reason
     return found
 
 
@@ -199,8 +204,10 @@ def _difference(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | No
 def _marked(rows: Sequence[Row], columns: Sequence[str], apart: _Apart) -> list[Row]:
     """Mark the best value of each column at each point, where it is better than every other."""
     marked = list(rows)
-    for point in dict.fromkeys(row.point for row in rows):
-        here = [n for n, row in enumerate(rows) if row.point == point]
+    points: dict[str, list[int]] = {}
+    for n, row in enumerate(rows):
+        points.setdefault(row.point, []).append(n)
+    for here in points.values():
         for column in columns:
             best = _best([rows[n] for n in here], column, apart)
             if best is not None:
@@ -247,12 +254,15 @@ def _notes(
         "bold: all seeds finished and better than every other row at its point, each interval "
         "leaving out zero",
     ]
+    if not any(record.finished for record in records):
+        notes.append("no run has finished")
     if any(entry.document is not None for row in rows for entry in row.entries.values()):
         notes.append(f"document: what {study.document} says, at its own size and data")
     codes = {record.environment.get("code") for record in records}
     if len(codes) > 1:
         notes.append(f"the runs were made by {len(codes)} states of the code")
     notes += [f"{_label(row)}: {row.problem}" for row in rows if _refused(row)]
+    notes += _unpaired(study, rows)
     for row in rows:
         reason = apart.get(((row.point, row.name), (row.point, study.baseline)))
         if reason is not None:
@@ -265,6 +275,30 @@ def _notes(
         for signature, names in sorted(ways.items()):
             of = f" ({', '.join(names)})" if len(ways) > 1 else ""
             notes.append(f"{column}{of}: {signature}")
+    return notes
+
+
+def _unpaired(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Say of which seeds a difference is made where one side has others too."""
+    baselines = {row.point: row for row in rows if row.name == study.baseline}
+    notes: list[str] = []
+    for row in rows:
+        base = baselines.get(row.point)
+        if base is None or base is row:
+            continue
+        own, others = (
+            {seed for entry in each.entries.values() for seed in entry.values}
+            for each in (row, base)
+        )
+        common = own & others
+        if not own or not others or own == others:
+            continue
+        seeds = " ".join(map(str, sorted(common))) or "none"
+        made = "paired over" if len(common) > 1 else "not made, which takes two of"
+        notes.append(
+            f"{_label(row)}: the difference to {study.baseline} is {made} the seeds that both "
+            f"have: {seeds}"
+        )
     return notes
 
 

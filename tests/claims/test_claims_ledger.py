@@ -3,11 +3,13 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from normlab.claims.evidence import Evidence, strength, verdict
 from normlab.commands.claims import main
+from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.registry import CONFIG_DIR
 from tests.records.examples import record

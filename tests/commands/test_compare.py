@@ -1,6 +1,7 @@
 """The table says what the records say, and what it could not use."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_where_and_paths_choose_runs(runs, capsys):
 def test_scores_are_columns_on_request(runs, capsys):
     out = table(capsys, "--score", "test/bleu")[1]
     assert "test/bleu" in out and "valid/loss" not in out
-    with pytest.raises(ValueError, match=r"--score test/blue: .* allowed: test/bleu"):
+    with pytest.raises(ValueError, match=r"--score test/blue: no run has this .* test/bleu$"):
         main(["--score", "test/blue"])
 
 
@@ -104,8 +105,43 @@ def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, ca
 def test_a_run_given_twice_under_two_names_is_refused(runs, capsys, tmp_path):
     folder = runs.run_dir(config(norm="ln"))
     shutil.copytree(folder, tmp_path / "copy")
-    code, _, err, _ = table(capsys, str(folder), "copy")
-    assert code == 1 and "seed 1 is given twice" in err
+    code, _, err, rows = table(capsys, str(folder), "copy", "runs")
+    assert code == 1 and set(rows) == {"bn", "bn+ln"}
+    assert f"{folder} and copy are both seed 1 of one experiment" in err
+    assert "name the folders to compare, or remove one" in err
+
+
+def test_a_place_without_a_run_is_told_and_the_rest_is_shown(runs, capsys, tmp_path):
+    (tmp_path / "empty").mkdir()
+    code, _, err, rows = table(capsys, "runs", "nowhere", "empty")
+    assert code == 1 and set(rows) == {"ln", "bn", "bn+ln"}
+    assert "nowhere: no run there, no such path" in err and "empty: no run there\n" in err
+
+
+def test_a_record_given_by_name_that_is_damaged_hides_no_other(runs, capsys):
+    path = runs.run_dir(config(norm="ln")) / "record.json"
+    path.write_text("[]")
+    code, _, err, rows = table(capsys, str(path), str(runs.run_dir(config(norm="bn"))))
+    assert code == 1 and set(rows) == {"bn"}
+    assert f"{path}: damaged record, the file: expected an object" in err
+
+
+def test_a_config_without_choices_is_shown_as_far_as_it_goes(runs, capsys):
+    values = config(norm="gn")
+    kept = record(norm="gn")
+    del values["choices"], values["batch_size"]
+    runs.write(replace(kept, config=values), runs.run_dir(kept.config))
+    code, out, err, rows = table(capsys)
+    assert (code, err) == (0, "") and set(rows) == {"ln", "bn", "bn+ln"}
+    assert any(line.split()[:4] == ["-", "-", "-", "-"] for line in out.splitlines())
+
+
+def test_more_ways_of_scoring_than_letters(runs, capsys):
+    for number in range(30):
+        other = record(norm=f"n{number}", signature=f"tok:{number:02}", spread=number)
+        runs.write(other, runs.run_dir(other.config))
+    out = table(capsys)[1]
+    assert "test/bleu (aa): tok:" in out and "test/bleu (z): tok:" in out
 
 
 def test_damage_is_told_and_the_rest_is_shown(runs, capsys):

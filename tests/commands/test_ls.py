@@ -1,11 +1,13 @@
 """Lists show what the folders hold."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from normlab import registry
 from normlab.commands.ls import main
+from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import config, record
 
@@ -73,7 +75,20 @@ def test_damaged_runs_are_told(tmp_path, capsys):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "record.json").write_text("{")
     assert main(["runs", "--runs-dir", str(tmp_path)]) == 1
-    assert str(tmp_path / "a" / "record.json") in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert str(tmp_path / "a" / "record.json") in err and "start the run again" in err
+    assert [line.split() for line in out.splitlines()][2] == [str(tmp_path / "a"), "damaged"]
+    assert main(["runs", "--json", "--runs-dir", str(tmp_path)]) == 1
+    listed = json.loads(capsys.readouterr().out)
+    assert listed == [{"path": str(tmp_path / "a"), "status": "damaged"}]
+
+
+def test_the_score_is_one_of_the_whole_test(tmp_path, capsys):
+    kept = record(bleu=30.0)
+    scores = {"test/batch_size_1/bleu": Score(9.0, True, 1), **kept.scores}
+    store = RunStore(tmp_path)
+    store.write(replace(kept, scores=scores), store.run_dir(kept.config))
+    assert "test/bleu 30.00" in printed(capsys, "runs", "--runs-dir", str(tmp_path))
 
 
 def test_no_runs(tmp_path, capsys):

@@ -27,3 +27,32 @@ def test_nothing_folds_in_a_pipe(capsys):
     lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert lines[2] == f"[1,2]  {PROSE.rstrip()}"
     assert lines[3] == "[bold]as it is[/bold]"
+
+
+def test_columns_line_up_whatever_their_letters_and_folds(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *fallback: os.terminal_size((70, 24)))
+    rows = [["\u65e5\u672c", "7", PROSE, "end"], ["ab", "123", "short", "end"]]
+    print_table(["name", "n", "what", "last"], rows, numeric=["n"])
+    lines = capsys.readouterr().out.splitlines()
+    first, *folded, last = lines[2:]
+    assert first.startswith("\u65e5\u672c    7  a sentence") and last.startswith("ab    123  short")
+    # The two letters take two columns each, so the line has two fewer characters.
+    assert first.index("end") + 2 == last.index("end")
+    assert all(line.startswith(" " * 11) and line[11] != " " for line in folded)
+    assert " ".join([first[9 : first.index("end")], *folded]).split() == PROSE.split()
+
+
+def test_prose_columns_share_the_room_that_is_left(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *fallback: os.terminal_size((130, 24)))
+    print_table(["a", "b", "c"], [["x" * 10, PROSE[:60], PROSE]])
+    rule = capsys.readouterr().out.splitlines()[1]
+    assert len(rule) <= 130
+
+
+def test_ten_thousand_rows_have_a_line_each(capsys):
+    rows = [[f"run{n}", str(n)] for n in range(10_000)]
+    print_table(["run", "n"], rows, numeric=["n"])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2:] == [f"run{n:<4}  {n:>4}" for n in range(10_000)]

@@ -1,10 +1,15 @@
 """BLEU by hand, by its definition, and with its signature."""
 
+import json
 import math
+import random
+import subprocess
+import sys
 
 import pytest
 
-from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
+from normlab.data.toy import ToyCorpus
+from normlab.metrics.bleu import corpus_bleu, corpus_chrf, paired_bootstrap, tokenized_bleu
 
 REFERENCES = ["the cat sat on the mat .", "a dog runs in the park today ."]
 
@@ -74,3 +79,65 @@ def test_bad_input_is_named(score):
 
 def test_empty_hypotheses_score_zero():
     assert corpus_bleu(["", ""], REFERENCES).value == 0
+
+
+@pytest.fixture(scope="module")
+def sentences():
+    """Return references and two outputs that lose words of them, the second more."""
+    references = ToyCorpus(size=1, test_size=60).splits()["test"].target
+    rng = random.Random(1)
+
+    def lossy(share):
+        kept = ([w for w in line.split() if rng.random() > share] for line in references)
+        return [" ".join(words) for words in kept]
+
+    return references, lossy(0.15), lossy(0.17)
+
+
+def by_sacrebleu(folder, texts, *options):
+    """Return what sacreBLEU's own command line says of references and two outputs."""
+    paths = [folder / name for name in ("references", "baseline", "other")]
+    for path, lines in zip(paths, texts, strict=True):
+        path.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    references, *outputs = map(str, paths)
+    command = [sys.executable, "-m", "sacrebleu", references, "-i", *outputs, "-m", "bleu"]
+    command += ["--paired-bs", "-f", "json", "-w", "12", *options]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    baseline, other = (row["BLEU"] for row in json.loads(done.stdout))
+    return baseline["score"], other["score"], other["p_value"]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_the_bootstrap_is_that_of_sacrebleus_command_line(tmp_path, sentences, lowercase):
+    references, one, two = sentences
+    found = paired_bootstrap([one], [two], references, lowercase=lowercase)
+    said = by_sacrebleu(tmp_path, (references, one, two), *(["-lc"] if lowercase else []))
+    assert (found.baseline, found.other, found.p) == pytest.approx(said, abs=1e-9)
+    assert 0.002 < found.p < 0.9
+    assert "bs:1000" in found.signature and ("case:lc" in found.signature) == lowercase
+
+
+def test_several_outputs_are_pooled_and_do_not_pass_for_more_sentences(sentences):
+    references, one, two = sentences
+    single = paired_bootstrap([one], [two], references, samples=200)
+    twice = paired_bootstrap([one, one], [two, two], references, samples=200)
+    assert (twice.baseline, twice.other, twice.p) == (single.baseline, single.other, single.p)
+    mixed = paired_bootstrap([one, two], [two, two], references, samples=200)
+    pooled = corpus_bleu([*one, *two], [*references, *references]).value
+    assert mixed.baseline == pytest.approx(pooled) and mixed.other == single.other
+
+
+def test_an_output_beside_itself_shows_no_difference(sentences):
+    references, one, _ = sentences
+    found = paired_bootstrap([one], [list(one)], references, samples=50)
+    assert found.baseline == found.other and found.p == 1
+
+
+def test_a_bootstrap_of_sides_that_do_not_fit_is_refused(sentences):
+    references, one, two = sentences
+    with pytest.raises(ValueError, match="0 outputs beside 1"):
+        paired_bootstrap([], [two], references)
+    with pytest.raises(ValueError, match="2 outputs beside 1"):
+        paired_bootstrap([one, two], [two], references)
+    with pytest.raises(ValueError, match="59 hypotheses for 60 references"):
+        paired_bootstrap([one], [two[1:]], references)

@@ -1,12 +1,16 @@
 """Runs share a fingerprint exactly when they are seeds of one experiment."""
 
 import hashlib
+import json
+import math
 import random
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.records.fingerprint import ABSENT, diff, fingerprint
+from normlab.records.fingerprint import ABSENT, diff, fingerprint, parts, varying, without
 from tests.records.examples import config
 
 leaves = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.sampled_from("abc")
@@ -83,3 +87,52 @@ def test_diff_names_dotted_keys_and_both_values():
         "norm.eps": (1e-5, ABSENT),
         "list": (ABSENT, [1]),
     }
+
+
+def by_hand(config):
+    """Hash in the obvious way: leave out, turn whole floats into integers, sort, hash."""
+
+    def normal(value):
+        if isinstance(value, dict):
+            return {k: normal(v) for k, v in value.items() if k not in ("data_dir", "runs_dir")}
+        if isinstance(value, list | tuple):
+            return [normal(item) for item in value]
+        whole = isinstance(value, float) and value.is_integer()
+        return int(value) if whole else value
+
+    left_out = ("observe", "seed", "choices", "device")
+    kept = normal({key: value for key, value in config.items() if key not in left_out})
+    text = json.dumps(kept, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+@given(configs)
+def test_it_is_the_hash_of_the_obvious_way(value):
+    assert fingerprint(value) == by_hand(value)
+    assert fingerprint({"data_dir": "x", "part": value}) == by_hand({"part": value})
+
+
+def test_values_that_are_not_plain_hash_like_those_that_are():
+    numbers = {"x": {"a": np.float64(0.5), "b": (1, 2), "c": math.nan}, "y": np.int64(3)}
+    assert fingerprint(numbers) == by_hand({"x": {"a": 0.5, "b": [1, 2], "c": "nan"}, "y": 3})
+    for value, message in (({2}, r"x\.a\[1\]: a set cannot"), (b"1", r"x\.a\[1\]: a bytes cannot")):
+        with pytest.raises(TypeError, match=message):
+            fingerprint({"x": {"a": [1, value]}})
+    with pytest.raises(TypeError, match="x: key 3 is not a string"):
+        fingerprint({"x": {3: 1}})
+
+
+@given(st.lists(configs, min_size=1, max_size=5))
+def test_what_varies_is_what_differs_between_any_two(several):
+    found = varying([parts(config) for config in several])
+    keys = {key for a in several for b in several for key in diff(a, b)}
+    assert all(set(values) == keys for values in found)
+    for a, first in zip(several, found, strict=True):
+        for b, second in zip(several, found, strict=True):
+            assert {key: (first[key], second[key]) for key in diff(a, b)} == diff(a, b)
+
+
+@given(configs, configs, st.sampled_from(["a", "b", "a.x", "c.y.z"]))
+def test_apart_from_a_key_two_are_alike_where_they_differ_in_nothing_else(a, b, key):
+    others = [name for name in diff(a, b) if name != key and not name.startswith(f"{key}.")]
+    assert (without(parts(a), (key,)) == without(parts(b), (key,))) == (others == [])

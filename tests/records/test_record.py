@@ -139,6 +139,30 @@ def test_another_format_is_refused_and_unknown_keys_are_ignored():
         RunRecord.from_json(json.dumps(content), origin="here")
 
 
+def test_a_later_or_earlier_format_says_what_to_do():
+    text = record().to_json().replace("normlab.record/1", "normlab.record/0")
+    with pytest.raises(ValueError, match=r"with the normlab that wrote it, or remove the file"):
+        RunRecord.from_json(text, origin="here")
+
+
+@pytest.mark.parametrize("choices", [None, [], "bn"])
+def test_choices_that_are_no_mapping_are_damage(choices):
+    content = json.loads(record().to_json())
+    content["config"]["choices"] = choices
+    with pytest.raises(ValueError, match=r"here: damaged record, config\.choices: expected an obj"):
+        RunRecord.from_json(json.dumps(content), origin="here")
+    del content["config"]["choices"]
+    assert RunRecord.from_json(json.dumps(content), origin="here").choice("norm") is None
+
+
+def test_text_and_bytes_read_alike_and_so_do_both_ways_of_reading(monkeypatch):
+    text = record(bleu=float("inf"), spikes=float("nan")).to_json()
+    fast = RunRecord.from_json(text, origin="here")
+    assert repr(RunRecord.from_json(text.encode(), origin="here")) == repr(fast)
+    assert repr(RunRecord._read_by_key(text, origin="here")) == repr(fast)
+    assert type(fast.scores["test/bleu"].value) is float
+
+
 def test_what_cannot_be_recorded_is_named():
     with pytest.raises(TypeError, match=r"a\.b\[1\]: a set cannot be recorded"):
         plain({"a": {"b": [1, {2}]}})

@@ -1,12 +1,15 @@
 """Runs lie where their config says, and damage to one does not hide the others."""
 
 import errno
+import gc
 import os
 
 import pytest
 
 from normlab.records.fingerprint import fingerprint
-from normlab.records.store import RunStore, norm_label, run_id, select
+from normlab.records.labels import norm_label
+from normlab.records.selection import Selection, select
+from normlab.records.store import RunStore, run_id, without_collection
 from tests.records.examples import config, record
 
 
@@ -41,6 +44,7 @@ def test_the_folder_is_named_by_the_config_alone(tmp_path):
         ({"norm": "ln", "ffn_inner_norm": "bn"}, "ln+ffn_inner_bn"),
         ({"norm": "ln", "ffn_inner_norm": "none", "embedding_norm": None}, "ln"),
         ({"norm": "none"}, "none"),
+        ({}, "-"),
     ],
 )
 def test_labels_tell_the_sites_apart(choices, label):
@@ -89,6 +93,14 @@ def test_an_unknown_key_names_the_allowed_ones(store):
     assert select([], {"nrom": "bn"}) == []
 
 
+def test_one_selection_answers_many_questions(store):
+    records = store.records()
+    asked = [{"norm": "bn"}, {"norm": "bn", "seed": 3}, {"batch_size": 8}, {}, {"norm": "bn"}]
+    chosen = Selection(records)
+    assert [chosen.select(where) for where in asked] == [select(records, w) for w in asked]
+    assert chosen.select({}) == records
+
+
 def test_damaged_records_are_set_aside_and_named(store):
     path = store.run_dir(config(seed=1, norm="ln")) / "record.json"
     path.write_text(path.read_text()[:100])
@@ -103,6 +115,48 @@ def test_damaged_records_are_set_aside_and_named(store):
     binary.unlink()
     store.records()
     assert store.damaged == []
+
+
+def test_runs_that_go_on_are_told_apart_and_nothing_is_looked_for_inside_a_run(store):
+    ended = store.run_dir(config(seed=1, norm="ln"))
+    (ended / "config.yaml").touch()
+    (ended / "wandb" / "files").mkdir(parents=True)
+    (ended / "wandb" / "files" / "config.yaml").touch()
+    going = store.run_dir(config(seed=9))
+    (going / "checkpoints").mkdir(parents=True)
+    (going / "config.yaml").touch()
+    assert len(store.entries()) == 5 and store.open == [going]
+
+
+def test_a_record_where_none_belongs_hides_no_other(store):
+    stray = store.root / "record.json"
+    stray.write_text(record(seed=8).to_json())
+    assert next(path for path, _ in store.entries()) == store.root
+    assert len(store.records()) == 6
+
+
+def test_a_record_that_cannot_be_opened_is_set_aside(store):
+    (store.root / "x" / "seed1" / "record.json").mkdir(parents=True)
+    assert len(store.entries()) == 5
+    ((path, message),) = store.damaged
+    assert path == store.root / "x" / "seed1" / "record.json"
+    assert message == f"{path}: cannot be read: Is a directory; make it readable, or remove it"
+
+
+def test_links_to_folders_are_not_followed(store, tmp_path):
+    (store.root / "again").symlink_to(store.root, target_is_directory=True)
+    assert len(store.entries()) == 5
+    (tmp_path / "link").symlink_to(store.root, target_is_directory=True)
+    assert len(RunStore(tmp_path / "link").entries()) == 5
+
+
+def test_the_search_for_cycles_is_on_again_after_reading(store):
+    store.entries()
+    assert gc.isenabled()
+    with pytest.raises(KeyError), without_collection():
+        assert not gc.isenabled()
+        raise KeyError
+    assert gc.isenabled()
 
 
 def test_a_run_without_a_record(store, tmp_path):

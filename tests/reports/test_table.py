@@ -55,7 +55,9 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert row(found, "bn").outcome == "finished 2/2, 1 not run"
     said = "bn: the difference to ln is paired over the seeds that both have: 1 3"
     assert said in found.notes
-    assert not any("both have" in note for note in table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]}).notes)
+    assert not any(
+        "both have" in note for note in table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]}).notes
+    )
     assert entry(found, "bn").summary.mean == 38.0
 
 

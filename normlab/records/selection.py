@@ -1,0 +1,90 @@
+"""Decides which records fit what is asked for, such as `norm=bn` and `optim.lr=0.001`."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from normlab.records.labels import norm_label
+from normlab.records.record import RunRecord
+
+
+class Selection:
+    """Records that are asked for again and again: each name is looked up in them once."""
+
+    def __init__(self, records: Sequence[RunRecord]) -> None:
+        """Choose among records, whose order is kept."""
+        self.records = records
+        self._places: dict[str, dict[str, list[int]]] = {}
+
+    def select(self, where: Mapping[str, object]) -> list[RunRecord]:
+        """Keep the records that fit every `name: value` of `where`, as `RunStore.records` says.
+
+        Raises `ValueError` for a name that no record has.
+        """
+        kept = range(len(self.records))
+        for name, wanted in where.items():
+            places = self._by_value(name)
+            if self.records and not places:
+                raise ValueError(
+                    f"no record has the key {name!r}; allowed: {', '.join(self._names())}, "
+                    "or a dotted key of the config such as optim.lr"
+                )
+            fitting = set(places.get(_text(wanted), ()))
+            kept = [place for place in kept if place in fitting]
+        return [self.records[place] for place in kept]
+
+    def _by_value(self, name: str) -> dict[str, list[int]]:
+        """Return the places of the records by what they have under a name, as text."""
+        if name not in self._places:
+            places: dict[str, list[int]] = {}
+            for place, record in enumerate(self.records):
+                present, value = _lookup(record, name)
+                if present:
+                    places.setdefault(_text(value), []).append(place)
+            self._places[name] = places
+        return self._places[name]
+
+    def _names(self) -> list[str]:
+        groups = {group for record in self.records for group in record.config.get("choices", {})}
+        return sorted({*groups, "fingerprint", "norm", "seed", "status"})
+
+
+def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
+    """Keep the records that fit, as `Selection.select` says."""
+    return Selection(records).select(where)
+
+
+def _lookup(record: RunRecord, name: str) -> tuple[bool, Any]:
+    """Tell whether a record has a name, and its value."""
+    choices = record.config.get("choices", {})
+    match name:
+        case "norm":
+            return True, norm_label(choices)
+        case "status":
+            return True, record.outcome.status
+        case "fingerprint":
+            return True, record.fingerprint
+        case "seed":
+            return True, record.seed
+        case _ if name in choices:
+            return True, choices[name]
+        case _:
+            return _config_value(record.config, name)
+
+
+def _config_value(config: dict[str, Any], key: str) -> tuple[bool, Any]:
+    node: object = config
+    for part in key.split("."):
+        children = cast("dict[str, object]", node) if isinstance(node, dict) else {}
+        if part not in children:
+            return False, None
+        node = children[part]
+    return True, node
+
+
+def _text(value: object) -> str:
+    """Write a value as the command line does, so that "32" finds 32 and "true" finds True."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, float) else str(value)

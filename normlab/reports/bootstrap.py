@@ -1,0 +1,165 @@
+"""Decides which two settings a paired bootstrap may compare, seed by seed, and on what.
+
+It asks another question than the t test of a study's table: would the difference between these
+trained models hold on other sentences? The t test asks whether it would with other seeds.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
+from normlab.records.record import RunRecord
+from normlab.records.store import HYPOTHESES_FILE
+
+SCORE = "test/bleu"
+SPLIT = "test"
+_TOLERANCE = 1e-6
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A run that was tested: its record, and the translations that it left."""
+
+    record: RunRecord
+    hypotheses: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The tests by seed and of all seeds together, and what a reader must know."""
+
+    seeds: Mapping[int, Bootstrap]
+    together: Bootstrap
+    notes: tuple[str, ...]
+
+
+def read(side: Mapping[Path, RunRecord]) -> tuple[dict[int, Scored], list[str]]:
+    """Read what the runs of a setting translated, by seed; also say which runs have none, and why.
+
+    Raises ValueError where no run has any, for a seed given twice, and naming the file that does
+    not fit its record.
+    """
+    found: dict[int, Scored] = {}
+    without: list[str] = []
+    for folder, record in side.items():
+        if record.seed in found:
+            raise ValueError(f"{folder}: seed {record.seed} is given twice; name each run once")
+        if SCORE in record.scores and record.finished:
+            found[record.seed] = Scored(record, _hypotheses(folder, record))
+        elif record.finished:
+            raise ValueError(
+                f"{folder} has no score {SCORE}: the bootstrap is for runs of translation, "
+                f"and its task is {record.choice('task')}"
+            )
+        else:
+            without.append(f"{record.run_id} is left out: it ended as {record.outcome.status}")
+    if not found:
+        raise ValueError("; ".join(without) + "; nothing is left to compare")
+    return found, without
+
+
+def _hypotheses(folder: Path, record: RunRecord) -> tuple[str, ...]:
+    path = folder / HYPOTHESES_FILE
+    try:
+        lines = path.read_bytes().decode().split("\n")[:-1]
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"{path}: no such file; the bootstrap needs what the run translated, so give the run's "
+            f"own folder, or write it again with normlab eval {folder} --outputs {path}"
+        ) from None
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}: not UTF-8 at byte {error.start}; write it again with normlab eval {folder} "
+            f"--outputs {path}"
+        ) from None
+    if len(lines) != record.scores[SCORE].n:
+        raise ValueError(
+            f"{path}: {len(lines)} lines, and {SCORE} was counted over {record.scores[SCORE].n} "
+            f"sentences; write it again with normlab eval {folder} --outputs {path}"
+        )
+    return tuple(lines)
+
+
+def compare(
+    baseline: Mapping[int, Scored],
+    other: Mapping[int, Scored],
+    references: Sequence[str],
+    *,
+    samples: int = 1000,
+) -> Compared:
+    """Test the difference in BLEU for each seed that both have, and for all of them together.
+
+    Raises ValueError with the reason where the two were not scored on the same text in the same
+    way, have no seed in common, or where a run's translations do not have the score of its record.
+    """
+    check_alike([*baseline.values(), *other.values()])
+    common = sorted(baseline.keys() & other.keys())
+    if not common:
+        raise ValueError(
+            f"no seed in common: {_numbers(baseline)} and {_numbers(other)}; pairs need runs of "
+            "the same seeds"
+        )
+    lowercase = "case:lc" in _signature(baseline[common[0]]).split("|")
+    for seed in common:
+        for run in (baseline[seed], other[seed]):
+            _check_score(run, references, lowercase=lowercase)
+
+    def tested(seeds: Sequence[int]) -> Bootstrap:
+        one, two = ([side[seed].hypotheses for seed in seeds] for side in (baseline, other))
+        return paired_bootstrap(one, two, references, lowercase=lowercase, samples=samples)
+
+    alone = [
+        f"seed {_numbers(side.keys() - set(common))} of {_label(side)} has no partner"
+        for side in (baseline, other)
+        if side.keys() - set(common)
+    ]
+    seeds = {seed: tested([seed]) for seed in common}
+    together = seeds[common[0]] if len(common) == 1 else tested(common)
+    return Compared(seeds, together, tuple(alone))
+
+
+def check_alike(runs: Sequence[Scored]) -> None:
+    """Refuse runs that were tested on other text or scored in another way: ValueError, which."""
+    first = runs[0]
+    for run in runs[1:]:
+        pairs = {
+            "their test sets are": [test_set(each.record) for each in (first, run)],
+            f"{SCORE} was scored as": [_signature(each) for each in (first, run)],
+        }
+        for what, (one, two) in pairs.items():
+            if one != two:
+                raise ValueError(
+                    f"{first.record.run_id} and {run.record.run_id} cannot be compared: {what} "
+                    f"{one} and {two}"
+                )
+
+
+def test_set(record: RunRecord) -> object:
+    """Return the checksums of a record's test set, by language."""
+    return (record.data.get("checksums") or {}).get(SPLIT)
+
+
+def _signature(run: Scored) -> str:
+    return run.record.scores[SCORE].signature or "unknown"
+
+
+def _check_score(run: Scored, references: Sequence[str], *, lowercase: bool) -> None:
+    kept = run.record.scores[SCORE]
+    now = corpus_bleu(run.hypotheses, references, lowercase=lowercase)
+    if not math.isclose(now.value, kept.value, rel_tol=_TOLERANCE):
+        raise ValueError(
+            f"{run.record.run_id}: {HYPOTHESES_FILE} scores {now.value:.4f} ({now.signature}), its "
+            f"record says {kept.value:.4f} ({kept.signature}): they are not of one test"
+        )
+
+
+def _label(side: Mapping[int, Scored]) -> str:
+    record = next(iter(side.values())).record
+    return record.run_id.removesuffix(f"-seed{record.seed}")
+
+
+def _numbers(seeds: object) -> str:
+    assert isinstance(seeds, set | Mapping)
+    return " ".join(str(seed) for seed in sorted(seeds))

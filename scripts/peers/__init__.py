@@ -1,0 +1,1 @@
+"""Other programs at the work of normlab's speed measurements: see `scripts/bench_peers.sh`."""

@@ -1,0 +1,286 @@
+"""The measurement beside other programs: files, turns, figures. None of the programs is needed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from normlab.bench.corpus import SyntheticCorpus
+from normlab.build import build_task
+from normlab.distributed import Shard
+from normlab.tasks.translation import Translation
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.append(str(SCRIPTS))
+
+from peers import files, run, table  # noqa: E402
+from peers.entries import ENTRIES, Entry  # noqa: E402
+from peers.processes import Program, Turn  # noqa: E402
+from peers.race import Race  # noqa: E402
+from peers.work import Work, token_counts  # noqa: E402
+
+FAKE = """
+import itertools, json, sys, time
+from peers.turns import Turns
+
+def batches():
+    for n in itertools.count(1):
+        if n == int(sys.argv[1]):
+            raise ValueError("no more batches")
+        time.sleep(0.001)
+        yield n
+
+turns = Turns(packages=["torch"], differs=["fake"])
+print("libraries print, which is no answer")
+for n in turns.paced(batches(), lambda n: {"target_tokens": 10, "last": 0}):
+    until = time.process_time() + 0.02
+    while time.process_time() < until:
+        pass
+    print("step", n, file=sys.stderr)
+"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory):
+    return files.write(tmp_path_factory.mktemp("work"), "b", pairs=600)
+
+
+def fake(tmp_path, fails_at=0):
+    script = tmp_path / "fake.py"
+    script.write_text(FAKE)
+    return Program.start(
+        [sys.executable, str(script), str(fails_at)], log=tmp_path / "log.txt", path=[SCRIPTS]
+    )
+
+
+def entry(name, kind="training"):
+    return Entry(name, kind, "none", "none", "fp32")
+
+
+def test_the_files_are_the_corpus(work):
+    text = SyntheticCorpus(pairs=600).splits()
+    for split in ("train", "valid"):
+        assert work.lines(f"{split}.src") == list(text[split].source)
+        assert work.lines(f"{split}.tgt") == list(text[split].target)
+    words = work.lines("vocab.txt")
+    assert len(words) == len(set(words)) == 8000
+    assert {w for line in work.lines("train.src") for w in line.split()} <= set(words)
+
+
+def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
+    task = build_task(files.config_of("b", "fp32", pairs=600))
+    assert isinstance(task, Translation)
+    stream = task.train_batches(Shard(0, 1), 1)
+    batches = work.batches()
+    pairs = sorted(zip(work.lines("train.src"), work.lines("train.tgt"), strict=True))
+    first = []
+    for source, target in batches:
+        drawn = next(stream)
+        assert len(source) == len(target) == len(drawn.source)
+        counted = token_counts(
+            ([[*s.split(), "</s>"] for s in source], [[*s.split(), "</s>"] for s in target])
+        )
+        assert counted == {
+            "target_tokens": drawn.tokens,
+            "positions": drawn.positions,
+            "padding": drawn.padding,
+        }
+        if len(first) < len(pairs):
+            first += zip(source, target, strict=True)
+    assert sorted(first) == pairs
+    assert stream.epochs == 3
+
+
+def test_sentences_to_decode_are_of_the_corpus_and_go_from_short_to_long(work):
+    batches = work.decode_batches()
+    assert [len(batch) for batch in batches] == [32] * 4
+    assert {line for batch in batches for line in batch} <= set(work.lines("valid.src"))
+    lengths = [sum(len(line.split()) for line in batch) for batch in batches]
+    assert lengths == sorted(lengths)
+
+
+def test_sizes_are_those_of_the_model_and_survive_the_file(work):
+    assert Work.load(work.folder) == work
+    assert (work.encoder_layers, work.dim, work.ffn_dim, work.num_heads) == (3, 256, 1024, 4)
+    assert (work.dropout, work.label_smoothing, work.max_tokens) == (0.3, 0.1, 2048)
+    assert (work.beam, work.sentences, work.length) == (5, 32, 31)
+
+
+def test_counts_of_a_batch_by_hand():
+    # source 3 and 1 tokens in 2 x 3 places, target 2 and 4 in 2 x 4
+    batch = ([[5, 6, 0], [0]], [[7, 0], [7, 8, 9, 0]])
+    assert token_counts(batch) == {"target_tokens": 6, "positions": 14, "padding": 4}
+
+
+def test_a_program_works_in_its_turns_alone(tmp_path):
+    program = fake(tmp_path)
+    try:
+        assert program.facts["differs"] == ["fake"]
+        assert set(program.facts["versions"]) == {"torch"}
+        assert "step" not in program.log.read_text()
+        turns = [program.take(0.1), program.take(0.0), program.take(0.1)]
+    finally:
+        program.close()
+    assert turns[1].steps == 1, "a turn has a step at least"
+    for turn in turns:
+        assert turn.counts == {"target_tokens": 10 * turn.steps, "last": 0}
+        assert turn.wall > 0 and turn.peak_memory_bytes > 0
+    assert turns[0].busy >= 0.1 and turns[0].steps > 1
+    assert sum(turn.steps for turn in turns) == steps_done(program.log)
+    assert program.process.returncode == 0
+
+
+def steps_done(log):
+    return sum(line.startswith("step") for line in log.read_text().splitlines())
+
+
+def test_a_program_that_fails_says_why(tmp_path):
+    program = fake(tmp_path, fails_at=3)
+    assert program.take(0.0).steps == 1
+    with pytest.raises(ValueError, match="no more batches"):
+        for _ in range(5):
+            program.take(0.0)
+    assert program.process.returncode
+
+
+def test_a_race_goes_on_without_those_that_fail(tmp_path, monkeypatch, capsys):
+    good, bad, absent = entry("good fp32"), entry("bad fp32"), entry("absent fp32")
+    missing = Entry("broken fp32", "training", "broken", "none", "fp32")
+    (tmp_path / "broken.failed").write_text("ERROR: no wheel\n")
+    race = Race(tmp_path, tmp_path)
+    own_start = race._start
+
+    def start(which):
+        if which in (absent, missing):
+            return own_start(which)
+        place = tmp_path / which.name
+        place.mkdir()
+        return fake(place, fails_at=4 if which == bad else 0)
+
+    monkeypatch.setattr(race, "_start", start)
+    try:
+        race.start([good, bad, absent, missing], warmup=0.0)
+        for _ in range(4):
+            race.round(0.0)
+        results = race.results()
+    finally:
+        race.close()
+    assert [(found, len(turns)) for found, _, turns in results] == [(good, 4)]
+    assert "no more batches" in race.failed[bad]
+    assert "run scripts/bench_peers.sh" in race.failed[absent]
+    assert race.failed[missing] == "cannot be installed: ERROR: no wheel"
+    assert "bad fp32, training:" in capsys.readouterr().err
+
+
+def turn(tokens, busy, wall, memory=2**30):
+    counts = {"target_tokens": tokens, "positions": 4 * tokens, "padding": tokens}
+    return Turn(wall=wall, busy=busy, steps=2, counts=counts, peak_memory_bytes=memory)
+
+
+def measured():
+    facts = {"versions": {"torch": "2"}, "differs": ["its own batches"]}
+    return [
+        (entry("Peer fp32"), facts, [turn(1000, 1.0, 2.0), turn(3000, 2.0, 2.0)]),
+        (entry("normlab fp32"), facts, [turn(4000, 1.0, 2.0), turn(3000, 1.0, 1.0, 2**31)]),
+        (entry("normlab bf16"), facts, [turn(8000, 1.0, 1.0), turn(9000, 1.0, 1.0)]),
+    ]
+
+
+def test_figures_are_rates_and_ratios_round_by_round():
+    peer, own, fast = table.figures(measured())
+    assert peer["busy_rates"] == [1000, 1500]
+    assert peer["per_busy_second"] == {"median": 1250, "min": 1000, "max": 1500, "n": 2}
+    assert peer["per_second"] == {"median": 1000, "min": 500, "max": 1500, "n": 2}
+    assert list(own["ratio_to"]) == ["Peer fp32", "normlab fp32", "normlab bf16"]
+    # 4000 / 1000 and 3000 / 1500, not the ratio of the medians
+    assert own["ratio_to"]["Peer fp32"] == {"median": 3, "min": 2, "max": 4, "n": 2}
+    assert fast["ratio_to"]["normlab bf16"]["median"] == 1
+    assert peer["fill"] == 0.75
+    assert own["peak_memory_bytes"] == 2**31
+    assert own["steps"] == 4
+
+
+def report():
+    decoded = [
+        (entry("Peer int8", "decoding"), {"versions": {}, "differs": []}, [sentences(96, 2.0)])
+    ]
+    return {
+        "date": "2000-01-02",
+        "environment": {"device": "chip", "versions": {"python": "3", "torch": "2"}},
+        "work": {
+            **{"model": "b", "encoder_layers": 3, "decoder_layers": 3, "dim": 256},
+            **{"ffn_dim": 1024, "num_heads": 4, "dropout": 0.3, "label_smoothing": 0.1},
+            **{"max_tokens": 2048, "beam": 5, "sentences": 32, "length": 31},
+        },
+        "rounds": 2,
+        "seconds": 10.0,
+        "real_time": False,
+        "missing": [{"name": "Other", "reason": "needs an older torch"}],
+        "training": table.figures(measured()),
+        "decoding": table.figures(decoded),
+    }
+
+
+def sentences(count, busy):
+    return Turn(wall=busy, busy=busy, steps=1, counts={"sentences": count}, peak_memory_bytes=2**29)
+
+
+def test_the_page_shows_every_row_and_what_is_not_the_same():
+    text = table.page(report())
+    assert "| Peer fp32 | 1,250 (1,000-1,500) | 1,000 | 1.00 | 0.38 | 0.15 | 0.75 | 1.0 GiB |" in (
+        text
+    )
+    assert "| normlab bf16 | 8,500 (8,000-9,000) | 8,500 | 7.00 |" in text
+    assert "| Peer int8 | 48.0 (48.0-48.0) | 48.0 | 1.00 | 0.5 GiB |" in text
+    assert "- Peer (torch 2); its own batches" in text
+    assert "- Other: needs an older torch" in text
+    assert "of processor time, 2 rounds; start-up" in text
+    training, decoding = text.split("## Decoding")
+    for part in (training, decoding):
+        cells = {line.count("|") for line in part.splitlines() if line.startswith("|")}
+        assert len(cells) == 1
+
+
+def test_a_page_without_rows_of_a_kind_leaves_it_out():
+    text = table.page({**report(), "decoding": [], "missing": []})
+    assert "## Training" in text
+    assert "## Decoding" not in text and "## Not measured" not in text
+
+
+def test_entries_name_runners_that_exist():
+    names = [(e.kind, e.name) for e in ENTRIES]
+    assert len(set(names)) == len(names)
+    for e in ENTRIES:
+        assert (SCRIPTS / "peers" / f"{e.module}.py").is_file()
+        assert e.name.endswith(e.precision)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [(["--rounds", "0"], "--rounds=0"), (["--only", "nobody"], "nobody")],
+)
+def test_wrong_arguments_are_named_before_anything_is_written(
+    tmp_path, monkeypatch, arguments, named
+):
+    monkeypatch.setattr(sys, "argv", ["run", str(tmp_path / "envs"), *arguments])
+    with pytest.raises(ValueError, match=named):
+        run.main()
+    assert not (tmp_path / "envs").exists()
+
+
+def test_a_run_writes_both_files(tmp_path, monkeypatch, work, capsys):
+    monkeypatch.setattr(run, "write", lambda folder, model: work)
+    monkeypatch.setattr(
+        sys,
+        "argv",
+        ["run", str(tmp_path), "--only", "eole", "--output", str(tmp_path / "found")],
+    )
+    assert run.main() == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["format"] == "normlab.bench.peers/1"
+    assert found["training"] == found["decoding"] == []
+    reasons = {item["name"]: item["reason"] for item in found["missing"]}
+    assert "is missing" in reasons["eole fp32, training"]
+    assert (tmp_path / "found.md").read_text() == table.page(found)
+    assert capsys.readouterr().out.startswith("# normlab beside")
