@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.aggregate import Cell, group
-from normlab.records.fingerprint import ABSENT, varying, without
+from normlab.records.fingerprint import ABSENT, varying_keys, without
 from normlab.records.record import RunRecord
 from normlab.records.selection import Selection
 from normlab.records.store import RunStore
@@ -131,7 +131,7 @@ def mismatch(a: Cell, b: Cell) -> str | None:
 
 def labels(cells: Sequence[Cell]) -> list[str]:
     """Say for each setting what sets it apart from the others: `norm.padding=include`."""
-    keys = varying([cell.parts for cell in cells])[0] if cells else {}
+    keys = [key for key, _ in varying_keys([cell.parts for cell in cells])]
     shown = [key for key in keys if not key.endswith("_target_") and not key.startswith("task.")]
     return [
         " ".join(

@@ -13,6 +13,7 @@ import json
 import marshal
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, cast
 
 from normlab.records.canonical import plain
@@ -49,20 +50,28 @@ def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
     A key that it has not is `ABSENT`. For two they are the keys of `diff`; any number take one
     pass.
     """
-    alike = {
-        key
-        for key, part in experiments[0].items()
-        if all(other.get(key) == part for other in experiments)
-    }
-    flat = [
-        {name: leaf for key in each if key not in alike for name, leaf in _leaves(key, each[key])}
-        for each in experiments
-    ]
-    keys = sorted({key for leaves in flat for key in leaves})
-    apart = [
-        key for key in keys if len({_hashable(leaves.get(key, ABSENT)) for leaves in flat}) > 1
-    ]
-    return [{key: leaves.get(key, ABSENT) for key in apart} for leaves in flat]
+    keys = varying_keys(experiments)
+    return [{key: _leaf(each, top, key) for key, top in keys} for each in experiments]
+
+
+def varying_keys(experiments: Sequence[Parts]) -> list[tuple[str, str]]:
+    """Return the dotted keys at which not all experiments are alike, each with its part's key."""
+    found: list[tuple[str, str]] = []
+    for top in {key for each in experiments for key in each}:
+        # Of ten thousand experiments a part has a few forms.
+        forms = list({each.get(top): each for each in experiments}.values())
+        if len(forms) > 1:
+            names = {name for each in forms if top in each for name in _leaves(top, each[top])}
+            found += [
+                (name, top)
+                for name in names
+                if len({_hashable(_leaf(each, top, name)) for each in forms}) > 1
+            ]
+    return sorted(found)
+
+
+def _leaf(experiment: Parts, top: str, key: str) -> Any:
+    return _leaves(top, experiment[top]).get(key, ABSENT) if top in experiment else ABSENT
 
 
 def without(experiment: Parts, keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -79,7 +88,7 @@ def _rest(key: str, packed: bytes, left_out: tuple[str, ...]) -> str:
     below = tuple(f"{name}." for name in left_out)
     leaves = [
         _canonical(leaf)
-        for leaf in sorted(_leaves(key, packed), key=lambda leaf: leaf[0])
+        for leaf in sorted(_leaves(key, packed).items(), key=lambda leaf: leaf[0])
         if leaf[0] not in left_out and not leaf[0].startswith(below)
     ]
     return ",".join(leaves)
@@ -117,9 +126,9 @@ def _written(key: str, packed: bytes) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _leaves(key: str, packed: bytes) -> tuple[tuple[str, Any], ...]:
+def _leaves(key: str, packed: bytes) -> Mapping[str, Any]:
     """Return the values of a part by their dotted keys; a node without keys is a value."""
-    return tuple(_flat(key, _normal(packed)))
+    return MappingProxyType(dict(_flat(key, _normal(packed))))
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,8 @@
 """Decides which records fit what is asked for, such as `norm=bn` and `optim.lr=0.001`."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import cast
 
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
@@ -36,9 +37,10 @@ class Selection:
         """Return the places of the records by what they have under a name, as text."""
         if name not in self._places:
             places: dict[str, list[int]] = {}
+            look = _LOOK.get(name) or partial(_option_or_value, name)
             for place, record in enumerate(self.records):
-                present, value = _lookup(record, name)
-                if present:
+                value = look(record)
+                if value is not _NOTHING:
                     places.setdefault(_text(value), []).append(place)
             self._places[name] = places
         return self._places[name]
@@ -53,36 +55,33 @@ def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[Ru
     return Selection(records).select(where)
 
 
-def _lookup(record: RunRecord, name: str) -> tuple[bool, Any]:
-    """Tell whether a record has a name, and its value."""
+_NOTHING = object()
+_LOOK: Mapping[str, Callable[[RunRecord], object]] = {
+    "norm": lambda record: norm_label(record.config.get("choices", {})),
+    "status": lambda record: record.outcome.status,
+    "fingerprint": lambda record: record.fingerprint,
+    "seed": lambda record: record.seed,
+}
+
+
+def _option_or_value(name: str, record: RunRecord) -> object:
+    """Return the option of a group, or else the value of a dotted key of the config."""
     choices = record.config.get("choices", {})
-    match name:
-        case "norm":
-            return True, norm_label(choices)
-        case "status":
-            return True, record.outcome.status
-        case "fingerprint":
-            return True, record.fingerprint
-        case "seed":
-            return True, record.seed
-        case _ if name in choices:
-            return True, choices[name]
-        case _:
-            return _config_value(record.config, name)
-
-
-def _config_value(config: dict[str, Any], key: str) -> tuple[bool, Any]:
-    node: object = config
-    for part in key.split("."):
+    if name in choices:
+        return choices[name]
+    node: object = record.config
+    for part in name.split("."):
         children = cast("dict[str, object]", node) if isinstance(node, dict) else {}
         if part not in children:
-            return False, None
+            return _NOTHING
         node = children[part]
-    return True, node
+    return node
 
 
 def _text(value: object) -> str:
     """Write a value as the command line does, so that "32" finds 32 and "true" finds True."""
+    if isinstance(value, str):
+        return value
     if value is None:
         return "null"
     if isinstance(value, bool):
