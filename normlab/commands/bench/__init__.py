@@ -3,7 +3,7 @@
 import pkgutil
 from importlib import import_module
 
-HELP = "measure speed: of training, decoding, norms, probes, data, start-up"
+HELP = "measure speed: of training, decoding, norms, probes, data, start-up, records"
 
 _ABOUT = """\
 Each subject describes its options: normlab bench train --help. Contenders take turns in one run,
