@@ -51,7 +51,9 @@ def alone(names: Sequence[str], shape: Shape, runtime: Runtime) -> dict[str, lis
     generator = torch.Generator().manual_seed(1)
     size = (shape.sequences, shape.positions, shape.features)
     values = torch.randn(size, generator=generator).to(runtime.device)
-    lengths = torch.randint(shape.positions // 2, shape.positions + 1, size[:1])
+    lengths = torch.randint(
+        shape.positions // 2, shape.positions + 1, size[:1], generator=generator
+    )
     valid = (torch.arange(shape.positions) < lengths[:, None]).to(runtime.device)
     found: dict[str, list[Candidate]] = {"training": [], "evaluation": []}
     for name in names:
@@ -64,11 +66,11 @@ def alone(names: Sequence[str], shape: Shape, runtime: Runtime) -> dict[str, lis
 
 def _step(norm: Norm, values: Tensor, stream: Stream) -> Callable[[], object]:
     x = values.clone().requires_grad_()
-    upstream = torch.randn_like(values)
+    upstream = torch.randn(values.shape, generator=torch.Generator().manual_seed(2)).to(values)
 
     def call() -> None:
         x.grad = None
-        (norm(x, stream) * 1.0).backward(upstream)
+        norm(x, stream).backward(upstream)
 
     return call
 
@@ -149,8 +151,10 @@ def _seconds(candidate: Candidate, calls: int, clock: Clock) -> float:
 
 def _figures(candidate: Candidate, first: Candidate) -> dict[str, Any]:
     pairs = zip(candidate.seconds, first.seconds, strict=True)
+    ratios = [own / other for own, other in pairs]
     return {
         "name": candidate.name,
         "milliseconds": spread([1000 * each for each in candidate.seconds]),
-        "ratio_to_first": statistics.median(own / other for own, other in pairs),
+        "ratios_to_first": ratios,
+        "ratio_to_first": statistics.median(ratios),
     }

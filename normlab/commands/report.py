@@ -86,11 +86,14 @@ def _report(folder: Path, *, check: bool) -> bool:
 
 
 def _published(root: Path, study: str | None) -> Sequence[Path]:
-    """Return the folders of published studies, of one study or all; ValueError for none.
+    """Return the folders of published studies, of one study or all.
+
+    Raises ValueError for none, and for a study that is none.
 
     One that has tables or records and no runs.json is among them, to be complained about.
     """
     from normlab.reports.published import RUNS_FILE
+    from normlab.studies import load_study
 
     folders = sorted(path for path in root.glob("*/*") if path.is_dir())
     if study is not None:
@@ -102,8 +105,10 @@ def _published(root: Path, study: str | None) -> Sequence[Path]:
         if (path / RUNS_FILE).is_file() or (path.parent.name in known and _lost_runs(path))
     ]
     if not found:
+        if study is not None:
+            load_study(study)
         what = "no study is" if study is None else f"the study {study} is not"
-        there = sorted({path.parent.name for path in root.glob(f"*/*/{RUNS_FILE}")})
+        there = sorted({path.parents[1].name for path in root.glob(f"*/*/{RUNS_FILE}")})
         raise ValueError(
             f"{what} published below {root}: there are {', '.join(there) or 'none'}; "
             f"normlab reproduce {study or 'STUDY'} --publish {root} publishes one"

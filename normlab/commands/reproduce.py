@@ -5,7 +5,8 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,8 @@ def main(argv: list[str]) -> int:
     scale, seeds, extra = _settings(study, arguments.overrides)
     planned = study.planned(scale, seeds=seeds, extra=extra)
     places = _places(planned)
+    then = "the table goes without it" if arguments.so_far else "it is made again"
+    _tell_damage(places, then)
     anew = code_hash() if "observe.other_code=rerun" in extra else None
     open_runs = [run for run, place in zip(planned, places, strict=True) if not _ended(place, anew)]
     print(_cost(study, scale, planned, open_runs), flush=True)
@@ -190,12 +193,20 @@ def _built_in(config: Mapping[str, Any]) -> bool:
 
 
 def _record(place: Path) -> "RunRecord | None":
-    """Return the record of a run, None where there is none or it is damaged, which is said."""
-    try:
-        return read_record(place / RECORD_FILE) if (place / RECORD_FILE).is_file() else None
-    except ValueError as error:
-        complain(str(error))
-        return None
+    """Return the record of a run, None where there is none or it is damaged."""
+    with suppress(ValueError):
+        return read_record(place / RECORD_FILE)
+    return None
+
+
+def _tell_damage(places: Iterable[Path], then: str) -> None:
+    """Name the records that cannot be read, and what is done about them."""
+    for path in (place / RECORD_FILE for place in places):
+        try:
+            if path.is_file():
+                read_record(path, mend=then)
+        except ValueError as error:
+            complain(str(error))
 
 
 def _ended(place: Path, code: str | None) -> bool:

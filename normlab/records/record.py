@@ -23,6 +23,7 @@ from normlab.records.canonical import number, plain
 from normlab.records.fingerprint import fingerprint
 
 FORMAT = "normlab.record/1"
+MEND_RUN = "remove the file and start the run again"
 Status = Literal["finished", "diverged", "interrupted", "failed"]
 Column = list[float | None]
 if TYPE_CHECKING:
@@ -125,14 +126,21 @@ class RunRecord:
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str | bytes, *, origin: str) -> RunRecord:
-        """Read a record; raises `ValueError` naming `origin`, the key and what to do."""
+    def from_json(cls, text: str | bytes, *, origin: str, mend: str = MEND_RUN) -> RunRecord:
+        """Read a record; raises `ValueError` naming `origin`, the key and what to do, `mend`."""
+        try:
+            return cls._read(text)
+        except _DamagedError as damage:
+            raise ValueError(f"{origin}: {damage}; {mend}") from None
+
+    @classmethod
+    def _read(cls, text: str | bytes) -> RunRecord:
         try:
             file = _DECODER.decode(text)
         except (msgspec.MsgspecError, UnicodeDecodeError):
-            return cls._read_by_key(text, origin=origin)
+            return cls._read_by_key(text)
         if not isinstance(file.config.get("choices", {}), dict):
-            return cls._read_by_key(text, origin=origin)
+            return cls._read_by_key(text)
         return cls(
             run_id=file.run_id,
             seed=file.seed,
@@ -148,24 +156,20 @@ class RunRecord:
         )
 
     @classmethod
-    def _read_by_key(cls, text: str | bytes, *, origin: str) -> RunRecord:
+    def _read_by_key(cls, text: str | bytes) -> RunRecord:
         try:
             content = json.loads(text)
         except json.JSONDecodeError as error:
-            raise ValueError(
-                f"{origin}: damaged record, not JSON at line {error.lineno}: {error.msg}; "
-                "remove the file and start the run again"
+            raise _DamagedError(
+                f"damaged record, not JSON at line {error.lineno}: {error.msg}"
             ) from None
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{origin}: damaged record, not UTF-8 at byte {error.start}; "
-                "remove the file and start the run again"
-            ) from None
-        node = _Node(content, origin=origin)
+            raise _DamagedError(f"damaged record, not UTF-8 at byte {error.start}") from None
+        node = _Node(content)
         if node.text("format") != FORMAT:
-            raise ValueError(
-                f"{origin}: format is {content['format']!r}, this version reads {FORMAT!r}; read "
-                "it with the normlab that wrote it, or remove the file and start the run again"
+            raise _DamagedError(
+                f"format is {content['format']!r}, this version reads {FORMAT!r} (the normlab "
+                "that wrote it reads it)"
             )
         if "choices" in node.mapping("config"):
             node.node("config").mapping("choices")
@@ -236,21 +240,22 @@ def _score(node: _Node) -> Score:
     )
 
 
-class _Node:
-    """One JSON object of a record, whose errors name the file and the full key."""
+class _DamagedError(Exception):
+    """Says what is wrong with a record, without the file and what to do."""
 
-    def __init__(self, content: Any, *, origin: str, path: str = "") -> None:
-        self.origin, self.path = origin, path
+
+class _Node:
+    """One JSON object of a record, whose errors name the full key."""
+
+    def __init__(self, content: Any, *, path: str = "") -> None:
+        self.path = path
         if not isinstance(content, dict):
             raise self._damaged("", f"expected an object, found {content!r:.60}")
         self.content: dict[str, Any] = content
 
-    def _damaged(self, key: str, problem: str) -> ValueError:
+    def _damaged(self, key: str, problem: str) -> _DamagedError:
         name = ".".join(part for part in (self.path, key) if part) or "the file"
-        return ValueError(
-            f"{self.origin}: damaged record, {name}: {problem}; "
-            "remove the file and start the run again"
-        )
+        return _DamagedError(f"damaged record, {name}: {problem}")
 
     def _get(self, key: str, expected: str, *types: type) -> Any:
         if key not in self.content:
@@ -262,7 +267,7 @@ class _Node:
 
     def node(self, key: str) -> _Node:
         path = f"{self.path}.{key}" if self.path else key
-        return _Node(self._get(key, "an object", dict), origin=self.origin, path=path)
+        return _Node(self._get(key, "an object", dict), path=path)
 
     def mapping(self, key: str) -> dict[str, Any]:
         return self._get(key, "an object", dict)

@@ -17,7 +17,7 @@ from typing import Any
 from normlab.records.atomic import atomic_write
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
-from normlab.records.record import RunRecord
+from normlab.records.record import MEND_RUN, RunRecord
 from normlab.records.selection import select
 
 RECORD_FILE = "record.json"
@@ -152,8 +152,11 @@ def without_collection() -> Generator[None]:
             gc.enable()
 
 
-def read_record(path: Path) -> RunRecord:
-    """Read a `record.json`; raises `ValueError` naming the file, what is wrong and what to do."""
+def read_record(path: Path, *, mend: str = MEND_RUN) -> RunRecord:
+    """Read a `record.json`; raises `ValueError` naming the file, what is wrong and what to do.
+
+    `mend` is what to do about one that is damaged.
+    """
     try:
         with open(path, "rb", buffering=0) as file:
             content = file.read()
@@ -165,4 +168,4 @@ def read_record(path: Path) -> RunRecord:
         raise ValueError(
             f"{path}: cannot be read: {error.strerror}; make it readable, or remove it"
         ) from None
-    return RunRecord.from_json(content, origin=str(path))
+    return RunRecord.from_json(content, origin=str(path), mend=mend)

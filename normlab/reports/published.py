@@ -141,7 +141,7 @@ def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
 
 
 def _record(path: Path, planned: Planned) -> RunRecord:
-    record = read_record(path)
+    record = read_record(path, mend="publish the study again")
     if record.seed != planned.seed:
         raise ValueError(
             f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; publish again"

@@ -82,7 +82,7 @@ def lose_config(results):
     [
         (spoil_runs, "results/padding/cpu/runs.json: damaged"),
         (lose_runs, "results/padding/cpu holds no runs.json"),
-        (spoil_record, "seed1/record.json: damaged record"),
+        (spoil_record, "quotes; publish the study again"),
         (lose_config, "results/padding/cpu: no study 'gone': there are"),
     ],
 )
@@ -105,8 +105,11 @@ def test_other_folders_of_results_are_no_studies(results, capsys):
 
 
 def test_nothing_published_names_what_is(results):
-    with pytest.raises(ValueError, match="study warmup is not published below results: there are "):
+    there = "there are padding, precision;"
+    with pytest.raises(ValueError, match=f"study warmup is not published below results: {there}"):
         main(["warmup"])
+    with pytest.raises(ValueError, match=r"no study 'warmp': .* Did you mean warmup"):
+        main(["warmp"])
     with pytest.raises(ValueError, match="no study is published below none: there are none"):
         main(["--from", "none"])
 

@@ -181,9 +181,13 @@ def test_a_damaged_record_is_told_and_made_again(place, capsys):
     carry_out(capsys)
     damaged = sorted((place.folder / "runs").rglob("record.json"))[0]
     damaged.write_text("{")
+    code, _, table, err = carry_out(capsys, "--so-far")
+    assert (code, err.count("damaged record"), table.count("finished 2/2")) == (0, 1, 3)
+    assert err.endswith("; the table goes without it\n")
     code, before, table, err = carry_out(capsys)
     assert code == 0 and "7 ended, 1 to go" in before[0]
-    assert "damaged record" in err and table.count("finished 2/2") == 4
+    assert err.count("damaged record") == 1 and table.count("finished 2/2") == 4
+    assert "; it is made again" in err
 
 
 def test_other_code_is_asked_for_by_name(place, capsys):
