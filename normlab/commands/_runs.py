@@ -12,19 +12,19 @@ def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], l
 
     A place is a folder of runs, the folder of a run, or a `record.json`.
     """
-    runs: dict[Path, tuple[Path, RunRecord]] = {}
+    runs: dict[tuple[str, ...], tuple[Path, RunRecord]] = {}  # by the parts of resolved paths
     problems: list[str] = []
     for place in places:
         if place.name == RECORD_FILE or (place / RECORD_FILE).is_file():
             folder = place.parent if place.name == RECORD_FILE else place
             try:
-                runs[folder.resolve()] = folder, read_record(folder / RECORD_FILE)
+                runs[folder.resolve().parts] = folder, read_record(folder / RECORD_FILE)
             except ValueError as error:
                 problems.append(str(error))
             continue
-        store, top = RunStore(place), place.resolve()
+        store, top, depth = RunStore(place), place.resolve().parts, len(place.parts)
         entries = store.entries()
-        runs |= {top / run[0].relative_to(place): run for run in entries}
+        runs |= {(*top, *run[0].parts[depth:]): run for run in entries}
         problems += [message for _, message in store.damaged]
         if not entries and not store.damaged and len(places) > 1:
             problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))

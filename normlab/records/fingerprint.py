@@ -21,6 +21,7 @@ from normlab.records.canonical import plain
 # At the top only: a corpus has a seed too.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
 _PLACES = frozenset({"data_dir", "runs_dir"})
+_NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
 ABSENT = "(absent)"
 
@@ -106,7 +107,7 @@ def parts(config: Mapping[str, Any]) -> Parts:
     Equal bytes are equal values. Ten thousand runs share most of their parts, each of which the
     functions of this file look at once.
     """
-    kept = {key: config[key] for key in sorted(config) if key not in _NOT_HASHED | _PLACES}
+    kept = {key: config[key] for key in sorted(config.keys() - _NOT_AT_TOP)}
     try:
         found = {key: _packed(value) for key, value in kept.items()}
         for key, part in found.items():

