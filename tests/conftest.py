@@ -12,6 +12,8 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 # Shapes and types of every function of the package are checked while tests run.
 install_import_hook("normlab", "beartype.beartype")
 
+pytest_plugins = ["tests.sinks.wandb_client"]  # fixtures
+
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_thread():
