@@ -134,10 +134,17 @@ def load_run(
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> None:
     """Fold norms for inference; ValueError where that is not possible."""
-    if recalibrate or any(norm.eval_stats == "recalibrated" for norm in running_norms(model)):
+    norms = running_norms(model)
+    if norms and recalibrate:
         raise ValueError(
-            "fold=true needs the running statistics of training, and this run re-estimates them "
-            "before it is tested: give norm.eval_stats=running, and a run without validate.average"
+            "fold=true needs the running statistics of training, and those of averaged weights are "
+            "re-estimated before the test: give validate.average_statistics=average, or "
+            "validate.average=0 for the best weights"
+        )
+    if any(norm.eval_stats == "recalibrated" for norm in norms):
+        raise ValueError(
+            "fold=true needs the running statistics of training, and norm.eval_stats=recalibrated "
+            "re-estimates them before the test: give norm.eval_stats=running"
         )
     if not fold_norms(model):
         raise ValueError(

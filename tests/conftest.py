@@ -1,9 +1,10 @@
-"""What all tests share: shape checks at run time, the real data, one thread, a browser."""
+"""What all tests share: shape checks at run time, real data, one thread, a browser, no hurry."""
 
 import os
 import shutil
 from pathlib import Path
 
+import hypothesis
 import pytest
 from jaxtyping import install_import_hook
 
@@ -11,6 +12,12 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 # Shapes and types of every function of the package are checked while tests run.
 install_import_hook("normlab", "beartype.beartype")
+
+# An example may take as long as it does: the machine has other work too.
+hypothesis.settings.register_profile("normlab", deadline=None)
+hypothesis.settings.load_profile("normlab")
+
+pytest_plugins = ["tests.sinks.wandb_client"]  # fixtures
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -16,10 +16,9 @@ from torch import Tensor
 from normlab.bench.clock import Clock, Span
 from normlab.bench.spread import spread
 from normlab.build import build_model, build_task
-from normlab.decoding import Hypothesis, SearchSettings, search
+from normlab.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
 from normlab.models.stacks import CachedDecoding, PrefixDecoding
-from normlab.norms.base import Stream
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.runtime import Runtime
 
@@ -54,17 +53,8 @@ class Decoder:
 
     def decode(self, batch: TranslationBatch) -> list[Hypothesis]:
         """Return the best hypothesis of each sentence of a batch."""
-        special = self.task.data.target_tokenizer
         with self.runtime.autocast():
-            return search(
-                self.model,
-                batch.source,
-                Stream(batch.source_valid),
-                self.settings,
-                bos_id=special.bos_id,
-                eos_id=special.eos_id,
-                pad_id=special.pad_id,
-            )
+            return self.task.decode(self.model, batch, self.settings)
 
     def take(self, clock: Clock) -> Span:
         """Decode all batches once."""

@@ -7,7 +7,7 @@ own memory, which in one process would be that of the largest.
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -58,14 +58,18 @@ def points(axes: Sequence[str]) -> Iterator[Point]:
 
 
 def take(point: Point, overrides: Sequence[str], *, steps: int) -> dict[str, Any]:
-    """Measure one size; ValueError with what was complained of where that fails."""
+    """Return the report of one size; ValueError with what was complained of where that fails."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "found.json"
         command = point.command(overrides, path, steps)
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             raise ValueError(f"{point.axis}={point.value}: {done.stderr[-500:]}")
-        report = json.loads(path.read_text("utf-8"))
+        return json.loads(path.read_text("utf-8"))
+
+
+def figures(point: Point, report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what is compared between sizes."""
     (run,) = report["runs"]
     return {
         "axis": point.axis,
@@ -76,5 +80,4 @@ def take(point: Point, overrides: Sequence[str], *, steps: int) -> dict[str, Any
         "useful_mflop_per_token": run["useful_mflop_per_token"],
         "padding_share": run["padding_share"],
         "peak_memory_bytes": report["peak_memory_bytes"],
-        "environment": report["environment"],
     }

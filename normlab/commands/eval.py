@@ -57,6 +57,7 @@ def main(argv: list[str]) -> int:
 def _fold(changes: list[str]) -> bool:
     """Tell whether to fold norms, the one setting that is not of the run's config."""
     values = [change.removeprefix("fold=") for change in changes if change.startswith("fold=")]
-    if any(value not in ("true", "false") for value in values):
-        raise ValueError(f"fold={values[-1]}: it is true or false")
+    for value in values:
+        if value not in ("true", "false"):
+            raise ValueError(f"fold={value}: it is true or false")
     return values[-1:] == ["true"]

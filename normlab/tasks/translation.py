@@ -18,7 +18,7 @@ from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
-from normlab.decoding import SearchSettings, search
+from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
 from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
 from normlab.metrics.counts import mean_score, perplexity
@@ -270,8 +270,8 @@ class Translation(Task):
             batch = self.collate(pairs, indices).to(device)
             loss, nll = self._cross_entropy(model, batch)
             sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]
-            hypotheses = self._search(model, batch, settings)
-            found += zip(map(int, indices), hypotheses, strict=True)
+            hypotheses = self.decode(model, batch, settings)
+            found += zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
         loss_sum, nll_sum, tokens = sum_scalars(sums)
         everybody = sorted(pair for share in gather_objects(found) for pair in share)
         scores = {
@@ -300,17 +300,16 @@ class Translation(Task):
         found: list[tuple[int, list[int]]] = []
         for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size):
             batch = self.collate(pairs, indices).to(device)
-            hypotheses = self._search(model, batch, self.test_search)
-            found += zip(map(int, indices), hypotheses, strict=True)
+            hypotheses = self.decode(model, batch, self.test_search)
+            found += zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
         return self.data.plain(
             self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
         )
 
-    def _search(
-        self, model: Seq2Seq, batch: TranslationBatch, settings: SearchSettings
-    ) -> list[list[int]]:
+    def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
+        """Return the best hypothesis of each sentence of a batch; `model` is as `search` has it."""
         special = self.data.target_tokenizer
-        hypotheses = search(
+        return search(
             model,
             batch.source,
             Stream(batch.source_valid),
@@ -319,7 +318,6 @@ class Translation(Task):
             eos_id=special.eos_id,
             pad_id=special.pad_id,
         )
-        return [hypothesis.tokens for hypothesis in hypotheses]
 
     def _text_scores(
         self, split: str, ids: list[list[int]], outputs: Path | None

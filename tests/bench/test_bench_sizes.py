@@ -1,11 +1,14 @@
 """Cost by size: what is run for a point, what is refused, and the figure from fixed points."""
 
+import json
+
 import pytest
 
 from normlab.bench.sizes import AXES, Point, points, take
 from normlab.cli import main as cli
 from normlab.reports.figures import style
 from normlab.reports.figures.sizes import sizes
+from tests.bench.small import TOY
 
 
 def command(axis, value, tmp_path):
@@ -41,6 +44,20 @@ def test_bad_input_is_named(capsys, tmp_path):
     assert "sizes.pdf" in capsys.readouterr().err
     with pytest.raises(ValueError, match=r"model\.depth=-1"):
         take(Point("model.depth", -1), [], steps=1)
+
+
+def test_the_report_has_the_environment_once_beside_its_points(tmp_path, capsys, monkeypatch):
+    overrides = [*TOY, "norm=bn"]
+    monkeypatch.setitem(AXES, "model.dim", (8,))
+    path = tmp_path / "found.json"
+    asked = ["--axes", "model.dim", "--steps", "1", "--json", str(path)]
+    assert cli(["bench", "sizes", *asked, *overrides]) == 0
+    report = json.loads(path.read_text("utf-8"))
+    assert report["environment"]["precision"] == "fp32"
+    (point,) = report["points"]
+    assert (point["axis"], point["value"]) == ("model.dim", 8)
+    assert "environment" not in point
+    assert "model.dim=8" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("ending", ["svg", "png"])

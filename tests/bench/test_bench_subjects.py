@@ -11,16 +11,7 @@ from normlab.commands.bench import subjects
 from normlab.norms.base import RunningNorm
 from normlab.registry import option_names
 from normlab.train.runtime import Runtime
-
-TINY = [
-    "model=tiny",
-    "model.dim=16",
-    "model.ffn_dim=32",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "precision=fp32",
-    "device=cpu",
-]
+from tests.bench.small import MODEL
 
 
 @pytest.fixture(scope="module")
@@ -60,14 +51,14 @@ def test_no_such_subject_names_those_there_are(capsys):
     ],
 )
 def test_bad_input_is_named(arguments, named, capsys):
-    overrides = TINY if arguments[0] in ("decode", "norms") else []
+    overrides = MODEL if arguments[0] in ("decode", "norms") else []
     assert cli(["bench", *arguments, *(overrides if "task=mlm" not in arguments else [])]) == 1
     assert named in capsys.readouterr().err
 
 
 def test_every_hypothesis_has_the_length_asked_for(runtime):
     sizes = {"batches": 2, "sentences": 5, "length": 7}
-    decoder = decode.start("bn", bench_config([*TINY, "norm=bn"]), runtime, **sizes)
+    decoder = decode.start("bn", bench_config([*MODEL, "norm=bn"]), runtime, **sizes)
     for batch in decoder.batches:
         assert [len(found.tokens) for found in decoder.decode(batch)] == [6] * 5  # and the end
     assert decoder.settings.beam == 5
@@ -75,7 +66,7 @@ def test_every_hypothesis_has_the_length_asked_for(runtime):
 
 def test_decoding_reports_sentences_of_all_batches(tmp_path):
     asked = ["--norms", "ln,bn", "--batches", "2", "--sentences", "3", "--rounds", "2"]
-    found = written(["decode", *TINY, *asked, "--length", "5"], tmp_path)
+    found = written(["decode", *MODEL, *asked, "--length", "5"], tmp_path)
     assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
     assert found["runs"][0]["sentences"] == 6
     assert found["runs"][0]["ratio_to_first"] == 1
@@ -83,7 +74,7 @@ def test_decoding_reports_sentences_of_all_batches(tmp_path):
 
 
 def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
-    found = written(["norms", *TINY, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
+    found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
     names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
     assert names["training"] == names["evaluation"] == ["ln", "bn"]
     assert names["model, 1"] == names["model, 32"] == ["ln", "bn", norms.FOLDED]
@@ -100,7 +91,7 @@ def test_any_norm_can_be_timed_alone(name, runtime):
 def test_the_folded_model_has_fewer_norms(runtime, monkeypatch):
     seen = []
     monkeypatch.setattr(norms, "fold", lambda model: seen.append(model))
-    norms.in_a_model({norms.FOLDED: bench_config([*TINY, "norm=bn"])}, runtime, sentences=1)
+    norms.in_a_model({norms.FOLDED: bench_config([*MODEL, "norm=bn"])}, runtime, sentences=1)
     assert any(isinstance(part, RunningNorm) for part in seen[0].modules())
 
 

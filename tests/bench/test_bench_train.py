@@ -14,21 +14,7 @@ from normlab.cli import main as cli
 from normlab.commands.bench.probes import VARIANTS
 from normlab.registry import option_names
 from normlab.train.runtime import Runtime
-
-SMALL = [
-    "model=tiny",
-    "model.dim=16",
-    "model.ffn_dim=32",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "task=toy",
-    "task.corpus.size=300",
-    "task.vocab_size=200",
-    "task.max_length=200",
-    "max_tokens=200",
-    "precision=fp32",
-    "device=cpu",
-]
+from tests.bench.small import TOY
 
 
 def test_useful_flop_by_hand():
@@ -64,7 +50,7 @@ def test_the_default_is_model_b_on_the_synthetic_corpus():
 
 def test_an_interval_counts_what_the_batches_hold():
     runtime = Runtime.start(device="cpu", precision="fp32", threads=1)
-    contender = train.start("ln", bench_config(SMALL), runtime)
+    contender = train.start("ln", bench_config(TOY), runtime)
     task = contender.trainer.task
     again = task.train_batches(runtime.world, 1)
     next(again)  # the first step, taken by start
@@ -142,7 +128,7 @@ def test_a_profile_adds_up_to_kinds():
 def test_the_command_writes_its_report(tmp_path, capsys):
     path = tmp_path / "speed.json"
     short = ["--intervals", "2", "--steps", "1", "--warmup", "1"]
-    assert cli(["bench", "train", *SMALL, "--norms", "ln,bn", *short, "--json", str(path)]) == 0
+    assert cli(["bench", "train", *TOY, "--norms", "ln,bn", *short, "--json", str(path)]) == 0
     found = json.loads(path.read_text())
     assert found["format"] == "normlab.bench.train/1"
     assert set(found) == {
@@ -176,7 +162,7 @@ def test_the_age_of_a_process_grows():
 
 
 def test_probes_are_measured_in_three_sets():
-    sets = {name: bench_config([*SMALL, *own]) for name, own in VARIANTS.items()}
+    sets = {name: bench_config([*TOY, *own]) for name, own in VARIANTS.items()}
     probes = {name: set(config["observe"]["probe"]) for name, config in sets.items()}
     assert probes["no probe"] == set()
     assert probes["no probe"] < probes["default"] < probes["full"]

@@ -11,21 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from normlab.bench import decode, train
 from normlab.bench.work import bench_config
 from normlab.train.runtime import Runtime
+from tests.bench.small import TOY
 
-SMALL = [
-    "model=tiny",
-    "model.dim=16",
-    "model.ffn_dim=32",
-    "model.encoder_layers=1",
-    "model.decoder_layers=1",
-    "task=toy",
-    "task.corpus.size=300",
-    "task.vocab_size=200",
-    "task.max_length=200",
-    "max_tokens=200",
-    "precision=fp32",
-    "device=cpu",
-]
 VIEWS = ("view", "transpose", "t.", "expand", "slice", "select", "unsqueeze", "detach", "split")
 
 
@@ -55,7 +42,7 @@ def runtime():
 
 
 def contender(norm, runtime, *more):
-    return train.start(norm, bench_config([*SMALL, f"norm={norm}", *more]), runtime)
+    return train.start(norm, bench_config([*TOY, f"norm={norm}", *more]), runtime)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +75,7 @@ def test_padding_of_batches_of_like_length(runtime):
 
 
 def test_operators_of_a_decoding_step(runtime):
-    config = bench_config(SMALL)
+    config = bench_config(TOY)
     sizes = {"batches": 1, "sentences": 4}
     short, long = (decode.start("ln", config, runtime, length=n, **sizes) for n in (6, 7))
     one, other = (counted(lambda d=d: d.decode(d.batches[0])) for d in (short, long))

@@ -1,31 +1,61 @@
 """`normlab eval`: the scores of a finished run, again or under other settings."""
 
 import json
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
+from normlab.build import load_run
 from normlab.cli import main
+from normlab.norms.base import running_norms
 from normlab.records.store import RunStore
-from tests.tiny_runs import Kill, run, tiny, write_corpus
+from tests.tiny_runs import LOOP, Kill, run, tiny, write_corpus
+
+MOVED = ("norm=bn", "norm.momentum=0.01")  # statistics that are far from those of a batch
+AVERAGED = ("validate.average=2", "validate.average_statistics=recalibrate")
+ROUNDING = 1e-4  # what folding may change of a score, of its size
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder of runs with one of batch norm, finished."""
-    folder = tmp_path_factory.mktemp("finished")
-    corpus = write_corpus(folder / "text")
-    ended = run(
-        ["train", *tiny(corpus, folder / "runs", "norm=bn", "norm.momentum=0.01")], folder / "log"
-    )
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return a function that trains a tiny run of translation and returns its folder."""
+    corpus = write_corpus(tmp_path_factory.mktemp("corpus") / "text")
+
+    @cache
+    def train(*overrides: str) -> Path:
+        folder = tmp_path_factory.mktemp("run")
+        return carried_out(tiny(corpus, folder, *overrides), folder)
+
+    return train
+
+
+def carried_out(overrides: list[str], runs: Path) -> Path:
+    ended = run(["train", *overrides], runs / "log")
     assert ended.status == 0, ended.output
-    return folder / "runs"
+    (record,) = runs.rglob("record.json")
+    return record.parent
 
 
 @pytest.fixture
-def finished(runs: Path) -> Path:
-    (record,) = runs.rglob("record.json")
-    return record.parent
+def finished(trained: Callable[..., Path]) -> Path:
+    """Return the folder of a run of batch norm."""
+    return trained(*MOVED)
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of a language model with batch norm."""
+    text = write_corpus(tmp_path_factory.mktemp("documents") / "text")
+    for path in text.glob("*.en"):
+        path.rename(path.with_suffix(".txt"))
+    runs = tmp_path_factory.mktemp("run")
+    task = ("task=lm", "task/corpus=documents", "task.vocab_size=300", "task.max_length=32")
+    model = ("model.dim=16", "model.ffn_dim=32", "model.num_heads=2", "model.num_layers=1")
+    places = (f"data_dir={text}", f"runs_dir={runs}")
+    quiet = "~task.targets.perplexity"  # whose whole numbers the checks of types refuse
+    return carried_out([*task, *model, *MOVED, *LOOP, *places, quiet], runs)
 
 
 def evaluated(folder: Path, *arguments: str, capsys) -> dict:
@@ -65,6 +95,59 @@ def test_batch_size_matters_where_the_batch_gives_the_statistics_and_only_there(
     assert loss("task.eval_batch_size=2") == pytest.approx(loss(), rel=1e-5)
     by_batch = "norm.eval_stats=batch"
     assert abs(loss(by_batch, "task.eval_batch_size=2") - loss(by_batch)) > 1e-4
+
+
+def test_folded_a_run_scores_the_same(finished: Path, capsys):
+    plain, folded = (evaluated(finished, *fold, capsys=capsys) for fold in ([], ["fold=true"]))
+    assert {name: score["value"] for name, score in folded.items()} == pytest.approx(
+        {name: score["value"] for name, score in plain.items()}, rel=ROUNDING
+    )
+    assert evaluated(finished, "fold=false", capsys=capsys) == plain
+    assert len(running_norms(load_run(finished, fold=True).model)) == 1  # before the output
+
+
+def test_a_folded_language_model_scores_the_same_token_by_token_too(language_model: Path, capsys):
+    plain = evaluated(language_model, capsys=capsys)
+    folded = evaluated(language_model, "fold=true", capsys=capsys)
+    assert {"test/loss", "test/one_by_one/loss"} < set(folded)
+    assert {name: score["value"] for name, score in folded.items()} == pytest.approx(
+        {name: score["value"] for name, score in plain.items()}, rel=ROUNDING
+    )
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changes", "parts"),
+    [
+        (MOVED, ["fold=maybe"], ["fold=maybe", "true", "false"]),
+        (MOVED, ["fold=maybe", "fold=true"], ["fold=maybe"]),
+        (
+            MOVED,
+            ["fold=true", "norm.eval_stats=recalibrated"],
+            ["norm.eval_stats=recalibrated", "norm.eval_stats=running"],
+        ),
+        (MOVED, ["fold=true", "norm.eval_stats=batch"], ["no norm to fold", "eval_stats=running"]),
+        (
+            (*MOVED, *AVERAGED),
+            ["fold=true"],
+            ["validate.average_statistics=average", "validate.average=0"],
+        ),
+        (("norm=ln", *AVERAGED), ["fold=true"], ["no norm to fold", "norm=bn", "placement=pre"]),
+    ],
+)
+def test_what_cannot_be_folded_is_one_clear_line(overrides, changes, parts, trained, capsys):
+    assert main(["eval", str(trained(*overrides)), *changes]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err.count("\n") == 1
+    assert all(part in captured.err for part in parts), captured.err
+
+
+@pytest.mark.parametrize("change", ["validate.average_statistics=average", "validate.average=0"])
+def test_what_an_averaged_run_is_told_to_give_folds_it(change: str, trained, capsys):
+    folder = trained(*MOVED, *AVERAGED)
+    plain, folded = (evaluated(folder, change, *f, capsys=capsys) for f in ([], ["fold=true"]))
+    expected = pytest.approx(plain["test/loss"]["value"], rel=ROUNDING)
+    assert folded["test/loss"]["value"] == expected
 
 
 def test_outputs_are_written_and_the_run_is_left_as_it_is(finished: Path, tmp_path: Path, capsys):

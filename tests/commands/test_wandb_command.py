@@ -1,7 +1,6 @@
 """`normlab wandb sync` and `workspace`, against a W&B server on this machine and against none."""
 
 import json
-import os
 import socket
 import sys
 from pathlib import Path
@@ -11,27 +10,17 @@ from filelock import FileLock
 
 from normlab.cli import main
 from normlab.records.record import Outcome
-from normlab.train.sinks.wandb import Wandb
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record, scores
+from tests.sinks.wandb_client import sink
 from tests.sinks.wandb_server import KEY, Server, serving
+
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 
 @pytest.fixture(autouse=True)
-def _nobody_is_logged_in(tmp_path, monkeypatch):
-    for name in list(os.environ):
-        if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+def _in_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with serving() as state:
-        monkeypatch.setenv("WANDB_BASE_URL", state.url)
-        monkeypatch.setenv("WANDB_API_KEY", KEY)
-        yield state
 
 
 def train(folder: Path, *, resumed: int = 0, status: str = "finished", norm: str = "bn") -> Path:
@@ -39,16 +28,14 @@ def train(folder: Path, *, resumed: int = 0, status: str = "finished", norm: str
     known = set(folder.rglob("run-*.wandb"))
     given = info(folder, resumed_step=resumed)
     given.choices["norm"] = norm
-    sink = Wandb(
-        project="normlab", entity=None, mode="offline", connect_seconds=5.0, finish_seconds=5.0
-    )
-    sink.open(given)
+    wandb = sink("offline", seconds=5.0)
+    wandb.open(given)
     last = resumed + 10
     for step in (last - 5, last):
-        sink.log({"step": step, "train/loss": 1 / step})
-    sink.log({"step": last}, scores(5.0, 2.0))
+        wandb.log({"step": step, "train/loss": 1 / step})
+    wandb.log({"step": last}, scores(5.0, 2.0))
     outcome = Outcome(status, last, "loss is nan" if status == "diverged" else "steps")
-    sink.close(record(outcome=outcome, scores=scores(5.0, 2.0)))
+    wandb.close(record(outcome=outcome, scores=scores(5.0, 2.0)))
     (path,) = set(folder.rglob("run-*.wandb")) - known
     read(path)  # W&B's service writes the end a moment later
     return path
@@ -104,9 +91,9 @@ def test_without_a_network_nothing_is_lost_and_a_second_try_sends(tmp_path, caps
         assert [row["_step"] for row in run.history] == [5, 10]
 
 
-def test_a_server_that_refuses_leaves_the_files_to_send(tmp_path, capsys, server: Server):
+def test_a_server_that_refuses_leaves_the_files_to_send(tmp_path, capsys, wandb_server: Server):
     path = train(tmp_path / "runs" / "a" / "seed1")
-    server.refuses = True
+    wandb_server.refuses = True
     assert main(["wandb", "sync"]) == 1
     captured = capsys.readouterr()
     assert "sent 0 of 1 files" in captured.out
@@ -116,12 +103,12 @@ def test_a_server_that_refuses_leaves_the_files_to_send(tmp_path, capsys, server
 
 
 def test_runs_arrive_with_what_a_dashboard_groups_by_and_are_sent_once(
-    tmp_path, capsys, server: Server
+    tmp_path, capsys, wandb_server: Server
 ):
     train(tmp_path / "runs" / "a" / "seed1")
     train(tmp_path / "runs" / "b" / "seed1", status="diverged", norm="ln")
     assert main(["wandb", "sync"]) == 0
-    by_norm = {run.config["norm"]: run for run in server.runs.values()}
+    by_norm = {run.config["norm"]: run for run in wandb_server.runs.values()}
     assert set(by_norm) == {"bn", "ln"}
     bn, ln = by_norm["bn"], by_norm["ln"]
     assert bn.fields["project"] == "normlab"
@@ -134,24 +121,24 @@ def test_runs_arrive_with_what_a_dashboard_groups_by_and_are_sent_once(
     assert ln.summary["outcome_reason"] == "loss is nan"
     assert (bn.exit_code, ln.exit_code) == (0, 0)
     capsys.readouterr()
-    operations = len(server.operations)
+    operations = len(wandb_server.operations)
     assert main(["wandb", "sync"]) == 0
     assert [row[-1] for row in table(capsys.readouterr().out)] == ["sent", "sent"]
-    assert len(server.operations) == operations
+    assert len(wandb_server.operations) == operations
 
 
-def test_a_resumed_run_arrives_as_one(tmp_path, server: Server):
+def test_a_resumed_run_arrives_as_one(tmp_path, wandb_server: Server):
     folder = tmp_path / "runs" / "a" / "seed1"
     train(folder, status="interrupted")
     train(folder, resumed=10)
     assert main(["wandb", "sync"]) == 0
-    (run,) = server.runs.values()
+    (run,) = wandb_server.runs.values()
     assert [row["_step"] for row in run.history if "train/loss" in row] == [5, 10, 15, 20]
     assert run.summary["outcome"] == "finished"
     assert run.exit_code == 0
 
 
-def test_what_is_not_due_is_marked_and_left_alone(tmp_path, capsys, server: Server):
+def test_what_is_not_due_is_marked_and_left_alone(tmp_path, capsys, wandb_server: Server):
     begun_anew = tmp_path / "runs" / "a" / "seed1"
     train(begun_anew)
     train(begun_anew)
@@ -169,9 +156,9 @@ def test_what_is_not_due_is_marked_and_left_alone(tmp_path, capsys, server: Serv
         ("runs/b/seed1", "empty"),
         ("runs/c/seed1", "running"),
     ]
-    assert len(server.runs) == 1
+    assert len(wandb_server.runs) == 1
     assert main(["wandb", "sync", "runs/c"]) == 0  # killed since: what there is goes
-    assert len(server.runs) == 2
+    assert len(wandb_server.runs) == 2
 
 
 @pytest.mark.parametrize(
@@ -222,22 +209,22 @@ def test_the_view_is_printed_for_people(capsys):
     assert lines[-1] == "runs grouped by norm, placement, batch_size; shown: all"
 
 
-def test_the_view_is_saved_and_its_address_printed(capsys, server: Server):
+def test_the_view_is_saved_and_its_address_printed(capsys, wandb_server: Server):
     assert main(["wandb", "workspace", "--name", "mine", "--where", "task=toy"]) == 0
-    (saved,) = server.views
+    (saved,) = wandb_server.views
     assert (saved["entityName"], saved["projectName"]) == ("tester", "normlab")
     assert saved["displayName"] == "mine"
     names = [
         part["name"] for part in json.loads(saved["spec"])["section"]["panelBankConfig"]["sections"]
     ]
     assert names[:2] == ["Comparison by norm", "Loss"]
-    assert capsys.readouterr().out.startswith(f"{server.url}/tester/normlab?nw=")
+    assert capsys.readouterr().out.startswith(f"{wandb_server.url}/tester/normlab?nw=")
 
 
 def test_a_view_without_login_or_with_a_wrong_key_is_one_clear_line(
-    capsys, monkeypatch, server: Server
+    capsys, monkeypatch, wandb_server: Server
 ):
-    server.refuses = True
+    wandb_server.refuses = True
     assert main(["wandb", "workspace", "--entity", "tester"]) == 1
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("normlab wandb: W&B refuses: ")
@@ -245,7 +232,7 @@ def test_a_view_without_login_or_with_a_wrong_key_is_one_clear_line(
     monkeypatch.delenv("WANDB_API_KEY")
     assert main(["wandb", "workspace"]) == 1
     assert "log in first by `wandb login`" in capsys.readouterr().err
-    assert server.views == []
+    assert wandb_server.views == []
 
 
 def test_without_the_package_the_error_says_how_to_get_it(capsys, monkeypatch):

@@ -11,7 +11,7 @@ from normlab.data.documents.tokenizer import DocumentTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 ORDINARY = range(DocumentTokenizer.first_ordinary, 107)
-few = settings(deadline=None, max_examples=60)
+few = settings(max_examples=60)
 
 
 def masked(ids, *, seed=0, share=0.15, maskable=None, **values):

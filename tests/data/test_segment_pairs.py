@@ -17,7 +17,7 @@ from normlab.data.encoded import EncodedText
 PAD, UNK, CLS, SEP = range(4)
 assert [DocumentTokenizer.sep_id, DocumentTokenizer.unk_id] == [SEP, UNK]
 
-few = settings(deadline=None, max_examples=60)
+few = settings(max_examples=60)
 texts = st.lists(
     st.lists(st.integers(1, 9), min_size=1, max_size=7), min_size=2, max_size=8
 ).filter(lambda documents: any(len(document) > 1 for document in documents))

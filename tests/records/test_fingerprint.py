@@ -7,7 +7,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from normlab.records.fingerprint import ABSENT, diff, fingerprint, parts, varying, without
@@ -63,13 +63,11 @@ def test_every_other_value_counts_nested_seeds_too():
     assert len({fingerprint(c) for c in [base, *other]}) == len(other) + 1
 
 
-@settings(deadline=None)
 @given(configs, st.integers(0, 99))
 def test_order_does_not_matter(value, seed):
     assert fingerprint(shuffled(value, random.Random(seed))) == fingerprint(value)
 
 
-@settings(deadline=None)
 @given(configs, configs)
 def test_diff_is_empty_exactly_when_fingerprints_agree(a, b):
     assert (diff(a, b) == {}) == (fingerprint(a) == fingerprint(b))
@@ -108,7 +106,6 @@ def by_hand(config):
     return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-@settings(deadline=None)
 @given(configs)
 def test_it_is_the_hash_of_the_obvious_way(value):
     assert fingerprint(value) == by_hand(value)
@@ -125,7 +122,6 @@ def test_values_that_are_not_plain_hash_like_those_that_are():
         fingerprint({"x": {3: 1}})
 
 
-@settings(deadline=None)
 @given(st.lists(configs, min_size=1, max_size=5))
 def test_what_varies_is_what_differs_between_any_two(several):
     found = varying([parts(config) for config in several])
@@ -136,7 +132,6 @@ def test_what_varies_is_what_differs_between_any_two(several):
             assert {key: (first[key], second[key]) for key in diff(a, b)} == diff(a, b)
 
 
-@settings(deadline=None)
 @given(configs, configs, st.sampled_from(["a", "b", "a.x", "c.y.z"]))
 def test_apart_from_a_key_two_are_alike_where_they_differ_in_nothing_else(a, b, key):
     others = [name for name in diff(a, b) if name != key and not name.startswith(f"{key}.")]

@@ -10,7 +10,7 @@ import pytest
 from normlab.records.record import Outcome, Score
 from normlab.train.sinks.base import SinkGroup
 from normlab.train.sinks.console import Console
-from normlab.train.sinks.wandb import Wandb, tags
+from normlab.train.sinks.wandb import tags
 from normlab.train.sinks.wandb_login import (
     CLOUD,
     Login,
@@ -21,30 +21,10 @@ from normlab.train.sinks.wandb_login import (
 )
 from tests.sinks.offline_file import OfflineRun, read
 from tests.sinks.runs import CHOICES, SIGNATURE, info, record, scores
+from tests.sinks.wandb_client import files, sink
+from tests.sinks.wandb_server import KEY
 
-KEY = "a" * 40  # the length W&B asks of a key
-
-
-@pytest.fixture(autouse=True)
-def _nobody_is_logged_in(tmp_path, monkeypatch):
-    for name in list(os.environ):
-        if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-def sink(mode: str = "auto", *, seconds: float = 2.0) -> Wandb:
-    return Wandb(
-        project="normlab",
-        entity=None,
-        mode=mode,  # type: ignore[arg-type]
-        connect_seconds=seconds,
-        finish_seconds=seconds,
-    )
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +140,7 @@ SCRIPT = """
 import random, sys
 from pathlib import Path
 import numpy, torch
-from tests.sinks.test_wandb import sink
+from tests.sinks.wandb_client import sink
 from tests.sinks.runs import info, record, scores
 numbers = lambda: numpy.random.get_state()[1].tolist()
 state = lambda: (random.getstate(), numbers(), torch.get_rng_state().tolist())

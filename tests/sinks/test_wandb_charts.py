@@ -1,6 +1,5 @@
 import json
 import math
-import os
 from pathlib import Path
 
 import pytest
@@ -8,11 +7,13 @@ import pytest
 from normlab.records.record import Outcome
 from normlab.train.sinks.base import SinkGroup
 from normlab.train.sinks.jsonl import Jsonl
-from normlab.train.sinks.wandb import Wandb
 from normlab.train.sinks.wandb_charts import charts
 from normlab.train.sinks.wandb_files import messages
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record
+from tests.sinks.wandb_client import files, sink
+
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 FIGURES = {
     "stability/gradients/norm/decoder.0": 4.0,
@@ -39,22 +40,8 @@ LOSS = [
 GRADIENTS = [["00 encoder.0", 1.0], ["01 encoder.1", 2.0], ["02 decoder.0", 4.0]]
 
 
-@pytest.fixture(autouse=True)
-def _nobody_is_logged_in(tmp_path, monkeypatch):
-    for name in list(os.environ):
-        if name.startswith("WANDB_"):
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-def sink() -> Wandb:
-    return Wandb(
-        project="normlab", entity=None, mode="offline", connect_seconds=60.0, finish_seconds=60.0
-    )
-
-
 def offline(folder: Path) -> Path:
-    (path,) = folder.glob("wandb/offline-run-*/run-*.wandb")
+    (path,) = files(folder)
     return path
 
 
@@ -97,7 +84,7 @@ def test_a_long_run_keeps_its_chart_small_and_all_its_spikes():
 
 
 def test_the_offline_run_holds_the_tables_the_charts_and_the_rows(tmp_path):
-    wandb = sink()
+    wandb = sink("offline", seconds=60.0)
     wandb.open(info(tmp_path))
     for row in ROWS:
         wandb.log(row)
@@ -129,7 +116,7 @@ def test_the_offline_run_holds_the_tables_the_charts_and_the_rows(tmp_path):
 
 
 def test_a_record_without_figures_leaves_no_chart(tmp_path):
-    wandb = sink()
+    wandb = sink("offline", seconds=60.0)
     wandb.open(info(tmp_path))
     wandb.close(record())
     path = offline(tmp_path)
@@ -144,7 +131,7 @@ def test_a_resumed_run_draws_its_whole_loss(tmp_path):
         before.log(row)
     before.log({"step": 25, "train/loss": 9.0})  # after the checkpoint: trained again
     before.close(None)
-    wandb = sink()
+    wandb = sink("offline", seconds=60.0)
     wandb.open(info(tmp_path, resumed_step=20))
     wandb.log({"step": 30, "train/loss": 3.0, "stability/spikes/count": 1.0})
     wandb.close(record(stability={}))
@@ -159,7 +146,7 @@ def test_a_chart_that_fails_costs_neither_the_run_nor_its_end_at_wandb(
         raise RuntimeError("no such preset")
 
     monkeypatch.setattr("wandb.plot_table", broken)
-    group = SinkGroup({"wandb": sink()})
+    group = SinkGroup({"wandb": sink("offline", seconds=60.0)})
     group.open(info(tmp_path))
     group.log(ROWS[0])
     group.close(record(stability=FIGURES))

@@ -1,64 +1,42 @@
 """A run that goes on: W&B has each of its steps once, online and offline, also after a kill."""
 
-import os
-
 import pytest
-import wandb
 
 from normlab.records.record import Outcome
 from normlab.train.sinks.jsonl import Jsonl
-from normlab.train.sinks.wandb import Wandb
 from normlab.train.sinks.wandb_files import find_run_files
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record, scores
-from tests.sinks.wandb_server import KEY, Server, serving
+from tests.sinks.wandb_client import files, sink
+from tests.sinks.wandb_server import Server
+
+pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 
 KILLED = b":W&B\xe1\xbe\x00"  # all that W&B leaves of a short run that is killed: a header
-
-
-@pytest.fixture(autouse=True)
-def _nobody_is_logged_in(tmp_path, monkeypatch):
-    for name in list(os.environ):
-        if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
-            monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture
-def server(monkeypatch):
-    with serving() as state:
-        monkeypatch.setenv("WANDB_BASE_URL", state.url)
-        monkeypatch.setenv("WANDB_API_KEY", KEY)
-        wandb.teardown()  # it remembers the server of an earlier run
-        yield state
-        wandb.teardown()
 
 
 def train(folder, mode, steps, *, resumed=0, ends=False, loss=0.0):
     """Train to the last of the steps, a validation at every 20th; `ends` with a record."""
     jsonl = Jsonl()
     jsonl.open(info(folder, resumed_step=resumed))
-    sink = Wandb(
-        project="normlab", entity=None, mode=mode, connect_seconds=20.0, finish_seconds=20.0
-    )
-    line = sink.open(info(folder, resumed_step=resumed))
+    wandb = sink(mode, seconds=20.0)
+    line = wandb.open(info(folder, resumed_step=resumed))
     for step in steps:
         row, found = {"step": step, "train/loss": 100 / step + loss}, scores(float(step), 50 / step)
-        for each in (jsonl, sink):
+        for each in (jsonl, wandb):
             each.log(row)
             if step % 20 == 0:
                 each.log({"step": step}, found)
     outcome = Outcome("finished", steps[-1])
     final = record(outcome=outcome, stability={}, scores=scores(20.0, 2.5)) if ends else None
     jsonl.close(final)
-    sink.close(final)
+    wandb.close(final)
     return line
 
 
 def offline_files(folder, *, but=None):
     """Wait until W&B's service has written all, and return the files in the order of time."""
-    paths = sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
-    return [(path, read(path)) for path in paths if path != but]
+    return [(path, read(path)) for path in files(folder) if path != but]
 
 
 def curve(rows):
@@ -113,10 +91,10 @@ def test_a_sink_that_joins_a_resumed_run_takes_all_of_it(tmp_path):
     assert [step for step, _ in curve(last.history)] == [10, 20, 30]
 
 
-def test_online_the_server_has_each_step_once(tmp_path, server: Server, capfd):
+def test_online_the_server_has_each_step_once(tmp_path, wandb_server: Server, capfd):
     train(tmp_path, "online", [10, 20, 30, 40])
     train(tmp_path, "online", [30, 40, 50, 60], resumed=20, ends=True, loss=0.5)
-    (run,) = server.runs.values()
+    (run,) = wandb_server.runs.values()
     assert [step for step, _ in curve(run.history)] == [10, 20, 30, 40, 50, 60]
     assert run.exit_code == 0
     assert run.summary["valid/bleu"] == {"max": 60}
@@ -125,14 +103,14 @@ def test_online_the_server_has_each_step_once(tmp_path, server: Server, capfd):
 
 
 def test_online_after_offline_the_server_gets_all_and_the_file_counts_as_sent(
-    tmp_path, server: Server
+    tmp_path, wandb_server: Server
 ):
     train(tmp_path, "offline", [10, 20, 30])
     ((path, _),) = offline_files(tmp_path)
     line = train(tmp_path, "online", [30, 40], resumed=20, ends=True)
     assert line is not None
-    assert server.url in line
-    (run,) = server.runs.values()
+    assert wandb_server.url in line
+    (run,) = wandb_server.runs.values()
     assert [step for step, _ in curve(run.history)] == [10, 20, 30, 40]
     sent = {file.path: file.sent for file in find_run_files(tmp_path) if file.offline}
     assert sent == {path: True}

@@ -1,4 +1,4 @@
-"""What the subjects of `normlab bench` share: options, the machine's line, the JSON file."""
+"""What the subjects of `normlab bench` share: options, cells, the machine's line, JSON."""
 
 import argparse
 import json
@@ -51,6 +51,12 @@ def machine(environment: Mapping[str, Any]) -> str:
         f"{environment['device']}, {environment['threads']} thread(s), "
         f"{environment['precision']}, {versions}"
     )
+
+
+def spread_cells(wall: Mapping[str, float], busy: Mapping[str, float], form: str) -> list[str]:
+    """Return three cells: the median by wall time, its range, the median by busy time."""
+    median, low, high = (format(wall[key], form) for key in ("median", "min", "max"))
+    return [median, f"{low}-{high}", format(busy["median"], form)]
 
 
 def write_json(report: Mapping[str, Any], path: Path | None) -> None:

@@ -9,6 +9,7 @@ from normlab.commands.bench._shared import (
     bench_parser,
     machine,
     require_positive,
+    spread_cells,
     start_runtime,
     write_json,
 )
@@ -62,18 +63,14 @@ def main(argv: list[str]) -> int:
 
 def show(report: Mapping[str, Any]) -> None:
     """Print a report."""
-    rows = []
-    for run in report["runs"]:
-        rate, busy = run["sentences_per_second"], run["sentences_per_busy_second"]
-        rows.append(
-            [
-                run["name"],
-                f"{rate['median']:.1f}",
-                f"{rate['min']:.1f}-{rate['max']:.1f}",
-                f"{busy['median']:.1f}",
-                f"{run['ratio_to_first']:.3f}",
-            ]
-        )
+    rows = [
+        [
+            run["name"],
+            *spread_cells(run["sentences_per_second"], run["sentences_per_busy_second"], ".1f"),
+            f"{run['ratio_to_first']:.3f}",
+        ]
+        for run in report["runs"]
+    ]
     run = report["runs"][0]
     notes = [
         machine(report["environment"]),

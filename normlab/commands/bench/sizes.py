@@ -29,15 +29,15 @@ def main(argv: list[str]) -> int:
     if arguments.figure is not None and arguments.figure.suffix not in (".svg", ".png"):
         raise ValueError(f"--figure {arguments.figure}: give a name that ends in .svg or .png")
     asked = list(sizes.points(arguments.axes.split(",")))
-    found = []
+    taken = []
     for point in asked:
         complain(f"{point.axis}={point.value}")
-        found.append(sizes.take(point, arguments.overrides, steps=arguments.steps))
+        taken.append(sizes.take(point, arguments.overrides, steps=arguments.steps))
     report = {
         "format": "normlab.bench.sizes/1",
         "overrides": arguments.overrides,
-        "environment": found[0].pop("environment"),
-        "points": [{k: v for k, v in point.items() if k != "environment"} for point in found],
+        "environment": taken[0]["environment"],
+        "points": [sizes.figures(*each) for each in zip(asked, taken, strict=True)],
     }
     show(report["points"], machine(report["environment"]))
     write_json(report, arguments.json)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from normlab.commands._terminal import print_table
-from normlab.commands.bench._shared import bench_parser, require_positive, write_json
+from normlab.commands.bench._shared import bench_parser, require_positive, spread_cells, write_json
 
 HELP = "how long commands take to answer"
 
@@ -40,9 +40,7 @@ def show(commands: list[Mapping[str, Any]]) -> None:
     rows = [
         [
             f"normlab {found['command']}",
-            f"{found['seconds']['median']:.2f}",
-            f"{found['seconds']['min']:.2f}-{found['seconds']['max']:.2f}",
-            f"{found['processor_seconds']['median']:.2f}",
+            *spread_cells(found["seconds"], found["processor_seconds"], ".2f"),
             f"{found['lines']:,}",
         ]
         for found in commands

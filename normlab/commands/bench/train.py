@@ -10,6 +10,7 @@ from normlab.commands.bench._shared import (
     bench_parser,
     machine,
     require_positive,
+    spread_cells,
     start_runtime,
     write_json,
 )
@@ -104,20 +105,16 @@ def measure(
 
 def show(report: Mapping[str, Any]) -> None:
     """Print a report."""
-    rows = []
-    for run in report["runs"]:
-        rate, busy = run["tokens_per_second"], run["tokens_per_busy_second"]
-        rows.append(
-            [
-                run["name"],
-                f"{rate['median']:,.0f}",
-                f"{rate['min']:,.0f}-{rate['max']:,.0f}",
-                f"{busy['median']:,.0f}",
-                f"{run['share_of_peak']:.0%}",
-                f"{run['ratio_to_first']:.3f}",
-                f"{1 - run['padding_share']:.3f}",
-            ]
-        )
+    rows = [
+        [
+            run["name"],
+            *spread_cells(run["tokens_per_second"], run["tokens_per_busy_second"], ",.0f"),
+            f"{run['share_of_peak']:.0%}",
+            f"{run['ratio_to_first']:.3f}",
+            f"{1 - run['padding_share']:.3f}",
+        ]
+        for run in report["runs"]
+    ]
     columns = ["run", "tokens/s", "range", "tokens/busy s", "of peak", "to first", "fill"]
     print_table(columns, rows, notes=_notes(report), numeric=columns[1:])
     for run in report["runs"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from normlab.records.fingerprint import ABSENT, diff
+from normlab.records.fingerprint import ABSENT, diff, parts, varying
 from normlab.records.record import RunRecord
 from normlab.reports.evidence import Evidence
 
@@ -45,25 +45,25 @@ def configuration(evidence: Iterable[Evidence]) -> Configuration:
     What is no part of an experiment (seed, device, folders, probes) is left out, as in its
     fingerprint; the names of chosen options stand before the values that they stand for.
     """
-    settings: dict[tuple[str, str], dict[str, Any]] = {}
+    configs: dict[tuple[str, str], Mapping[str, Any]] = {}
     for each in evidence:
         place = (each.planned.row, each.planned.point)
-        if each.record is not None and place not in settings:
+        if each.record is not None and place not in configs:
             chosen = {f"option: {group}": name for group, name in _choices(each.record).items()}
-            settings[place] = {**chosen, **leaves(each.record.config)}
-    keys = dict.fromkeys(key for values in settings.values() for key in values)
-    texts = {
-        key: {place: written(values.get(key, ABSENT)) for place, values in settings.items()}
-        for key in sorted(keys, key=lambda key: (not key.startswith("option"), key))
-    }
-    apart = tuple(key for key, values in texts.items() if len(set(values.values())) > 1)
+            configs[place] = {**chosen, **each.record.config}
+    varied = varying([parts(config) for config in configs.values()])
+    rows = [{key: written(value) for key, value in values.items()} for values in varied]
+    first = {key: written(value) for key, value in leaves(next(iter(configs.values()), {})).items()}
+    texts = first | next(iter(rows), {})
+    keys = sorted(texts, key=lambda key: (not key.startswith("option"), key))
+    # Values that differ may read alike: no value, and an empty one.
+    apart = tuple(key for key in keys if len({row[key] for row in rows if key in row}) > 1)
     return Configuration(
-        shared={
-            key: next(iter(values.values())) for key, values in texts.items() if key not in apart
-        },
+        shared={key: texts[key] for key in keys if key not in apart},
         keys=apart,
         differences=tuple(
-            Difference(row, at, tuple(texts[key][row, at] for key in apart)) for row, at in settings
+            Difference(*place, tuple(row[key] for key in apart))
+            for place, row in zip(configs, rows, strict=True)
         ),
     )
 

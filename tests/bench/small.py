@@ -1,0 +1,22 @@
+"""Overrides of the smallest runs that `normlab bench` measures in tests."""
+
+MODEL = (
+    "model=tiny",
+    "model.dim=16",
+    "model.ffn_dim=32",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "precision=fp32",
+    "device=cpu",
+)
+"""A model of one layer a stack, on the text that a subject takes by itself."""
+
+TOY = (
+    *MODEL,
+    "task=toy",
+    "task.corpus.size=300",
+    "task.vocab_size=200",
+    "task.max_length=200",
+    "max_tokens=200",
+)
+"""The same on three hundred pairs of the toy corpus."""

@@ -1,0 +1,48 @@
+"""What tests of W&B share: nobody logged in, a server of their own, a sink. A plugin of pytest."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from normlab.train.sinks.wandb import Wandb
+from tests.sinks.wandb_server import KEY, Server, serving
+
+
+@pytest.fixture
+def nobody_is_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the logins, wishes and proxies of whoever runs the tests."""
+    for name in list(os.environ):
+        if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def wandb_server(nobody_is_logged_in: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    """Return a server that this process is logged in to."""
+    import wandb
+
+    with serving() as state:
+        monkeypatch.setenv("WANDB_BASE_URL", state.url)
+        monkeypatch.setenv("WANDB_API_KEY", KEY)
+        wandb.teardown()  # it remembers the server of an earlier run
+        yield state
+        wandb.teardown()
+
+
+def sink(mode: str = "auto", *, seconds: float = 2.0) -> Wandb:
+    """Return a sink that waits so long for the server."""
+    return Wandb(
+        project="normlab",
+        entity=None,
+        mode=mode,  # type: ignore[arg-type]
+        connect_seconds=seconds,
+        finish_seconds=seconds,
+    )
+
+
+def files(folder: Path) -> list[Path]:
+    """Return the files of the runs of a folder that are kept offline, in the order of time."""
+    return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
