@@ -13,9 +13,11 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from normlab.claims.predicate import OUTCOMES, Comparison, Ending, Level, Paired
+from normlab.claims.predicate import OUTCOMES, Ending, Level, Paired
+from normlab.claims.speed import Faster
 
 Decided = Literal["unit", "study", "note"]
+Comparison = Paired | Level | Ending | Faster
 DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")
 _CHECK = re.compile(r"[a-z_]+\.[a-z_]+")
 
@@ -91,11 +93,12 @@ def _agree(claim: Claim, node: "_Node") -> None:
         raise node.wrong("id", f"{claim.id} does not open the file's name; name it {claim.id:02}_*")
     if claim.check is not None and not _CHECK.fullmatch(claim.check):
         raise node.wrong("check", f"expected file.function, found {claim.check!r}")
+    of_runs = any(not isinstance(comparison, Faster) for comparison in claim.comparisons)
     wanted = {
         "check": (claim.check is not None, claim.decided == "unit" or None),
         "study": (
             claim.study is not None,
-            bool(claim.comparisons) or claim.decided == "study",
+            of_runs or (claim.decided == "study" and not claim.comparisons),
         ),
         "missing": (
             claim.missing is not None,
@@ -112,10 +115,16 @@ def _agree(claim: Claim, node: "_Node") -> None:
 
 
 def _comparison(node: "_Node") -> Comparison:
+    found: Comparison
+    if "faster" in node.content:
+        names = (node.text(key) for key in ("faster", "than", "group"))
+        found = Faster(*names, margin=node.number("margin", default=0.0))
+        node.finish()
+        return found
     where = node.where("where")
     if "outcome" in node.content:
         outcome = node.choice("outcome", OUTCOMES)
-        found: Comparison = Ending(outcome, node.where("in"), where)
+        found = Ending(outcome, node.where("in"), where)
     elif "in" in node.content:
         sides = [key for key in ("above", "below") if key in node.content]
         if len(sides) != 1:

@@ -31,10 +31,11 @@ class Evidence:
     """One piece: what was asked, what was found, over how many seeds, and where that stands.
 
     `task`, `scale` and `setting` say of which runs a study's piece is, `records` are their folders,
-    relative to the checkout where they lie in it.
+    relative to the checkout where they lie in it. A timing has rounds for seeds, the machine for
+    its setting and the file that it stands in for its record.
     """
 
-    kind: Literal["unit", "study", "note"]
+    kind: Literal["unit", "study", "timing", "note"]
     question: str
     finding: str
     standing: Standing
@@ -44,6 +45,11 @@ class Evidence:
     scale: str | None = None
     setting: str = ""
     records: tuple[str, ...] = ()
+
+    @property
+    def repeats(self) -> str:
+        """Name what `n` counts."""
+        return "round" if self.kind == "timing" else "seed"
 
     @property
     def measured(self) -> bool:
@@ -81,7 +87,8 @@ def _by_source(pieces: Sequence[Evidence]) -> dict[str, list[Evidence]]:
     for piece in pieces:
         if piece.measured:
             place = f"{piece.task}, scale={piece.scale or 'none'}"
-            groups.setdefault(names.get(piece.kind, place), []).append(piece)
+            timed = f"timed on {piece.setting}" if piece.kind == "timing" else place
+            groups.setdefault(names.get(piece.kind, timed), []).append(piece)
     return groups
 
 
@@ -93,7 +100,8 @@ def _counted(group: Sequence[Evidence]) -> str:
     seeds = sorted({piece.n for piece in group if piece.n})
     if not seeds:
         return said
-    return f"{said} ({'-'.join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))} seeds)"
+    counts_of = f"{group[0].repeats}s"
+    return f"{said} ({'-'.join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))} {counts_of})"
 
 
 def judge(values: Sequence[float], margin: float) -> tuple[Standing, Interval | None]:

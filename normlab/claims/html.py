@@ -10,7 +10,9 @@ from pathlib import PurePosixPath
 from normlab.claims.claim import DOCUMENTS, Claim
 from normlab.claims.evidence import VERDICTS, Evidence
 from normlab.claims.ledger import Entry
-from normlab.claims.reading import CARE, MEANINGS, NOTES, TITLE, WRITTEN, address
+from normlab.claims.reading import CARE, HOME, MEANINGS, NOTES, TITLE, WRITTEN, address
+from normlab.claims.speed import Faster
+from normlab.claims.timings import REPORT
 from normlab.records.store import RECORD_FILE
 from normlab.reports.html.page import page as shell
 
@@ -37,6 +39,7 @@ class Piece:
     means: str
     figures: tuple[tuple[str, str], ...]
     n: int
+    repeats: str
     experiments: tuple[Experiment, ...]
 
 
@@ -98,6 +101,8 @@ def _commands(claim: Claim, studies: Mapping[str, str]) -> list[tuple[str, str]]
         made.append(("compute", decide))
     if command := studies.get(claim.study or ""):
         made += [("measure", command), ("decide by those runs", f"{decide} --runs-dir runs")]
+    if any(isinstance(comparison, Faster) for comparison in claim.comparisons):
+        made.append(("time again", f"normlab bench norms --json {HOME}/{REPORT}"))
     return made
 
 
@@ -110,9 +115,10 @@ def _piece(piece: Evidence) -> Piece:
         of=" ".join(part for part in of if part),
         found=_signed(found),
         means=_signed(means.replace(")", "", 1)),
-        figures=() if piece.kind == "study" else _figures(piece.numbers),
+        figures=() if piece.kind in ("study", "timing") else _figures(piece.numbers),
         n=piece.n,
-        experiments=tuple(_experiments(piece.records)),
+        repeats=piece.repeats,
+        experiments=tuple(_files(piece) if piece.kind == "timing" else _experiments(piece.records)),
     )
 
 
@@ -125,6 +131,12 @@ def _figures(numbers: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
 
 def _signed(text: str) -> str:
     return _MINUS.sub("\N{MINUS SIGN}", text)
+
+
+def _files(piece: Evidence) -> list[Experiment]:
+    """Return the report that a timing stands in."""
+    paths = [PurePosixPath(path) for path in piece.records]
+    return [Experiment(path.parent.name, ((path.name, address(str(path))),)) for path in paths]
 
 
 def _experiments(folders: Sequence[str]) -> list[Experiment]:

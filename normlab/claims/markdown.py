@@ -67,7 +67,7 @@ def _section(entry: Entry) -> str:
     # A setting with too few seeds decides nothing; it is counted above, and the command lists it.
     if shown:
         rows = [_row(piece) for piece in shown]
-        lines += ["", _table(["asked", "found", "so it", "seeds", "runs"], rows).rstrip()]
+        lines += ["", _table(["asked", "found", "so it", "n", "of"], rows).rstrip()]
     return "\n".join([*lines, ""])
 
 
@@ -85,6 +85,8 @@ def _runs(piece: Evidence) -> str:
     if not piece.records:
         return "-"
     where = " ".join(part for part in (piece.task, piece.scale, piece.setting) if part)
+    if piece.kind == "timing":
+        return f"{where}: [{posixpath.basename(piece.records[0])}]({address(piece.records[0])})"
     folders = dict.fromkeys(posixpath.dirname(folder) for folder in piece.records)
     links = " ".join(f"[{n}]({address(folder)})" for n, folder in enumerate(folders, 1))
     return f"{where}: {links}"

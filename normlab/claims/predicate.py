@@ -164,9 +164,6 @@ class Ending:
         return standing, f"{self.outcome} {so}/{len(ends)}", len(ends), {self.outcome: float(so)}
 
 
-Comparison = Paired | Level | Ending
-
-
 def _of_each(
     comparison: Level | Ending,
     runs: Runs,
@@ -187,7 +184,7 @@ def _of_each(
 
 
 def _piece(
-    comparison: Comparison,
+    comparison: Paired | Level | Ending,
     standing: Standing,
     finding: str,
     *,

@@ -27,6 +27,8 @@ NOTES = (
     "that are otherwise equal. `a [b, c]` is the mean difference with its 95 % t interval, in the "
     "claimed direction, beside both means. It supports above the margin (0 unless said) and "
     "contradicts below.",
+    "A comparison of times is of candidates that took turns in one process: `n` are rounds, and "
+    "the interval is of the share of time saved. It tells of noise, not of other machines.",
     '"Computed" pieces are figures of the norms themselves, in float64, by '
     "`normlab claims --check`. They decide what a norm does; what that costs a trained model only "
     "records decide.",

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from normlab.claims.timings import REPORT, Timings, read_timings
 from normlab.records.aggregate import Cell, group
 from normlab.records.fingerprint import ABSENT, varying_keys, without
 from normlab.records.record import RunRecord
@@ -24,11 +25,15 @@ _SHARED = ("source", "sizes", "checksums"), ("precision", "world_size")
 
 @dataclass(frozen=True)
 class Runs:
-    """Records and where each lies, by its run id; `damaged` says what could not be read."""
+    """Records and where each lies, by its run id, and what was timed.
+
+    `damaged` says what could not be read.
+    """
 
     records: Sequence[RunRecord] = ()
     folders: Mapping[str, str] | None = None
     damaged: Sequence[str] = ()
+    timings: Sequence[Timings] = ()
 
     @classmethod
     def read(cls, places: Iterable[Path], *, root: Path) -> "Runs":
@@ -40,8 +45,14 @@ class Runs:
         twice: list[RunRecord] = []
         folders: dict[str, str] = {}
         damaged: list[str] = []
+        timings: list[Timings] = []
         for place in places:
             store, top = RunStore(place), _relative(place, root)
+            try:
+                timed = read_timings(place, named=(top / REPORT).as_posix())
+                timings += [] if timed is None else [timed]
+            except ValueError as error:
+                damaged.append(str(error))
             for folder, record in store.entries():
                 known = found.setdefault(record.run_id, record)
                 if known is not record and known.scores != record.scores:
@@ -52,7 +63,7 @@ class Runs:
                     )
                 folders.setdefault(record.run_id, (top / folder.relative_to(place)).as_posix())
             damaged += [message for _, message in store.damaged]
-        return cls([*found.values(), *twice], folders, damaged)
+        return cls([*found.values(), *twice], folders, damaged, timings)
 
     def folder(self, record: RunRecord) -> str:
         """Return where a record lies, or its run id where it lies nowhere."""

@@ -169,4 +169,4 @@ def _show(entry: "Entry") -> None:
     ]
     print()
     notes = list(dict.fromkeys(folder for piece in entry.evidence for folder in piece.records))
-    print_table(["it", "asked", "found", "seeds", "of"], rows, notes=notes, numeric=["seeds"])
+    print_table(["it", "asked", "found", "n", "of"], rows, notes=notes, numeric=["n"])

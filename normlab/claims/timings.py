@@ -1,0 +1,62 @@
+"""Decides which timings a claim about speed may rest on: the committed `bench/norms.json`.
+
+It is the report of `normlab bench norms`, in which all candidates of a group took turns.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPORT = Path("bench", "norms.json")
+FORMAT = "normlab.bench.norms/1"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A candidate of a group: milliseconds, median, and by round the ratio to the first one."""
+
+    milliseconds: float
+    ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Timings:
+    """A report: where it lies, the machine, and the candidates of each group by their names."""
+
+    path: str
+    machine: str
+    groups: Mapping[str, Mapping[str, Timed]]
+
+
+def read_timings(folder: Path, *, named: str) -> Timings | None:
+    """Read the report below a folder of results; None where there is none.
+
+    Raises ValueError for one that is damaged.
+    """
+    path = folder / REPORT
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
+        machine = content["environment"]
+        return Timings(
+            path=named,
+            machine=f"{machine['device']} {machine['precision']}",
+            groups={
+                group: {run["name"]: _timed(run) for run in runs}
+                for group, runs in content["groups"].items()
+            },
+        )
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: damaged ({error!r}); normlab bench norms --json {path} makes it again"
+        ) from None
+
+
+def _timed(run: Mapping[str, object]) -> Timed:
+    milliseconds, ratios = run["milliseconds"], run["ratios_to_first"]
+    assert isinstance(milliseconds, dict) and isinstance(ratios, Sequence)
+    return Timed(float(milliseconds["median"]), tuple(float(ratio) for ratio in ratios))
