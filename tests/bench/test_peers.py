@@ -201,6 +201,13 @@ def test_figures_are_rates_and_ratios_round_by_round():
     assert own["steps"] == 4
 
 
+def test_ratios_are_to_the_first_program_that_is_left():
+    own, fast = table.figures(measured()[1:])
+    assert list(own["ratio_to"]) == ["normlab fp32", "normlab bf16"]
+    text = table.page({**report(), "training": [own, fast]})
+    assert "| to normlab fp32 | to normlab bf16 |" in text and "to Peer fp32" not in text
+
+
 def report():
     decoded = [
         (entry("Peer int8", "decoding"), {"versions": {}, "differs": []}, [sentences(96, 2.0)])
@@ -246,6 +253,25 @@ def test_a_page_without_rows_of_a_kind_leaves_it_out():
     text = table.page({**report(), "decoding": [], "missing": []})
     assert "## Training" in text
     assert "## Decoding" not in text and "## Not measured" not in text
+
+
+@pytest.mark.parametrize("kind", ["training", "decoding"])
+def test_ratios_are_to_fairseq_where_it_is_installed(kind):
+    assert next(e.name for e in ENTRIES if e.kind == kind) == "fairseq fp32"
+
+
+def test_a_program_is_explained_once_for_all_precisions_but_not_for_another_library():
+    facts = {"versions": {"torch": "2"}, "differs": []}
+    other = {**facts, "differs": ["products by oneDNN"]}
+    rows = [
+        {"name": "fairseq fp32", **facts},
+        {"name": "fairseq oneDNN fp32", **other},
+        {"name": "normlab fp32", **facts},
+        {"name": "normlab bf16", **facts},
+    ]
+    explained = table._by_program(rows)
+    assert list(explained) == ["fairseq", "fairseq oneDNN", "normlab"]
+    assert explained["fairseq"]["differs"] == []
 
 
 def test_entries_name_runners_that_exist():
