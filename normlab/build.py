@@ -68,6 +68,16 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     return model
 
 
+def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
+    """Take the fast path (`observe.fast`): the same training to rounding and dropout's draws.
+
+    The model is compiled, for any size, and training batches are assembled on the device, where the
+    task can do that.
+    """
+    model.compile(dynamic=True)
+    task.assemble_on(device)
+
+
 def _placement(config: Mapping[str, Any], site: str, dropout: float) -> Placement:
     """Build the placement of a stack; a site without a norm of its own has the run's norm."""
     norm = _norm_factory(config, site if config[site] is not None else "norm")
@@ -261,6 +271,8 @@ class _Run:
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        if self.observe["fast"]:
+            make_fast(model, task, runtime.device)
         optimizer = instantiate(config["optim"], "optim", params=model.parameters())
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))

@@ -93,6 +93,7 @@ class ObserveConfig:
     log_every: int = 50
     checkpoint_every: int = 250
     threads: int | None = None
+    fast: bool = False
     other_code: OtherCode = OtherCode.refuse
     study: str | None = None
     processes: int | None = None

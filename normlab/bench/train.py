@@ -18,7 +18,7 @@ import torch
 from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, model_shapes
 from normlab.bench.spread import spread
-from normlab.build import build_model, build_task
+from normlab.build import build_model, build_task, make_fast
 from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
@@ -184,6 +184,8 @@ def _vocabulary(task: Task) -> int:
 def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer:
     torch.manual_seed(config["seed"])
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+    if config["observe"]["fast"]:
+        make_fast(model, task, runtime.device)
     return Trainer(
         task=task,
         model=model,

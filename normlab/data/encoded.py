@@ -53,13 +53,17 @@ class EncodedText:
 
     def select(self, indices: np.ndarray) -> "EncodedText":
         """Return the sentences of `indices`, packed anew."""
-        counts = self.lengths[indices]
+        counts = self.counts(indices)
         return EncodedText(self.ids[self._places(indices, counts)], _offsets(counts))
 
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of every sentence without special tokens, int64 [n]."""
         return np.diff(self.offsets)
+
+    def counts(self, indices: np.ndarray) -> np.ndarray:
+        """Tokens of some sentences without special tokens, int64 [len(indices)]."""
+        return self.offsets[indices + 1] - self.offsets[indices]
 
     def padded(
         self,
@@ -70,7 +74,7 @@ class EncodedText:
         suffix: int | None = None,
     ) -> np.ndarray:
         """Return int64 [len(indices), longest], each with `prefix` before and `suffix` after it."""
-        counts = self.offsets[indices + 1] - self.offsets[indices]
+        counts = self.counts(indices)
         before, after = int(prefix is not None), int(suffix is not None)
         width = int(counts.max(initial=0)) + before + after
         out = np.full((len(indices), width), pad_id, dtype=np.int64)

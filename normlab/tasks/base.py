@@ -101,6 +101,10 @@ class Task(ABC):
     def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> nn.Module:
         """Build the model of the task, its values not yet initialized."""
 
+    def assemble_on(self, device: torch.device) -> None:
+        """Let training batches be assembled on a device, where a task can."""
+        return
+
     @abstractmethod
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the training batches of one rank, in an order that `seed` alone decides."""

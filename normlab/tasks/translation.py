@@ -18,6 +18,7 @@ from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
+from normlab.data.resident import ResidentPairs
 from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
 from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
@@ -61,7 +62,12 @@ class TranslationBatch:
 class TranslationStream(Iterator[TranslationBatch]):
     """Batches of sentence pairs, drawn by an index stream."""
 
-    def __init__(self, task: "Translation", pairs: EncodedPairs, indices: IndexStream):
+    def __init__(
+        self,
+        task: "Translation",
+        pairs: EncodedPairs | ResidentPairs,
+        indices: IndexStream,
+    ):
         self._task, self._pairs, self._indices = task, pairs, indices
 
     @property
@@ -121,6 +127,7 @@ class Translation(Task):
         self.label_smoothing = label_smoothing
         self.valid_search = valid_search
         self.test_search = test_search
+        self._device: torch.device | None = None
 
     @cached_property
     def data(self) -> PreparedTranslation:
@@ -164,9 +171,14 @@ class Translation(Task):
 
     def train_batches(self, shard: Shard, seed: int) -> TranslationStream:
         """Return the endless training batches of one rank."""
-        return TranslationStream(
-            self, self.data.pairs["train"], self._index_stream(shard, seed=seed)
-        )
+        pairs, indices = self.data.pairs["train"], self._index_stream(shard, seed=seed)
+        if self._device is None:
+            return TranslationStream(self, pairs, indices)
+        return TranslationStream(self, ResidentPairs.of(pairs, self._device), indices)
+
+    def assemble_on(self, device: torch.device) -> None:
+        """Keep the training text on a device and assemble its batches there."""
+        self._device = device
 
     def _index_stream(self, shard: Shard, *, seed: int) -> IndexStream:
         return IndexStream(
@@ -191,21 +203,32 @@ class Translation(Task):
         return self.collate(self._split(split), np.asarray(indices), padding=padding)
 
     def collate(
-        self, pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0
+        self,
+        pairs: EncodedPairs | ResidentPairs,
+        indices: np.ndarray,
+        *,
+        padding: float = 0.0,
     ) -> TranslationBatch:
-        """Assemble sentences into one padded batch; each side ends in the end of sentence."""
+        """Assemble sentences into one padded batch; each side ends in the end of sentence.
+
+        It lies where the text does. Each side has at least a share `padding` of padding.
+        """
         special = self.data.target_tokenizer
         pad_id, bos_id, eos_id = special.pad_id, special.bos_id, special.eos_id
-        source = torch.from_numpy(pairs.source.padded(indices, pad_id=pad_id, suffix=eos_id))
-        both = torch.from_numpy(
+        source = torch.as_tensor(pairs.source.padded(indices, pad_id=pad_id, suffix=eos_id))
+        both = torch.as_tensor(
             pairs.target.padded(indices, pad_id=pad_id, prefix=bos_id, suffix=eos_id)
         )
+        # All that is counted is known from the lengths: no device is asked, and waited for.
+        source_lengths, lengths = (
+            side.counts(indices) + 1 for side in (pairs.source, pairs.target)
+        )
         if padding:
-            both = _widened(both, padding, pad_id=pad_id, extra=1)
-            source = _widened(source, padding, pad_id=pad_id)
+            source = _widened(source, source_lengths, padding, pad_id=pad_id)
+            both = _widened(both, lengths, padding, pad_id=pad_id, extra=1)
         tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
         source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
-        places = tgt_valid.flatten().nonzero()[:, 0]
+        places = _places(lengths, width=tgt_in.shape[1]).to(both.device, non_blocking=True)
         tokens = len(places)
         positions = source.numel() + tgt_in.numel()
         return TranslationBatch(
@@ -218,7 +241,7 @@ class Translation(Task):
             counts={LOSS: tokens},
             tokens=tokens,
             positions=positions,
-            padding=positions - tokens - int(source_valid.sum()),
+            padding=positions - tokens - int(source_lengths.sum()),
         )
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
@@ -347,11 +370,19 @@ class Translation(Task):
         return sorted(names, key=lambda name: (name != "test", name))
 
 
-def _widened(ids: Tensor, padding: float, *, pad_id: int, extra: int = 0) -> Tensor:
+def _widened(
+    ids: Tensor, lengths: np.ndarray, padding: float, *, pad_id: int, extra: int = 0
+) -> Tensor:
     """Append padding to `[B, T + extra]` until T has `padding` of it."""
-    tokens = int((ids[:, extra:] != pad_id).sum())
-    width = math.ceil(tokens / (len(ids) * (1 - padding)) - 1e-9) + extra
+    width = math.ceil(int(lengths.sum()) / (len(ids) * (1 - padding)) - 1e-9) + extra
     return F.pad(ids, (0, max(0, width - ids.shape[1])), value=pad_id)
+
+
+def _places(lengths: np.ndarray, *, width: int) -> Int[Tensor, " N"]:
+    """Return the flat indices of the first `lengths` positions of each row of `[B, width]`."""
+    ends = np.cumsum(lengths)
+    shifts = np.arange(len(lengths)) * width - (ends - lengths)
+    return torch.from_numpy(np.arange(ends[-1]) + np.repeat(shifts, lengths))
 
 
 def _lengths(pairs: EncodedPairs) -> np.ndarray:

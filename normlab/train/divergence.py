@@ -35,7 +35,7 @@ def first_nonfinite_layer(model: nn.Module, forward: Callable[[], object]) -> st
 
     hooks = [watch(name, m) for name, m in model.named_modules() if not list(m.children())]
     try:
-        with torch.no_grad():
+        with torch.no_grad(), torch.compiler.set_stance("force_eager"):
             forward()
     finally:
         for hook in hooks:

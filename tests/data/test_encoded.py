@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+import torch
 
 from normlab.data.encoded import EncodedPairs, EncodedText
+from normlab.data.resident import ResidentText
 
 SENTENCES = [[5, 6, 7], [], [8], [9, 10]]
 
@@ -32,6 +34,9 @@ def test_padded_equals_a_loop(text, marks):
     padded = text.padded(indices, pad_id=0, **marks)
     assert padded.tolist() == expected
     assert padded.dtype == np.int64
+    resident = ResidentText.of(text, torch.device("cpu")).padded(indices, pad_id=0, **marks)
+    assert resident.tolist() == expected
+    assert resident.dtype == torch.int64
 
 
 def test_select_packs_anew(text):

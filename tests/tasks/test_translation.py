@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from normlab.data.encoded import EncodedPairs, EncodedText
+from normlab.data.resident import ResidentPairs
 from normlab.decoding import SearchSettings
 from normlab.distributed import Shard
 from normlab.models.linear import initialize
@@ -49,6 +50,26 @@ def test_a_batch_is_as_laid_out_by_hand(task):
     assert batch.tgt_out.tolist() == [14, 15, 16, EOS, 13, EOS]
     assert batch.counts == {"loss": 6} and batch.tokens == 6
     assert batch.positions == 2 * 4 + 2 * 4 and batch.padding == 1 + 2
+
+
+@pytest.mark.parametrize("batching", ["bucket", "random"])
+def test_batches_assembled_on_a_device_are_the_same(batching):
+    plain, moved = translation(batching=batching), translation(batching=batching)
+    moved.assemble_on(torch.device("cpu"))
+    streams = [task.train_batches(Shard(0, 1), 1) for task in (plain, moved)]
+    for _ in range(20):
+        here, there = (vars(next(stream)) for stream in streams)
+        for name, value in here.items():
+            same = torch.equal(value, there[name]) if torch.is_tensor(value) else None
+            assert value == there[name] if same is None else same, name
+
+
+def test_assembling_on_a_device_never_waits_for_it(task):
+    """Values on `meta` cannot be asked for: whoever does so fails."""
+    pairs = ResidentPairs.of(task.data.pairs["train"], torch.device("meta"))
+    batch = task.collate(pairs, np.arange(5))
+    assert batch.source.is_meta and batch.places.is_meta and batch.tgt_out.is_meta
+    assert batch.tokens == task.collate(task.data.pairs["train"], np.arange(5)).tokens
 
 
 def test_moving_a_batch_keeps_what_is_no_tensor(task):

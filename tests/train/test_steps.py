@@ -184,7 +184,7 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
 COMPILED = """
 import sys
 import torch
-from normlab.build import build_model, build_task
+from normlab.build import build_model, build_task, make_fast
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
 from normlab.instantiate import instantiate
@@ -192,15 +192,16 @@ from normlab.probes.base import ProbeGroup, StepView
 
 torch.set_num_threads(1)  # threads share sums out by what else a kernel does
 config = to_dict(compose(sys.argv[1:]))
-task = build_task(config)
 finals = []
-for watched in (True, False):
+for watched, fast in ((True, True), (False, True), (False, False)):
+    task = build_task(config)
     torch.manual_seed(0)
     model = build_model(config, task).train()
     nodes = config["observe"]["probe"] if watched else {}
     group = ProbeGroup({name: instantiate(node, name) for name, node in nodes.items()})
     group.attach(model)
-    model.compile(dynamic=True)
+    if fast:
+        make_fast(model, task, torch.device("cpu"))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     stream = task.train_batches(Shard(0, 1), seed=1)
     for step in range(1, 4):
@@ -219,12 +220,17 @@ for watched in (True, False):
     if watched:
         seen = {name.split("/")[1] for name in group.summary()}
         assert seen >= {"tid", "activations", "attention", "residual", "statistics_gradient"}, seen
-assert all(torch.equal(finals[0][name], finals[1][name]) for name in finals[1])
+watched, fast, plain = finals
+assert all(torch.equal(watched[name], fast[name]) for name in fast)
+for name in plain:
+    torch.testing.assert_close(fast[name], plain[name], rtol=1e-4, atol=1e-5)
 """
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
-def test_probes_disturb_nothing_when_compiled(corpus: Path, tmp_path: Path):
+def test_the_fast_path_is_the_plain_one_to_rounding_and_probes_disturb_it_not(
+    corpus: Path, tmp_path: Path
+):
     """In a process of its own: the shape checks of the tests cannot be compiled."""
     values = tiny(corpus, tmp_path, "norm=bn", "model.dropout=0.0", "sink=[]", *full_set())
     result = subprocess.run(
