@@ -21,6 +21,7 @@ from normlab.norms.base import Norm, Stream, running_norms
 from normlab.tasks.translation import Translation
 from normlab.train.runtime import Runtime
 
+TRAINING, EVALUATION = "alone, training", "alone, evaluation"
 FOLDED = "bn folded"
 """Not an option of `configs/norm`: batch norm inside the products beside it."""
 
@@ -47,7 +48,7 @@ class Candidate:
 
 
 def alone(names: Sequence[str], shape: Shape, runtime: Runtime) -> dict[str, list[Candidate]]:
-    """Return the norms by themselves: `training` is forward and backward, `evaluation` forward."""
+    """Return the norms by themselves: training is forward and backward, evaluation forward."""
     generator = torch.Generator().manual_seed(1)
     size = (shape.sequences, shape.positions, shape.features)
     values = torch.randn(size, generator=generator).to(runtime.device)
@@ -55,11 +56,11 @@ def alone(names: Sequence[str], shape: Shape, runtime: Runtime) -> dict[str, lis
         shape.positions // 2, shape.positions + 1, size[:1], generator=generator
     )
     valid = (torch.arange(shape.positions) < lengths[:, None]).to(runtime.device)
-    found: dict[str, list[Candidate]] = {"training": [], "evaluation": []}
+    found: dict[str, list[Candidate]] = {TRAINING: [], EVALUATION: []}
     for name in names:
         for kind, candidates in found.items():
-            norm = make_norm(name, shape.features).to(runtime.device).train(kind == "training")
-            step = _step if kind == "training" else _look
+            norm = make_norm(name, shape.features).to(runtime.device).train(kind == TRAINING)
+            step = _step if kind == TRAINING else _look
             candidates.append(Candidate(name, step(norm, values, Stream(valid))))
     return found
 

@@ -1,6 +1,6 @@
 """Decides how timings answer a claim about speed: a fifth form of comparison.
 
-    {faster: bn folded, than: ln, group: "model, 1", margin: 0}
+    {faster: bn folded, than: ln, group: "model, 1 sentence", margin: 0}
 
 The names are those of `normlab bench norms`. The share of time that the first saves is taken round
 by round and supports the claim where its 95 % t interval lies above the margin. Rounds are of one

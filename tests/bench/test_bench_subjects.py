@@ -76,14 +76,14 @@ def test_decoding_reports_sentences_of_all_batches(tmp_path):
 def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
     found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
     names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
-    assert names["training"] == names["evaluation"] == ["ln", "bn"]
-    assert names["model, 1"] == names["model, 32"] == ["ln", "bn", norms.FOLDED]
+    assert names[norms.TRAINING] == names[norms.EVALUATION] == ["ln", "bn"]
+    assert names["model, 1 sentence"] == names["model, 32 sentences"] == ["ln", "bn", norms.FOLDED]
 
 
 @pytest.mark.parametrize("name", option_names("norm"))
 def test_any_norm_can_be_timed_alone(name, runtime):
     groups = norms.alone([name], norms.Shape(2, 6, 8), runtime)
-    training, evaluation = (groups[kind][0] for kind in ("training", "evaluation"))
+    training, evaluation = (groups[kind][0] for kind in (norms.TRAINING, norms.EVALUATION))
     training.call()
     assert evaluation.call().shape == (2, 6, 8)
 

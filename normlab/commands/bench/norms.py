@@ -41,8 +41,8 @@ def main(argv: list[str]) -> int:
     runtime = start_runtime(first, arguments.threads)
     shape = norms.Shape(features=first["model"]["dim"])
     groups = norms.alone(names, shape, runtime)
-    for sentences in (1, 32):
-        groups[f"model, {sentences}"] = norms.in_a_model(configs, runtime, sentences=sentences)
+    for name, sentences in {"model, 1 sentence": 1, "model, 32 sentences": 32}.items():
+        groups[name] = norms.in_a_model(configs, runtime, sentences=sentences)
     report = norms.measure(groups, runtime, rounds=arguments.rounds, seconds=0.2)
     report |= {"overrides": arguments.overrides, "shape": str(shape)}
     show(report)
