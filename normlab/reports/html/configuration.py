@@ -70,13 +70,24 @@ def configuration(evidence: Iterable[Evidence]) -> Configuration:
 
 def facts(records: Sequence[RunRecord], part: str) -> list[Fact]:
     """Return what records say in `environment` or `data`, each value once with its runs."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for record in records:
-        for key, value in leaves({part: getattr(record, part)}).items():
+    nodes = [getattr(record, part) for record in records]
+    holders: dict[int, list[int]] = {}  # of a node that records share, as most do
+    for place, node in enumerate(nodes):
+        holders.setdefault(id(node), []).append(place)
+    found: dict[str, dict[str, list[int]]] = {}
+    for places in holders.values():
+        for key, value in leaves({part: nodes[places[0]]}).items():
             name = key.removeprefix(f"{part}.")
-            found.setdefault(name, {}).setdefault(written(value), []).append(record.run_id)
+            found.setdefault(name, {}).setdefault(written(value), []).extend(places)
+    runs = [record.run_id for record in records]
     return [
-        Fact(key, tuple((value, _of(runs, len(records))) for value, runs in values.items()))
+        Fact(
+            key,
+            tuple(
+                (value, _of([runs[place] for place in sorted(places)], len(records)))
+                for value, places in values.items()
+            ),
+        )
         for key, values in sorted(found.items())
     ]
 
