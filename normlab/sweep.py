@@ -134,7 +134,7 @@ class Sweep:
         own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
         log = self.logs / f"cell{number}.log"
         command = [sys.executable, "-m", "normlab", "train", *overrides, *own]
-        self.tell(f"cell {number} begins: {' '.join(overrides)}")
+        self._say(f"cell {number} begins: {' '.join(overrides)}")
         started = time.monotonic()
         with log.open("wb") as file:
             process = subprocess.Popen(
@@ -155,7 +155,11 @@ class Sweep:
             done = len(self._ended)
         free.put(place)
         outcome = cell.said if status == 0 else f"failed with status {status}: {cell.said}"
-        self.tell(f"[{done}/{len(self.cells)}] cell {number}, {cell.seconds:.0f} s: {outcome}")
+        self._say(f"[{done}/{len(self.cells)}] cell {number}, {cell.seconds:.0f} s: {outcome}")
+
+    def _say(self, line: str) -> None:
+        with self._lock:  # threads would print into each other's lines
+            self.tell(line)
 
     def _terminate(self) -> None:
         self._stopped.set()
