@@ -13,6 +13,8 @@ from tests.sinks.wandb_server import KEY, Server, serving
 @pytest.fixture
 def nobody_is_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the logins, wishes and proxies of whoever runs the tests."""
+    # Where a process of W&B listens. Not put back: by then that process may have been ended.
+    os.environ.pop("WANDB_SERVICE", None)
     for name in list(os.environ):
         if name.startswith("WANDB_") or name.lower().endswith("_proxy") or name == "NETRC":
             monkeypatch.delenv(name)
