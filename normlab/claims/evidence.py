@@ -87,8 +87,9 @@ def _by_source(pieces: Sequence[Evidence]) -> dict[str, list[Evidence]]:
     for piece in pieces:
         if piece.measured:
             place = f"{piece.task}, scale={piece.scale or 'none'}"
-            timed = f"timed on {piece.setting}" if piece.kind == "timing" else place
-            groups.setdefault(names.get(piece.kind, timed), []).append(piece)
+            if piece.kind == "timing":
+                place = f"timed on {piece.setting}"
+            groups.setdefault(names.get(piece.kind, place), []).append(piece)
     return groups
 
 
@@ -100,8 +101,8 @@ def _counted(group: Sequence[Evidence]) -> str:
     seeds = sorted({piece.n for piece in group if piece.n})
     if not seeds:
         return said
-    counts_of = f"{group[0].repeats}s"
-    return f"{said} ({'-'.join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))} {counts_of})"
+    span = "-".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
+    return f"{said} ({span} {group[0].repeats}s)"
 
 
 def judge(values: Sequence[float], margin: float) -> tuple[Standing, Interval | None]:

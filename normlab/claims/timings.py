@@ -4,9 +4,10 @@ It is the report of `normlab bench norms`, in which all candidates of a group to
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 REPORT = Path("bench", "norms.json")
 FORMAT = "normlab.bench.norms/1"
@@ -56,7 +57,5 @@ def read_timings(folder: Path, *, named: str) -> Timings | None:
         ) from None
 
 
-def _timed(run: Mapping[str, object]) -> Timed:
-    milliseconds, ratios = run["milliseconds"], run["ratios_to_first"]
-    assert isinstance(milliseconds, dict) and isinstance(ratios, Sequence)
-    return Timed(float(milliseconds["median"]), tuple(float(ratio) for ratio in ratios))
+def _timed(run: Mapping[str, Any]) -> Timed:
+    return Timed(float(run["milliseconds"]["median"]), tuple(map(float, run["ratios_to_first"])))

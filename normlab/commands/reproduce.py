@@ -5,8 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,9 +72,9 @@ def main(argv: list[str]) -> int:
     planned = study.planned(scale, seeds=seeds, extra=extra)
     places = _places(planned)
     then = "the table goes without it" if arguments.so_far else "it is made again"
-    _tell_damage(places, then)
+    found = [_record(place, then) for place in places]
     anew = code_hash() if "observe.other_code=rerun" in extra else None
-    open_runs = [run for run, place in zip(planned, places, strict=True) if not _ended(place, anew)]
+    open_runs = [run for run, each in zip(planned, found, strict=True) if not _ended(each, anew)]
     print(_cost(study, scale, planned, open_runs), flush=True)
     if arguments.plan:
         for run in planned:
@@ -192,26 +191,22 @@ def _built_in(config: Mapping[str, Any]) -> bool:
     return str(corpus.get("_target_")).startswith(_BUILT_IN)
 
 
-def _record(place: Path) -> "RunRecord | None":
-    """Return the record of a run, None where there is none or it is damaged."""
-    with suppress(ValueError):
-        return read_record(place / RECORD_FILE)
-    return None
+def _record(place: Path, then: str | None = None) -> "RunRecord | None":
+    """Return the record of a run, None where there is none or it is damaged.
 
-
-def _tell_damage(places: Iterable[Path], then: str) -> None:
-    """Name the records that cannot be read, and what is done about them."""
-    for path in (place / RECORD_FILE for place in places):
-        try:
-            if path.is_file():
-                read_record(path, mend=then)
-        except ValueError as error:
+    `then` is what is done about damage, which is said; None says nothing.
+    """
+    path = place / RECORD_FILE
+    try:
+        return read_record(path, mend=then or "") if path.is_file() else None
+    except ValueError as error:
+        if then is not None:
             complain(str(error))
+        return None
 
 
-def _ended(place: Path, code: str | None) -> bool:
+def _ended(record: "RunRecord | None", code: str | None) -> bool:
     """Tell whether a run has ended; where `code` is given, whether that code made it."""
-    record = _record(place)
     if record is None or record.outcome.status not in ("finished", "diverged"):
         return False
     return code is None or record.environment.get("code") == code
