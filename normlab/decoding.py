@@ -127,7 +127,7 @@ def _best(
     Only the best `count` tokens of each hypothesis can be among them. `only` allows a single token.
     """
     vocab = logits.shape[1]
-    rows = len(logits) if logits.is_cuda else max(1, _CACHE_ELEMENTS // vocab)
+    rows = max(1, _CACHE_ELEMENTS // vocab) if logits.is_cpu else len(logits)
     found = [_best_tokens(part, min(count, vocab), banned, only) for part in logits.split(rows)]
     values, words = (torch.cat(parts) for parts in zip(*found, strict=True))
     totals = scores.flatten()[:, None] + values

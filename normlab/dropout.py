@@ -28,7 +28,7 @@ class Dropout(nn.Module):
         """Return `x` with units dropped (training) or as it is (evaluation)."""
         if not self.training or self.threshold == 0:
             return x
-        if x.is_cuda or torch.compiler.is_compiling():
+        if not x.is_cpu or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
         return x * self._scaled_mask(x)
 

@@ -43,8 +43,8 @@ class HuggingFace(Measured):
 def inputs(batch: MaskedBatch) -> dict[str, Tensor]:
     """Return a batch as the arguments of `BertForPreTraining`."""
     labels = torch.full_like(batch.ids, _IGNORED)
-    row, place = batch.chosen.nonzero(as_tuple=True)
-    labels[row, batch.places[row, place]] = batch.labels
+    row = batch.real // batch.places.shape[1]
+    labels[row, batch.places.flatten()[batch.real]] = batch.labels
     return {
         "input_ids": batch.ids,
         "attention_mask": batch.valid.long(),

@@ -10,19 +10,20 @@ _TRANSLATION = [
     "task=translation",
     "data_dir=-",
 ]
-_TEXT = ["model=bert_mini", "batch_size=32", "task.short_share=0"]
+_TEXT = ["model=bert_mini", "batch_size=32"]
+_BY_TASK = {"mlm": [*_TEXT, "task.short_share=0"], "lm": _TEXT}
 
 
 def bench_config(overrides: Sequence[str], *, pairs: int | None = None) -> dict[str, Any]:
     """Return the plain config of a measured run: the small model on the synthetic corpus.
 
     `pairs` is the size of that corpus. A task among the overrides replaces it; of `mlm` it is
-    BERT-Mini on full sequences.
+    BERT-Mini on full sequences, of `lm` a decoder of that size.
     """
     from normlab.config import compose, to_dict
 
     chosen = next((o.removeprefix("task=") for o in overrides if o.startswith("task=")), None)
-    base = _TEXT if chosen == "mlm" else _TRANSLATION
+    base = _TRANSLATION if chosen is None else _BY_TASK.get(chosen, _TRANSLATION)
     config = to_dict(compose([*base, *overrides]))
     if chosen is None:
         size = {} if pairs is None else {"pairs": pairs}

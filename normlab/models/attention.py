@@ -70,7 +70,7 @@ class AttentionCore(nn.Module):
         `visible` is True where a query may look at a key and broadcasts to `B H T S`; None where
         it may look at all of them.
         """
-        if query.is_cuda:
+        if not query.is_cpu:
             rate = self.dropout.p if self.training else 0.0
             return F.scaled_dot_product_attention(
                 query, key, value, attn_mask=visible, dropout_p=rate

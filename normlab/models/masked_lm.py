@@ -6,7 +6,7 @@ positions it is their model, weight for weight.
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.models.architecture import TextArchitecture
@@ -44,16 +44,19 @@ class MaskedLM(nn.Module):
         return self.encoder(ids, stream, self.segments(segments))
 
     def token_logits(
-        self, x: Float[Tensor, "B T D"], places: Int[Tensor, "B M"], masked: Bool[Tensor, "B M"]
+        self, x: Float[Tensor, "B T D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]
     ) -> Float[Tensor, "N V"]:
         """Return logits of the masked tokens alone, row by row.
 
-        `places` are their positions in each row, filled up to the longest row; `masked` is True at
-        the N that are real.
+        `places` are their positions in each row, filled up to the longest row; `real` are the flat
+        indices of the N that are no filling.
         """
+        masked = torch.zeros_like(places, dtype=torch.bool)
+        masked.view(-1).index_fill_(0, real, True)
         chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
         hidden = self.token_norm(F.gelu(self.token_head(chosen)), Stream(masked))
-        return F.linear(hidden[masked], self.encoder.embedding.tokens.weight, self.token_bias)
+        hidden = hidden.flatten(0, 1).index_select(0, real)
+        return F.linear(hidden, self.encoder.embedding.tokens.weight, self.token_bias)
 
     def pair_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
         """Return logits of (the second segment follows the first, it does not), from token 0."""

@@ -40,7 +40,7 @@ class _LabelSmoothedCrossEntropy(torch.autograd.Function):
         ctx: Any, logits: Tensor, targets: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         rows, vocab = logits.shape
-        chunk = rows if logits.is_cuda else max(1, _CACHE_ELEMENTS // vocab)
+        chunk = max(1, _CACHE_ELEMENTS // vocab) if logits.is_cpu else rows
         work = torch.promote_types(logits.dtype, torch.float32)
         gradient = torch.empty_like(logits) if logits.requires_grad else None
         loss, nll = logits.new_zeros((), dtype=work), logits.new_zeros((), dtype=work)

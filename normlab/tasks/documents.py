@@ -173,7 +173,7 @@ class DocumentTask(Task):
     test_batch_sizes: Sequence[int]
     test_eval_stats: Sequence[EvalStats]
     length_buckets: Sequence[int]
-    targets: Mapping[str, Sequence[float]] = field()  # no default: not the empty one of `Task`
+    targets: Mapping[str, Sequence[int | float]] = field()  # not the empty default of `Task`
 
     def __post_init__(self):
         if list(self.length_buckets) != sorted(set(self.length_buckets)):

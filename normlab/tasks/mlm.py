@@ -33,16 +33,16 @@ TOP = 5
 class MaskedBatch(TextBatch):
     """Corrupted examples as tensors.
 
-    `places` are the columns to predict, filled up to the longest row, `chosen` is True where they
-    are real, and `labels` are the true tokens there, row by row. `follows` is 0 where the second
-    segment follows the first and 1 where it is from elsewhere.
+    `places` are the columns to predict, filled up to the longest row, `real` the flat indices of
+    those that are no filling, and `labels` the true tokens there, row by row. `follows` is 0 where
+    the second segment follows the first and 1 where it is from elsewhere.
     """
 
     ids: Int[Tensor, "B T"]
     segments: Int[Tensor, "B T"]
     valid: Bool[Tensor, "B T"]
     places: Int[Tensor, "B M"]
-    chosen: Bool[Tensor, "B M"]
+    real: Int[Tensor, "N"]
     labels: Int[Tensor, "N"]
     follows: Int[Tensor, "B"]
 
@@ -121,7 +121,7 @@ class MaskedLanguageModeling(DocumentTask):
             segments=torch.from_numpy(np.pad(whole.segments, wide)),
             valid=torch.from_numpy(np.pad(whole.valid, wide)),
             places=torch.from_numpy(masked.places),
-            chosen=torch.from_numpy(masked.chosen),
+            real=torch.from_numpy(np.flatnonzero(masked.chosen)),
             labels=torch.from_numpy(masked.labels),
             follows=torch.from_numpy((~pairs.is_next[indices]).astype(np.int64)),
             counts=counts | {NSP: rows} if self.nsp else counts,
@@ -135,7 +135,7 @@ class MaskedLanguageModeling(DocumentTask):
     ) -> tuple[Float[Tensor, "N V"], Float[Tensor, "B 2"]]:
         """Return logits of the masked tokens and of the pairs."""
         x = model(batch.ids, Stream(batch.valid), batch.segments)
-        return model.token_logits(x, batch.places, batch.chosen), model.pair_logits(x)
+        return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 
     def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return cross-entropies summed over masked tokens and, with `nsp`, over pairs."""
@@ -154,7 +154,7 @@ class MaskedLanguageModeling(DocumentTask):
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return masked tokens, their losses and hits, and the same of pairs, by example."""
         tokens, pairs = self.logits(model, batch)
-        row = batch.chosen.nonzero()[:, 0]
+        row = batch.real // batch.places.shape[1]
         best = tokens.topk(min(TOP, tokens.shape[-1])).indices == batch.labels[:, None]
         nll = -log_probabilities(tokens, batch.labels)
         by_token = {

@@ -4,12 +4,16 @@ A count may fall; if it has to rise, the reason belongs in `results/bench/LOG.md
 """
 
 from collections import Counter
+from contextlib import nullcontext
 
 import pytest
+import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from normlab.bench import decode, train
 from normlab.bench.work import bench_config
+from normlab.distributed import Shard
+from normlab.registry import option_names
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 
@@ -58,6 +62,35 @@ def test_operators_of_a_training_step(norm, bound, runtime):
 def test_values_of_a_step_that_the_program_waits_for(norm, bound, runtime):
     found = counted(contender(norm, runtime, "probe=[]").step)
     assert found["_local_scalar_dense"] <= bound  # of batch norm: its tokens, at each of 7 places
+
+
+@pytest.fixture
+def device_waits(monkeypatch):
+    """Lists what is asked of the device `meta`: it holds no values, and only `tolist` gets some."""
+    asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
+
+    def answered(tensor):
+        if not tensor.is_meta:
+            return tolist(tensor)
+        asked.append(tensor.shape)
+        return torch.ones(tensor.shape).tolist()
+
+    monkeypatch.setattr(torch.Tensor, "tolist", answered)
+    monkeypatch.setattr(
+        torch, "autocast", lambda on, **kw: nullcontext() if on == "meta" else autocast(on, **kw)
+    )
+    return asked
+
+
+@pytest.mark.parametrize("task", [TOY, ("task=mlm",), ("task=lm",)], ids=["toy", "mlm", "lm"])
+@pytest.mark.parametrize("norm", option_names("norm"))
+def test_a_step_waits_for_a_device_once(norm, task, device_waits):
+    device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
+    overrides = [*task, f"norm={norm}", "probe=full", "observe.log_every=1000"]
+    overrides.append("optim.fused=false")  # fused kernels know no `meta`
+    running = train.start(norm, bench_config(overrides), device)
+    running.step()
+    assert device_waits == [(2,), (2,)]  # loss and gradient norm, which tell of a divergence
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn"])

@@ -110,7 +110,8 @@ def values(scores):
 def restored(batch):
     """Return the ids of a batch before they were corrupted."""
     ids = batch.ids.clone()
-    ids[batch.chosen.nonzero()[:, 0], batch.places[batch.chosen]] = batch.labels
+    rows = batch.real // batch.places.shape[1]
+    ids[rows, batch.places.flatten()[batch.real]] = batch.labels
     return ids
 
 
@@ -131,7 +132,7 @@ def test_a_batch_is_its_examples_masked(task):
     assert batch.valid.tolist() == whole.valid.tolist()
     assert (batch.ids == DocumentTokenizer.mask_id).any()
     assert batch.follows.tolist() == [int(not follows) for follows in pairs.is_next[:12]]
-    assert batch.counts == {"mlm": int(batch.chosen.sum()), "nsp": 12}
+    assert batch.counts == {"mlm": len(batch.real), "nsp": 12}
     assert batch.tokens == pairs.lengths[:12].sum() == batch.valid.sum()
     assert batch.positions == batch.ids.numel() == batch.tokens + batch.padding
 
