@@ -8,6 +8,7 @@ caller divides by a count that was summed the same way, which is right when shar
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,11 +17,13 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Iterator, Sequence
 
     from torch import Tensor, nn
 
 T = TypeVar("T")
+
+_BUCKET_BYTES = 8 << 20  # of gradients in one message
 
 
 @dataclass(frozen=True)
@@ -104,33 +107,109 @@ def all_reduce_sum(x: Tensor) -> Tensor:
     return _AllReduceSum.apply(x)
 
 
-def _sum_in_place(tensors: Iterable[Tensor], finish: Callable[[Tensor], Tensor]) -> None:
-    """Replace tensors by `finish` of their sum over processes, one message per dtype."""
-    ordered = sorted(tensors, key=lambda tensor: str(tensor.dtype))
-    for _, group in groupby(ordered, key=lambda tensor: tensor.dtype):
-        members = list(group)
-        flat = finish(sum_over_ranks(torch.cat([member.reshape(-1) for member in members])))
-        parts = flat.split([member.numel() for member in members])
-        for member, part in zip(members, parts, strict=True):
-            member.copy_(part.view_as(member))
+@dataclass(frozen=True)
+class _Sum:
+    """Tensors of one dtype that are being replaced by their sums over processes, in one message."""
+
+    members: Sequence[Tensor]
+    flat: Tensor
+    work: dist.Work | None
+
+    @classmethod
+    def begin(cls, members: Sequence[Tensor]) -> _Sum:
+        """Send the tensors; a single one is summed where it lies."""
+        alone = len(members) == 1 and members[0].is_contiguous()
+        flat = members[0] if alone else torch.cat([member.reshape(-1) for member in members])
+        return cls(members, flat, dist.all_reduce(flat, async_op=True))
+
+    def finish(self) -> None:
+        """Wait for the sums and put them in place."""
+        if self.work is not None:
+            self.work.wait()
+        if self.flat is not self.members[0]:
+            parts = self.flat.split([member.numel() for member in self.members])
+            for member, part in zip(self.members, parts, strict=True):
+                member.copy_(part.view_as(member))
 
 
-def reduce_gradients(params: Iterable[nn.Parameter]) -> None:
-    """Sum gradients over processes in place, in one message per dtype.
+class _GradientSums:
+    """The messages of one backward pass; all ranks send them in the same order."""
 
+    def __init__(self, params: Sequence[nn.Parameter]):
+        self._buckets = _buckets(params)
+        self._missing = [len(bucket) for bucket in self._buckets]
+        self._number: dict[Tensor, int] = {
+            param: number for number, bucket in enumerate(self._buckets) for param in bucket
+        }
+        self._next = 0
+        self._sums: list[_Sum] = []
+
+    def arrived(self, param: Tensor) -> None:
+        """Count the gradient of a parameter, and send what is complete."""
+        self._missing[self._number[param]] -= 1
+        while self._next < len(self._buckets) and self._missing[self._next] == 0:
+            self._send()
+
+    def finish(self) -> None:
+        """Send what is left, and put all sums in place."""
+        while self._next < len(self._buckets):
+            self._send()
+        for each in self._sums:
+            each.finish()
+
+    def _send(self) -> None:
+        grads = [param.grad for param in self._buckets[self._next] if param.grad is not None]
+        self._next += 1
+        if grads:
+            self._sums.append(_Sum.begin(grads))
+
+
+@contextmanager
+def summed_gradients(params: Sequence[nn.Parameter]) -> Iterator[None]:
+    """Sum gradients over processes in place while the backward pass inside makes the others.
+
+    Parameters share messages in the reverse of their order, which is about the order in which their
+    gradients are made; a message leaves when its gradients and those of all before it are there.
     A parameter without a gradient is passed over; it must lack one on every rank.
     """
-    if world().size > 1:
-        grads = [param.grad for param in params if param.grad is not None]
-        _sum_in_place(grads, lambda flat: flat)
+    if world().size == 1:
+        yield
+        return
+    sums = _GradientSums(params)
+    hooks = [param.register_post_accumulate_grad_hook(sums.arrived) for param in params]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+    sums.finish()
+
+
+def _buckets(params: Sequence[nn.Parameter]) -> list[list[nn.Parameter]]:
+    """Cut the parameters, the last one first, into messages of one dtype."""
+    buckets: list[list[nn.Parameter]] = []
+    room = 0
+    for param in reversed(params):
+        if room <= 0 or param.dtype != buckets[-1][0].dtype:
+            buckets.append([])
+            room = _BUCKET_BYTES
+        buckets[-1].append(param)
+        room -= param.nbytes
+    return buckets
 
 
 @torch.no_grad()
 def average_(tensors: Iterable[Tensor]) -> None:
     """Replace each floating-point tensor by its mean over processes, in place."""
     size = world().size
-    if size > 1:
-        _sum_in_place(tensors, lambda flat: flat / size)
+    if size == 1:
+        return
+    ordered = sorted(tensors, key=lambda tensor: str(tensor.dtype))
+    for _, group in groupby(ordered, key=lambda tensor: tensor.dtype):
+        members = list(group)
+        _Sum.begin(members).finish()
+        for member in members:
+            member.div_(size)
 
 
 def _message_device() -> torch.device:

@@ -177,10 +177,11 @@ class Trainer:
         loss = torch.zeros((), dtype=torch.float64, device=self.runtime.device)
         for batch in batches:
             share = self._loss(batch, counts)
-            share.backward()
             loss += share.detach().double()
+            complete = self.parameters if batch is batches[-1] else ()
+            with distributed.summed_gradients(complete):
+                share.backward()
         loss = distributed.all_reduce_sum(loss)
-        distributed.reduce_gradients(self.parameters)
         norm = torch.nn.utils.get_total_norm(
             [p.grad for p in self.parameters if p.grad is not None]
         )

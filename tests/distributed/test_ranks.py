@@ -26,8 +26,8 @@ def _forward_backward(option, sync, rows):
     x = x.requires_grad_()
     norm = make_norm(option, 4, sync=sync, momentum=1.0).double()
     y = norm(x, Stream(valid)) * valid[..., None]
-    (y * pull).sum().backward()
-    distributed.reduce_gradients(norm.parameters())
+    with distributed.summed_gradients(list(norm.parameters())):
+        (y * pull).sum().backward()
     if not sync:
         average_statistics_over_ranks(norm)
     return [t.detach() for t in (y, x.grad, norm.weight.grad, norm.running_mean, norm.running_var)]
@@ -58,6 +58,47 @@ def test_unsynced_ranks_differ_until_they_are_averaged():
     for rank, own in zip(ranks, alone, strict=True):
         torch.testing.assert_close(rank["bn"][0], own[0])
         torch.testing.assert_close(rank["bn"][3], (alone[0][3] + alone[1][3]) / 2)
+
+
+def _gradients_by_message():
+    """Sum gradients in messages of one layer; say which had been sent when each one was made."""
+    distributed._BUCKET_BYTES = 1
+    torch.manual_seed(0)
+    layers = torch.nn.ModuleList(torch.nn.Linear(3, 3, bias=False) for _ in range(3))
+    layers[1].double()
+    unused, head = torch.nn.Parameter(torch.ones(2)), torch.nn.Parameter(torch.ones(3))
+    params = [unused, *layers.parameters(), head]
+    sent, made, all_reduce = [], [], torch.distributed.all_reduce
+
+    def sending(x, **more):
+        sent.append(x.shape)
+        return all_reduce(x, **more)
+
+    torch.distributed.all_reduce = sending
+    for param in params:
+        param.register_post_accumulate_grad_hook(lambda _: made.append(len(sent)))
+
+    def loss(row):
+        x = layers[1](layers[0](row).double()).float()
+        return (layers[2](layers[2](x)) * head).sum()  # the last layer twice
+
+    rows = torch.arange(6.0).view(2, 3)
+    rank = distributed.world().rank
+    with distributed.summed_gradients(params):
+        loss(rows[rank]).backward()
+    found = [param.grad for param in params]
+    for param in params:
+        param.grad = None
+    (loss(rows[0]) + loss(rows[1])).backward()
+    return found, [param.grad for param in params], made[:4]
+
+
+def test_gradients_are_sent_while_others_are_made():
+    for found, whole, made in run_ranks(_gradients_by_message, 2):
+        assert found[0] is None and whole[0] is None
+        for own, expected in zip(found, whole, strict=True):
+            torch.testing.assert_close(own, expected)
+        assert made == [0, 1, 2, 3]
 
 
 def _collectives():
