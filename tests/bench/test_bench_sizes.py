@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from normlab.bench.sizes import AXES, Point, points, take
+from normlab.bench.sizes import AXES, Point, figures, points, take
 from normlab.cli import main as cli
 from normlab.reports.figures import style
 from normlab.reports.figures.sizes import sizes
@@ -27,6 +27,19 @@ def test_corpus_and_processes_are_told_to_the_benchmark(tmp_path):
     ranks = command("ranks", 2, tmp_path)
     assert ranks[1:6] == ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     assert not any("ranks" in word for word in command("ranks", 1, tmp_path))
+
+
+def test_runs_side_by_side_are_added_up(tmp_path):
+    alone, both = (take(Point("runs", count), TOY, steps=1) for count in (1, 2))
+    assert (len(alone), len(both)) == (1, 2)
+    found = figures(Point("runs", 2), both)
+    for name in ("tokens_per_second", "tokens_per_busy_second"):
+        parts = [report["runs"][0][name] for report in both]
+        for figure in ("median", "min", "max"):
+            assert found[name][figure] == sum(part[figure] for part in parts)
+        assert found[name]["n"] == 3
+    assert found["peak_memory_bytes"] == sum(report["peak_memory_bytes"] for report in both)
+    assert figures(Point("runs", 1), alone)["value"] == 1
 
 
 def test_every_axis_has_its_points():

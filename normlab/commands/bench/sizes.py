@@ -7,11 +7,12 @@ from typing import Any
 from normlab.commands._terminal import complain, print_table
 from normlab.commands.bench._shared import bench_parser, machine, require_positive, write_json
 
-HELP = "cost by size: width, depth, batch, corpus, processes"
+HELP = "cost by size: width, depth, batch, corpus, processes, runs side by side"
 
 _EXAMPLES = """examples:
   normlab bench sizes --figure sizes.svg                    several minutes
   normlab bench sizes --axes model.dim,ranks norm=bn
+  normlab bench sizes --axes runs                           what sweeps gain from runs at a time
 """
 
 
@@ -36,7 +37,7 @@ def main(argv: list[str]) -> int:
     report = {
         "format": "normlab.bench.sizes/1",
         "overrides": arguments.overrides,
-        "environment": taken[0]["environment"],
+        "environment": taken[0][0]["environment"],
         "points": [sizes.figures(*each) for each in zip(asked, taken, strict=True)],
     }
     show(report["points"], machine(report["environment"]))

@@ -15,6 +15,7 @@ _NAMES = {
     "max_tokens": "tokens a batch",
     "pairs": "sentence pairs",
     "ranks": "processes",
+    "runs": "runs side by side",
 }
 
 
