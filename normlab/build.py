@@ -16,6 +16,7 @@ from normlab import distributed
 from normlab.config import from_dict, to_dict
 from normlab.instantiate import instantiate
 from normlab.models.folding import fold as fold_norms
+from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
 from normlab.norms.base import Norm, average_statistics_over_ranks, running_norms
 from normlab.placements.base import NormFactory, Placement
@@ -71,10 +72,13 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
 def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     """Take the fast path (`observe.fast`): the same training to rounding and dropout's draws.
 
-    The model is compiled, for any size, and training batches are assembled on the device, where the
-    task can do that.
+    The layers of the model are compiled, for any size, and training batches are assembled on the
+    device, where the task can do that. Layers that are alike share their code, and the gradients of
+    one can be summed over processes while those of the next are made.
     """
-    model.compile(dynamic=True)
+    for module in model.modules():
+        if isinstance(module, EncoderLayer | DecoderLayer):
+            module.compile(dynamic=True)
     task.assemble_on(device)
 
 

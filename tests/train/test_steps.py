@@ -184,6 +184,7 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
 COMPILED = """
 import sys
 import torch
+from torch._dynamo.utils import counters
 from normlab.build import build_model, build_task, make_fast
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
@@ -221,6 +222,7 @@ for watched, fast in ((True, True), (False, True), (False, False)):
         seen = {name.split("/")[1] for name in group.summary()}
         assert seen >= {"tid", "activations", "attention", "residual", "statistics_gradient"}, seen
 watched, fast, plain = finals
+assert counters["frames"]["ok"] == 2 * 2, counters  # a graph a stack serves all its layers and sizes
 assert all(torch.equal(watched[name], fast[name]) for name in fast)
 for name in plain:
     torch.testing.assert_close(fast[name], plain[name], rtol=1e-4, atol=1e-5)
