@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from normlab.build import LoadedRun, load_run, make_norm, train
+    from normlab.build import make_norm
     from normlab.config import compose
+    from normlab.loaded import LoadedRun, load_run
     from normlab.norms.base import Norm, Stream
     from normlab.records.record import RunRecord
+    from normlab.run import train
 
     def records(runs_dir: Path | str = "runs", **where: object) -> list[RunRecord]:
         """Return the records below `runs_dir` that fit `where`."""
@@ -21,8 +23,8 @@ if TYPE_CHECKING:
 
 
 _HOMES = {
-    "LoadedRun": "normlab.build",
-    "load_run": "normlab.build",
+    "LoadedRun": "normlab.loaded",
+    "load_run": "normlab.loaded",
     "make_norm": "normlab.build",
     "compose": "normlab.config",
     "Norm": "normlab.norms.base",

@@ -35,8 +35,8 @@ _RUN = [
 
 def losses(norm: str, placement: str, runs_dir: Path) -> list[float]:
     """Return the training losses, and last the validation loss, of a run below `runs_dir`."""
-    from normlab.build import train
     from normlab.config import compose
+    from normlab.run import train
 
     where = runs_dir / f"{norm}-{placement}"
     train(compose([*_RUN, f"norm={norm}", f"placement={placement}", f"runs_dir={where}"]))

@@ -48,7 +48,19 @@ MAY_IMPORT = {
     "claims": ("records", "metrics", "reports.html.page"),  # every page of results has one shell
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
-FREE = ("build", "bench", "checks", "health", "explain", "commands", "cli", "__main__", "")
+FREE = (
+    "build",
+    "run",
+    "loaded",
+    "bench",
+    "checks",
+    "health",
+    "explain",
+    "commands",
+    "cli",
+    "__main__",
+    "",
+)
 
 TORCHLESS = (
     "records",
@@ -62,7 +74,7 @@ TORCHLESS = (
     "claims",
     "",
 )
-CONFIGURED = ("config", "build", "commands")  # where hydra and omegaconf may appear
+CONFIGURED = ("config", "build", "run", "commands")  # where hydra and omegaconf may appear
 
 
 def name_of(path):

@@ -8,11 +8,11 @@ import sacremoses
 import torch
 import torch._dynamo
 
-import normlab.build
 import normlab.commands.train
 import normlab.data.local
 import normlab.norms.batch
 import normlab.norms.local
+import normlab.run
 import normlab.tasks.translation
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no pool of threads that a fork would lose

@@ -33,7 +33,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--outputs", type=Path, help="write the model's outputs to this file")
     arguments = parser.parse_intermixed_args(argv)
 
-    from normlab.build import load_run
+    from normlab.loaded import load_run
 
     changes = [change for change in arguments.changes if not change.startswith("fold=")]
     run = load_run(arguments.run, changes, fold=_fold(arguments.changes))

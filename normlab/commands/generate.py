@@ -37,9 +37,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
     arguments = parser.parse_intermixed_args(argv)
 
-    from normlab.build import load_run
     from normlab.data.corpus import split_lines
     from normlab.decoding import SamplingSettings
+    from normlab.loaded import load_run
 
     settings = SamplingSettings(
         max_tokens=arguments.tokens, temperature=arguments.temperature, top_k=arguments.top_k

@@ -103,8 +103,8 @@ def run_hydra(argv: list[str]) -> int:
 
 def train_and_say(config) -> "RunRecord":
     """Carry out a run and print its last line."""
-    from normlab.build import train
     from normlab.distributed import is_main
+    from normlab.run import train
 
     record = train(config)
     if is_main():

@@ -29,8 +29,8 @@ def main(argv: list[str]) -> int:
     if sys.stdin.isatty():
         print("reading sentences from the terminal, one a line; end with Ctrl-D", file=sys.stderr)
 
-    from normlab.build import load_run
     from normlab.data.corpus import split_lines
+    from normlab.loaded import load_run
 
     # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
     lines = split_lines(sys.stdin.buffer.read(), origin="standard input")

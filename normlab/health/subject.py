@@ -9,8 +9,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from normlab.build import build_model, build_task, load_run
+from normlab.build import build_model, build_task
 from normlab.config import compose, to_dict
+from normlab.loaded import load_run
 from normlab.tasks.base import Batch, Task
 from normlab.train.runtime import Runtime
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from normlab.build import load_run
 from normlab.cli import main
+from normlab.loaded import load_run
 from normlab.norms.base import running_norms
 from normlab.records.store import RunStore
 from tests.tiny_runs import LOOP, Kill, run, tiny, write_corpus

@@ -227,9 +227,9 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
     config = tmp_path / "past.yaml"
     config.write_text(f"_target_: normlab.norms.past.PastNorm\nparts: 3\npicky: {picky}\n")
 
-    from normlab.build import instantiate
     from normlab.explain import page as page_module
     from normlab.explain import subject
+    from normlab.instantiate import instantiate
 
     def make(option, dim, **values):
         node = {"_target_": "normlab.norms.past.PastNorm", "parts": 3, "picky": picky == "true"}

@@ -1,0 +1,105 @@
+"""A finished run, its model and task ready to use."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from normlab.build import build_model, build_task
+from normlab.config import from_dict, to_dict
+from normlab.models.folding import fold as fold_norms
+from normlab.norms.base import running_norms
+from normlab.records.record import RunRecord, Score
+from normlab.records.store import RunStore
+from normlab.tasks.base import Task
+from normlab.train.checkpoint import Checkpoints, load_checkpoint
+from normlab.train.evaluate import Evaluator
+from normlab.train.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """A finished run: its record, and its model and task ready to use."""
+
+    record: RunRecord
+    config: dict[str, Any]
+    model: nn.Module
+    task: Task
+    runtime: Runtime
+    evaluator: Evaluator
+    recalibrate: bool
+
+    def evaluate(self, split: str = "test", *, outputs: Path | None = None) -> dict[str, Score]:
+        """Score a split under the config as loaded."""
+        return self.evaluator.scores(
+            self.model, split, recalibrate=self.recalibrate, outputs=outputs
+        )
+
+
+def load_run(
+    run_dir: Path | str, changes: list[str] | None = None, *, fold: bool = False
+) -> LoadedRun:
+    """Load a run with the weights its test was scored with.
+
+    `changes` are dotted `key=value` settings of the config that replace those of the run, such as
+    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` puts norms with running statistics
+    into the products beside them (see `normlab.models.folding`).
+
+    Raises ValueError naming a missing or damaged file, a key that does not fit, or why nothing can
+    be folded.
+    """
+    folder = Path(run_dir)
+    record = RunStore(folder).read(folder)
+    config = to_dict(from_dict(record.config, changes or ()))
+    runtime = Runtime.start(
+        device=config["device"],
+        precision=config["precision"],
+        threads=config["observe"]["threads"],
+    )
+    task = build_task(config)
+    model = build_model(config, task)
+    weights, recalibrate = tested_weights(
+        config, Checkpoints(folder / "checkpoints", writes=False), record.budget.steps
+    )
+    model.load_state_dict(weights)
+    model.to(runtime.device, runtime.parameter_dtype).eval()
+    if fold:
+        _fold(model, recalibrate=recalibrate)
+    evaluator = Evaluator(
+        task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
+    )
+    return LoadedRun(record, config, model, task, runtime, evaluator, recalibrate)
+
+
+def _fold(model: nn.Module, *, recalibrate: bool) -> None:
+    """Fold norms for inference; ValueError where that is not possible."""
+    norms = running_norms(model)
+    if norms and recalibrate:
+        raise ValueError(
+            "fold=true needs the running statistics of training, and those of averaged weights are "
+            "re-estimated before the test: give validate.average_statistics=average, or "
+            "validate.average=0 for the best weights"
+        )
+    if any(norm.eval_stats == "recalibrated" for norm in norms):
+        raise ValueError(
+            "fold=true needs the running statistics of training, and norm.eval_stats=recalibrated "
+            "re-estimates them before the test: give norm.eval_stats=running"
+        )
+    if not fold_norms(model):
+        raise ValueError(
+            "fold=true finds no norm to fold: it takes batch norm with running statistics "
+            "(norm=bn norm.eval_stats=running) inside the branches (placement=pre)"
+        )
+
+
+def tested_weights(
+    config: Mapping[str, Any], checkpoints: Checkpoints, step: int
+) -> tuple[dict[str, Tensor], bool]:
+    """Return the weights a run is judged by, and whether their statistics must be re-estimated."""
+    count = config["validate"]["average"]
+    if count:
+        recalibrate = config["validate"]["average_statistics"] == "recalibrate"
+        return checkpoints.average(step, count), recalibrate
+    return load_checkpoint(checkpoints.best)["model"], False

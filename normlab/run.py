@@ -1,0 +1,264 @@
+"""Carrying a run out, from nothing or a checkpoint, to its record."""
+
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+from omegaconf import DictConfig, OmegaConf
+
+from normlab import distributed
+from normlab.build import build_model, build_task, make_fast
+from normlab.config import to_dict
+from normlab.instantiate import instantiate
+from normlab.loaded import tested_weights
+from normlab.norms.base import average_statistics_over_ranks
+from normlab.probes.base import ProbeGroup
+from normlab.records.atomic import atomic_write, remove_leftovers
+from normlab.records.fingerprint import fingerprint
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
+from normlab.records.store import CONFIG_FILE, HYPOTHESES_FILE, RunStore, run_id
+from normlab.tasks.base import Task
+from normlab.train.budget import Budget
+from normlab.train.checkpoint import Checkpoints, load_checkpoint
+from normlab.train.evaluate import Evaluator
+from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.runtime import Runtime
+from normlab.train.sinks.base import RunInfo, SinkGroup
+
+
+def train(config: DictConfig) -> RunRecord:
+    """Carry out a run and return its record; a finished run's record is returned at once.
+
+    Raises ValueError for values that do not fit, damaged files, and a run that other code made.
+    """
+    return _Run(config).carry_out()
+
+
+class _Run:
+    """One run: its folder, its lock, its parts."""
+
+    def __init__(self, config: DictConfig):
+        self.config = to_dict(config)
+        self.observe = self.config["observe"]
+        self.store = RunStore(self.config["runs_dir"])
+        self.folder = self.store.run_dir(self.config)
+
+    def carry_out(self) -> RunRecord:
+        """Return the record there is, or train towards one."""
+        with ExitStack() as stack:
+            runtime = Runtime.start(
+                device=self.config["device"],
+                precision=self.config["precision"],
+                threads=self.observe["threads"],
+            )
+            self.runtime = runtime
+            self.environment = runtime.environment()
+            stack.callback(distributed.shutdown)
+            if distributed.is_main():
+                self._lock(stack)
+            distributed.barrier()
+            done = self._finished()
+            if done is not None:
+                return done
+            return self._train()
+
+    def _lock(self, stack: ExitStack) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            stack.enter_context(FileLock(self.folder / ".lock", timeout=0))
+        except Timeout:
+            raise ValueError(
+                f"{self.folder}: another process is at work on this run; wait for it, or stop it"
+            ) from None
+        remove_leftovers(self.folder)  # of a process that was killed while it wrote
+
+    def _finished(self) -> RunRecord | None:
+        """Return the record of an ended run; None if there is something left to do."""
+        if not self.store.has(self.folder):
+            return None
+        record = self.store.read(self.folder)
+        if record.outcome.status not in ("finished", "diverged"):
+            return None
+        self._check_same_world(record.environment.get("world_size"))
+        if not self._same_code(record.environment.get("code"), record.environment.get("commit")):
+            return None
+        if record.config.get("data_dir") != self.config["data_dir"]:
+            here = build_task(self.config).describe()
+            self._check_same_data(record.data.get("checksums"), here, "finished")
+        return record
+
+    def _check_same_world(self, size: object) -> None:
+        """Refuse the record of another number of processes, whose batches were others."""
+        if size != self.runtime.world.size:
+            raise ValueError(
+                f"{self.folder} was made by {size} processes and this run has "
+                f"{self.runtime.world.size}, which makes other batches: start it with as many, or "
+                f"use another runs_dir"
+            )
+
+    def _same_code(self, code: str | None, commit: str | None) -> bool:
+        """Tell whether what is there may be used; ValueError where the user must decide."""
+        policy = self.observe["other_code"]
+        if code == self.environment["code"] or policy == "accept":
+            return True
+        if policy == "rerun":
+            return False
+        raise ValueError(
+            f"{self.folder} was made by other code ({code}, commit {commit}) than this "
+            f"({self.environment['code']}, commit {self.environment['commit']}): its figures may "
+            f"differ. observe.other_code=accept takes it as it is, observe.other_code=rerun "
+            f"trains anew, another runs_dir keeps both"
+        )
+
+    def _check_same_data(self, checksums: object, data: Mapping[str, Any], state: str) -> None:
+        if checksums != data.get("checksums"):
+            raise ValueError(
+                f"{self.folder} was {state} on other data under the same config (data_dir="
+                f"{self.config['data_dir']} now): use another runs_dir, or give the text a name of "
+                f"its own where the task has one (task.corpus.name)"
+            )
+
+    def _train(self) -> RunRecord:
+        config, runtime = self.config, self.runtime
+        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
+        task = build_task(config)
+        model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        if self.observe["fast"]:
+            make_fast(model, task, runtime.device)
+        optimizer = instantiate(config["optim"], "optim", params=model.parameters())
+        checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
+        data = json.loads(json.dumps(task.describe()))
+        state = self._state_to_resume(checkpoints, data)
+        settings = self._settings(task, data)
+        sinks = SinkGroup(
+            {
+                name: instantiate(node, f"observe.sink.{name}")
+                for name, node in self.observe["sink"].items()
+            }
+            if distributed.is_main()
+            else {}
+        )
+        evaluator = Evaluator(
+            task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
+        )
+        trainer = Trainer(
+            task=task,
+            model=model,
+            optimizer=optimizer,
+            schedule=instantiate(config["schedule"], "schedule"),
+            settings=settings,
+            runtime=runtime,
+            evaluator=evaluator,
+            share_statistics=lambda: average_statistics_over_ranks(model),
+            probes=ProbeGroup(
+                {
+                    name: instantiate(node, f"observe.probe.{name}")
+                    for name, node in self.observe["probe"].items()
+                }
+            ),
+            sinks=sinks,
+            checkpoints=checkpoints,
+            seed=config["seed"],
+        )
+        if state is not None:
+            trainer.resume(state)
+        if distributed.is_main():
+            with atomic_write(self.folder / CONFIG_FILE) as file:
+                file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
+        try:
+            sinks.open(self._info(trainer.progress.step, settings))
+            record = self._fit_and_test(trainer, data)
+        except BaseException:
+            sinks.close(None)
+            raise
+        sinks.close(record)
+        return record
+
+    def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
+        outcome = trainer.fit()
+        reached = trainer.targets.scores(lost=outcome.status == "diverged")
+        scores = trainer.valid_scores | reached
+        if outcome.status == "finished":
+            weights, recalibrate = tested_weights(self.config, trainer.checkpoints, outcome.step)
+            scores |= trainer.evaluator.test(
+                trainer.model,
+                weights,
+                recalibrate=recalibrate,
+                outputs=self.folder / HYPOTHESES_FILE,
+            )
+        record = self._record(trainer, outcome, scores, data)
+        if distributed.is_main():
+            self.store.write(record, self.folder)
+        return record
+
+    def _state_to_resume(
+        self, checkpoints: Checkpoints, data: Mapping[str, Any]
+    ) -> dict[str, Any] | None:
+        """Return the last state, agreed on by all ranks; None for a run that starts anew."""
+        if not checkpoints.last.exists():
+            return None
+        state = load_checkpoint(checkpoints.last)
+        if not self._same_code(state["code"], state["commit"]):
+            return None
+        self._check_same_data(state["checksums"], data, "begun")
+        return state
+
+    def _settings(self, task: Task, data: Mapping[str, Any]) -> LoopSettings:
+        validate = self.config["validate"]
+        return LoopSettings(
+            budget=Budget(**self.config["budget"]),
+            accumulate=self.config["accumulate"],
+            clip_norm=self.config["clip_norm"],
+            divergence_factor=self.config["divergence_factor"],
+            validate_every=validate["every"],
+            select_by=validate["select_by"],
+            patience=validate["patience"],
+            average=validate["average"],
+            log_every=self.observe["log_every"],
+            checkpoint_every=self.observe["checkpoint_every"],
+            targets=task.targets if self.observe["targets"] is None else self.observe["targets"],
+            stamp={
+                "code": self.environment["code"],
+                "commit": self.environment["commit"],
+                "checksums": data.get("checksums"),
+            },
+        )
+
+    def _info(self, resumed_step: int, settings: LoopSettings) -> RunInfo:
+        return RunInfo(
+            run_dir=self.folder,
+            run_id=run_id(self.config),
+            fingerprint=fingerprint(self.config),
+            config=self.config,
+            choices=self.config["choices"],
+            total_steps=settings.budget.steps,
+            resumed_step=resumed_step,
+        )
+
+    def _record(
+        self, trainer: Trainer, outcome: Outcome, scores: dict[str, Score], data: dict[str, Any]
+    ) -> RunRecord:
+        at = trainer.progress
+        parameters = {id(p): p.numel() for p in trainer.model.parameters()}
+        return RunRecord(
+            run_id=run_id(self.config),
+            seed=self.config["seed"],
+            config=self.config,
+            outcome=outcome,
+            scores=scores,
+            stability=trainer.probes.summary(),
+            budget=BudgetUsed(
+                steps=at.step,
+                tokens=at.tokens,
+                wall_seconds=at.seconds,
+                tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
+                peak_memory_bytes=self.runtime.peak_memory_bytes(),
+            ),
+            environment=self.environment,
+            data=data,
+            params=sum(parameters.values()),
+            last_steps=trainer.probes.recent() if outcome.status == "diverged" else {},
+        )
