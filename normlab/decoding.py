@@ -16,6 +16,7 @@ from torch import Tensor
 from normlab.norms.base import Stream
 
 _CACHE_ELEMENTS = 1 << 18  # float32 logits that a CPU's cache keeps at hand: 1 MB
+_TOPK_SCANS = 64  # torch's topk scans rows of so many times its count, and partitions shorter ones
 
 
 @dataclass(frozen=True)
@@ -147,8 +148,30 @@ def _best_tokens(
         return chances[:, only : only + 1], torch.full_like(chances[:, :1], only, dtype=torch.long)
     for token in banned:
         chances[:, token] = float("-inf")
-    best = chances.topk(count, dim=-1)
-    return best.values, best.indices
+    return best_columns(chances, count)
+
+
+def best_columns(
+    rows: Float[Tensor, "n V"], count: int
+) -> tuple[Float[Tensor, "n C"], Int[Tensor, "n C"]]:
+    """Return what `topk` would, on a CPU in half its time.
+
+    Columns that lie `width` apart make a group. The best values stand in the groups whose maxima
+    are best, and maxima are found in one pass over memory.
+    """
+    vocab = rows.shape[1]
+    depth = vocab // (_TOPK_SCANS * count)
+    if rows.device.type != "cpu" or depth < 2:
+        best = rows.topk(count)
+        return best.values, best.indices
+    width = vocab // depth
+    groups = rows[:, : depth * width].unflatten(1, (depth, width)).amax(1).topk(count).indices
+    every = torch.arange(vocab)
+    words = (groups[:, None] + every[: depth * width : width, None]).flatten(1)
+    rest = every[depth * width :].expand(len(rows), -1)
+    words = torch.cat([words, rest], dim=1)
+    best = rows.gather(1, words).topk(count)
+    return best.values, words.gather(1, best.indices)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 
-from normlab.decoding import Hypothesis, SearchSettings, search
+from normlab.decoding import Hypothesis, SearchSettings, best_columns, search
 from normlab.models.stacks import CachedDecoding, PrefixDecoding
 from normlab.norms.base import Norm, Stream
 from tests.models.small import BOS, EOS, GRID, PAD, UNK, assert_close, logits, sentences, seq2seq
@@ -299,3 +299,14 @@ def test_a_model_that_is_not_finite_gives_empty_hypotheses():
 def test_a_beam_below_one_is_refused():
     with pytest.raises(ValueError, match="beam must be at least 1, got 0"):
         SearchSettings(beam=0)
+
+
+@pytest.mark.parametrize("vocab", [5, 1279, 1280, 8004, 8009])
+@pytest.mark.parametrize("count", [1, 4, 10])
+def test_the_best_columns_are_those_of_topk(vocab, count):
+    rows = torch.randn(6, vocab, generator=torch.Generator().manual_seed(vocab))
+    rows[:, 3] = float("-inf")
+    values, columns = best_columns(rows, min(count, vocab))
+    expected = rows.topk(min(count, vocab))
+    assert torch.equal(values, expected.values)
+    assert torch.equal(columns, expected.indices)

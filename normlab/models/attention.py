@@ -30,9 +30,11 @@ class _Weights(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, scale: float, visible: Tensor | None) -> Tensor:
-        wide = scale * scores.to(torch.promote_types(scores.dtype, torch.float32))
-        if visible is not None:
-            wide.masked_fill_(~visible, float("-inf"))
+        if visible is None:
+            wide = scale * scores.to(torch.promote_types(scores.dtype, torch.float32))
+        else:  # a float32 table that is added: `masked_fill` is slow where its mask broadcasts
+            hidden = torch.where(visible, 0.0, float("-inf"))
+            wide = torch.add(hidden, scores, alpha=scale)
         weights = wide.softmax(-1).to(scores.dtype)
         ctx.save_for_backward(weights)
         ctx.scale = scale

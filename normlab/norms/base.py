@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
@@ -32,6 +33,17 @@ class Stream:
 
     valid: Bool[Tensor, "B T"]
     start: int = 0
+
+    @property
+    def known_tokens(self) -> int | None:
+        """How many tokens are real; None where the answer would have to be waited for."""
+        if self.valid.device.type != "cpu" or torch.compiler.is_compiling():
+            return None
+        return self._tokens
+
+    @cached_property
+    def _tokens(self) -> int:
+        return int(self.valid.sum())
 
 
 class Norm(nn.Module, ABC):

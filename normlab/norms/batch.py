@@ -11,7 +11,7 @@ from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from normlab.distributed import all_reduce_sum, world
@@ -21,25 +21,26 @@ from normlab.norms.moments import Pooling, Weights, standardize, widen
 Padding = Literal["exclude", "include", "fill"]
 
 
-def exclude(valid: Bool[Tensor, "B T"]) -> Weights:
+def exclude(stream: Stream) -> Weights:
     """Pool real tokens alone: the true masked moments."""
-    return Weights(valid.unsqueeze(-1).float())
+    return Weights(stream.valid.unsqueeze(-1).float(), known=stream.known_tokens)
 
 
-def include(valid: Bool[Tensor, "B T"]) -> Weights:
+def include(stream: Stream) -> Weights:
     """Pool padding like any token, as `nn.BatchNorm1d` on the padded batch does."""
-    return Weights(torch.ones_like(valid.unsqueeze(-1), dtype=torch.float32))
+    every = torch.ones_like(stream.valid.unsqueeze(-1), dtype=torch.float32)
+    return Weights(every, known=every.numel())
 
 
-def fill(valid: Bool[Tensor, "B T"]) -> Weights:
+def fill(stream: Stream) -> Weights:
     """Overwrite padding by the mean of real tokens, then pool everything.
 
     The mean stays right; the variance shrinks by real tokens over all tokens (PowerNorm's code).
     """
-    return Weights(exclude(valid).sums, include(valid).sums)
+    return exclude(stream)._replace(spread=include(stream).sums)
 
 
-_WEIGH: dict[Padding, Callable[[Tensor], Weights]] = {
+_WEIGH: dict[Padding, Callable[[Stream], Weights]] = {
     "exclude": exclude,
     "include": include,
     "fill": fill,
@@ -97,8 +98,8 @@ class BatchNorm(RunningNorm):
         rows = self.rows(stream.start, x.shape[1])
         if not self.by_batch:
             return self.by_running(x, rows)
-        weights = self.weigh(stream.valid)
-        self.require_tokens(weights.sums)
+        weights = self.weigh(stream)
+        self.require_tokens(weights)
         # Only training steps go in step over processes; evaluation shards differ in length.
         pooling = self.together if self.training else self.alone
         y, found = standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
@@ -126,14 +127,13 @@ class BatchNorm(RunningNorm):
         """Return the rows of running statistics for `length` positions from `start`."""
         return slice(0, 1)
 
-    def require_tokens(self, tokens: Float[Tensor, "B T 1"]) -> None:
+    def require_tokens(self, weights: Weights) -> None:
         """Refuse to train on the statistics of a single token, which would erase it.
 
-        How many tokens are real is read where that costs nothing, on CPU; elsewhere it would make
-        the device wait, and only the batch's shape is looked at.
+        Where how many tokens are real is not known, only the batch's shape is looked at.
         """
-        alone = not self.sync or world().size == 1
-        if self.training and alone and (tokens.numel() < 2 or _sum_if_cheap(tokens) < 2):
+        tokens = weights.sums.numel() if weights.known is None else weights.known
+        if self.training and tokens < 2 and (not self.sync or world().size == 1):
             raise ValueError(
                 f"{type(self).__name__} cannot train on a batch of one token: its statistics pool "
                 "over the batch and need at least two. Raise batch_size or max_tokens, drop "
@@ -196,7 +196,7 @@ class PositionBatchNorm(BatchNorm):
             )
         return slice(start, start + length)
 
-    def require_tokens(self, tokens: Float[Tensor, "B T 1"]) -> None:
+    def require_tokens(self, weights: Weights) -> None:
         """Accept any number: a position with one token is dealt with by itself."""
 
 
@@ -215,9 +215,3 @@ def sum_rows_over_ranks(rows: int, table: Tensor) -> Tensor:
         return table
     length = table.shape[-2]
     return all_reduce_sum(F.pad(table, (0, 0, 0, rows - length)))[..., :length, :]
-
-
-def _sum_if_cheap(tokens: Tensor) -> float:
-    if torch.compiler.is_compiling() or tokens.device.type != "cpu":
-        return float("inf")
-    return float(tokens.sum())

@@ -94,8 +94,8 @@ class _RootMeanSquare(torch.autograd.Function):
             None,
             [True, True, False],
         )
-        pull = (grad @ weight).unsqueeze(-1) / width
-        return dx.addcmul_(inverse, pull), dweight, None
+        pull = (grad * weight).mean(-1, keepdim=True)
+        return dx.add_(inverse * pull), dweight, None
 
 
 class GroupNorm(TokenNorm):
@@ -141,7 +141,7 @@ class InstanceNorm(Norm):
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return `x` by the statistics of each sequence."""
-        weights = Weights(stream.valid.unsqueeze(-1).float())
+        weights = Weights(stream.valid.unsqueeze(-1).float(), known=stream.known_tokens)
         y, _ = standardize(x, weights, self.weight, self.bias, pooling=self.pooling, eps=self.eps)
         return y
 

@@ -5,9 +5,9 @@ pooled axis, kept as 1 so that they broadcast against `x`. Statistics are fp32 w
 (float64 stays float64), and the variance takes two passes: the mean first, then the squares about
 it, since the difference of two large sums would cancel.
 
-`standardize` is what every norm with masked statistics calls. Its backward is written by hand:
-torch's own `BatchNorm1d` on the packed tokens costs a multiple of layer norm on CPU, and autograd
-through the plain formula costs another; this one reads and writes `x` about as often as layer norm.
+`standardize` is what every norm with masked statistics calls. Its backward is written by hand, and
+on a CPU its time is that of its passes over memory: sums over all tokens come from torch's kernels
+of batch norm, which read each value once, and where every token counts nothing is masked.
 """
 
 from collections.abc import Callable, Set
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 Table = Float[Tensor, "#b #t #d"]  # an axis of x, or 1 where it was pooled
 
@@ -37,11 +38,13 @@ class Moments(NamedTuple):
 class Weights(NamedTuple):
     """Which tokens a statistic is made of: 1 where a token enters, else 0, `[B, T, 1]`.
 
-    `spread` says which tokens the variance's count is made of, where these are others.
+    `spread` says which tokens the variance's count is made of, where these are others. `known` is
+    how many tokens enter, where that is known without waiting for a device.
     """
 
     sums: Float[Tensor, "B T 1"]
     spread: Float[Tensor, "B T 1"] | None = None
+    known: int | None = None
 
 
 def widen(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -79,97 +82,97 @@ class Pooling:
         """Sum over features, if these are pooled."""
         return table.sum(-1, keepdim=True) if "feature" in self.axes else table
 
-    def moments(self, x: Float[Tensor, "B T D"], weights: Weights) -> Moments:
-        """Return the moments of `x`."""
-        rows = self.tokens == (0, 1) and _on_cpu(x)
+    def moments(self, x: Float[Tensor, "B T D"], weights: Weights, mask: Tensor | None) -> Moments:
+        """Return the moments of `x`; `mask` is `weights.sums`, or None where every token counts."""
         values = x.shape[-1] if "feature" in self.axes else 1
         count = values * self.everywhere(self.over_tokens(weights.sums))
         spread = count
         if weights.spread is not None:
             spread = values * self.everywhere(self.over_tokens(weights.spread))
-        sums = self.over_tokens(x * weights.sums)
+        sums = self.over_tokens(_masked(x, mask))
         mean = self.everywhere(self.over_features(sums)) / count.clamp(min=1)
-        if rows:
-            squares = _row_squares(x, weights.sums, mean)
-        else:
-            squares = self.over_tokens((x - mean).square() * weights.sums)
-        var = self.everywhere(self.over_features(squares)) / spread.clamp(min=1)
-        return Moments(mean, var, count, spread)
+        squares = self.everywhere(self.over_features(self.squares(x, mask, mean)))
+        return Moments(mean, squares / spread.clamp(min=1), count, spread)
+
+    def squares(self, x: Float[Tensor, "B T D"], mask: Tensor | None, mean: Table) -> Table:
+        """Sum the squares about the mean over tokens."""
+        if self.by_rows(x):
+            return _row_squares(x, mask, mean)
+        return self.over_tokens(_masked_((x - mean).square_(), mask))
 
     def pulls(
         self, grad: Float[Tensor, "B T D"], x: Float[Tensor, "B T D"], mean: Table
     ) -> tuple[Table, Table]:
         """Sum `grad`, and `grad` times the centred `x`, over tokens."""
-        if self.tokens == (0, 1) and _on_cpu(x):
+        if self.by_rows(x):
             return _row_pulls(grad, x, mean)
-        return self.over_tokens(grad), self.over_tokens(grad * (x - mean))
+        return self.over_tokens(grad), self.over_tokens((x - mean).mul_(grad))
+
+    def by_rows(self, x: Tensor) -> bool:
+        """Tell whether the sums are those of all rows of a matrix, by torch's kernels for a CPU.
+
+        Compiled code fuses the plain formula itself, and other devices are fast at it.
+        """
+        eager = x.device.type == "cpu" and not torch.compiler.is_compiling()
+        return eager and self.tokens == (0, 1)
 
 
-def _on_cpu(x: Tensor) -> bool:
-    """Tell whether the sums over all rows of a matrix come from torch's own CPU kernels.
-
-    These read each value once. Compiled code fuses the plain formula itself, other devices are
-    fast at it, and autograd cannot see through the kernels.
-    """
-    recorded = x.requires_grad and torch.is_grad_enabled()
-    return x.device.type == "cpu" and not torch.compiler.is_compiling() and not recorded
+def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x if mask is None else x * mask
 
 
-def _row_squares(x: Tensor, weights: Tensor, mean: Tensor) -> Tensor:
-    # Rows without weight stand at the mean, where they add nothing.
-    rows = torch.lerp(mean, x, weights).flatten(0, 1)
+def _masked_(x: Tensor, mask: Tensor | None) -> Tensor:
+    return x if mask is None else x.mul_(mask)
+
+
+def _of_each_feature(table: Tensor, x: Tensor) -> Tensor:
+    return table.flatten().expand(x.shape[-1]).contiguous()
+
+
+def _row_squares(x: Tensor, mask: Tensor | None, mean: Tensor) -> Tensor:
+    center = _of_each_feature(mean, x)
+    # Masked rows stand at the mean, where they add nothing.
+    rows = (x if mask is None else torch.lerp(center, x, mask)).flatten(0, 1)
     middle, var = torch.batch_norm_update_stats(rows, None, None, 0.0)
-    return len(rows) * (var + (middle - mean).square())
+    return len(rows) * (var + (middle - center).square())[None, None]
 
 
 def _row_pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    # The gradients of batch norm's weight and bias, with a variance of 1.
-    center = mean.flatten().expand(x.shape[-1])
-    ones = torch.ones_like(center)
+    # The gradients of batch norm's weight and bias, with a variance of 1. As pixels of an image
+    # whose channels lie last rows take two thirds of the time.
+    center = _of_each_feature(mean, x)
     _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
-        grad.flatten(0, 1),
-        x.flatten(0, 1),
-        ones,
-        center.contiguous(),
-        ones,
+        grad.flatten(0, 1).T[None, :, :, None],
+        x.flatten(0, 1).T[None, :, :, None],
         None,
         None,
-        False,
+        None,
+        center,
+        torch.ones_like(center),
+        True,
         0.0,
         [False, True, True],
     )
     return by_bias[None, None], by_weight[None, None]
 
 
-def moments(x: Float[Tensor, "B T D"], weights: Float[Tensor, "B T"], axes: Set[str]) -> Moments:
-    """Return the moments of `x` over `axes`, a subset of batch, time and feature, differentiably.
-
-    `weights` is 1 at the tokens that count and 0 elsewhere. Where nothing counts the mean and the
-    variance are 0.
-    """
-    wide, tokens = widen(x, weights.unsqueeze(-1))
-    with torch.autocast(x.device.type, enabled=False):
-        return Pooling(axes).moments(wide, Weights(tokens))
-
-
-def _formula(
-    x: Tensor, weights: Weights, weight: Tensor, bias: Tensor, pooling: Pooling, eps: float
-) -> tuple[Tensor, Tensor, Moments]:
-    """Return the output, what the centred input was multiplied by, and the moments."""
-    with torch.autocast(x.device.type, enabled=False):
-        found = pooling.moments(x, weights)
-        # One value has no spread: it comes out as 0, not as rounding noise over sqrt(eps).
-        scale = (found.var + eps).rsqrt() * (found.count > 1)
-        slope = scale * weight
-        y = torch.addcmul(bias - found.mean * slope, x, slope).mul_(weights.sums)
-    return y, scale, found
+def _affine(
+    x: Tensor, mask: Tensor | None, weight: Tensor, bias: Tensor, found: Moments, eps: float
+) -> tuple[Tensor, Tensor]:
+    """Return the output, and what the centred input was multiplied by before `weight`."""
+    # One value has no spread: it comes out as 0, not as rounding noise over sqrt(eps).
+    scale = (found.var + eps).rsqrt() * (found.count > 1)
+    slope = scale * weight
+    y = torch.addcmul(torch.addcmul(bias, found.mean, slope, value=-1), x, slope)
+    return _masked_(y, mask), scale
 
 
 class _Standardize(torch.autograd.Function):
     """`weight * (x - mean) / sqrt(var + eps) + bias` at counted tokens, 0 elsewhere.
 
-    With g the gradient of the output, h = g * weight, z the standardized input, n and m the
-    counts of the mean and of the variance, and sums over what was pooled:
+    `found` are the moments of `x`. With g the gradient of the output, h = g * weight, z the
+    standardized input, n and m the counts of the mean and of the variance, and sums over what was
+    pooled:
 
         dx = (h - sum(h) / n - z * sum(h * z) / m) / sqrt(var + eps)
 
@@ -181,40 +184,35 @@ class _Standardize(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
-        token_sums: Tensor,
-        token_spread: Tensor | None,
+        mask: Tensor | None,
         weight: Tensor,
         bias: Tensor,
+        found: Moments,
         pooling: Pooling,
         eps: float,
-    ) -> tuple[Tensor, ...]:
-        wide, token_sums, weight, bias = widen(x, token_sums, weight, bias)
-        y, scale, found = _formula(
-            wide, Weights(token_sums, token_spread), weight, bias, pooling, eps
-        )
-        ctx.save_for_backward(
-            wide, token_sums, weight, scale, found.mean, found.count, found.spread
-        )
+    ) -> Tensor:
+        y, scale = _affine(x, mask, weight, bias, found, eps)
+        counts = torch.stack([found.count, found.spread]).clamp_(min=1)
+        ctx.save_for_backward(x, mask, weight, scale, found.mean, counts)
         ctx.pooling = pooling
-        ctx.dtype = x.dtype
-        ctx.mark_non_differentiable(*found)
-        return y.to(x.dtype), *found
+        return y
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        x, tokens, weight, scale, mean, count, spread = ctx.saved_tensors
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, mask, weight, scale, mean, counts = ctx.saved_tensors
         pooling: Pooling = ctx.pooling
-        with torch.autocast(x.device.type, enabled=False):
-            grad = grads[0] * tokens
-            by_bias, by_weight = pooling.pulls(grad, x, mean)
-            by_weight = by_weight * scale
-            pulls = [pooling.over_features(table * weight) for table in (by_bias, by_weight)]
-            mean_pull, spread_pull = pooling.everywhere(torch.stack(pulls))
-            slope = -scale.square() * spread_pull / spread.clamp(min=1)
-            offset = -scale * mean_pull / count.clamp(min=1) - mean * slope
-            dx = torch.addcmul(offset, x, slope).addcmul_(grad, scale * weight).mul_(tokens)
+        shown = _masked(grad, mask)
+        by_bias, by_weight = pooling.pulls(shown, x, mean)
+        by_weight = by_weight * scale
+        pulls = [pooling.over_features(table * weight) for table in (by_bias, by_weight)]
+        mean_pull, spread_pull = pooling.everywhere(torch.stack(pulls)) * scale / counts
+        slope = scale * spread_pull
+        offset = mean * slope - mean_pull
+        room = None if mask is None else shown
+        dx = torch.addcmul(offset, x, slope, value=-1, out=room).addcmul_(grad, scale * weight)
         dweight, dbias = by_weight.sum((0, 1)), by_bias.sum((0, 1))
-        return dx.to(ctx.dtype), None, None, dweight, dbias, None, None
+        return _masked_(dx, mask), None, dweight, dbias, None, None, None
 
 
 def standardize(
@@ -230,10 +228,14 @@ def standardize(
 
     The output has `x`'s dtype; the moments are for reading and carry no gradient.
     """
+    wide, sums, weight, bias = widen(x, weights.sums, weight, bias)
+    weights = weights._replace(sums=sums)
     if torch.compiler.is_compiling():  # derives and fuses a backward by itself
-        wide, token_sums, scale, shift = widen(x, weights.sums, weight, bias)
-        masked = Weights(token_sums, weights.spread)
-        y, _, found = _formula(wide, masked, scale, shift, pooling, eps)
+        found = pooling.moments(wide, weights, sums)
+        y, _ = _affine(wide, sums, weight, bias, found, eps)
         return y.to(x.dtype), Moments(*(table.detach() for table in found))
-    y, *found = _Standardize.apply(x, *weights, weight, bias, pooling, eps)
-    return y, Moments(*found)
+    mask = None if weights.known == sums.numel() else sums
+    with torch.no_grad():
+        found = pooling.moments(wide, weights, mask)
+    y = _Standardize.apply(wide, mask, weight, bias, found, pooling, eps)
+    return y.to(x.dtype), found

@@ -50,7 +50,7 @@ def contender(norm, runtime, *more):
 
 
 @pytest.mark.parametrize(
-    ("norm", "bound"), [("none", 258), ("ln", 272), ("rms", 342), ("bn", 706), ("in", 629)]
+    ("norm", "bound"), [("none", 258), ("ln", 272), ("rms", 349), ("bn", 647), ("in", 570)]
 )
 def test_operators_of_a_training_step(norm, bound, runtime):
     running = contender(norm, runtime, "probe=[]")
@@ -58,10 +58,10 @@ def test_operators_of_a_training_step(norm, bound, runtime):
     assert sum(found.values()) <= bound, found
 
 
-@pytest.mark.parametrize(("norm", "bound"), [("ln", 1), ("bn", 8)])
+@pytest.mark.parametrize(("norm", "bound"), [("ln", 1), ("bn", 3)])
 def test_values_of_a_step_that_the_program_waits_for(norm, bound, runtime):
     found = counted(contender(norm, runtime, "probe=[]").step)
-    assert found["_local_scalar_dense"] <= bound  # of batch norm: its tokens, at each of 7 places
+    assert found["_local_scalar_dense"] <= bound  # of batch norm: the tokens of its streams
 
 
 @pytest.fixture
