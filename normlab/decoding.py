@@ -161,7 +161,7 @@ def best_columns(
     """
     vocab = rows.shape[1]
     depth = vocab // (_TOPK_SCANS * count)
-    if rows.device.type != "cpu" or depth < 2:
+    if not rows.is_cpu or depth < 2:
         best = rows.topk(count)
         return best.values, best.indices
     width = vocab // depth

@@ -11,7 +11,7 @@ _TRANSLATION = [
     "data_dir=-",
 ]
 _TEXT = ["model=bert_mini", "batch_size=32"]
-_BY_TASK = {"mlm": [*_TEXT, "task.short_share=0"], "lm": _TEXT}
+_BY_TASK: dict[str | None, list[str]] = {"mlm": [*_TEXT, "task.short_share=0"], "lm": _TEXT}
 
 
 def bench_config(overrides: Sequence[str], *, pairs: int | None = None) -> dict[str, Any]:
@@ -23,8 +23,7 @@ def bench_config(overrides: Sequence[str], *, pairs: int | None = None) -> dict[
     from normlab.config import compose, to_dict
 
     chosen = next((o.removeprefix("task=") for o in overrides if o.startswith("task=")), None)
-    base = _TRANSLATION if chosen is None else _BY_TASK.get(chosen, _TRANSLATION)
-    config = to_dict(compose([*base, *overrides]))
+    config = to_dict(compose([*_BY_TASK.get(chosen, _TRANSLATION), *overrides]))
     if chosen is None:
         size = {} if pairs is None else {"pairs": pairs}
         config["task"]["corpus"] = {"_target_": "normlab.bench.corpus.SyntheticCorpus", **size}

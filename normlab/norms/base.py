@@ -37,7 +37,7 @@ class Stream:
     @property
     def known_tokens(self) -> int | None:
         """How many tokens are real; None where the answer would have to be waited for."""
-        if self.valid.device.type != "cpu" or torch.compiler.is_compiling():
+        if not self.valid.is_cpu or torch.compiler.is_compiling():
             return None
         return self._tokens
 

@@ -59,7 +59,7 @@ class RMSNorm(Norm):
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return each token over its root mean square."""
         wide, weight, _ = widen(x, self.weight, self.bias)
-        if x.device.type == "cpu" and not torch.compiler.is_compiling():
+        if x.is_cpu and not torch.compiler.is_compiling():
             return _RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
         return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
 

@@ -113,8 +113,7 @@ class Pooling:
 
         Compiled code fuses the plain formula itself, and other devices are fast at it.
         """
-        eager = x.device.type == "cpu" and not torch.compiler.is_compiling()
-        return eager and self.tokens == (0, 1)
+        return x.is_cpu and not torch.compiler.is_compiling() and self.tokens == (0, 1)
 
 
 def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
