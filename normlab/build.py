@@ -8,13 +8,17 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from normlab.config import to_dict
-from normlab.instantiate import instantiate
+from normlab.instantiate import check, instantiate
+from normlab.models.architecture import StackArchitecture
 from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
 from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.base import Task
+from normlab.train.schedule import Schedule
+
+_NORM_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
@@ -25,20 +29,39 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     if option not in option_names("norm"):
         raise ValueError(f"no norm {option!r}: there are {', '.join(option_names('norm'))}")
     node = OmegaConf.load(CONFIG_DIR / "norm" / f"{option}.yaml")
-    return instantiate({**to_dict(node), **values}, "norm", dim=dim)
+    return instantiate({**to_dict(node), **values}, "norm", Norm, dim=dim)
+
+
+def check_targets(config: Mapping[str, Any]) -> None:
+    """Raise ValueError where a node of a plain config cannot be built, before anything is.
+
+    A config may be a stranger's: every `_target_` in it must be a class that its place takes.
+    """
+    nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
+        "task": (config["task"], Task, ()),
+        "model": (_sizes(config["model"]), StackArchitecture, ("ffn_inner_norm", "embedding_norm")),
+        "placement": (config["placement"], Placement, ("norm", "dropout")),
+        "optim": (config["optim"], torch.optim.Optimizer, ("params",)),
+        "schedule": (config["schedule"], Schedule, ()),
+    }
+    nodes |= {
+        site: (config[site], Norm, ("dim",)) for site in _NORM_SITES if config[site] is not None
+    }
+    for key, (node, kind, live) in nodes.items():
+        check(node, key, kind, live)
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
     """Build the task of a plain config; its data are read on first use."""
-    return instantiate(config["task"], "task")
+    return instantiate(config["task"], "task", Task)
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config with the first values of its seed."""
-    sizes = {key: value for key, value in config["model"].items() if key != "depth"}
     arch = instantiate(
-        sizes,  # encoder_layers and decoder_layers have taken their values from depth
+        _sizes(config["model"]),
         "model",
+        StackArchitecture,
         ffn_inner_norm=_norm_factory(config, "ffn_inner_norm"),
         embedding_norm=_norm_factory(config, "embedding_norm"),
     )
@@ -64,11 +87,16 @@ def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     task.assemble_on(device)
 
 
+def _sizes(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out `depth`, from which the numbers of layers have taken their values."""
+    return {key: value for key, value in model.items() if key != "depth"}
+
+
 def _placement(config: Mapping[str, Any], site: str, dropout: float) -> Placement:
     """Build the placement of a stack; a site without a norm of its own has the run's norm."""
     norm = _norm_factory(config, site if config[site] is not None else "norm")
-    return instantiate(config["placement"], "placement", norm=norm, dropout=dropout)
+    return instantiate(config["placement"], "placement", Placement, norm=norm, dropout=dropout)
 
 
 def _norm_factory(config: Mapping[str, Any], site: str) -> NormFactory:
-    return lambda dim: instantiate(config[site], site, dim=dim)
+    return lambda dim: instantiate(config[site], site, Norm, dim=dim)

@@ -258,8 +258,10 @@ def to_dict(config: Any) -> dict[str, Any]:
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Return the config that `to_dict` gave, with dotted `key=value` changes.
 
-    Raises ValueError naming a key that the config does not have.
+    Raises ValueError naming a key that the config does not have, and one whose value is no plain
+    one: a record has none, and one that was made by hand must not read this machine's environment.
     """
+    _refuse_interpolations(plain, "")
     config = OmegaConf.create(dict(plain))
     for change in changes:
         key, found, _ = change.partition("=")
@@ -274,6 +276,17 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
     assert isinstance(merged, DictConfig)
     return merged
+
+
+def _refuse_interpolations(value: Any, key: str) -> None:
+    if isinstance(value, str) and "${" in value:
+        raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            _refuse_interpolations(item, f"{key}.{name}".lstrip("."))
+    if isinstance(value, list):
+        for item in value:
+            _refuse_interpolations(item, key)
 
 
 def _copies(node: Mapping[str, Any], key: str, prefix: str = "") -> Iterator[str]:

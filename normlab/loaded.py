@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from normlab.build import build_model, build_task
+from normlab.build import build_model, build_task, check_targets
 from normlab.config import from_dict, to_dict
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
@@ -53,6 +53,7 @@ def load_run(
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
     config = to_dict(from_dict(record.config, changes or ()))
+    check_targets(config)
     runtime = Runtime.start(
         device=config["device"],
         precision=config["precision"],

@@ -10,12 +10,12 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.build import build_model, build_task, make_fast
+from normlab.build import build_model, build_task, check_targets, make_fast
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.loaded import tested_weights
 from normlab.norms.base import average_statistics_over_ranks
-from normlab.probes.base import ProbeGroup
+from normlab.probes.base import Probe, ProbeGroup
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
@@ -26,7 +26,8 @@ from normlab.train.checkpoint import Checkpoints, load_checkpoint
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
-from normlab.train.sinks.base import RunInfo, SinkGroup
+from normlab.train.schedule import Schedule
+from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
 
 
 def train(config: DictConfig) -> RunRecord:
@@ -42,6 +43,7 @@ class _Run:
 
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
+        check_targets(self.config)
         self.observe = self.config["observe"]
         self.store = RunStore(self.config["runs_dir"])
         self.folder = self.store.run_dir(self.config)
@@ -128,14 +130,16 @@ class _Run:
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         if self.observe["fast"]:
             make_fast(model, task, runtime.device)
-        optimizer = instantiate(config["optim"], "optim", params=model.parameters())
+        optimizer = instantiate(
+            config["optim"], "optim", torch.optim.Optimizer, params=model.parameters()
+        )
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
         state = self._state_to_resume(checkpoints, data)
         settings = self._settings(task, data)
         sinks = SinkGroup(
             {
-                name: instantiate(node, f"observe.sink.{name}")
+                name: instantiate(node, f"observe.sink.{name}", Sink)
                 for name, node in self.observe["sink"].items()
             }
             if distributed.is_main()
@@ -148,14 +152,14 @@ class _Run:
             task=task,
             model=model,
             optimizer=optimizer,
-            schedule=instantiate(config["schedule"], "schedule"),
+            schedule=instantiate(config["schedule"], "schedule", Schedule),
             settings=settings,
             runtime=runtime,
             evaluator=evaluator,
             share_statistics=lambda: average_statistics_over_ranks(model),
             probes=ProbeGroup(
                 {
-                    name: instantiate(node, f"observe.probe.{name}")
+                    name: instantiate(node, f"observe.probe.{name}", Probe)
                     for name, node in self.observe["probe"].items()
                 }
             ),

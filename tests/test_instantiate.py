@@ -3,9 +3,11 @@
 import pytest
 
 from normlab.instantiate import instantiate
+from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm
-from normlab.train.schedule import Cosine
+from normlab.tasks.base import Task
+from normlab.train.schedule import Cosine, Schedule
 
 LN = {"_target_": "normlab.norms.local.LayerNorm", "eps": 1e-5, "affine": True}
 BN = {
@@ -21,7 +23,7 @@ BN = {
 
 
 def test_values_come_from_the_node_and_live_objects_from_the_caller():
-    norm = instantiate({**LN, "eps": 0.5, "affine": False}, "norm", dim=6)
+    norm = instantiate({**LN, "eps": 0.5, "affine": False}, "norm", Norm, dim=6)
     assert type(norm) is LayerNorm
     assert norm.dim == 6 and norm.eps == 0.5 and not list(norm.parameters())
 
@@ -29,17 +31,19 @@ def test_values_come_from_the_node_and_live_objects_from_the_caller():
 def test_nodes_inside_a_node_are_built_first():
     corpus = {"_target_": "normlab.data.local.FolderCorpus", "data_dir": None}
     with pytest.raises(ValueError, match=r"task\.corpus\.source_language is missing"):
-        instantiate({"_target_": "normlab.tasks.translation.Translation", "corpus": corpus}, "task")
+        instantiate(
+            {"_target_": "normlab.tasks.translation.Translation", "corpus": corpus}, "task", Task
+        )
 
 
 def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
     node = {"_target_": "normlab.train.schedule.Cosine", "lr": 1, "warmup": 4, "total": 9}
-    schedule = instantiate({**node, "final": 0}, "schedule")
+    schedule = instantiate({**node, "final": 0}, "schedule", Schedule)
     assert type(schedule) is Cosine
-    norm = instantiate({**LN, "eps": 1}, "norm", dim=4)
+    norm = instantiate({**LN, "eps": 1}, "norm", Norm, dim=4)
     assert type(norm.eps) is float
     with pytest.raises(ValueError, match=r"schedule\.warmup=4\.5 does not fit: allowed is int"):
-        instantiate({**node, "final": 0, "warmup": 4.5}, "schedule")
+        instantiate({**node, "final": 0, "warmup": 4.5}, "schedule", Schedule)
 
 
 @pytest.mark.parametrize(
@@ -57,13 +61,13 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
 )
 def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):
     with pytest.raises(ValueError, match=message):
-        instantiate({**BN, **change}, "norm", dim=4)
+        instantiate({**BN, **change}, "norm", Norm, dim=4)
 
 
 def test_a_missing_value_is_named():
     node = {key: value for key, value in BN.items() if key != "momentum"}
     with pytest.raises(ValueError, match=r"norm\.momentum is missing"):
-        instantiate(node, "norm", dim=4)
+        instantiate(node, "norm", Norm, dim=4)
 
 
 @pytest.mark.parametrize(
@@ -81,7 +85,7 @@ def test_a_missing_value_is_named():
 )
 def test_a_target_outside_the_allowed_packages_is_refused_unseen(target):
     with pytest.raises(ValueError, match=r"norm\._target_=.* must start with normlab\. or torch\."):
-        instantiate({"_target_": target}, "norm")
+        instantiate({"_target_": target}, "norm", Norm)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +93,7 @@ def test_a_target_outside_the_allowed_packages_is_refused_unseen(target):
 )
 def test_a_target_that_is_not_there_is_named(target):
     with pytest.raises(ValueError, match=rf"norm\._target_='{target}'"):
-        instantiate({"_target_": target}, "norm", dim=4)
+        instantiate({"_target_": target}, "norm", Norm, dim=4)
 
 
 def test_optimizers_of_torch_take_their_own_values():
@@ -97,7 +101,7 @@ def test_optimizers_of_torch_take_their_own_values():
 
     parameters = [torch.nn.Parameter(torch.zeros(2))]
     node = {"_target_": "torch.optim.SGD", "lr": 0.25, "momentum": 0.5}
-    optimizer = instantiate(node, "optim", params=parameters)
+    optimizer = instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.param_groups[0]["lr"] == 0.25
 
@@ -108,9 +112,9 @@ def test_a_wrong_key_of_an_optimizer_is_named():
     parameters = [torch.nn.Parameter(torch.zeros(2))]
     node = {"_target_": "torch.optim.SGD", "lr": 0.25, "momentun": 0.5}
     with pytest.raises(ValueError, match=r"optim\.momentun does not exist"):
-        instantiate(node, "optim", params=parameters)
+        instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
 
 
 def test_batch_norm_is_built_from_its_node():
-    norm = instantiate(BN, "norm", dim=5)
+    norm = instantiate(BN, "norm", Norm, dim=5)
     assert type(norm) is BatchNorm and norm.momentum == 0.1 and norm.padding == "exclude"

@@ -22,7 +22,7 @@ from normlab.build import build_model, build_task, make_fast
 from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
-from normlab.probes.base import ProbeGroup
+from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import BatchStream, Task
 from normlab.tasks.documents import DocumentTask
 from normlab.tasks.translation import Translation
@@ -31,6 +31,7 @@ from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
+from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
 
 _NEVER = 1 << 62
@@ -189,8 +190,10 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
     return Trainer(
         task=task,
         model=model,
-        optimizer=instantiate(config["optim"], "optim", params=model.parameters()),
-        schedule=instantiate(config["schedule"], "schedule"),
+        optimizer=instantiate(
+            config["optim"], "optim", torch.optim.Optimizer, params=model.parameters()
+        ),
+        schedule=instantiate(config["schedule"], "schedule", Schedule),
         settings=LoopSettings(
             budget=Budget(steps=_NEVER),
             accumulate=config["accumulate"],
@@ -210,7 +213,7 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
         share_statistics=lambda: average_statistics_over_ranks(model),
         probes=ProbeGroup(
             {
-                name: instantiate(node, f"observe.probe.{name}")
+                name: instantiate(node, f"observe.probe.{name}", Probe)
                 for name, node in config["observe"]["probe"].items()
             }
         ),

@@ -8,6 +8,7 @@ rather than trusted.
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from pathlib import Path
 from filelock import FileLock
 
 MANIFEST = "manifest.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
 def cache_root() -> Path:
@@ -34,8 +36,14 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
 
     It is needed where the entry is absent or damaged. Processes that ask at once wait for one of
     them. What `build` writes appears all together or not at all: a process that is killed leaves
-    the old state. Raises ValueError where the cache cannot be written.
+    the old state. Raises ValueError where the cache cannot be written, and for a name that is more
+    than one: it may come from a corpus's own.
     """
+    if not _NAME.fullmatch(name):
+        raise ValueError(
+            f"{name!r} cannot name prepared data: a corpus's name (task.corpus.name) is made of "
+            "letters, digits, '-', '_' and '.', begins with a letter or digit, and is short"
+        )
     root = cache_root() if root is None else root
     entry = root / name
     lock = FileLock(root / f"{name}.lock")

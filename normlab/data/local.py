@@ -4,10 +4,13 @@ Decides the file names, and that text which is tokenised or segmented already is
 (`form`) rather than guessed: scoring and subwords depend on it.
 """
 
+import re
 from pathlib import Path
 from typing import Literal
 
 from normlab.data.corpus import Corpus, EmptyLines, Form, ParallelText, find_text, read_parallel
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
 
 
 class FolderCorpus(Corpus):
@@ -42,6 +45,12 @@ class FolderCorpus(Corpus):
         self._folder = Path(data_dir).expanduser()
         self._infix = infix
         self._empty_lines: EmptyLines = empty_lines
+        for key, code in (("source", source_language), ("target", target_language)):
+            if not _LANGUAGE.fullmatch(code):
+                raise ValueError(
+                    f"task.corpus.{key}_language={code!r}: give a language's code, such as de or "
+                    "pt_BR, which the file's name ends in"
+                )
         self.languages = (source_language, target_language)
         self.form = form
         self.label = self._folder.resolve().name

@@ -52,12 +52,12 @@ def fitted(node: Mapping[str, Any], dim: int) -> tuple[Norm, dict[str, int]]:
     Half the width is tried first: group norm with as many groups as features would erase them.
     """
     try:
-        return instantiate(node, "norm", dim=dim), {}
+        return instantiate(node, "norm", Norm, dim=dim), {}
     except ValueError as error:
         whole = [key for key, value in node.items() if type(value) is int]
         for changed in ({key: number} for key in whole for number in (dim // 2, dim, 1)):
             try:
-                return instantiate({**node, **changed}, "norm", dim=dim), changed
+                return instantiate({**node, **changed}, "norm", Norm, dim=dim), changed
             except ValueError:
                 continue
         raise error
