@@ -81,7 +81,7 @@ def test_every_row_and_point_composes_and_is_another_experiment(name, scale):
     for run in cross:
         config = to_dict(compose(run.overrides))
         assert config["observe"]["study"] == name and config["seed"] == 1
-        assert isinstance(instantiate(config["schedule"], "schedule"), Schedule)
+        assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
         Budget(**config["budget"])
         marks.add(fingerprint(config))
         if scale == "smoke":

@@ -233,7 +233,7 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
 
     def make(option, dim, **values):
         node = {"_target_": "normlab.norms.past.PastNorm", "parts": 3, "picky": picky == "true"}
-        return instantiate({**node, **values}, "norm", dim=dim)
+        return instantiate({**node, **values}, "norm", Norm, dim=dim)
 
     monkeypatch.setattr(subject, "make_norm", make)
     option = replace(choose(["ln"])[0], name="past", path=config)

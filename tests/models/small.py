@@ -13,6 +13,7 @@ from normlab.instantiate import instantiate
 from normlab.models.linear import initialize
 from normlab.models.seq2seq import Architecture, Seq2Seq
 from normlab.norms.base import Norm, RunningNorm, Stream
+from normlab.placements.base import Placement
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.translation import Translation
 
@@ -60,7 +61,11 @@ def architecture(**changes):
 def placement(option, norm, *, dropout=0.0, **norm_values):
     node = to_dict(OmegaConf.load(CONFIG_DIR / "placement" / f"{option}.yaml"))
     return instantiate(
-        node, "placement", norm=lambda dim: make_norm(norm, dim, **norm_values), dropout=dropout
+        node,
+        "placement",
+        Placement,
+        norm=lambda dim: make_norm(norm, dim, **norm_values),
+        dropout=dropout,
     )
 
 

@@ -24,7 +24,7 @@ def build(path: Path) -> Probe:
     node |= {"every": 2} if "every" in node else {}
     node |= {"window": 10} if path.stem == "fluctuation" else {}
     node |= {"step": 8, "window": 5, "smooth": 3} if path.stem == "length_change" else {}
-    return instantiate(node, f"observe.probe.{path.stem}")
+    return instantiate(node, f"observe.probe.{path.stem}", Probe)
 
 
 def train(probes: dict[str, Probe], *, steps: int, start: int = 0, group_state: Any = None):

@@ -20,6 +20,7 @@ from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
+from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
 from tests.tiny_runs import fork_server, tiny
 
@@ -48,8 +49,10 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
     trainer = Trainer(
         task=task,
         model=model,
-        optimizer=instantiate(config["optim"], "optim", params=model.parameters()),
-        schedule=instantiate(config["schedule"], "schedule"),
+        optimizer=instantiate(
+            config["optim"], "optim", torch.optim.Optimizer, params=model.parameters()
+        ),
+        schedule=instantiate(config["schedule"], "schedule", Schedule),
         settings=settings,
         runtime=runtime,
         evaluator=Evaluator(task, runtime, recalibration_batches=4),
