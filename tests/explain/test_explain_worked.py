@@ -230,6 +230,7 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
     from normlab.explain import page as page_module
     from normlab.explain import subject
     from normlab.instantiate import instantiate
+    from normlab.norms.base import Norm
 
     def make(option, dim, **values):
         node = {"_target_": "normlab.norms.past.PastNorm", "parts": 3, "picky": picky == "true"}

@@ -162,9 +162,8 @@ def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
     trainer = build_trainer(corpus, folder, *EXACT, "norm=bn", "batch_size=4", *overrides)
     config = to_dict(normlab.compose(tiny(corpus, folder, *overrides)))
     nodes = config["observe"]["probe"]
-    trainer.probes = ProbeGroup(
-        {name: instantiate(node, name, Probe) for name, node in nodes.items()}
-    )
+    built = {name: instantiate(node, name, Probe) for name, node in nodes.items()}
+    trainer.probes = ProbeGroup(built)
     trainer.start()
     for _ in range(4):
         trainer.step()
@@ -191,7 +190,7 @@ from normlab.build import build_model, build_task, make_fast
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
 from normlab.instantiate import instantiate
-from normlab.probes.base import ProbeGroup, StepView
+from normlab.probes.base import Probe, ProbeGroup, StepView
 
 torch.set_num_threads(1)  # threads share sums out by what else a kernel does
 config = to_dict(compose(sys.argv[1:]))
