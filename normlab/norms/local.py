@@ -3,7 +3,7 @@
 They keep nothing between batches and do the same in training and in eval.
 """
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,6 +13,8 @@ from torch.autograd.function import once_differentiable
 
 from normlab.norms.base import Axis, Norm, Stream
 from normlab.norms.moments import Pooling, Weights, standardize, widen
+
+Detach = Literal["none", "mean", "std", "both"]
 
 
 class NoNorm(Norm):
@@ -39,29 +41,76 @@ class TokenNorm(Norm):
 
 
 class LayerNorm(TokenNorm):
-    """Layer norm (Ba, Kiros and Hinton 2016, equation 4)."""
+    """Layer norm (Ba, Kiros and Hinton 2016, equation 4).
+
+    `detach` names the statistics through which no gradient flows: they are constants of the
+    backward pass, and the output is the same (DetachNorm; Xu et al. 2019, section 3).
+    """
+
+    def __init__(self, dim: int, *, eps: float, affine: bool, detach: Detach = "none") -> None:
+        super().__init__(dim, eps=eps, affine=affine)
+        self.detach: Detach = detach
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return each token less its mean, over its standard deviation."""
         wide, weight, bias = widen(x, self.weight, self.bias)
-        return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
+        if self.detach == "none":
+            return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
+        var, mean = torch.var_mean(wide, -1, correction=0, keepdim=True)
+        inverse = (var + self.eps).rsqrt()
+        mean = mean if self.detach == "std" else mean.detach()
+        inverse = inverse if self.detach == "mean" else inverse.detach()
+        return torch.addcmul(bias, (wide - mean) * inverse, weight).to(x.dtype)
 
 
 class RMSNorm(Norm):
-    """Layer norm without the mean (Zhang and Sennrich 2019, equation 4): a scale and no shift."""
+    """Layer norm without the mean (Zhang and Sennrich 2019, equation 4): a scale and no shift.
+
+    `eps` is added to the mean square (`eps_inside`), or to its root, as the authors' code does.
+    """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
 
-    def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
+    def __init__(self, dim: int, *, eps: float, affine: bool, eps_inside: bool = True) -> None:
         super().__init__(dim, scale=affine, shift=False)
         self.eps = eps
+        self.eps_inside = eps_inside
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return each token over its root mean square."""
         wide, weight, _ = widen(x, self.weight, self.bias)
+        if not self.eps_inside:
+            return (weight * wide / (_root_mean_square(wide) + self.eps)).to(x.dtype)
         if x.is_cpu and not torch.compiler.is_compiling():
             return _RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
         return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
+
+
+class PartialRMSNorm(RMSNorm):
+    """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
+
+    `share` of the features, rounded down and at least one, are what the statistic is made of; all
+    are scaled by it.
+    """
+
+    def __init__(
+        self, dim: int, *, eps: float, affine: bool, eps_inside: bool, share: float
+    ) -> None:
+        super().__init__(dim, eps=eps, affine=affine, eps_inside=eps_inside)
+        if not 0 < share <= 1:
+            raise ValueError(f"norm prms: share={share} must be above 0 and at most 1")
+        self.pooled = max(1, int(dim * share))
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each token over the root mean square of its first features."""
+        wide, weight, _ = widen(x, self.weight, self.bias)
+        square = _root_mean_square(wide[..., : self.pooled])
+        root = (square.square() + self.eps).sqrt() if self.eps_inside else square + self.eps
+        return (weight * wide / root).to(x.dtype)
+
+
+def _root_mean_square(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
 
 
 class _RootMeanSquare(torch.autograd.Function):

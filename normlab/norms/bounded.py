@@ -1,0 +1,66 @@
+"""Bounded maps in the place of a norm: each value by itself, no statistics.
+
+DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift. The
+other maps are those that Derf's repository compares it with.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.norms.base import Axis, Norm, Stream
+from normlab.norms.moments import widen
+
+Function = Literal[
+    "tanh",
+    "erf",
+    "arctan",
+    "isru",
+    "satursin",
+    "expsign",
+    "smoothsign",
+    "relsign",
+    "cubsign",
+    "linear_clip",
+]
+FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "erf": torch.erf,
+    "arctan": lambda x: 2 / math.pi * torch.atan(x),
+    "isru": lambda x: x * (x.square() + 1).rsqrt(),
+    "satursin": lambda x: torch.sin(x.clamp(-math.pi / 2, math.pi / 2)),
+    "expsign": lambda x: -x.sign() * torch.expm1(-x.abs()),
+    "smoothsign": lambda x: x / (1 + x.abs()),
+    "relsign": lambda x: x / ((x.square() + 1).sqrt() + 1),
+    "cubsign": lambda x: x**3 / (x.abs() ** 3 + 1),
+    "linear_clip": lambda x: x.clamp(-1, 1),
+}
+
+
+class BoundedMap(Norm):
+    """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha`.
+
+    Args:
+        alpha: first value of the scalar. The authors set it by place in large language models.
+        shift: first value of a learned scalar that is added; None for none.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset()
+
+    def __init__(
+        self, dim: int, *, function: Function, alpha: float, shift: float | None, affine: bool
+    ) -> None:
+        super().__init__(dim, scale=affine, shift=affine)
+        self.function: Function = function
+        self.alpha = nn.Parameter(torch.tensor(float(alpha)))
+        self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each value squeezed into the bounds of its feature."""
+        wide, alpha, weight, bias = widen(x, self.alpha, self.weight, self.bias)
+        moved = alpha * wide if self.shift is None else alpha * wide + self.shift.to(wide)
+        return torch.addcmul(bias, FUNCTIONS[self.function](moved), weight).to(x.dtype)
