@@ -5,19 +5,19 @@ import json
 import pytest
 
 from normlab.bench import cost
-from normlab.bench.work import bench_config
 from normlab.cli import main as cli
 from normlab.commands._estimate import duration, estimate, memory, planned_updates
+from normlab.config import compose, to_dict
 from normlab.train.runtime import Runtime
 from tests.bench.small import MODEL, TOY
 
 PARTS = ("start", "update", "validation", "test", "save")
-TEXT = ("task=mlm", "model=bert_tiny", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1")
+TEXT = ("task=mlm", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1", "batch_size=8")
 
 
 def measured(*overrides):
     runtime = Runtime.start(device="cpu", precision="fp32", threads=1)
-    return cost.measure(bench_config(overrides), runtime, seconds=0.5)
+    return cost.measure(to_dict(compose(overrides)), runtime, seconds=0.5)
 
 
 @pytest.fixture(scope="module")
