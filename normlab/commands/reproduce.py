@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._terminal import complain
-from normlab.records.code import code_hash
+from normlab.records.code import code_of, same_code
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies import Planned, Study, load_study
 from normlab.sweep import INTERRUPTED, Sweep, summary_lines
@@ -73,7 +73,7 @@ def main(argv: list[str]) -> int:
     places = _places(planned)
     then = "the table goes without it" if arguments.so_far else "it is made again"
     found = [_record(place, then) for place in places]
-    anew = code_hash() if "observe.other_code=rerun" in extra else None
+    anew = "observe.other_code=rerun" in extra
     open_runs = [run for run, each in zip(planned, found, strict=True) if not _ended(each, anew)]
     print(_cost(study, scale, planned, open_runs), flush=True)
     if arguments.plan:
@@ -205,11 +205,11 @@ def _record(place: Path, then: str | None = None) -> "RunRecord | None":
         return None
 
 
-def _ended(record: "RunRecord | None", code: str | None) -> bool:
-    """Tell whether a run has ended; where `code` is given, whether that code made it."""
+def _ended(record: "RunRecord | None", anew: bool) -> bool:
+    """Tell whether a run has ended; if others are made `anew`, whether this code made it."""
     if record is None or record.outcome.status not in ("finished", "diverged"):
         return False
-    return code is None or record.environment.get("code") == code
+    return not anew or same_code(record.environment, code_of(record.config))
 
 
 def _cost(study: Study, scale: str, planned: Sequence[Planned], left: Sequence[Planned]) -> str:

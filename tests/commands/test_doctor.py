@@ -31,6 +31,7 @@ def test_json_has_every_check_and_its_status(capsys):
         "torch",
         "device",
         "threads",
+        "arithmetic",
         "precision",
         "wandb",
         "NORMLAB_DATA",
