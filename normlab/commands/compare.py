@@ -11,6 +11,7 @@ from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._runs import given_twice, read_places
 from normlab.commands._terminal import complain, print_markdown, print_table
 from normlab.records.aggregate import Cell, Summary, group
+from normlab.records.arithmetic import arithmetic
 from normlab.records.code import code_differences
 from normlab.records.fingerprint import varying
 from normlab.records.record import RunRecord
@@ -231,6 +232,9 @@ def _print(
     if changed is not None:
         files = f": {', '.join(changed)}" if changed else ""
         notes.append(f"these runs were made by different states of the code{files}")
+    kinds = {" ".join(arithmetic(record)) for cell in cells for record in cell.records}
+    if len(kinds) > 1:
+        notes.append(f"computed in unlike arithmetic: {', '.join(sorted(kinds))}")
     for name in scores:
         signatures = sorted({cell.signature(name) or "" for cell in cells} - {""})
         if len(signatures) < 2:
