@@ -18,6 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
+from normlab.machine import settled_precision
 from normlab.registry import CONFIG_DIR, option_names
 
 CONFIG_NAME = "config"
@@ -33,7 +34,7 @@ class Batching(Enum):
 
 
 class Precision(Enum):
-    """Arithmetic of the products; `auto` is bf16 where the hardware is fast at it."""
+    """Arithmetic of the products; `auto` becomes bf16 where the hardware is fast at it."""
 
     auto = "auto"
     fp32 = "fp32"
@@ -162,12 +163,14 @@ def from_hydra(config: DictConfig) -> DictConfig:
 
 
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
-    """Name the chosen options in the config and check what spans several keys.
+    """Name the chosen options and the precision in the config and check what spans several keys.
 
     `given` are the overrides as typed. A `max_tokens` takes the place of the default `batch_size`.
     """
     config = config.copy()
     _check_keys(config)
+    precision = settled_precision(config.precision.name, device=config.device.name)
+    config.precision = Precision[precision]
     config.choices = {
         group.split("@")[-1]: option
         for group, option in choices.items()

@@ -1,7 +1,7 @@
 """Carrying a run out, from nothing or a checkpoint, to its record."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -14,9 +14,12 @@ from normlab.build import build_model, build_task, check_targets, make_fast
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.loaded import tested_weights
+from normlab.machine import settled_precision
 from normlab.norms.base import average_statistics_over_ranks
 from normlab.probes.base import Probe, ProbeGroup
+from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
+from normlab.records.code import changed_files, same_code
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.store import CONFIG_FILE, HYPOTHESES_FILE, RunStore, run_id
@@ -28,6 +31,8 @@ from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
+
+_NAMED = 5  # of the files that changed
 
 
 def train(config: DictConfig) -> RunRecord:
@@ -44,6 +49,9 @@ class _Run:
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
         check_targets(self.config)
+        self.config["precision"] = settled_precision(
+            self.config["precision"], device=self.config["device"]
+        )
         self.observe = self.config["observe"]
         self.store = RunStore(self.config["runs_dir"])
         self.folder = self.store.run_dir(self.config)
@@ -57,7 +65,7 @@ class _Run:
                 threads=self.observe["threads"],
             )
             self.runtime = runtime
-            self.environment = runtime.environment()
+            self.environment = runtime.environment(self.config)
             stack.callback(distributed.shutdown)
             if distributed.is_main():
                 self._lock(stack)
@@ -85,7 +93,7 @@ class _Run:
         if record.outcome.status not in ("finished", "diverged"):
             return None
         self._check_same_world(record.environment.get("world_size"))
-        if not self._same_code(record.environment.get("code"), record.environment.get("commit")):
+        if not self._same_code(record.environment):
             return None
         if record.config.get("data_dir") != self.config["data_dir"]:
             here = build_task(self.config).describe()
@@ -101,18 +109,42 @@ class _Run:
                 f"use another runs_dir"
             )
 
-    def _same_code(self, code: str | None, commit: str | None) -> bool:
-        """Tell whether what is there may be used; ValueError where the user must decide."""
+    def _same_code(self, made: Mapping[str, Any]) -> bool:
+        """Tell whether what is there may be used; ValueError where the user must decide.
+
+        `made` is the environment, or the stamp of a checkpoint, of what is there.
+        """
         policy = self.observe["other_code"]
-        if code == self.environment["code"] or policy == "accept":
+        if same_code(made, self.environment) or policy == "accept":
             return True
         if policy == "rerun":
             return False
+        changed = changed_files(made, self.environment)
+        files = f": {', '.join(changed[:_NAMED])}" if changed else ""
+        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
         raise ValueError(
-            f"{self.folder} was made by other code ({code}, commit {commit}) than this "
-            f"({self.environment['code']}, commit {self.environment['commit']}): its figures may "
-            f"differ. observe.other_code=accept takes it as it is, observe.other_code=rerun "
+            f"{self.folder} was made by other code ({made.get('code')}, commit "
+            f"{made.get('commit')}) than this ({self.environment['code']}, commit "
+            f"{self.environment['commit']}){files}{more}. Its figures may differ. "
+            f"observe.other_code=accept takes it as it is, observe.other_code=rerun "
             f"trains anew, another runs_dir keeps both"
+        )
+
+    def _same_arithmetic(self, begun: Sequence[str] | None) -> bool:
+        """Tell whether a run may go on with the arithmetic of here; ValueError where it may not.
+
+        None where a checkpoint does not say in which it was begun.
+        """
+        here = arithmetic_of(self.environment)
+        if begun is None or tuple(begun) == here:
+            return True
+        if self.observe["other_code"] == "rerun":
+            return False
+        raise ValueError(
+            f"{self.folder} was begun in other arithmetic ({' '.join(begun)}) than there is here "
+            f"({' '.join(here)}), and one run is computed in one: go on where it was begun, or "
+            f"train anew, here with observe.other_code=rerun, or in another runs_dir, which keeps "
+            f"both"
         )
 
     def _check_same_data(self, checksums: object, data: Mapping[str, Any], state: str) -> None:
@@ -205,7 +237,7 @@ class _Run:
         if not checkpoints.last.exists():
             return None
         state = load_checkpoint(checkpoints.last)
-        if not self._same_code(state["code"], state["commit"]):
+        if not (self._same_code(state) and self._same_arithmetic(state.get("arithmetic"))):
             return None
         self._check_same_data(state["checksums"], data, "begun")
         return state
@@ -225,8 +257,8 @@ class _Run:
             checkpoint_every=self.observe["checkpoint_every"],
             targets=task.targets if self.observe["targets"] is None else self.observe["targets"],
             stamp={
-                "code": self.environment["code"],
-                "commit": self.environment["commit"],
+                **{key: self.environment[key] for key in ("code", "code_files", "commit")},
+                "arithmetic": list(arithmetic_of(self.environment)),
                 "checksums": data.get("checksums"),
             },
         )

@@ -17,6 +17,7 @@ PACKAGE = ROOT / "normlab"
 MAY_IMPORT = {
     # 0
     "records": (),
+    "machine": (),
     "distributed": (),
     "registry": (),
     "dropout": (),
@@ -39,12 +40,12 @@ MAY_IMPORT = {
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6
-    "train": ("tasks.base", "probes.base", "records", "distributed"),
+    "train": ("tasks.base", "probes.base", "records", "machine", "distributed"),
     # 7
     "sweep": (),
     "study_file": (),
     "studies": ("registry", "study_file"),
-    "config": ("registry",),
+    "config": ("registry", "machine"),
     "reports": ("records", "metrics", "studies"),
     "claims": ("records", "metrics", "reports.html.page"),  # every page of results has one shell
 }
@@ -68,6 +69,7 @@ TORCHLESS = (
     "sweep",
     "metrics",
     "registry",
+    "machine",
     "config",
     "cli",
     "commands",

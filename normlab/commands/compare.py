@@ -11,6 +11,8 @@ from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._runs import given_twice, read_places
 from normlab.commands._terminal import complain, print_markdown, print_table
 from normlab.records.aggregate import Cell, Summary, group
+from normlab.records.arithmetic import arithmetic
+from normlab.records.code import code_differences
 from normlab.records.fingerprint import varying
 from normlab.records.labels import corpus_label
 from normlab.records.record import RunRecord
@@ -229,9 +231,13 @@ def _print(
         rows = [[*row, text] for row, text in zip(rows, also, strict=True)]
     scales = sorted({cell.choice("scale") or "none" for cell in cells})
     notes = [f"scale: {', '.join(scales)}; mean +- standard deviation over finished seeds"]
-    codes = {record.environment.get("code") for cell in cells for record in cell.records}
-    if len(codes) > 1:
-        notes.append(f"these runs were made by {len(codes)} different states of the code")
+    changed = code_differences(record.environment for cell in cells for record in cell.records)
+    if changed is not None:
+        files = f": {', '.join(changed)}" if changed else ""
+        notes.append(f"these runs were made by different states of the code{files}")
+    kinds = {" ".join(arithmetic(record)) for cell in cells for record in cell.records}
+    if len(kinds) > 1:
+        notes.append(f"computed in unlike arithmetic: {', '.join(sorted(kinds))}")
     for name in scores:
         signatures = sorted({cell.signature(name) or "" for cell in cells} - {""})
         if len(signatures) < 2:

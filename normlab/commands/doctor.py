@@ -110,11 +110,13 @@ def _version(package: str) -> str | None:
 def _compute() -> Iterator[Check]:
     import torch
 
+    from normlab.records.arithmetic import arithmetic_of
     from normlab.train.runtime import Runtime
 
-    runtime = Runtime.start(device="auto", precision="auto", threads=None)
     yield Check("torch", "ok", torch.__version__)
-    processor = str(runtime.environment()["device"])
+    runtime = Runtime.start(device="auto", precision="auto", threads=None)
+    environment = runtime.environment()
+    processor = str(environment["device"])
     if runtime.device.type == "cuda":
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         yield Check("device", "ok", ", ".join(names))
@@ -129,9 +131,19 @@ def _compute() -> Iterator[Check]:
         yield Check("device", "ok", processor)
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     yield Check("threads", "ok", f"{torch.get_num_threads()} for a run, of {usable} cores")
+    yield Check("arithmetic", "ok", judge_arithmetic(arithmetic_of(environment)))
     device = str(runtime.device)
     fp32, bf16 = product_speed(device, "float32"), product_speed(device, "bfloat16")
     yield judge_precision(runtime.precision, fp32=fp32, bf16=bf16)
+
+
+def judge_arithmetic(settled: tuple[str, ...]) -> str:
+    """Say what `auto` becomes here, and where else a run that is begun here can go on."""
+    device, precision, instructions = settled
+    return (
+        f"auto: device={device} precision={precision}; instruction set {instructions}: runs begun "
+        f"here go on, and pair, where these are the same"
+    )
 
 
 def product_speed(device: str, dtype: Literal["float32", "bfloat16"]) -> float:

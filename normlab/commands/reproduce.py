@@ -14,7 +14,7 @@ from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._plan import Item, Plan, head
 from normlab.commands._probes import Probes, Subject
 from normlab.commands._terminal import complain, print_prose
-from normlab.records.code import code_hash
+from normlab.records.code import code_of, same_code
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies import Planned, Study, load_study
 from normlab.sweep import INTERRUPTED, Sweep, summary_lines
@@ -86,7 +86,7 @@ def main(argv: list[str]) -> int:
     places = _places(planned, configs)
     then = "the table goes without it" if arguments.so_far else "it is made again"
     found = [_record(place, then) for place in places]
-    anew = code_hash() if "observe.other_code=rerun" in extra else None
+    anew = "observe.other_code=rerun" in extra
     ended = [_ended(each, anew) for each in found]
     open_runs = [run for run, done in zip(planned, ended, strict=True) if not done]
     if arguments.so_far:
@@ -267,11 +267,11 @@ def _record(place: Path, then: str | None = None) -> "RunRecord | None":
         return None
 
 
-def _ended(record: "RunRecord | None", code: str | None) -> bool:
-    """Tell whether a run has ended; where `code` is given, whether that code made it."""
+def _ended(record: "RunRecord | None", anew: bool) -> bool:
+    """Tell whether a run has ended; if others are made `anew`, whether this code made it."""
     if record is None or record.outcome.status not in ("finished", "diverged"):
         return False
-    return code is None or record.environment.get("code") == code
+    return not anew or same_code(record.environment, code_of(record.config))
 
 
 def _carry_out(study: Study, runs: Sequence[Planned], root: Path, processes: int | None) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
+from normlab.records.arithmetic import unlike
 from normlab.records.record import RunRecord
 from normlab.records.store import HYPOTHESES_FILE
 
@@ -92,7 +93,8 @@ def compare(
     """Test the difference in BLEU for each seed that both have, and for all of them together.
 
     Raises ValueError with the reason where the two were not scored on the same text in the same
-    way, have no seed in common, or where a run's translations do not have the score of its record.
+    way, have no seed in common or computed one in unlike arithmetic, or where a run's translations
+    do not have the score of its record.
     """
     check_alike([*baseline.values(), *other.values()])
     common = sorted(baseline.keys() & other.keys())
@@ -101,6 +103,9 @@ def compare(
             f"no seed in common: {_numbers(baseline)} and {_numbers(other)}; pairs need runs of "
             "the same seeds"
         )
+    sides = ([side[seed].record for seed in common] for side in (baseline, other))
+    if (reason := unlike(*sides)) is not None:
+        raise ValueError(f"{_label(baseline)} and {_label(other)} cannot be compared: {reason}")
     lowercase = "case:lc" in _signature(baseline[common[0]]).split("|")
     for seed in common:
         for run in (baseline[seed], other[seed]):

@@ -1,6 +1,7 @@
 """The machine a run is on: device, precision, threads, memory, environment.
 
-`auto` values are settled here, once, and the record says what they became.
+Runs settle what is `auto` in their config, by `normlab.machine`; what is `auto` still, as of a
+benchmark, is settled here in the same way. The record says what it became.
 """
 
 import ctypes
@@ -9,16 +10,18 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 
 from normlab import distributed
-from normlab.records.code import code_hash
+from normlab.machine import instruction_set, settled_device, settled_precision
+from normlab.records.code import code_hash, code_of
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
@@ -45,19 +48,17 @@ class Runtime:
         """Join the process group if there is one, and settle what is `auto`.
 
         Threads default to the physical cores, shared among the processes of this machine.
+
+        Raises ValueError for a GPU that torch does not find.
         """
         world = distributed.initialize()
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
+        precision = cast("Precision", settled_precision(precision, device=device))
+        device = _found_by_torch(device)
         if device == "cuda":
-            if not torch.cuda.is_available():
-                raise ValueError("device=cuda: torch finds no GPU here; use device=cpu or auto")
             device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
             torch.cuda.set_device(device)
         local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
         torch.set_num_threads(threads or max(1, _physical_cores() // local_ranks))
-        if precision == "auto":
-            precision = "bf16" if _bf16_is_fast(device) else "fp32"
         keep_freed_memory()
         if device == "cpu":
             choose_float32_library()
@@ -81,18 +82,22 @@ class Runtime:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
-    def environment(self) -> dict[str, Any]:
-        """Return what the record says of code and machine."""
+    def environment(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Return what the record of a config says of code and machine.
+
+        Without a config the code is that of the whole package.
+        """
         commit, dirty = _git_state()
         on_gpu = self.device.type == "cuda"
         return {
-            "code": code_hash(),
+            **({"code": code_hash()} if config is None else code_of(config)),
             "commit": commit,
             "dirty": dirty,
             "versions": {"python": platform.python_version()}
             | {name: version(name) for name in _RECORDED_PACKAGES},
             "device": torch.cuda.get_device_name(self.device) if on_gpu else _processor(),
             "device_type": self.device.type,
+            "instruction_set": instruction_set(self.device.type),
             "threads": torch.get_num_threads(),
             "precision": self.precision,
             "world_size": self.world.size,
@@ -139,11 +144,17 @@ def _physical_cores() -> int:
     return max(1, min(int(cores), usable or 1))
 
 
-def _bf16_is_fast(device: str) -> bool:
-    if device != "cpu":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    capabilities = cpu_capabilities()
-    return bool(capabilities.get("avx512_bf16") or capabilities.get("amx_bf16"))
+def _found_by_torch(device: str) -> str:
+    """Return `cpu` or `cuda` for what is asked for, if torch has it."""
+    settled, has_gpu = settled_device(device), torch.cuda.is_available()
+    if device == "auto" and (settled == "cuda") != has_gpu:
+        raise ValueError(
+            f"device=auto: torch finds {'a' if has_gpu else 'no'} GPU and the driver says "
+            f"otherwise; use device=cpu, or mend the driver (see nvidia-smi)"
+        )
+    if settled == "cuda" and not has_gpu:
+        raise ValueError("device=cuda: torch finds no GPU here; use device=cpu or auto")
+    return settled
 
 
 def _processor() -> str:

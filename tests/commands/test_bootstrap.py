@@ -146,6 +146,11 @@ def other_test_set(folder):
     changed(folder, data={"checksums": {"test": {"de": "a", "en": "b"}}})
 
 
+def other_arithmetic(folder):
+    environment = RunStore(folder).read(folder).environment
+    changed(folder, environment={**environment, "instruction_set": "AVX2"})
+
+
 def other_signature(folder):
     value = RunStore(folder).read(folder).scores["test/bleu"]
     changed(folder, scores={"test/bleu": replace(value, signature="nrefs:1|case:lc|tok:none")})
@@ -177,6 +182,7 @@ def another_task(folder):
     ("damage", "message"),
     [
         (other_test_set, r"cannot be compared: their test sets are"),
+        (other_arithmetic, r"cannot be compared: seed 2 was computed in .* and .* AVX2"),
         (other_signature, r"cannot be compared: test/bleu was scored as .* and nrefs:1\|case:lc"),
         (other_value, r"hypotheses.txt scores [\d.]+ \(nrefs.* its record says"),
         (no_translations, r"hypotheses.txt: no such file; .*normlab eval"),

@@ -90,7 +90,22 @@ def test_runs_of_other_code_are_pointed_out(runs, capsys):
     assert "states of the code" not in table(capsys)[1]
     other = record(seed=3, norm="ln", environment={"code": "abc"})
     runs.write(other, runs.run_dir(other.config))
-    assert "made by 2 different states of the code" in table(capsys)[1]
+    assert "made by different states of the code" in table(capsys)[1]
+
+
+def test_runs_of_other_arithmetic_are_pointed_out(runs, capsys):
+    assert "arithmetic" not in table(capsys)[1]
+    other = record(seed=3, norm="ln", environment={"instruction_set": "AVX2"})
+    runs.write(other, runs.run_dir(other.config))
+    assert "unlike arithmetic: unknown fp32 AVX2, unknown fp32 unknown" in table(capsys)[1]
+
+
+def test_files_that_were_changed_between_runs_are_named(runs, capsys):
+    for seed, state in ((3, "a"), (4, "b")):
+        files = {"code": state, "code_files": {"run.py": "c", "norms/local.py": state}}
+        made = record(seed=seed, norm="rms", environment=files)
+        runs.write(made, runs.run_dir(made.config))
+    assert "states of the code: norms/local.py" in table(capsys, "--where", "norm=rms")[1]
 
 
 def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, capsys):

@@ -4,6 +4,7 @@ import socket
 import pytest
 import torch
 
+from normlab import machine
 from normlab.commands import doctor
 from normlab.commands.doctor import check_folder, judge_precision, product_speed, run_checks
 
@@ -31,6 +32,7 @@ def test_json_has_every_check_and_its_status(capsys):
         "torch",
         "device",
         "threads",
+        "arithmetic",
         "precision",
         "wandb",
         "NORMLAB_DATA",
@@ -42,6 +44,23 @@ def test_json_has_every_check_and_its_status(capsys):
     assert "data_dir=PATH" in checks["hub"]["advice"]
     assert checks["wandb"]["found"] == "mode auto is offline: no login"
     assert checks["torch"]["found"] == torch.__version__
+
+
+@pytest.mark.parametrize(
+    ("features", "settled"),
+    [
+        ("avx2 fma avx512_bf16", "device=cpu precision=bf16; instruction set AVX512-BF16"),
+        ("avx2 fma", "device=cpu precision=fp32; instruction set AVX2"),
+    ],
+)
+def test_what_auto_becomes_here_is_said(monkeypatch, features, settled):
+    monkeypatch.setattr(machine, "gpu", lambda: None)
+    monkeypatch.setattr(machine, "processor_features", lambda: frozenset(features.split()))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(doctor, "product_speed", lambda device, dtype: 1e11)
+    found = {check.name: check.found for check in run_checks(timeout=1.0)}
+    assert f"auto: {settled}" in found["arithmetic"]
+    assert f"precision=auto is {settled[21:25]};" in found["precision"]
 
 
 def test_a_table_for_people(capsys):

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from normlab.commands import reproduce
-from normlab.records.code import code_hash
+from normlab.records.code import code_of
 from normlab.reports.published import read
 from normlab.studies import load_study
 from tests.reports.tables import made
@@ -226,7 +226,7 @@ def test_other_code_is_asked_for_by_name(place, capsys):
     assert any(line.endswith("0 ended, 8 to go") for line in carry_out(capsys, *argv)[1])
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())
-        record["environment"]["code"] = code_hash()
+        record["environment"] |= code_of(record["config"])
         path.write_text(json.dumps(record))
     assert carry_out(capsys, *argv)[1][0].endswith("8 ended, 0 to go")
 

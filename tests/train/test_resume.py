@@ -208,7 +208,8 @@ class OtherCode:
     def install() -> None:
         import normlab.train.runtime as runtime
 
-        runtime.code_hash = lambda: "0000000000"
+        files = {"norms/batch.py": "0000000000", "run.py": "1111111111", "new.py": "2222222222"}
+        runtime.code_of = lambda config: {"code": "0000000000", "code_files": files}
 
 
 def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
@@ -221,6 +222,7 @@ def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
     assert "Traceback" not in refused.output
     for part in (str(copied), "observe.other_code=accept", "observe.other_code=rerun"):
         assert part in refused.output
+    assert ": norms/batch.py, run.py." in refused.output
     assert "runs_dir" in refused.output
     former = (copied / "record.json").read_bytes()
 

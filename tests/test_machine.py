@@ -1,0 +1,121 @@
+"""What the machine is said to compute with is what torch finds."""
+
+import pytest
+import torch
+
+from normlab import machine
+from normlab.config import compose, to_dict
+from normlab.records.fingerprint import fingerprint
+from normlab.train.runtime import cpu_capabilities
+
+AVX512 = "avx avx2 fma avx512f avx512bw avx512dq avx512vl"
+
+
+@pytest.fixture
+def features(monkeypatch):
+    """Return what gives the processor other features, and takes its GPU and variables away."""
+    monkeypatch.setattr(machine, "gpu", lambda: None)
+    for name in machine._LIMITS:
+        monkeypatch.delenv(name, raising=False)
+
+    def give(text):
+        monkeypatch.setattr(machine, "processor_features", lambda: frozenset(text.split()))
+
+    return give
+
+
+def test_the_processor_has_the_features_that_torch_finds():
+    found = machine.processor_features()
+    for name, known in cpu_capabilities().items():
+        feature = {"avx512_f": "avx512f", "avx512_bw": "avx512bw"}.get(name, name)
+        if feature in ("avx2", "avx512f", "avx512bw", "avx512_bf16", "amx_bf16"):
+            assert (feature in found) == known, feature
+
+
+def test_the_instruction_set_is_that_of_torchs_kernels(monkeypatch):
+    for name in machine._LIMITS:
+        monkeypatch.delenv(name, raising=False)
+    kernels = torch.backends.cpu.get_cpu_capability()
+    if kernels not in ("AVX512", "AVX2"):
+        pytest.skip(f"torch names its kernels {kernels} here")
+    ours = machine.instruction_set("cpu")
+    assert ours.startswith(("AVX512", "AMX") if kernels == "AVX512" else "AVX2")
+
+
+def test_there_is_a_gpu_exactly_where_torch_finds_one():
+    assert (machine.gpu() is not None) == torch.cuda.is_available()
+    assert machine.settled_device("auto") == ("cuda" if torch.cuda.is_available() else "cpu")
+    if torch.cuda.is_available():
+        assert machine.gpu() == torch.cuda.get_device_capability()
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "precision"),
+    [
+        (f"{AVX512} avx512_bf16 amx_bf16 amx_tile", "AMX-BF16", "bf16"),
+        (f"{AVX512} avx512_bf16", "AVX512-BF16", "bf16"),
+        (AVX512, "AVX512", "fp32"),
+        ("avx avx2 fma", "AVX2", "fp32"),
+        ("asimd sve bf16", "SVE-BF16", "fp32"),
+        ("asimd", "NEON", "fp32"),
+    ],
+)
+def test_auto_is_bf16_on_processors_with_products_for_it(features, text, name, precision):
+    features(text)
+    assert machine.instruction_set("cpu") == name
+    assert machine.settled_precision("auto", device="auto") == precision
+    assert machine.settled_precision("fp64", device="auto") == "fp64"
+
+
+@pytest.mark.parametrize(("capability", "precision"), [((9, 0), "bf16"), ((7, 5), "fp32")])
+def test_auto_is_bf16_on_gpus_with_products_for_it(monkeypatch, capability, precision):
+    monkeypatch.setattr(machine, "gpu", lambda: capability)
+    assert machine.settled_precision("auto", device="auto") == precision
+    assert machine.instruction_set("cuda") == "cuda sm_{}{}".format(*capability)
+
+
+def test_a_gpu_leaves_a_run_on_the_processor_to_the_processor(features, monkeypatch):
+    features("avx2 fma")
+    monkeypatch.setattr(machine, "gpu", lambda: (9, 0))
+    assert machine.settled_precision("auto", device="cpu") == "fp32"
+    assert machine.instruction_set("cpu") == "AVX2"
+
+
+def test_a_variable_that_withholds_instructions_is_named(features, monkeypatch):
+    features(AVX512)
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
+    assert machine.instruction_set("cpu") == "AVX512 ATEN_CPU_CAPABILITY=avx2"
+
+
+@pytest.mark.parametrize(("text", "precision"), [(AVX512, "fp32"), ("avx512_bf16", "bf16")])
+def test_auto_and_what_it_becomes_are_one_experiment(features, text, precision):
+    features(text)
+    settled = to_dict(compose(["task=toy", "device=cpu", "precision=auto"]))
+    named = to_dict(compose(["task=toy", "device=cpu", f"precision={precision}"]))
+    assert settled["precision"] == precision
+    assert fingerprint(settled) == fingerprint(named)
+
+
+@pytest.mark.parametrize(
+    ("text", "builds"),
+    [
+        ("cuda: Optional[str] = None\nhip: Optional[str] = None\n", set()),
+        ("cuda: Optional[str] = '12.8'\nhip: Optional[str] = None\n", {"cuda"}),
+        ("cuda = '11.8'\nhip = None\n", {"cuda"}),
+        ("cuda: Optional[str] = None\nhip: Optional[str] = '6.2'\n", {"hip"}),
+    ],
+)
+def test_what_torch_is_built_for_is_read_from_its_version_file(tmp_path, monkeypatch, text, builds):
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2'\n{text}")
+
+    class Spec:
+        origin = str(tmp_path / "torch" / "__init__.py")
+
+    monkeypatch.setattr(machine, "find_spec", lambda name: Spec)
+    assert machine._torch_builds() == builds
+
+
+def test_what_the_installed_torch_is_built_for_is_read_aright():
+    built = {name for name in ("cuda", "hip") if getattr(torch.version, name) is not None}
+    assert machine._torch_builds() == built
