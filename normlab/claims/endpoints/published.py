@@ -1,16 +1,21 @@
 """The endpoint `published`: what published code or papers settle (grade D).
 
 published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+
+Nothing of it is measured here.
 """
 
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from normlab.claims.endpoints.base import Alone
+from normlab.claims.finding import Finding
 from normlab.claims.node import Node
+from normlab.claims.runs import Runs
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Alone):
     """How published sources stand to a part, and which."""
 
     kind: ClassVar[str] = "published"
@@ -31,4 +36,9 @@ class Published:
     @property
     def question(self) -> str:
         """Say in a line what is asked."""
-        return ""
+        return "published code and papers"
+
+    def judge(self, runs: Runs, says: str) -> Finding:
+        """Return what the file says."""
+        verdict = "supported" if self.standing == "supports" else "contradicted"
+        return Finding(verdict, found=self.reason, grade="D")
