@@ -4,10 +4,10 @@ import re
 
 import pytest
 import yaml
+from normlab.claims.predicate import Ending, Level, Paired
 
 from normlab import checks
 from normlab.claims.claim import load, load_all
-from normlab.claims.predicate import Ending, Level, Paired
 from normlab.config import compose, to_dict
 from normlab.registry import CONFIG_DIR, option_names, options
 
