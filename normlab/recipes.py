@@ -14,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 _OF_TASK = {"iwslt": "rbn"}
 _AT_GPU = {"iwslt": "rbn", "multi30k": "rbn", "toy": "rbn", "translation": "rbn"}
 _SMALL = ("cpu", "smoke")
+_NONE = "none"
 _TASK = "toy"  # what configs/config.yaml has
 # What a recipe may give by placement, as in `lr: {pre: 1.5e-3, post: 5e-4}`.
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")
@@ -36,8 +37,7 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     Several tasks or scales in a sweep have no default recipe together; its runs have.
     """
     given = typed(overrides)
-    scale = given.get("scale")
-    recipe = default_recipe(given.get("task", _TASK), None if scale == "null" else scale)
+    recipe = default_recipe(given.get("task", _TASK), given.get("scale"))
     if recipe is None or "recipe" in given:
         return list(overrides)
     # Beside what it follows from: the flags of Hydra must not come between two arguments.
@@ -51,7 +51,7 @@ def check_recipe(choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
     `choices` are the options by group, `given` the overrides as `typed` returns them.
     """
     recipe, scale, task = (choices.get(group) for group in ("recipe", "scale", "task"))
-    if recipe is not None and scale in _SMALL:
+    if recipe not in (None, _NONE) and scale in _SMALL:
         raise ValueError(
             f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe: leave "
             f"one out; a short run of a recipe is recipe={recipe} budget.steps=100"
@@ -60,7 +60,7 @@ def check_recipe(choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
     if recipe != expected and "recipe" not in given:
         raise ValueError(
             f"task={task} has recipe={expected} by default, which a sweep over tasks or scales "
-            f"leaves out: give recipe={expected}, or recipe=null"
+            f"leaves out: give recipe={expected}, or recipe={_NONE}"
         )
 
 
