@@ -50,7 +50,7 @@ def check_recipe(choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
     `choices` are the options by group, `given` the overrides as `typed` returns them.
     """
-    recipe, scale, task = (choices.get(group) for group in ("recipe", "scale", "task"))
+    recipe, scale, task = choices.get("recipe"), choices.get("scale"), choices["task"]
     if recipe not in (None, _NONE) and scale in _SMALL:
         raise ValueError(
             f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe: leave "
@@ -66,7 +66,7 @@ def check_recipe(choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
 
 def settle_placement(config: DictConfig, choices: Mapping[str, Any]) -> None:
     """Replace values that the recipe gives by placement with the one of the run's placement."""
-    placement = choices.get("placement")
+    placement = choices["placement"]
     for key in _BY_PLACEMENT:
         values = OmegaConf.select(config, key)
         if not isinstance(values, DictConfig):
