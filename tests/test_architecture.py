@@ -45,7 +45,8 @@ MAY_IMPORT = {
     "sweep": (),
     "study_file": (),
     "studies": ("registry", "study_file"),
-    "config": ("registry", "machine"),
+    "recipes": (),
+    "config": ("registry", "recipes", "machine"),
     "reports": ("records", "metrics", "studies"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.html.page"),
@@ -72,13 +73,15 @@ TORCHLESS = (
     "registry",
     "machine",
     "config",
+    "recipes",
     "cli",
     "commands",
     "reports",
     "claims",
     "",
 )
-CONFIGURED = ("config", "build", "run", "commands")  # where hydra and omegaconf may appear
+# where hydra and omegaconf may appear
+CONFIGURED = ("config", "recipes", "build", "run", "commands")
 
 
 def name_of(path):

@@ -34,7 +34,8 @@ def show(tmp_path, *, terminal: bool, width: int = 120, total_steps=100, end=Non
 
 def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
     lines = show(tmp_path, terminal=False, width=40, note="[early] stop").splitlines()
-    assert lines[0] == "toy-bn-pre-0123456789-seed1"
+    assert lines[:2] == ["toy-bn-pre-0123456789-seed1", "model=tiny scale=smoke"]
+    del lines[0]
     assert lines[1] == "step 10/100  train/loss 4.5  train/tokens_per_second 1,234"
     assert re.fullmatch(
         r"step 50/100  train/loss 3.25  train/tokens_per_second 2,346  left \d+s", lines[2]
@@ -102,6 +103,7 @@ def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
     sink.log({"step": 70})  # 10 steps in 20 s, 30 to go
     assert out.getvalue().splitlines() == [
         "toy-bn-pre-0123456789-seed1, resumed at step 50",
+        "model=tiny scale=smoke",
         "step 60/100",
         "step 70/100  left 1m 00s",
     ]

@@ -22,6 +22,17 @@ def test_inverse_sqrt_is_the_formula_of_the_transformer_paper():
         assert schedule(step) == pytest.approx(dim**-0.5 * min(step**-0.5, step * warmup**-1.5))
 
 
+def test_a_rise_from_an_initial_rate_ends_at_the_same_peak_and_the_least_rate_holds():
+    plain = InverseSqrt(lr=1e-3, warmup=10)
+    schedule = InverseSqrt(lr=1e-3, warmup=10, initial=1e-4, minimum=2e-4)
+    assert schedule(5) == pytest.approx((1e-4 + 1e-3) / 2)
+    assert schedule(10) == plain(10) == 1e-3 and schedule(40) == plain(40) == 5e-4
+    assert schedule(1) == schedule(10**6) == 2e-4
+    for key in ("initial", "minimum"):
+        with pytest.raises(ValueError, match=rf"schedule\.{key}=-1"):
+            InverseSqrt(lr=0.1, warmup=1, **{key: -1.0})
+
+
 def test_without_warmup_the_first_update_has_the_peak():
     assert InverseSqrt(lr=0.1, warmup=0)(1) == 0.1
     assert Constant(lr=0.1, warmup=0)(1) == 0.1

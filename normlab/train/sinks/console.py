@@ -28,6 +28,8 @@ LOSS = "train/loss"
 SPEED = "train/tokens_per_second"
 # Said otherwise, or at the end, as the figures of probes are.
 _NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})
+# The choices that a run's name leaves out and its cost follows from.
+_SIZE = ("model", "recipe", "scale")
 
 
 class Console(Sink):
@@ -54,6 +56,8 @@ class Console(Sink):
         self._total, self._run_dir, self._first = run.total_steps, run.run_dir, None
         again = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
         self._line(f"{run.run_id}{again}")
+        if chosen := [f"{g}={run.choices[g]}" for g in _SIZE if run.choices.get(g)]:
+            self._line(" ".join(chosen))
         if self._rich:
             # The widest that the place will get, so that the bar does not move about.
             widest = self._place(run.total_steps or 999_999)

@@ -1,0 +1,279 @@
+"""Recipes: every value of a published one, who chooses it, what replaces it, and that it trains."""
+
+import json
+import math
+
+import pytest
+from omegaconf import OmegaConf
+
+from normlab.commands import train as train_command
+from normlab.config import compose, to_dict
+from normlab.instantiate import instantiate
+from normlab.recipes import with_recipe
+from normlab.registry import option_names
+from normlab.run import train
+from tests.tiny_runs import write_corpus
+
+SOURCE_50 = {"length_factor": 1.0, "length_offset": 50}
+TOKENS_200 = {"length_factor": 0.0, "length_offset": 200}  # fairseq's own limit
+BEAM_5 = {"beam": 5, "length_penalty": 1.0}
+# What all of them have: transformer_iwslt_de_en, label smoothing, tokens, no clipping.
+COMMON = {
+    "model.encoder_layers": 6,
+    "model.decoder_layers": 6,
+    "model.dim": 512,
+    "model.ffn_dim": 1024,
+    "model.num_heads": 4,
+    "model.activation": "relu",
+    "model.dropout": 0.3,
+    "optim.betas": [0.9, 0.98],
+    "optim.weight_decay": 1e-4,
+    "clip_norm": None,
+    "accumulate": 1,
+    "task.label_smoothing": 0.1,
+    "max_tokens": 4096,
+    "task.max_tokens": 4096,
+    "batch_size": None,
+    "task.batch_size": None,
+    "schedule._target_": "normlab.train.schedule.InverseSqrt",
+    "validate.every": "epoch",
+}
+ADAM = {"optim._target_": "torch.optim.AdamW"}  # decays weights apart from the moments, as fairseq
+ONE_DICTIONARY = {"model.share_embeddings": "all", "task.joint_vocabulary": True}
+INNER_DROPOUT = {"model.attention_dropout": 0.1, "model.activation_dropout": 0.1}
+RBN = {
+    **(ADAM | ONE_DICTIONARY | INNER_DROPOUT),
+    "schedule.warmup": 8000,
+    "schedule.initial": 1e-7,
+    "schedule.minimum": 1e-9,
+    "budget.epochs": 60,
+    "budget.steps": None,
+    "validate.average": 6,
+    "validate.average_statistics": "average",
+    "validate.patience": None,
+    "validate.select_by": "loss",
+    "task.test_search": BEAM_5 | SOURCE_50,
+}
+ADMIN = {
+    **(ONE_DICTIONARY | INNER_DROPOUT),
+    "optim._target_": "torch.optim.RAdam",
+    "optim.decoupled_weight_decay": True,
+    "optim.lr": 7e-4,
+    "schedule.warmup": 6000,
+    "schedule.initial": 1e-7,
+    "budget.epochs": None,
+    "budget.steps": 100_000,
+    "validate.average": 10,
+    "validate.average_statistics": "average",
+    "validate.patience": None,
+    "task.test_search": BEAM_5 | TOKENS_200,
+}
+PAGE = {
+    ("rbn", "pre"): RBN | {"optim.lr": 1.5e-3},
+    ("rbn", "post"): RBN | {"optim.lr": 5e-4},
+    ("powernorm", "pre"): RBN
+    | {
+        "optim.lr": 1.5e-3,
+        "budget.epochs": 200,  # patience ends it
+        "validate.patience": 5,
+        "validate.average": 5,
+        "task.test_search": BEAM_5 | TOKENS_200,
+    },
+    ("fairseq", "post"): {
+        **ADAM,
+        "model.share_embeddings": "target",
+        "task.joint_vocabulary": False,
+        "model.attention_dropout": 0.0,
+        "model.activation_dropout": 0.0,
+        "optim.lr": 5e-4,
+        "schedule.warmup": 4000,
+        "budget.epochs": 50,
+        "budget.steps": None,
+        "validate.average": 0,
+        "validate.select_by": "bleu",
+        "validate.patience": None,
+        "task.valid_search": BEAM_5 | {"length_factor": 1.2, "length_offset": 10},
+        "task.test_search": BEAM_5 | TOKENS_200,
+    },
+    ("admin", "pre"): ADMIN,
+    ("admin", "post"): ADMIN,
+}
+SMALL = [
+    *("model.dim=16", "model.ffn_dim=32", "model.num_heads=2", "model.depth=1"),
+    *("task.vocab_size=90", "device=cpu", "precision=fp32", "observe.threads=1", "sink=[jsonl]"),
+    *("probe=[]", "schedule.warmup=20", "optim.lr=1e-2", "observe.log_every=1"),
+    *("max_tokens=100", "budget.epochs=4", "validate.recalibration_batches=2"),
+]
+
+
+def composed(*overrides):
+    return to_dict(compose(["task=iwslt", *overrides]))
+
+
+def leaf(config, key):
+    value = OmegaConf.select(OmegaConf.create(config), key)
+    value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
+    return {k: v for k, v in value.items() if k != "_target_"} if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize(("recipe", "placement"), PAGE)
+def test_every_value_of_a_recipe_is_the_published_one(recipe, placement):
+    config = composed(f"recipe={recipe}", f"placement={placement}")
+    said = COMMON | PAGE[recipe, placement]
+    assert {key: leaf(config, key) for key in said} == said
+    assert config["choices"]["recipe"] == recipe and config["choices"]["model"] == "iwslt"
+    assert config["choices"]["placement"] == placement
+    assert config["schedule"]["lr"] == config["optim"]["lr"]
+    assert ("initial" in config["schedule"]) == (recipe != "fairseq")
+
+
+def test_every_recipe_of_translation_is_on_the_page():
+    assert {recipe for recipe, _ in PAGE} == set(option_names("recipe")) - {
+        "none",
+        "bert",
+        "cramming",
+    }
+
+
+@pytest.mark.parametrize(
+    ("recipe", "placement", "steps", "rates"),
+    [
+        ("rbn", "pre", (4000, 8000, 32_000), (7.5e-4, 1.5e-3, 7.5e-4)),
+        ("rbn", "post", (4000, 8000, 32_000), (2.5e-4, 5e-4, 2.5e-4)),
+        ("fairseq", "post", (2000, 4000, 16_000), (2.5e-4, 5e-4, 2.5e-4)),
+        ("admin", "post", (3000, 6000, 24_000), (3.5e-4, 7e-4, 3.5e-4)),
+    ],
+)
+def test_the_rate_rises_to_its_peak_and_falls_with_the_root(recipe, placement, steps, rates):
+    node = composed(f"recipe={recipe}", f"placement={placement}")["schedule"]
+    schedule = instantiate(node, "schedule")
+    assert [schedule(step) for step in steps] == pytest.approx(list(rates), rel=1e-3)
+    assert schedule(10**18) == pytest.approx(1e-9 if recipe != "fairseq" else 0, abs=1e-10)
+
+
+def test_iwslt_has_the_recipe_of_rbn_alone_and_at_scale_gpu():
+    plain = composed()
+    assert plain["choices"]["recipe"] == "rbn" and plain["max_tokens"] == 4096
+    full = composed("scale=gpu")
+    assert full["choices"].pop("scale") == "gpu" and plain["choices"].pop("scale") is None
+    assert full == plain
+    assert composed("placement=post")["optim"]["lr"] == 5e-4
+    assert composed("recipe=none")["choices"]["model"] == "tiny"
+
+
+@pytest.mark.parametrize("task", ["toy", "multi30k", "translation"])
+def test_other_translation_has_it_at_scale_gpu_alone(task):
+    assert to_dict(compose([f"task={task}"]))["choices"]["recipe"] is None
+    config = to_dict(compose([f"task={task}", "scale=gpu", "placement=post"]))
+    assert config["choices"]["recipe"] == "rbn" and config["optim"]["lr"] == 5e-4
+    assert config["budget"]["epochs"] == 60 and config["budget"]["steps"] is None
+
+
+@pytest.mark.parametrize("scale", ["cpu", "smoke"])
+def test_a_small_scale_takes_the_place_of_the_recipe(scale):
+    small, other = composed(f"scale={scale}"), to_dict(compose(["task=multi30k", f"scale={scale}"]))
+    assert small["choices"]["recipe"] is None and small["choices"]["model"] != "iwslt"
+    assert small["budget"]["steps"] <= 2000 and small["budget"]["epochs"] is None
+    for key in ("model", "optim", "schedule", "budget", "validate", "batch_size", "max_tokens"):
+        assert small[key] == other[key], key
+    with pytest.raises(ValueError, match=rf"recipe=rbn and scale={scale} are both set.* leave one"):
+        composed("recipe=rbn", f"scale={scale}")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "placement", "there"), [("fairseq", "pre", "post"), ("powernorm", "post", "pre")]
+)
+def test_a_placement_that_a_recipe_lacks_is_refused_with_the_cure(recipe, placement, there):
+    said = rf"recipe={recipe} has no optim.lr for placement={placement}.* placement={there}"
+    with pytest.raises(ValueError, match=said):
+        composed(f"recipe={recipe}", f"placement={placement}")
+    tried = composed(f"recipe={recipe}", f"placement={placement}", "optim.lr=3e-4")
+    assert tried["optim"]["lr"] == tried["schedule"]["lr"] == 3e-4
+    assert composed(f"recipe={recipe}")["choices"]["placement"] == there
+
+
+@pytest.mark.parametrize("recipe", ["rbn", "admin"])
+def test_a_key_on_the_command_line_wins(recipe):
+    config = composed(
+        *(f"recipe={recipe}", "model=tiny", "optim.lr=1e-3", "schedule=cosine", "optim=sgd"),
+        *(
+            "budget.steps=20",
+            "schedule.warmup=5",
+            "validate.every=10",
+            "model.dropout=0",
+            "task.test_search.beam=1",
+        ),
+    )
+    assert config["choices"]["model"] == "tiny" and config["model"]["dim"] == 128
+    assert config["optim"]["lr"] == 1e-3 and config["optim"]["_target_"] == "torch.optim.SGD"
+    assert config["schedule"]["total"] == config["budget"]["steps"] == 20
+    assert config["validate"]["every"] == 10 and config["task"]["test_search"]["beam"] == 1
+    instantiate(config["schedule"], "schedule")
+
+
+@pytest.mark.parametrize("overrides", [["task=iwslt"], ["scale=gpu"], ["scale=cpu"], []])
+def test_a_typed_batch_size_drops_the_other_whoever_set_it(overrides):
+    sentences = to_dict(compose([*overrides, "batch_size=8"]))
+    assert sentences["batch_size"] == sentences["task"]["batch_size"] == 8
+    assert sentences["max_tokens"] is sentences["task"]["max_tokens"] is None
+    tokens = to_dict(compose([*overrides, "max_tokens=512"]))
+    assert tokens["max_tokens"] == tokens["task"]["max_tokens"] == 512
+    assert tokens["batch_size"] is tokens["task"]["batch_size"] is None
+    with pytest.raises(ValueError, match="batch_size=8 and max_tokens=512 are both set"):
+        compose([*overrides, "batch_size=8", "max_tokens=512"])
+    assert to_dict(compose([*overrides, "batch_size=8", "max_tokens=null"])) == sentences
+
+
+def test_the_recipe_stands_beside_the_task_so_that_flags_stay_where_they_are():
+    assert with_recipe(["-m", "task=iwslt", "--cfg", "job"]) == [
+        *("-m", "recipe=rbn", "task=iwslt", "--cfg", "job")
+    ]
+    for words in (
+        ["task=iwslt", "recipe=none"],
+        ["task=iwslt", "scale=smoke"],
+        ["task=iwslt,toy"],
+        ["norm=bn"],
+        [],
+    ):
+        assert with_recipe(words) == words
+
+
+def test_a_run_that_missed_its_recipe_is_refused(monkeypatch):
+    # What another launcher composes of one cell of `task=iwslt,toy`.
+    monkeypatch.setattr("normlab.config.with_recipe", list)
+    with pytest.raises(ValueError, match=r"task=iwslt has recipe=rbn by default.* give recipe=rbn"):
+        compose(["task=iwslt"])
+
+
+def test_an_interval_of_validation_is_steps_or_epoch():
+    assert composed("validate.every=7")["validate"]["every"] == 7
+    with pytest.raises(ValueError, match=r"validate\.every=often is neither a number of steps nor"):
+        composed("validate.every=often")
+
+
+def test_the_command_line_composes_the_recipe(capsys):
+    argv = ["task=iwslt", "placement=post", "norm=bn", "--cfg", "job", "--package", "validate"]
+    assert train_command.main(argv) == 0
+    assert "every: epoch" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("recipe", "placement"), PAGE)
+def test_a_recipe_trains_when_it_is_made_small(tmp_path, recipe, placement):
+    corpus = write_corpus(tmp_path / "text", train=60)
+    record = train(
+        compose(
+            [
+                *("task=translation", f"recipe={recipe}", f"placement={placement}", *SMALL),
+                *(f"data_dir={corpus}", f"runs_dir={tmp_path / 'runs'}"),
+            ]
+        )
+    )
+    assert (record.outcome.status, record.outcome.reason) == ("finished", "epochs")
+    (metrics,) = (tmp_path / "runs").rglob("metrics.jsonl")
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    losses = [row["train/loss"] for row in rows if "train/loss" in row]
+    assert len(losses) == record.outcome.step and math.isfinite(sum(losses))
+    assert losses[-1] < 0.9 * losses[0]
+    validations = [row["step"] for row in rows if "valid/loss" in row]
+    assert len(validations) == 4 and validations[-1] == record.outcome.step
+    assert {"test/bleu", "test/bleu_tok"} <= set(record.scores)
