@@ -4,23 +4,25 @@ A study is a file of `configs/study` and nothing else: what is compared (`rows`,
 the others are compared with), what is varied for every row (`grid`), which scores are shown, what
 the document says, and by scale how large, on which data, with which seeds. An axis of the grid is
 a list of values of its key, or gives each value the overrides it stands for. A scale may leave out
-rows and values: `rows` and `grid` of its own name those it keeps. No torch, no Hydra.
+rows and values: `rows` and `grid` of its own name those it keeps. Its `rates` are the values that
+tuning chose for a row, or for a row at some points. No torch, no Hydra.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-import yaml
 
 from normlab.registry import CONFIG_DIR, option_names, options
+from normlab.study_file import StudyFile
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
 _SCALE_KEYS = ("overrides", "seeds", "minutes", "data")
-_SCALE_MAY = ("rows", "grid")
+_SCALE_MAY = ("rows", "grid", "grade", "data_name", "rates", "pilot")
+GRADES = ("A", "B", "C")
+"""What a scale is worth as evidence: the document's own data; trained out and tuned; any other."""
+_AT = " @ "
 
 Axis = Mapping[str, tuple[str, ...]]
 """The values of an axis of the grid, and the overrides that each stands for."""
@@ -30,7 +32,9 @@ Axis = Mapping[str, tuple[str, ...]]
 class Scale:
     """A size of a study: overrides of every run, seeds, minutes a run takes, and the data.
 
-    `rows` are those that are run at this scale, `grid` the axes with the values that are.
+    `minutes` are typed in, not measured. `rows` are those that are run at this scale, `grid` the
+    axes with the values that are. `data_name` is short, for titles. `rates` are the overrides that
+    tuning chose, by "row" or "row @ axis=value ..."; a `pilot` never counts as evidence.
     """
 
     overrides: tuple[str, ...]
@@ -39,6 +43,22 @@ class Scale:
     data: str
     rows: tuple[str, ...]
     grid: Mapping[str, Axis]
+    grade: str = "C"
+    data_name: str = ""
+    rates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    pilot: bool = False
+
+    def chosen(self, row: str, point: str) -> tuple[str, ...]:
+        """Return what tuning chose for a row at a point of the grid, such as `optim.lr=1e-3`.
+
+        Of two values of one key the one for more axes of the point holds.
+        """
+        found: dict[str, str] = {}
+        for name in sorted(self.rates, key=lambda name: len(_place(name)[1])):
+            of, at = _place(name)
+            if of == row and at <= set(point.split()):
+                found |= {override.partition("=")[0]: override for override in self.rates[name]}
+        return tuple(found.values())
 
 
 @dataclass(frozen=True)
@@ -80,14 +100,26 @@ class Study:
         return self.scales[name]
 
     def planned(
-        self, scale: str, *, seeds: Sequence[int] | None = None, extra: Sequence[str] = ()
+        self,
+        scale: str,
+        *,
+        seeds: Sequence[int] | None = None,
+        rows: Collection[str] | None = None,
+        extra: Sequence[str] = (),
     ) -> list[Planned]:
         """Return all runs, seed by seed, so that a part of them is a whole table of fewer seeds.
 
-        `extra` are overrides of every run. One for an axis of the grid keeps these of its values
-        alone, as in `placement=pre`; ValueError naming the values it has.
+        `rows` keeps these alone, in the order of the study. `extra` are overrides of every run. One
+        for an axis of the grid keeps these of its values alone, as in `placement=pre`. ValueError
+        naming the rows or values there are.
         """
         size = self.scale(scale)
+        for row in rows or ():
+            if row not in size.rows:
+                raise ValueError(
+                    f"{row!r} is no row of the study {self.name} at scale={scale}: "
+                    f"there are {'; '.join(size.rows)}"
+                )
         grid, rest = self._kept(size.grid, extra)
         return [
             Planned(
@@ -98,6 +130,7 @@ class Study:
                     *size.overrides,
                     *self.rows[row],
                     *own,
+                    *size.chosen(row, point),
                     *rest,
                     f"seed={seed}",
                     f"observe.study={self.name}",
@@ -106,10 +139,11 @@ class Study:
             for seed in (size.seeds if seeds is None else seeds)
             for point, own in _points(grid).items()
             for row in size.rows
+            if rows is None or row in rows
         ]
 
     def cost(self, scale: str) -> tuple[int, float]:
-        """Return how many runs a scale has, and the hours they take one after the other."""
+        """Return how many runs a scale has, and the hours in a row, as typed in, not measured."""
         size = self.scale(scale)
         runs = len(size.rows) * len(_points(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
@@ -146,6 +180,12 @@ def _points(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
     }
 
 
+def _place(name: str) -> tuple[str, set[str]]:
+    """Split the name of rates, "row @ axis=value axis=value", into its row and its axes."""
+    row, _, point = name.partition(_AT)
+    return row, set(point.split())
+
+
 def _selected(axis: Axis, values: Iterable[str]) -> Axis:
     """Keep some values of an axis; KeyError for one that it has not."""
     return {value: axis[value] for value in values}
@@ -159,7 +199,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         meant = f" Did you mean {' or '.join(near)}?" if near else ""
         raise ValueError(f"no study {name!r}: there are {', '.join(names)}.{meant}")
     option = next(option for option in options("study", root) if option.name == name)
-    read = _Reader(option.path)
+    read = StudyFile(option.path)
     node = read.node(read.file(), "the file", _KEYS)
     rows = {
         row: read.overrides(value, f"rows.{row}")
@@ -168,7 +208,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
     if not rows:
         raise read.wrong("rows", "a study compares at least one row")
     grid = {
-        axis: read.axis(axis, value) for axis, value in read.mapping(node["grid"], "grid").items()
+        axis: _axis(read, axis, value) for axis, value in read.mapping(node["grid"], "grid").items()
     }
     columns = read.texts(node["columns"], "columns")
     return Study(
@@ -188,8 +228,19 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
     )
 
 
+def _axis(read: StudyFile, axis: str, value: object) -> Axis:
+    """Return the values of an axis: of a list `axis=value`, or what a mapping says."""
+    key = f"grid.{axis}"
+    if isinstance(value, list):
+        return {text: (f"{axis}={text}",) for text in read.texts(value, key)}
+    node = read.mapping(value, key)
+    if not node:
+        raise read.wrong(key, "expected at least one value")
+    return {name: read.overrides(item, f"{key}.{name}") for name, item in node.items()}
+
+
 def _figures(
-    read: "_Reader", value: object, rows: Collection[str], columns: Collection[str]
+    read: StudyFile, value: object, rows: Collection[str], columns: Collection[str]
 ) -> dict[str, dict[str, str | float]]:
     figures: dict[str, dict[str, str | float]] = {}
     for row, said in read.mapping(value, "figures").items():
@@ -204,7 +255,7 @@ def _figures(
 
 
 def _scale(
-    read: "_Reader",
+    read: StudyFile,
     key: str,
     value: object,
     rows: Mapping[str, tuple[str, ...]],
@@ -226,91 +277,43 @@ def _scale(
     minutes = node["minutes"]
     if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes <= 0:
         raise read.wrong(f"{key}.minutes", f"expected a number above 0, found {minutes!r:.60}")
+    data = read.text(node["data"], f"{key}.data")
+    grade = read.text(node.get("grade", "C"), f"{key}.grade")
+    read.among([grade], GRADES, f"{key}.grade")
+    pilot = node.get("pilot", False)
+    if not isinstance(pilot, bool):
+        raise read.wrong(f"{key}.pilot", f"expected true or false, found {pilot!r:.60}")
     return Scale(
         overrides=read.overrides(node["overrides"], f"{key}.overrides"),
         seeds=read.numbers(node["seeds"], f"{key}.seeds"),
         minutes=float(minutes),
-        data=read.text(node["data"], f"{key}.data"),
+        data=data,
         rows=kept,
         grid=axes,
+        grade=grade,
+        data_name=read.text(node.get("data_name", _short(data)), f"{key}.data_name"),
+        rates=_rates(read, f"{key}.rates", node.get("rates", {}), kept, axes),
+        pilot=pilot,
     )
 
 
-class _Reader:
-    """Reads the nodes of one file; its errors name the file and the key."""
+def _short(data: str) -> str:
+    """Return the name that the description of data begins with, up to a colon or comma."""
+    return data.partition(":")[0].partition(",")[0].strip() or data
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def file(self) -> object:
-        try:
-            return yaml.safe_load(self.path.read_text("utf-8"))
-        except yaml.YAMLError as error:
-            raise ValueError(f"{self.path}: not YAML: {' '.join(str(error).split())}") from None
-
-    def wrong(self, key: str, problem: str) -> ValueError:
-        return ValueError(f"{self.path}: {key}: {problem}")
-
-    def node(
-        self, value: object, key: str, keys: Sequence[str], may: Sequence[str] = ()
-    ) -> dict[str, Any]:
-        """Return a mapping that has these keys, perhaps those of `may`, and no other."""
-        node = self.mapping(value, key)
-        for name in keys:
-            if name not in node:
-                raise self.wrong(key, f"{name} is missing")
-        self.among(node, (*keys, *may), key)
-        return node
-
-    def mapping(self, value: object, key: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.wrong(key, f"expected keys and values, found {value!r:.60}")
-        return {self.text(name, key): item for name, item in value.items()}
-
-    def text(self, value: object, key: str) -> str:
-        """Return text; a number or a truth value as the command line writes it."""
-        if isinstance(value, bool):
-            return str(value).lower()
-        if not isinstance(value, str | int | float) or value == "":
-            raise self.wrong(key, f"expected text, found {value!r:.60}")
-        return str(value)
-
-    def texts(self, value: object, key: str) -> tuple[str, ...]:
-        """Return a list of different texts, at least one."""
-        if not isinstance(value, list) or not value:
-            raise self.wrong(key, f"expected a list, found {value!r:.60}")
-        texts = tuple(self.text(item, key) for item in value)
-        for text in texts:
-            if texts.count(text) > 1:
-                raise self.wrong(key, f"{text} is given twice")
-        return texts
-
-    def numbers(self, value: object, key: str) -> tuple[int, ...]:
-        texts = self.texts(value, key)
-        for text in texts:
-            if not text.isdecimal():
-                raise self.wrong(key, f"expected whole numbers, found {text}")
-        return tuple(int(text) for text in texts)
-
-    def overrides(self, value: object, key: str) -> tuple[str, ...]:
-        """Return a list of `key=value`, which may be empty."""
-        texts = () if value == [] else self.texts(value, key)
-        for text in texts:
-            if not text.partition("=")[1]:
-                raise self.wrong(key, f"expected key=value, found {text}")
-        return texts
-
-    def axis(self, axis: str, value: object) -> Axis:
-        """Return the values of an axis: of a list `axis=value`, or what a mapping says."""
-        key = f"grid.{axis}"
-        if isinstance(value, list):
-            return {text: (f"{axis}={text}",) for text in self.texts(value, key)}
-        node = self.mapping(value, key)
-        if not node:
-            raise self.wrong(key, "expected at least one value")
-        return {name: self.overrides(item, f"{key}.{name}") for name, item in node.items()}
-
-    def among(self, names: Iterable[str], allowed: Collection[str], key: str) -> None:
-        for name in names:
-            if name not in allowed:
-                raise self.wrong(key, f"no {name!r}: there are {', '.join(allowed)}")
+def _rates(
+    read: StudyFile, key: str, value: object, rows: Sequence[str], grid: Mapping[str, Axis]
+) -> dict[str, tuple[str, ...]]:
+    """Read what tuning chose; its rows and points exist and it leaves the grid's axes alone."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, chosen in read.mapping(value, key).items():
+        row, points = _place(name)
+        read.among([row], rows, f"{key}.{name}")
+        values = [f"{axis}={value}" for axis in grid for value in grid[axis]]
+        read.among(sorted(points), values, f"{key}.{name}")
+        found[name] = read.overrides(chosen, f"{key}.{name}")
+        for override in found[name]:
+            if (axis := override.partition("=")[0]) in grid:
+                raise read.wrong(f"{key}.{name}", f"{override}: {axis} is an axis of the grid")
+    return found

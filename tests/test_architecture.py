@@ -42,7 +42,8 @@ MAY_IMPORT = {
     "train": ("tasks.base", "probes.base", "records", "distributed"),
     # 7
     "sweep": (),
-    "studies": ("registry",),
+    "study_file": (),
+    "studies": ("registry", "study_file"),
     "config": ("registry",),
     "reports": ("records", "metrics", "studies"),
     "claims": ("records", "metrics", "reports.html.page"),  # every page of results has one shell

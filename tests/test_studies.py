@@ -143,6 +143,58 @@ def test_an_override_of_the_grid_keeps_its_values_alone(written):
         written().planned("cpu", extra=["batch_size=9"])
 
 
+def test_rows_are_kept_in_the_order_of_the_study(written):
+    planned = written().planned("cpu", seeds=[1], rows=["none", "ln"], extra=["placement=pre"])
+    assert [run.row for run in planned] == ["ln", "none"] * 2
+    with pytest.raises(ValueError, match=r"'gn' is no row of .* scale=smoke: there are ln; bn$"):
+        written().planned("smoke", rows=["ln", "gn"])
+
+
+RATES = {
+    "bn": ["optim.lr=1e-3", "schedule.warmup=100"],
+    "bn @ placement=post batch_size=32": ["optim.lr=3e-4"],
+    "bn @ placement=post": ["optim.lr=5e-4"],
+}
+
+
+def test_what_tuning_chose_comes_after_the_point_and_before_the_command_line(written):
+    study = written(within("scales", "cpu", "rates")(RATES))
+    runs = {(r.row, r.point): r.overrides for r in study.planned("cpu", seeds=[1], extra=["x=1"])}
+    assert runs["bn", "placement=pre batch_size=8"][-6:-2] == (
+        *("optim.lr=1e-3", "optim.lr=1e-3", "schedule.warmup=100", "x=1"),
+    )
+    assert not any("warmup" in text for text in runs["ln", "placement=pre batch_size=8"])
+
+
+@pytest.mark.parametrize(
+    ("point", "rate"),
+    [
+        ("placement=pre batch_size=32", "1e-3"),
+        ("placement=post batch_size=8", "5e-4"),
+        ("placement=post batch_size=32", "3e-4"),
+    ],
+)
+def test_the_rate_for_more_axes_holds(written, point, rate):
+    size = written(within("scales", "cpu", "rates")(RATES)).scale("cpu")
+    assert size.chosen("bn", point) == (f"optim.lr={rate}", "schedule.warmup=100")
+    assert size.chosen("ln", point) == ()
+
+
+def test_a_scale_is_of_grade_c_and_counts_unless_it_says_otherwise(written):
+    size = written().scale("cpu")
+    assert (size.grade, size.pilot, size.rates, size.data_name) == ("C", False, {}, "a folder")
+    given = {"grade": "B", "pilot": True, "data_name": "Multi30k de-en"}
+    size = written(lambda node: node["scales"]["cpu"].update(given)).scale("cpu")
+    assert (size.grade, size.pilot, size.data_name) == ("B", True, "Multi30k de-en")
+
+
+@pytest.mark.parametrize(
+    "data", ["Multi30k: data_dir=FOLDER, or the hub", "Multi30k, the nearest: a folder", "Multi30k"]
+)
+def test_data_without_a_short_name_are_named_by_their_first_words(written, data):
+    assert written(within("scales", "cpu", "data")(data)).scale("cpu").data_name == "Multi30k"
+
+
 def test_cost_is_what_is_planned(written):
     study = written()
     assert study.cost("smoke") == (4, pytest.approx(4 * 0.5 / 60))
@@ -212,6 +264,26 @@ def within(*keys):
         (within("scales", "cpu", "rows")(["gn"]), "scales.cpu.rows: no 'gn': there are ln, bn"),
         (within("scales", "cpu", "rows")(["bn"]), "scales.cpu.rows: must begin with ln"),
         (within("scales", "cpu", "grid")({"lr": [1]}), "scales.cpu.grid.lr: no 'lr': there are"),
+        (within("scales", "cpu", "grade")("D"), "scales.cpu.grade: no 'D': there are A, B, C"),
+        (
+            within("scales", "cpu", "pilot")("yes"),
+            "scales.cpu.pilot: expected true or false, found",
+        ),
+        (within("scales", "cpu", "data_name")(""), "scales.cpu.data_name: expected text, found ''"),
+        (within("scales", "cpu", "rates")(["bn"]), "scales.cpu.rates: expected keys and values"),
+        (within("scales", "smoke", "rates")({"none": []}), "smoke.rates.none: no 'none': there"),
+        (
+            within("scales", "cpu", "rates")({"bn": ["lr"]}),
+            "rates.bn: expected key=value, found lr",
+        ),
+        (
+            within("scales", "smoke", "rates")({"bn @ placement=post": []}),
+            "rates.bn @ placement=post: no 'placement=post': there are placement=pre, batch_size=8",
+        ),
+        (
+            within("scales", "cpu", "rates")({"bn": ["batch_size=4"]}),
+            "scales.cpu.rates.bn: batch_size=4: batch_size is an axis of the grid",
+        ),
         (within("scales", "smoke", "grid", "placement")(["mid"]), "placement: no 'mid': there are"),
     ],
 )

@@ -10,7 +10,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _CANNOT_MOVE_A_RESULT = frozenset(
     {
         *("commands", "reports", "claims", "checks", "health", "explain", "bench"),
-        *("cli.py", "registry.py", "studies.py", "sweep.py"),
+        *("cli.py", "registry.py", "studies.py", "study_file.py", "sweep.py"),
     }
 )
 _LENGTH = 10
