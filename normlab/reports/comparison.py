@@ -96,7 +96,9 @@ class Comparison:
         if any(p >= limit for p, own in zip(found, ours, strict=True) if own):
             return None  # which no correction makes better, and saves its import
         corrected = _holm(found)
-        return best if all(p < limit for p, own in zip(corrected, ours, strict=True) if own) else None
+        return (
+            best if all(p < limit for p, own in zip(corrected, ours, strict=True) if own) else None
+        )
 
     def _seeds(self, a: Cell, b: Cell) -> set[int]:
         """Return the seeds whose runs were made in like arithmetic on both sides."""

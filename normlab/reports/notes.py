@@ -29,7 +29,9 @@ def notes_of(
     comparison: Comparison,
 ) -> list[str]:
     """Return the notes of a table, in a fixed order; `cells` are by point and row."""
-    refused = [f"{row.label}: {row.problem}" for row in rows if row.problem not in (None, row.outcome)]
+    refused = [
+        f"{row.label}: {row.problem}" for row in rows if row.problem not in (None, row.outcome)
+    ]
     records = [record for cell in cells.values() for record in cell.records]
     if not records:
         return refused or ["no run has ended"]
@@ -37,7 +39,7 @@ def notes_of(
         _made_of(records),
         *_tested(records),
         "mean +- standard deviation over the seeds that finished; in brackets the difference to "
-        f"{study.baseline} at the same point, paired by seed, with its 95 % t interval and p value, "
+        f"{study.baseline} at the same point, paired by seed, with its 95 % t interval and its p, "
         "not corrected for how many there are",
         BOLD,
         STABILITY_NOTE,
@@ -63,8 +65,8 @@ def _tested(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _weights(record: RunRecord) -> str:
-    if record.weights:
-        return "the mean of the last validations" if "average" in record.weights else "the last weights"
+    if weights := getattr(record, "weights", {}):
+        return "the mean of the last validations" if "average" in weights else "the last weights"
     validate = record.config.get("validate") or {}
     if validate.get("average"):
         return f"the mean of the last {validate['average']} validations"

@@ -17,12 +17,11 @@ from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
 from normlab.reports.evidence import Evidence
 from normlab.reports.html.study import study_page
+from normlab.reports.manifest import PAGE, RUNS_FILE, accept
 from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
 from normlab.studies import Planned, Study
 
-RUNS_FILE = "runs.json"
-PAGE = "report.html"
 FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
@@ -36,7 +35,7 @@ def publish(
     *,
     folders: Sequence[Path] | None = None,
 ) -> Path:
-    """Write records, curves, tables and page; return the folder.
+    """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
     `folders` are those of the runs, in their order; without them there are no curves. Records and
     curves that the folder held before and the study is no longer made of are removed. Raises
@@ -63,6 +62,7 @@ def publish(
     _remove_others(folder, files)
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
+    accept(root, [folder])
     return folder
 
 

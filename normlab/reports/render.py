@@ -25,7 +25,7 @@ def markdown(table: Table) -> str:
     header = ["setting", "at", *table.columns, "stability", *_heading(table)]
     lines = [f"**{table.title}**", "", _pipes(header), _pipes(["---"] * len(header))]
     for row in table.rows:
-        cells = [_markdown_entry(entry, column) for column, entry in _shown(table, row)]
+        cells = [_markdown_entry(entry, column) for column, entry in shown(table, row)]
         beside = "<br>".join(stability(table, row))
         lines.append(_pipes([row.name, row.point or "-", *cells, beside, *said(table, row)]))
     lines += ["", *(f"- {note}" for note in table.notes)]
@@ -48,7 +48,7 @@ def latex(table: Table) -> str:
     for number, row in enumerate(table.rows):
         if number and row.point != table.rows[number - 1].point:
             lines.append(r"\midrule")
-        cells = [_latex_entry(entry, column) for column, entry in _shown(table, row)]
+        cells = [_latex_entry(entry, column) for column, entry in shown(table, row)]
         names = [_escaped(row.name), _escaped(row.point) or "-"]
         beside = [_escaped(each) for each in ("; ".join(stability(table, row)), *said(table, row))]
         lines.append(" & ".join([*names, *cells, *beside]) + r" \\")
@@ -71,7 +71,13 @@ def comma_separated(table: Table) -> str:
                 + (["", "", 0] if found is None else [found.mean, _blank(found.sd), found.n])
                 + [" ".join(map(str, sorted(entry.values)))]
                 + (["", "", ""] if gap is None else [gap.mean, gap.low, gap.high])
-                + [_blank(entry.p), _blank(entry.document), int(entry.best), row.outcome, row.stability]
+                + [
+                    _blank(entry.p),
+                    _blank(entry.document),
+                    int(entry.best),
+                    row.outcome,
+                    row.stability,
+                ]
             )
     return out.getvalue()
 
@@ -99,7 +105,7 @@ def _heading(table: Table) -> list[str]:
     return [table.apart] if table.apart else []
 
 
-def _shown(table: Table, row: Row) -> list[tuple[str, Entry]]:
+def shown(table: Table, row: Row) -> list[tuple[str, Entry]]:
     """Return the entries of a row by column, without the document's figures of other data."""
     return [
         (column, replace(entry, document=None) if table.apart else entry)
@@ -151,7 +157,7 @@ def _signed(value: float, score: str) -> str:
 
 
 def _document(entry: Entry, score: str) -> str:
-    """Return what the document says of the same data, with the measured value's distance from it."""
+    """Return what the document says of the same data, with the distance from it."""
     value = entry.document
     if value is None or isinstance(value, str):
         return "" if value is None else f"document: {value}"

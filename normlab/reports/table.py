@@ -196,7 +196,8 @@ def _stability(cell: Cell, outcome: str) -> str:
     """Say how the seeds of a row ended, how many diverged, and the median of their loss spikes."""
     spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
     counted = f"spikes {statistics.median(spikes):g}" if spikes else "spikes not counted"
-    return f"{outcome}; diverged {diverged_seeds(cell)}; {counted}"
+    diverged = [] if "diverged" in outcome else [f"diverged {diverged_seeds(cell)}"]
+    return "; ".join([outcome, *diverged, counted])
 
 
 def _marked(
@@ -208,7 +209,9 @@ def _marked(
     """Mark the best value of each column at each point, where the rule finds one."""
     marked = list(rows)
     for point in dict.fromkeys(row.point for row in rows):
-        here = [n for n, row in enumerate(rows) if (point, row.name) in cells and row.point == point]
+        here = [
+            n for n, row in enumerate(rows) if (point, row.name) in cells and row.point == point
+        ]
         for column in columns:
             best = comparison.best([cells[point, rows[n].name] for n in here], column)
             if best is not None:
