@@ -92,9 +92,9 @@ class _Source:
         kind, *rest = shlex.split(said) or [""]
         if kind not in self._kinds:
             raise ValueError(f"no kind {kind!r}: there are {', '.join(self._kinds)}")
-        pairs = [word.partition("=")[::2] for word in rest if re.match(r"[a-z]+=", word)]
-        words = tuple(word for word in rest if not re.match(r"[a-z]+=", word))
-        found = self._kinds[kind](Words(words, dict(pairs)))
+        named = {name: value for name, mark, value in (w.partition("=") for w in rest) if mark}
+        words = tuple(word for word in rest if "=" not in word)
+        found = self._kinds[kind](Words(words, named))
         if not found:
             raise ValueError("there is no such figure")
         return found

@@ -140,4 +140,5 @@ def _mean(cell: Cell, score: str) -> float:
 def _holm(found: Sequence[float]) -> Sequence[float]:
     from statsmodels.stats.multitest import multipletests
 
-    return [float(p) for p in multipletests(found, method="holm")[1]]
+    corrected: Sequence[float] = multipletests(found, method="holm")[1]  # pyright: ignore
+    return [float(p) for p in corrected]

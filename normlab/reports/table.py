@@ -164,7 +164,7 @@ def _row(
             column: Entry(None, {}, True, said.get(column), None, None) for column in study.columns
         }
         outcome = NO_RUN if cell == NO_RUN else REFUSED
-        return Row(name, point, outcome, (), empty, problem=cell, said=said.get(STABILITY))
+        return Row(name, point, outcome, (), empty, cell, outcome, said.get(STABILITY))
     base = cells.get((point, study.baseline))
     baseline = base if isinstance(base, Cell) and base is not cell else None
     entries: dict[str, Entry] = {}
