@@ -79,6 +79,7 @@ class _Source:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.table = cache(self._table)
+        self.runs = cache(read)
         self._kinds: dict[str, Callable[[Words], str]] = {
             "table": self._shown,
             "mean": lambda words: parts(*self._entry(words))[0],
@@ -99,10 +100,14 @@ class _Source:
             raise ValueError("there is no such figure")
         return found
 
-    def _table(self, place: str) -> Table:
+    def _table(self, place: str, also: str | None = None) -> Table:
+        """Return the table of a published study, with one more column for a score it lacks."""
         folder = self.root / place
-        scale, runs = read(folder)
-        return build(load_study(study_name(folder)), scale, runs)
+        scale, runs = self.runs(folder)
+        study = load_study(study_name(folder))
+        if also is not None and also not in study.columns:
+            study = replace(study, columns=(*study.columns, also))
+        return build(study, scale, runs)
 
     def _shown(self, words: Words) -> str:
         """Return a whole table in Markdown, of some rows and columns, with what it was made of."""
@@ -122,13 +127,12 @@ class _Source:
 
     def _entry(self, words: Words) -> tuple[Entry, str]:
         place, score = _exactly(words, 2, "STUDY/SCALE SCORE")
-        table = self.table(place)
+        table = self.table(place, score)
         name, at = words.named.get("row"), words.named.get("at")
         rows = [row for row in table.rows if row.name == name and at in (None, row.point)]
         if len(rows) != 1:
             there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
             raise ValueError(f"name one row, with row= and at=, of: {there}")
-        _among(score, table.columns, ",")
         return rows[0].entries[score], score
 
     def _seeds(self, words: Words) -> str:
