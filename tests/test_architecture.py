@@ -46,7 +46,8 @@ MAY_IMPORT = {
     "studies": ("registry", "study_file"),
     "config": ("registry",),
     "reports": ("records", "metrics", "studies"),
-    "claims": ("records", "metrics", "reports.html.page"),  # every page of results has one shell
+    # every page of results has one shell
+    "claims": ("records", "metrics", "studies", "reports.html.page"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (

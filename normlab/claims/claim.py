@@ -1,56 +1,69 @@
-"""Decides what a file of `configs/claim` says: one claim, and how it is to be decided.
+"""Claims as files of `configs/claim`: one claim, its parts, and the endpoint that decides each.
 
-A file is data alone. Whatever it has too much, too little or otherwise than expected is an error
-that names the file and the key.
+    id: 2                                  opens the file's name
+    documents: [D0]
+    statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
+    figure: 28.7 BLEU, against 35.2        the document's own; null without one
+    literature: what published sources say
+    see: [results/LOG.md]                  optional: pages with evidence that decides nothing
+    parts:
+      - name: worse                        unique in the claim, words joined by _
+        statement: Batch norm translates worse than layer norm.
+        says: difference                   difference, equality, trains, fails, figure, definition
+        endpoint: {contrast: {...}}        exactly one, of a kind of `normlab.claims.endpoints`
+        secondary: [{contrast: {...}}]     optional; shown, never counted
+
+Whatever a file has too much, too little or otherwise than expected is an error that names the file,
+the key and the cure.
 """
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-import yaml
+from normlab.claims.endpoints import KINDS, Endpoint
+from normlab.claims.node import Node, read_yaml
 
-from normlab.claims.predicate import OUTCOMES, Ending, Level, Paired
-from normlab.claims.speed import Faster
-
-Decided = Literal["unit", "study", "note"]
-Comparison = Paired | Level | Ending | Faster
+Says = Literal["difference", "equality", "trains", "fails", "figure", "definition"]
 DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")
-_CHECK = re.compile(r"[a-z_]+\.[a-z_]+")
+_NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class Part:
+    """What can be true or false by itself, and its one primary endpoint.
+
+    `secondary` endpoints speak to the part as well; they are shown and never counted.
+    """
+
+    name: str
+    statement: str
+    says: Says
+    endpoint: Endpoint
+    secondary: tuple[Endpoint, ...] = ()
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim of the documents.
-
-    `figure` is the documents' own, `expected` the direction that they predict. `check` names what
-    is computed in seconds, `study` and `comparisons` what records decide, `missing` why nothing
-    can be compared yet. A note has a `standing` and its `reason` instead. `see` are pages of this
-    repository with evidence that no predicate decides by.
-    """
+    """A claim of the documents: its parts, the document's own figure, what is published."""
 
     id: int
     name: str
     documents: tuple[str, ...]
     statement: str
     figure: str | None
-    decided: Decided
-    expected: str
     literature: str
-    check: str | None = None
-    study: str | None = None
-    comparisons: tuple[Comparison, ...] = ()
-    missing: str | None = None
-    standing: Literal["supports", "contradicts"] | None = None
-    reason: str | None = None
+    parts: tuple[Part, ...]
     see: tuple[str, ...] = ()
 
 
 def load_all(folder: Path) -> list[Claim]:
-    """Read all claims of a folder, by id; raises `ValueError` for a file that is wrong."""
+    """Read all claims of a folder, by id; raises `ValueError` for a file that is wrong.
+
+    The studies that they name lie in the folder `study` beside it.
+    """
     claims = sorted((load(path) for path in folder.glob("*.yaml")), key=lambda claim: claim.id)
     for before, after in pairwise(claims):
         if before.id == after.id:
@@ -60,174 +73,57 @@ def load_all(folder: Path) -> list[Claim]:
 
 def load(path: Path) -> Claim:
     """Read a claim; raises `ValueError` naming the file, the key and what is expected."""
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path}: not YAML: {error}") from None
-    node = _Node(content, f"{path}")
+    node = Node(read_yaml(path), f"{path}", studies=path.parent.parent / "study")
     claim = Claim(
         id=node.integer("id"),
         name=path.stem,
         documents=node.texts("documents", allowed=DOCUMENTS),
         statement=node.text("statement"),
         figure=node.optional_text("figure", required=True),
-        decided=node.choice("decided", get_args(Decided)),
-        expected=node.text("expected"),
         literature=node.text("literature"),
-        check=node.optional_text("check"),
-        study=node.optional_text("study"),
-        comparisons=tuple(_comparison(item) for item in node.nodes("comparisons")),
-        missing=node.optional_text("missing"),
-        standing=node.choice("standing", ("supports", "contradicts"), required=False),
-        reason=node.optional_text("reason"),
         see=node.texts("see", required=False),
+        parts=tuple(_part(item) for item in node.nodes("parts", required=True)),
     )
     node.finish()
-    _agree(claim, node)
+    if not claim.name.startswith(f"{claim.id:02}_"):
+        raise node.wrong("id", f"{claim.id} does not open the file's name; name it {claim.id:02}_*")
+    names = [part.name for part in claim.parts]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise node.wrong(
+                f"parts[{number}].name", f"{name!r} is given twice; rename one of them"
+            )
     return claim
 
 
-def _agree(claim: Claim, node: "_Node") -> None:
-    """Refuse keys that do not go together."""
-    if not claim.name.startswith(f"{claim.id:02}_"):
-        raise node.wrong("id", f"{claim.id} does not open the file's name; name it {claim.id:02}_*")
-    if claim.check is not None and not _CHECK.fullmatch(claim.check):
-        raise node.wrong("check", f"expected file.function, found {claim.check!r}")
-    of_runs = any(not isinstance(comparison, Faster) for comparison in claim.comparisons)
-    wanted = {
-        "check": (claim.check is not None, claim.decided == "unit" or None),
-        "study": (
-            claim.study is not None,
-            of_runs or (claim.decided == "study" and not claim.comparisons),
-        ),
-        "missing": (
-            claim.missing is not None,
-            claim.decided == "study" and not claim.comparisons,
-        ),
-        "standing": (claim.standing is not None, claim.decided == "note"),
-        "reason": (claim.reason is not None, claim.decided == "note"),
-    }
-    for key, (given, due) in wanted.items():
-        if due is None or given == due:
-            continue
-        because = f"where decided is {claim.decided} with {len(claim.comparisons)} comparisons"
-        raise node.wrong(key, f"{'missing' if due else 'does not belong'} {because}")
-
-
-def _comparison(node: "_Node") -> Comparison:
-    found: Comparison
-    if "faster" in node.content:
-        names = (node.text(key) for key in ("faster", "than", "group"))
-        found = Faster(*names, margin=node.number("margin", default=0.0))
-        node.finish()
-        return found
-    where = node.where("where")
-    if "outcome" in node.content:
-        outcome = node.choice("outcome", OUTCOMES)
-        found = Ending(outcome, node.where("in"), where)
-    elif "in" in node.content:
-        sides = [key for key in ("above", "below") if key in node.content]
-        if len(sides) != 1:
-            raise node.wrong("in", "needs one of the keys above and below")
-        found = Level(
-            name=node.text("measure"),
-            inside=node.where("in"),
-            where=where,
-            bound=node.number(sides[0]),
-            above=sides[0] == "above",
-            minus=node.optional_text("minus"),
-        )
-    else:
-        by_score = "score" in node.content
-        keys = ("score", "better", "worse") if by_score else ("measure", "more", "less")
-        found = Paired(
-            name=node.text(keys[0]),
-            first=node.where(keys[1]),
-            second=node.where(keys[2]),
-            where=where,
-            margin=node.number("margin", default=0.0),
-            besides=node.texts("besides", required=False),
-            minus=node.optional_text("minus"),
-            by_score=by_score,
-        )
+def _part(node: Node) -> Part:
+    name = node.text("name")
+    if not _NAME.fullmatch(name):
+        raise node.wrong("name", f"expected words in lower case joined by _, found {name!r}")
+    says: Says = node.choice("says", get_args(Says))
+    part = Part(
+        name=name,
+        statement=node.text("statement"),
+        says=says,
+        endpoint=_endpoint(node.node("endpoint"), says),
+        secondary=tuple(_endpoint(item, says) for item in node.nodes("secondary")),
+    )
     node.finish()
-    return found
+    return part
 
 
-class _Node:
-    """A mapping of a file: its errors name the file and the key, and it knows what was read."""
-
-    def __init__(self, content: Any, origin: str, path: str = "") -> None:
-        self.origin, self.path = origin, path
-        self._read: set[str] = set()
-        if not isinstance(content, dict):
-            raise self.wrong("", f"expected keys and values, found {content!r:.60}")
-        self.content: Mapping[str, Any] = content
-
-    def wrong(self, key: str, problem: str) -> ValueError:
-        name = ".".join(part for part in (self.path, key) if part) or "the file"
-        return ValueError(f"{self.origin}: {name}: {problem}")
-
-    def finish(self) -> None:
-        """Refuse keys that nobody asked for."""
-        for key in self.content:
-            if key not in self._read:
-                known = ", ".join(sorted(self._read))
-                raise self.wrong(str(key), f"no such key here; allowed: {known}")
-
-    def _get(self, key: str, expected: str, *types: type, required: bool = True) -> Any:
-        self._read.add(key)
-        if key not in self.content:
-            if required:
-                raise self.wrong(key, "missing")
-            return None
-        value = self.content[key]
-        if type(value) not in types:  # exact: a bool is an int to isinstance
-            raise self.wrong(key, f"expected {expected}, found {value!r:.60}")
-        return value
-
-    def text(self, key: str) -> str:
-        return self._get(key, "a text", str)
-
-    def optional_text(self, key: str, *, required: bool = False) -> str | None:
-        types = (str, type(None)) if required else (str,)
-        return self._get(key, "a text", *types, required=required)
-
-    def integer(self, key: str) -> int:
-        return self._get(key, "a whole number", int)
-
-    def number(self, key: str, default: float | None = None) -> float:
-        if default is not None and key not in self.content:
-            self._read.add(key)
-            return default
-        return float(self._get(key, "a number", int, float))
-
-    def choice(self, key: str, allowed: tuple[str, ...], *, required: bool = True) -> Any:
-        value = self._get(key, "a text", str, required=required)
-        if value is not None and value not in allowed:
-            raise self.wrong(key, f"{value!r} is not one of {', '.join(allowed)}")
-        return value
-
-    def texts(
-        self, key: str, *, allowed: tuple[str, ...] | None = None, required: bool = True
-    ) -> tuple[str, ...]:
-        items = self._get(key, "a list", list, required=required) or []
-        for item in items:
-            if not isinstance(item, str) or (allowed is not None and item not in allowed):
-                raise self.wrong(key, f"{item!r} is not one of {', '.join(allowed or ('a text',))}")
-        if required and not items:
-            raise self.wrong(key, "the list is empty")
-        return tuple(items)
-
-    def where(self, key: str) -> dict[str, object]:
-        """Read what runs are chosen by: names and plain values; `where` itself may be left out."""
-        chosen = self._get(key, "names and values", dict, required=key != "where") or {}
-        for name, value in chosen.items():
-            if not isinstance(name, str) or isinstance(value, dict | list):
-                raise self.wrong(f"{key}.{name}", f"expected one value, found {value!r:.60}")
-        return dict(chosen)
-
-    def nodes(self, key: str) -> list["_Node"]:
-        items = self._get(key, "a list", list, required=False) or []
-        base = f"{self.path}.{key}" if self.path else key
-        return [_Node(item, self.origin, f"{base}[{i}]") for i, item in enumerate(items)]
+def _endpoint(node: Node, says: Says) -> Endpoint:
+    """Read the one kind of endpoint that a node has; its part's `says` must go with it."""
+    given = [kind for kind in KINDS if node.has(kind)]
+    node.finish()
+    if len(given) != 1:
+        found = " and ".join(given) or "none"
+        raise node.wrong("", f"needs exactly one of {', '.join(KINDS)}; found {found}")
+    kind = KINDS[given[0]]
+    endpoint = kind.read(node)
+    primary = node.path.endswith("endpoint")
+    if primary and kind.says and says not in kind.says:
+        raise node.wrong(
+            given[0], f"does not decide what says {says}; it may say {' or '.join(kind.says)}"
+        )
+    return endpoint

@@ -1,130 +1,76 @@
-"""Decides what a piece of evidence is, and how pieces become the verdict of a claim.
+"""What a check of `normlab/checks` finds, piece by piece, and the file that keeps it.
 
-A piece is measured when it supports, contradicts, or had what it needs and leaves the claim open.
-Others (too few seeds, no records) say what is missing and never move a verdict.
+`results/computed.json` holds what the checks last found, so that the ledger can be shown without
+computing. Figures in it are rounded to what all machines agree on.
 """
 
-import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
 
-from normlab.metrics.spread import Interval, t_interval
-
-Standing = Literal[
-    "supports",
-    "contradicts",
-    "undecided",
-    "too few seeds",
-    "no records",
-    "not comparable",
-    "not computed",
-]
-Verdict = Literal["supported", "contradicted", "partly", "not measured"]
-VERDICTS: tuple[Verdict, ...] = ("supported", "contradicted", "partly", "not measured")
-FEWEST_SEEDS = 3
+FORMAT = "normlab.computed/1"
+_NOISE = 1e-9  # figures are in float64: what is smaller is rounding, which machines do differently
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """One piece: what was asked, what was found, over how many seeds, and where that stands.
+    """One piece: what was asked, what was found, and where that stands."""
 
-    `task`, `scale` and `setting` say of which runs a study's piece is, `records` are their folders,
-    relative to the checkout where they lie in it. A timing has rounds for seeds, the machine for
-    its setting and the file that it stands in for its record.
-    """
-
-    kind: Literal["unit", "study", "timing", "note"]
+    kind: Literal["unit"]
     question: str
     finding: str
-    standing: Standing
+    standing: Literal["supports", "contradicts"]
     numbers: Mapping[str, float] = field(default_factory=dict[str, float])
-    n: int = 0
-    task: str | None = None
-    scale: str | None = None
-    setting: str = ""
-    records: tuple[str, ...] = ()
-
-    @property
-    def repeats(self) -> str:
-        """Name what `n` counts."""
-        return "round" if self.kind == "timing" else "seed"
-
-    @property
-    def measured(self) -> bool:
-        """Whether there was enough to decide by, decided or not."""
-        return self.standing in ("supports", "contradicts", "undecided")
 
 
-def verdict(pieces: Iterable[Evidence]) -> Verdict:
-    """Weigh the measured pieces.
-
-    `supported` takes all of them. Where none supports, one that contradicts is enough for
-    `contradicted`; support beside anything else is `partly`.
-    """
-    standings = {piece.standing for piece in pieces if piece.measured}
-    if standings == {"supports"}:
-        return "supported"
-    if "supports" in standings:
-        return "partly"
-    return "contradicted" if "contradicts" in standings else "not measured"
-
-
-def strength(pieces: Sequence[Evidence]) -> str:
-    """Say in a line what a verdict rests on, and what it could not rest on."""
-    parts = [
-        f"{name}: {_counted(group)}" for name, group in _by_source(pieces).items() if any(group)
-    ]
-    lacking = Counter(piece.standing for piece in pieces if not piece.measured)
-    parts += [f"{standing}: {count}" for standing, count in sorted(lacking.items())]
-    return "; ".join(parts)
+def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
+    """Render what checks found, by their names, to the same bytes on every machine."""
+    content = {
+        "format": FORMAT,
+        "checks": {
+            name: [
+                {
+                    "question": piece.question,
+                    "finding": piece.finding,
+                    "standing": piece.standing,
+                    "numbers": {key: _rounded(value) for key, value in piece.numbers.items()},
+                }
+                for piece in pieces
+            ]
+            for name, pieces in checks.items()
+        },
+    }
+    return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
-def _by_source(pieces: Sequence[Evidence]) -> dict[str, list[Evidence]]:
-    names = {"unit": "computed", "note": "by published sources"}
-    groups: dict[str, list[Evidence]] = {}
-    for piece in pieces:
-        if piece.measured:
-            place = f"{piece.task}, scale={piece.scale or 'none'}"
-            if piece.kind == "timing":
-                place = f"timed on {piece.setting}"
-            groups.setdefault(names.get(piece.kind, place), []).append(piece)
-    return groups
+def read_computed(path: Path) -> dict[str, list[Evidence]]:
+    """Read what the checks found; nothing without a file, `ValueError` for a damaged one."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
+        return {
+            name: [_piece(piece) for piece in pieces] for name, pieces in content["checks"].items()
+        }
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: damaged ({error!r}); normlab claims --write makes it again"
+        ) from None
 
 
-def _counted(group: Sequence[Evidence]) -> str:
-    counts = Counter(piece.standing for piece in group)
-    order: tuple[Standing, ...] = ("supports", "contradicts", "undecided")
-    words = {"supports": "for", "contradicts": "against", "undecided": "undecided"}
-    said = ", ".join(f"{counts[name]} {words[name]}" for name in order if counts[name])
-    seeds = sorted({piece.n for piece in group if piece.n})
-    if not seeds:
-        return said
-    span = "-".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
-    return f"{said} ({span} {group[0].repeats}s)"
+def _piece(content: Mapping[str, Any]) -> Evidence:
+    return Evidence(
+        "unit",
+        content["question"],
+        content["finding"],
+        content["standing"],
+        {key: float(value) for key, value in content["numbers"].items()},
+    )
 
 
-def judge(values: Sequence[float], margin: float) -> tuple[Standing, Interval | None]:
-    """Place the mean of some values against a margin, by its 95 % t interval.
-
-    Above it supports, below it contradicts. Values that are not finite, such as the steps to a
-    target that was never reached, decide where all are infinite alike.
-    """
-    if len(values) < FEWEST_SEEDS:
-        return "too few seeds", None
-    if not all(math.isfinite(value) for value in values):
-        if len(set(values)) > 1 or math.isnan(values[0]):
-            return "undecided", None
-        return ("supports" if values[0] > 0 else "contradicts"), None
-    found = t_interval(values)
-    if found.low > margin:
-        return "supports", found
-    return ("contradicts" if found.high < margin else "undecided"), found
-
-
-def figures(*values: float) -> list[str]:
-    """Write numbers with as many decimals as the largest needs to show three digits."""
-    finite = [abs(value) for value in values if math.isfinite(value) and value]
-    decimals = min(6, max(0, 2 - math.floor(math.log10(max(finite))))) if finite else 0
-    return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
+def _rounded(value: float) -> float:
+    return 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")

@@ -1,22 +1,28 @@
-"""Decides the page of the ledger for a browser, `results/claims.html`: filters, evidence, links."""
+"""The page of the ledger for a browser, `results/claims.html`: filters, evidence, links."""
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import PurePosixPath
 
 from normlab.claims.claim import DOCUMENTS, Claim
-from normlab.claims.evidence import VERDICTS, Evidence
-from normlab.claims.ledger import Entry
-from normlab.claims.reading import CARE, HOME, MEANINGS, NOTES, TITLE, WRITTEN, address
-from normlab.claims.speed import Faster
-from normlab.claims.timings import REPORT
+from normlab.claims.ledger import VERDICTS, Decided, Entry, Outcome
+from normlab.claims.reading import (
+    CARE,
+    MEANINGS,
+    NOTES,
+    TITLE,
+    WRITTEN,
+    address,
+    p_corrected,
+    p_found,
+    seeds_text,
+)
 from normlab.records.store import RECORD_FILE
 from normlab.reports.html.page import page as shell
 
-_NOISE = 1e-9  # figures are in float64: what is smaller is rounding, which machines do differently
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 
 
@@ -29,38 +35,52 @@ class Experiment:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """A piece of evidence as it is shown; `means` and `figures` are what `found` was made of."""
+class Shown:
+    """An endpoint as it is shown; `means` is what `found` was made of, `why` what is open."""
 
-    standing: str
+    verdict: str
+    grade: str
+    part: str
     asked: str
-    of: str
     found: str
     means: str
-    figures: tuple[tuple[str, str], ...]
-    n: int
-    repeats: str
+    why: str
+    seeds: str
+    p: str
+    corrected: str
+    excluded: tuple[str, ...]
+    command: str
+    cost: str
     experiments: tuple[Experiment, ...]
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A claim as it is shown: its evidence, what decides nothing apart, and what to type."""
+class ShownPart:
+    """A part: its statement, its one primary endpoint, and what is secondary."""
+
+    name: str
+    statement: str
+    primary: Shown
+    secondary: tuple[Shown, ...]
+
+
+@dataclass(frozen=True)
+class ShownClaim:
+    """A claim as it is shown."""
 
     claim: Claim
     verdict: str
-    strength: str
-    measured: tuple[Piece, ...]
-    open: tuple[Piece, ...]
+    grades: str
+    by_parts: str
+    parts: tuple[ShownPart, ...]
+    secondary: tuple[Shown, ...]
     see: tuple[tuple[str, str], ...]
-    commands: tuple[tuple[str, str], ...]
 
 
-def page(entries: Sequence[Entry], *, studies: Mapping[str, str], text: str) -> str:
+def page(entries: Sequence[Entry], *, text: str) -> str:
     """Return the whole page, the same bytes for the same evidence.
 
-    `studies` are those that exist, each with the command that runs it; `text` is the name of the
-    Markdown page, which lies beside this one.
+    `text` is the name of the Markdown page, which lies beside this one.
     """
     verdicts = Counter(entry.verdict for entry in entries)
     documents = Counter(name for entry in entries for name in entry.claim.documents)
@@ -74,58 +94,51 @@ def page(entries: Sequence[Entry], *, studies: Mapping[str, str], text: str) -> 
         notes=NOTES,
         verdicts=[(name, verdicts[name], MEANINGS[name]) for name in VERDICTS],
         documents=[(name, documents[name]) for name in DOCUMENTS if documents[name]],
-        claims=[_shown(entry, studies) for entry in entries],
+        claims=[_claim(entry) for entry in entries],
         text=text,
     )
 
 
-def _shown(entry: Entry, studies: Mapping[str, str]) -> Shown:
-    return Shown(
+def _claim(entry: Entry) -> ShownClaim:
+    parts = tuple(_part(each) for each in entry.parts)
+    return ShownClaim(
         claim=entry.claim,
         verdict=entry.verdict,
-        strength=entry.strength,
-        measured=tuple(_piece(piece) for piece in entry.evidence if piece.measured),
-        open=tuple(_piece(piece) for piece in entry.evidence if not piece.measured),
+        grades=entry.grades,
+        by_parts=entry.by_parts,
+        parts=parts,
+        secondary=tuple(each for part in parts for each in part.secondary),
         see=tuple((path, address(path)) for path in entry.claim.see),
-        commands=tuple(_commands(entry.claim, studies)),
     )
 
 
-def _commands(claim: Claim, studies: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return what to type, each with what it does."""
-    show = f"normlab claims {claim.id}"
-    made = [("show", show)]
-    decide = show
-    if claim.check is not None:
-        decide = f"{show} --check"
-        made.append(("compute", decide))
-    if command := studies.get(claim.study or ""):
-        made += [("measure", command), ("decide by those runs", f"{decide} --runs-dir runs")]
-    if any(isinstance(comparison, Faster) for comparison in claim.comparisons):
-        made.append(("time again", f"normlab bench norms --json {HOME}/{REPORT}"))
-    return made
-
-
-def _piece(piece: Evidence) -> Piece:
-    found, _, means = piece.finding.partition(" (") if piece.records else (piece.finding, "", "")
-    of = (piece.task, f"scale={piece.scale}" if piece.scale else None, piece.setting)
-    return Piece(
-        standing=piece.standing,
-        asked=piece.question,
-        of=" ".join(part for part in of if part),
-        found=_signed(found),
-        means=_signed(means.replace(")", "", 1)),
-        figures=() if piece.kind in ("study", "timing") else _figures(piece.numbers),
-        n=piece.n,
-        repeats=piece.repeats,
-        experiments=tuple(_files(piece) if piece.kind == "timing" else _experiments(piece.records)),
+def _part(decided: Decided) -> ShownPart:
+    name = decided.part.name.replace("_", " ")
+    return ShownPart(
+        name=name,
+        statement=decided.part.statement,
+        primary=_shown(name, decided.primary),
+        secondary=tuple(_shown(name, outcome) for outcome in decided.secondary),
     )
 
 
-def _figures(numbers: Mapping[str, float]) -> tuple[tuple[str, str], ...]:
-    return tuple(
-        (name, _signed(f"{0.0 if abs(value) < _NOISE else value:.4g}"))
-        for name, value in numbers.items()
+def _shown(part: str, outcome: Outcome) -> Shown:
+    found = outcome.finding
+    return Shown(
+        verdict=outcome.verdict,
+        grade=outcome.grade,
+        part=part,
+        asked=outcome.endpoint.question,
+        found=_signed(found.found),
+        means=_signed(found.detail),
+        why=_signed(outcome.reason),
+        seeds=seeds_text(outcome),
+        p=p_found(outcome),
+        corrected=p_corrected(outcome),
+        excluded=found.excluded,
+        command=found.command or "",
+        cost=found.cost or "",
+        experiments=tuple(_experiments(found.records)),
     )
 
 
@@ -133,19 +146,14 @@ def _signed(text: str) -> str:
     return _MINUS.sub("\N{MINUS SIGN}", text)
 
 
-def _files(piece: Evidence) -> list[Experiment]:
-    """Return the report that a timing stands in."""
-    paths = [PurePosixPath(path) for path in piece.records]
-    return [Experiment(path.parent.name, ((path.name, address(str(path))),)) for path in paths]
-
-
-def _experiments(folders: Sequence[str]) -> list[Experiment]:
-    """Join the folders of runs that lie in one, in their order."""
-    paths = [PurePosixPath(folder) for folder in dict.fromkeys(folders)]
+def _experiments(records: Sequence[str]) -> list[Experiment]:
+    """Join the folders of runs that lie in one, in their order; a report stands for itself."""
+    paths = [PurePosixPath(path) for path in dict.fromkeys(records)]
     return [
-        Experiment(
-            home.name,
-            tuple((path.name, address(str(path / RECORD_FILE))) for path in members),
-        )
+        Experiment(home.name, tuple((path.name, _address(path)) for path in members))
         for home, members in groupby(paths, key=lambda path: path.parent)
     ]
+
+
+def _address(path: PurePosixPath) -> str:
+    return address(str(path if path.suffix == ".json" else path / RECORD_FILE))

@@ -1,55 +1,178 @@
-"""Decides the ledger: every claim with its evidence, its verdict and what that rests on."""
+"""The ledger: every claim with its parts, their verdicts after correction, and the claim's own.
 
-from collections.abc import Callable, Sequence
+Within a study at a scale the p values of the primary endpoints, of all claims, are corrected
+together (Holm 1979), each first multiplied for its look. Endpoints that were not measured, or that
+are at the floor, count as p = 1. A decided part whose p is then 0.05 or more is undecided. That the
+interval of what was measured holds a document's figure is no rejection, and is not corrected.
+"""
+
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from normlab.claims.claim import Claim
-from normlab.claims.evidence import Evidence, Verdict, strength, verdict
+from normlab.claims.claim import Claim, Part
+from normlab.claims.decision import DECIDED, Verdict
+from normlab.claims.endpoints.base import Endpoint
+from normlab.claims.endpoints.document import Document
+from normlab.claims.finding import Finding
+from normlab.claims.looks import ERROR
 from normlab.claims.runs import Runs
+from normlab.metrics.statistics import holm
 from normlab.records.canonical import plain
 
-FORMAT = "normlab.claims/1"
-COMPUTE = "`normlab claims --check` computes it"
+FORMAT = "normlab.claims/2"
+NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
+ClaimVerdict = str
+VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """An endpoint and what it found; `p_holm` is corrected, of a primary endpoint alone."""
+
+    endpoint: Endpoint
+    finding: Finding
+    verdict: Verdict
+    reason: str = ""
+    p_holm: float | None = None
+    compared: int = 0
+
+    @property
+    def grade(self) -> str:
+        """Return the grade with its setting, such as `C: Multi30k, 2+2 layers`; none if open."""
+        found = self.finding
+        if found.grade is None or self.verdict == "not measured":
+            return ""
+        return ": ".join(part for part in (found.grade, found.setting) if part)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A part, its primary outcome, which alone counts, and what stands beside it."""
+
+    part: Part
+    primary: Outcome
+    secondary: tuple[Outcome, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return what the primary endpoint comes to."""
+        return self.primary.verdict
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim and all its evidence."""
+    """A claim and its parts."""
 
     claim: Claim
-    evidence: tuple[Evidence, ...]
+    parts: tuple[Decided, ...]
 
     @property
-    def verdict(self) -> Verdict:
-        """Return what the evidence comes to."""
-        return verdict(self.evidence)
+    def verdict(self) -> ClaimVerdict:
+        """Return what the parts come to."""
+        return verdict([each.verdict for each in self.parts])
 
     @property
-    def strength(self) -> str:
-        """Say what the verdict rests on; what is missing where nothing is there."""
-        return strength(self.evidence) or self.claim.missing or "no evidence"
+    def grades(self) -> str:
+        """Return the grades of the parts that are decided, with their settings."""
+        said = [part.primary.grade for part in self.parts if part.verdict in DECIDED]
+        return "; ".join(sorted({each for each in said if each}))
+
+    @property
+    def by_parts(self) -> str:
+        """Name the parts by their verdicts, such as `worse supported; size undecided`."""
+        names: dict[str, list[str]] = {}
+        for each in self.parts:
+            names.setdefault(each.verdict, []).append(each.part.name.replace("_", " "))
+        return "; ".join(f"{', '.join(found)}: {of}" for of, found in names.items())
 
 
-def ledger(
-    claims: Sequence[Claim], runs: Runs, compute: Callable[[str], list[Evidence]] | None
-) -> list[Entry]:
-    """Gather the evidence for claims; `compute` runs a check by its name, or nothing computes."""
-    return [Entry(claim, tuple(_gather(claim, runs, compute))) for claim in claims]
+def verdict(parts: Sequence[Verdict]) -> ClaimVerdict:
+    """Weigh the verdicts of a claim's parts.
+
+    All supported is `supported`; all contradicted or without a difference is `contradicted`. Where
+    a part is decided and not all are so alike, the claim is `mixed`. Without any it is `undecided`
+    where one was measured.
+    """
+    found = set(parts)
+    if found == {"supported"}:
+        return "supported"
+    if found and found <= {"contradicted", "no difference"}:
+        return "contradicted"
+    if found & set(DECIDED):
+        return "mixed"
+    return "undecided" if "undecided" in found else "not measured"
 
 
-def _gather(
-    claim: Claim, runs: Runs, compute: Callable[[str], list[Evidence]] | None
-) -> list[Evidence]:
-    pieces: list[Evidence] = []
-    if claim.check is not None:
-        waiting = Evidence("unit", f"the check {claim.check}", COMPUTE, "not computed")
-        pieces += [waiting] if compute is None else compute(claim.check)
-    for comparison in claim.comparisons:
-        pieces += comparison.evidence(runs)
-    if claim.standing is not None and claim.reason is not None:
-        pieces.append(Evidence("note", "published code and papers", claim.reason, claim.standing))
-    return pieces
+def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
+    """Decide all claims; those of one study are corrected together, so give all of them.
+
+    Raises `ValueError` naming claim and part where one run would be on both sides.
+    """
+    primaries = {
+        (claim.id, part.name): _judged(claim, part, part.endpoint, runs)
+        for claim in claims
+        for part in claim.parts
+    }
+    endpoints = {(claim.id, part.name): part.endpoint for claim in claims for part in claim.parts}
+    outcomes = _corrected(endpoints, primaries)
+    return [
+        Entry(
+            claim,
+            tuple(
+                Decided(
+                    part,
+                    outcomes[claim.id, part.name],
+                    tuple(
+                        _uncorrected(each, _judged(claim, part, each, runs))
+                        for each in part.secondary
+                    ),
+                )
+                for part in claim.parts
+            ),
+        )
+        for claim in claims
+    ]
+
+
+def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Finding:
+    try:
+        return endpoint.judge(runs, part.says)
+    except ValueError as error:
+        raise ValueError(f"configs/claim/{claim.name}.yaml: part {part.name}: {error}") from None
+
+
+def _corrected(
+    endpoints: dict[tuple[int, str], Endpoint], findings: dict[tuple[int, str], Finding]
+) -> dict[tuple[int, str], Outcome]:
+    """Correct the p values of each study at each scale together."""
+    families: dict[tuple[str, str], list[tuple[int, str]]] = {}
+    outcomes: dict[tuple[int, str], Outcome] = {}
+    for key, endpoint in endpoints.items():
+        if endpoint.family is None:
+            outcomes[key] = _uncorrected(endpoint, findings[key])
+        else:
+            families.setdefault(endpoint.family, []).append(key)
+    for members in families.values():
+        found = [findings[key].p_look for key in members]
+        tested = any(p is not None for p in found)
+        corrected = holm([1.0 if p is None else p for p in found]) if tested else found
+        for key, p, own in zip(members, corrected, found, strict=True):
+            holm_p = None if own is None else p
+            outcomes[key] = _survived(endpoints[key], findings[key], holm_p, len(members))
+    return outcomes
+
+
+def _survived(endpoint: Endpoint, finding: Finding, p: float | None, compared: int) -> Outcome:
+    holds = isinstance(endpoint, Document) and finding.verdict == "supported"
+    lost = finding.verdict in DECIDED and p is not None and p >= ERROR and not holds
+    found: Verdict = "undecided" if lost else finding.verdict
+    reason = NOT_SURVIVED if lost else finding.reason
+    return Outcome(endpoint, finding, found, reason, p, compared)
+
+
+def _uncorrected(endpoint: Endpoint, finding: Finding) -> Outcome:
+    return Outcome(endpoint, finding, finding.verdict, finding.reason)
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -58,15 +181,42 @@ def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
         "format": FORMAT,
         "claims": [
             {
-                **{key: getattr(entry.claim, key) for key in _SHOWN},
+                "id": entry.claim.id,
+                "name": entry.claim.name,
                 "documents": list(entry.claim.documents),
+                "statement": entry.claim.statement,
+                "figure": entry.claim.figure,
+                "literature": entry.claim.literature,
+                "see": list(entry.claim.see),
                 "verdict": entry.verdict,
-                "strength": entry.strength,
-                "evidence": [plain(asdict(piece)) for piece in entry.evidence],
+                "grades": entry.grades,
+                "parts": [_plain_part(each) for each in entry.parts],
             }
             for entry in entries
         ],
     }
 
 
-_SHOWN = ("id", "name", "statement", "figure", "decided", "expected", "literature", "missing")
+def _plain_part(decided: Decided) -> dict[str, Any]:
+    part = decided.part
+    return {
+        "name": part.name,
+        "statement": part.statement,
+        "says": part.says,
+        "verdict": decided.verdict,
+        "primary": _plain_outcome(decided.primary),
+        "secondary": [_plain_outcome(each) for each in decided.secondary],
+    }
+
+
+def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
+    return plain(
+        {
+            **asdict(outcome.finding),
+            "kind": outcome.endpoint.kind,
+            "question": outcome.endpoint.question,
+            "verdict": outcome.verdict,
+            "reason": outcome.reason,
+            "p_holm": outcome.p_holm,
+        }
+    )

@@ -1,16 +1,29 @@
-"""Decides the page of the ledger, `results/claims.md`: the same bytes for the same evidence."""
+"""The page of the ledger in Markdown, `results/claims.md`: the same bytes for the same evidence."""
 
 import posixpath
 from collections import Counter
 from collections.abc import Sequence
 from textwrap import fill
 
-from normlab.claims.evidence import VERDICTS, Evidence
-from normlab.claims.ledger import Entry
-from normlab.claims.reading import CARE, MEANINGS, NOTES, TITLE, WRITTEN, address
+from normlab.claims.ledger import VERDICTS, Decided, Entry, Outcome
+from normlab.claims.reading import (
+    CARE,
+    MEANINGS,
+    NOTES,
+    TITLE,
+    WRITTEN,
+    address,
+    found_text,
+    measure_text,
+    outcome_text,
+    p_corrected,
+    p_found,
+    seeds_text,
+    verdict_text,
+)
 
 _WIDTH = 100
-_FOLDED = "Settings with too few seeds are counted and not shown; `normlab claims N` lists them."
+_COLUMNS = ("part", "asked", "found", "seeds", "p", "corrected", "so it is")
 
 
 def page(entries: Sequence[Entry]) -> str:
@@ -25,7 +38,7 @@ def _opening() -> str:
     meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in MEANINGS.items())
     notes = [
         fill(note, _WIDTH, initial_indent="- ", subsequent_indent="  ")
-        for note in (f"{meanings}.", *NOTES, _FOLDED)
+        for note in (f"{meanings}.", *NOTES)
     ]
     parts = [fill(WRITTEN, _WIDTH), fill(f"**Read with care.** {CARE}", _WIDTH), "\n".join(notes)]
     return "\n\n".join([f"# {TITLE}", *parts]) + "\n"
@@ -38,12 +51,11 @@ def _summary(entries: Sequence[Entry]) -> str:
             entry.claim.statement,
             " ".join(entry.claim.documents),
             entry.claim.figure or "-",
-            f"**{entry.verdict}**",
-            entry.strength,
+            _bold(verdict_text(entry), entry.verdict),
         ]
         for entry in entries
     ]
-    return _table(["#", "claim", "from", "its figure", "verdict", "rests on"], rows)
+    return _table(["#", "claim", "from", "its figure", "verdict"], rows)
 
 
 def _section(entry: Entry) -> str:
@@ -54,42 +66,67 @@ def _section(entry: Entry) -> str:
         f"{claim.statement} ({', '.join(claim.documents)}"
         + (f"; its figure: {claim.figure})" if claim.figure else ")"),
         "",
-        f"- Verdict: **{entry.verdict}** ({entry.strength})",
-        f"- The documents expect: {claim.expected}",
-        f"- Literature: {claim.literature}",
+        f"- Verdict: {_bold(verdict_text(entry), entry.verdict)}",
+        f"- Literature: {claim.literature.strip()}",
     ]
-    if claim.missing:
-        lines.append(f"- Missing: {claim.missing}")
     if claim.see:
         links = ", ".join(f"[{path}]({address(path)})" for path in claim.see)
         lines.append(f"- See also: {links}")
-    shown = [piece for piece in entry.evidence if piece.measured]
-    # A setting with too few seeds decides nothing; it is counted above, and the command lists it.
-    if shown:
-        rows = [_row(piece) for piece in shown]
-        lines += ["", _table(["asked", "found", "so it", "n", "of"], rows).rstrip()]
+    lines += [f"- {_named(each)}: {each.part.statement}" for each in entry.parts]
+    rows = [_row(_named(each), each.primary) for each in entry.parts]
+    lines += ["", _table(_COLUMNS, rows).rstrip()]
+    lines += _open(entry.parts)
+    beside = [(_named(each), outcome) for each in entry.parts for outcome in each.secondary]
+    if beside:
+        table = _table(_COLUMNS, [_row(name, outcome) for name, outcome in beside]).rstrip()
+        lines += ["", "<details><summary>Secondary, never counted</summary>", "", table]
+        lines += ["", "</details>"]
     return "\n".join([*lines, ""])
 
 
-def _row(piece: Evidence) -> list[str]:
+def _open(parts: Sequence[Decided]) -> list[str]:
+    """Say of each part that is not decided what would measure more, and which runs do not count."""
+    lines: list[str] = []
+    for each in parts:
+        if measure := measure_text(each.primary):
+            lines.append(f"- {_named(each)}, to measure: {measure}")
+        if each.primary.finding.excluded:
+            lines.append(
+                f"- {_named(each)}, runs that decide nothing: "
+                + "; ".join(each.primary.finding.excluded)
+            )
+    return ["", *lines] if lines else []
+
+
+def _row(name: str, outcome: Outcome) -> list[str]:
     return [
-        piece.question,
-        piece.finding,
-        piece.standing,
-        str(piece.n) if piece.n else "-",
-        _runs(piece),
+        name,
+        outcome.endpoint.question,
+        " ".join(part for part in (found_text(outcome), _links(outcome)) if part) or "-",
+        seeds_text(outcome) or "-",
+        p_found(outcome),
+        p_corrected(outcome),
+        _bold(outcome_text(outcome), outcome.verdict),
     ]
 
 
-def _runs(piece: Evidence) -> str:
-    if not piece.records:
-        return "-"
-    where = " ".join(part for part in (piece.task, piece.scale, piece.setting) if part)
-    if piece.kind == "timing":
-        return f"{where}: [{posixpath.basename(piece.records[0])}]({address(piece.records[0])})"
-    folders = dict.fromkeys(posixpath.dirname(folder) for folder in piece.records)
-    links = " ".join(f"[{n}]({address(folder)})" for n, folder in enumerate(folders, 1))
-    return f"{where}: {links}"
+def _links(outcome: Outcome) -> str:
+    """Return links to the folders of the experiments, or to the report, that it rests on."""
+    paths = outcome.finding.records
+    files = [path for path in paths if path.endswith(".json")]
+    folders = dict.fromkeys(posixpath.dirname(path) for path in paths if path not in files)
+    named = [f"[{posixpath.basename(path)}]({address(path)})" for path in files]
+    named += [f"[{n}]({address(folder)})" for n, folder in enumerate(folders, 1)]
+    return " ".join(named)
+
+
+def _named(decided: Decided) -> str:
+    return decided.part.name.replace("_", " ")
+
+
+def _bold(text: str, verdict: str) -> str:
+    """Set a verdict in bold, its grade beside it."""
+    return f"**{verdict}**{text.removeprefix(verdict)}"
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -1,40 +1,109 @@
-"""Decides what both pages of the ledger say of how to read it, and where their links start."""
+"""What the pages of the ledger and the terminal say alike: how to read it, and its lines."""
 
 import posixpath
 from collections.abc import Mapping
 
-from normlab.claims.evidence import Verdict
+from normlab.claims.finding import p_text
+from normlab.claims.ledger import Entry, Outcome
 
 HOME = "results"
 TITLE = "The claims of the documents, and what was found"
 WRITTEN = (
     "Written by `normlab claims --write` from the committed records and from what the checks "
-    "compute; do not edit. `normlab claims N` shows a claim in the terminal."
+    "compute; do not edit. `normlab claims N` shows a claim in the terminal, `normlab claims "
+    "--check` verifies this page."
 )
 CARE = (
-    "The records are small: Multi30k is not IWSLT'14, and `scale=cpu` is 2+2 layers for 2,000 "
-    "updates. A verdict is about the task, scale and settings that its lines name, not about the "
-    "documents' own experiments, of which no code is known."
+    "A verdict is about the data, the size and the settings that its grade names, not about the "
+    "documents' own experiments, of which no code is known. Only grade A is of these."
 )
-MEANINGS: Mapping[Verdict, str] = {
-    "supported": "every piece that was measured supports the claim",
-    "contradicted": "some contradict and none supports",
-    "partly": "some support, others contradict or leave it open",
-    "not measured": "nothing decides yet",
+MEANINGS: Mapping[str, str] = {
+    "supported": "every part is supported",
+    "contradicted": "every part is contradicted, or shows no difference",
+    "mixed": "its parts differ, and are named",
+    "undecided": "measured, and open",
+    "not measured": "nothing counts yet",
+}
+GRADES: Mapping[str, str] = {
+    "A": "the document's own data and size",
+    "B": "trained to convergence, each side tuned, two data sets",
+    "C": "any other measurement",
+    "D": "computed, published, or about the norm alone",
 }
 NOTES = (
-    "A comparison of records pairs the seeds that both sides have, at least three, at settings "
-    "that are otherwise equal. `a [b, c]` is the mean difference with its 95 % t interval, in the "
-    "claimed direction, beside both means. It supports above the margin (0 unless said) and "
-    "contradicts below.",
-    "A comparison of times is of candidates that took turns in one process: `n` are rounds, and "
-    "the interval is of the share of time saved. It tells of noise, not of other machines.",
-    '"Computed" pieces are figures of the norms themselves, in float64, by '
-    "`normlab claims --check`. They decide what a norm does; what that costs a trained model only "
-    "records decide.",
+    "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
+    "which alone decides it. Secondary evidence is shown and never counted.",
+    "A contrast is the difference between two sides, seed by seed, in the claimed direction, after "
+    "an average over what is a nuisance. `a [b, c]` is its mean with a t interval. It supports "
+    "wholly above the margin, contradicts wholly below 0, and shows *no difference* where the "
+    "narrower interval of two one-sided tests lies within the margin on both sides.",
+    "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
+    "of 0.05: intervals are of 99, 98.5 and 97.5 %. Fewer than five seeds decide nothing.",
+    "p is as found. *Corrected* is multiplied for the look, then by Holm over the primary "
+    "endpoints of the study at that scale; at 0.05 and more a part is undecided.",
+    "A run counts that was made by clean code and tested its last weights; both sides of a pair "
+    "share code, data and arithmetic. A side at the floor (what is scored without learning) "
+    "decides nothing. Where a seed diverged, the counts of seeds that train decide.",
+    "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
+    "tells of noise, not of other machines.",
+    "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in GRADES.items()) + ".",
 )
 
 
 def address(path: str) -> str:
     """Return the way to a file or folder of the checkout from where the pages lie."""
     return posixpath.relpath(path, HOME)
+
+
+def verdict_text(entry: Entry) -> str:
+    """Return the verdict with what it rests on, such as `contradicted (C: Multi30k, 2+2 layers)`.
+
+    A mixed claim names its parts.
+    """
+    about = [entry.by_parts] if entry.verdict == "mixed" else []
+    about += [entry.grades] if entry.grades else []
+    return f"{entry.verdict} ({'; '.join(about)})" if about else entry.verdict
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return the verdict of an endpoint with its grade."""
+    return f"{outcome.verdict} ({outcome.grade})" if outcome.grade else outcome.verdict
+
+
+def found_text(outcome: Outcome) -> str:
+    """Return what was found: the figure with its interval, what it was made of, why it is open."""
+    found = outcome.finding
+    said = found.found or found.detail
+    if found.found and found.detail:
+        said += f" ({found.detail})"
+    return "; ".join(part for part in (said, outcome.reason) if part)
+
+
+def p_found(outcome: Outcome) -> str:
+    """Return p as found; a dash where nothing was tested."""
+    return "-" if outcome.finding.p is None else p_text(outcome.finding.p)
+
+
+def p_corrected(outcome: Outcome) -> str:
+    """Return p as corrected; a dash where nothing was tested, or nothing is corrected."""
+    return "-" if outcome.p_holm is None else p_text(outcome.p_holm)
+
+
+def seeds_text(outcome: Outcome) -> str:
+    """Say of how many seeds or rounds, and of what confidence the interval is."""
+    found = outcome.finding
+    if not found.n:
+        return ""
+    many = found.look or found.n
+    text = f"{many} {found.repeats}{'s' if many != 1 else ''}"
+    if found.confidence is not None:
+        text += f", {100 * found.confidence:g} %"
+    return text
+
+
+def measure_text(outcome: Outcome) -> str:
+    """Return the command that would measure more, and what it costs; nothing where decided."""
+    found = outcome.finding
+    if found.command is None:
+        return ""
+    return f"`{found.command}` ({found.cost})" if found.cost else f"`{found.command}`"

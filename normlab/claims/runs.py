@@ -1,42 +1,42 @@
-"""Decides which runs a comparison is about, and which two settings differ in nothing else.
-
-A setting is the seeds of one fingerprint, joined by `records.aggregate.Cell`, which refuses what is
-not comparable. Two settings make a pair where their configs differ only in what is compared.
-"""
+"""The evidence that a ledger is made from: records by their study, timings, outcomes of checks."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
+from normlab.claims.evidence import Evidence
+from normlab.claims.membership import Plan
 from normlab.claims.timings import REPORT, Timings, read_timings
-from normlab.records.aggregate import Cell, group
-from normlab.records.fingerprint import ABSENT, varying_keys, without
 from normlab.records.record import RunRecord
 from normlab.records.selection import Selection
 from normlab.records.store import RunStore
-
-# A choice of `norm` is the label of all its sites.
-_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
-# What both sides of a pair share, whatever is compared. The number of parameters is a norm's own.
-_SHARED = ("source", "sizes", "checksums"), ("precision", "world_size")
+from normlab.studies import load_study
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Records and where each lies, by its run id, and what was timed.
+    """Records and where each lies, by its run id, what was timed, and what checks found.
 
-    `damaged` says what could not be read.
+    `damaged` says what could not be read. `configs` is the folder of the studies.
     """
 
+    configs: Path
     records: Sequence[RunRecord] = ()
     folders: Mapping[str, str] | None = None
     damaged: Sequence[str] = ()
     timings: Sequence[Timings] = ()
+    computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, places: Iterable[Path], *, root: Path) -> "Runs":
+    def read(
+        cls,
+        places: Iterable[Path],
+        *,
+        root: Path,
+        configs: Path,
+        computed: Mapping[str, Sequence[Evidence]] | None = None,
+    ) -> "Runs":
         """Read all records below some folders; their own are named relative to `root` if there.
 
         A run found twice with the same scores, such as the committed copy of one, counts once.
@@ -63,44 +63,33 @@ class Runs:
                     )
                 folders.setdefault(record.run_id, (top / folder.relative_to(place)).as_posix())
             damaged += [message for _, message in store.damaged]
-        return cls([*found.values(), *twice], folders, damaged, timings)
+        records = [*found.values(), *twice]
+        return cls(configs, records, folders, damaged, timings, computed or {})
 
     def folder(self, record: RunRecord) -> str:
         """Return where a record lies, or its run id where it lies nowhere."""
         return (self.folders or {}).get(record.run_id, record.run_id)
 
-    def settings(self, where: Mapping[str, object]) -> tuple[list[Cell], list[str]]:
-        """Return the settings that fit, and why runs of others could not be joined."""
-        try:
-            chosen = self._selection.select(where)
-        except ValueError:  # a key that no run has yet, such as one of a task that nobody ran
-            return [], []
-        cells: list[Cell] = []
-        refused: list[str] = []
-        for members in group(chosen).values():
-            joined = self._join(members)
-            if isinstance(joined, str):
-                refused.append(joined)
-            else:
-                cells.append(joined)
-        return cells, refused
+    def plan(self, study: str, scale: str) -> Plan:
+        """Return what a study plans at a scale; raises `ValueError` for one that there is not."""
+        if (study, scale) not in self._plans:
+            self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
+        return self._plans[study, scale]
 
-    def _join(self, members: Sequence[RunRecord]) -> Cell | str:
-        """Join seeds, or say why they cannot be; comparisons ask for the same ones many times."""
-        key = tuple(map(id, members))
-        if key not in self._joined:
-            try:
-                self._joined[key] = Cell.of(members)
-            except ValueError as error:
-                self._joined[key] = str(error)
-        return self._joined[key]
+    def of_study(self, study: str, scale: str) -> Selection:
+        """Return the records of a study at a scale, to choose from."""
+        if (study, scale) not in self._selections:
+            plan = self.plan(study, scale)
+            own = [record for record in self.records if plan.holds(record)]
+            self._selections[study, scale] = Selection(own)
+        return self._selections[study, scale]
 
     @cached_property
-    def _selection(self) -> Selection:
-        return Selection(self.records)
+    def _plans(self) -> dict[tuple[str, str], Plan]:
+        return {}
 
     @cached_property
-    def _joined(self) -> dict[tuple[int, ...], Cell | str]:
+    def _selections(self) -> dict[tuple[str, str], Selection]:
         return {}
 
 
@@ -108,56 +97,3 @@ def _relative(place: Path, root: Path) -> Path:
     resolved = place.resolve()
     inside = resolved.is_relative_to(root.resolve())
     return resolved.relative_to(root.resolve()) if inside else place
-
-
-def pairs(
-    first: Iterable[Cell], second: Sequence[Cell], may_differ: Iterable[str]
-) -> list[tuple[Cell, Cell]]:
-    """Return the settings of both sides that differ in nothing but the keys that may."""
-    allowed = tuple(name for key in may_differ for name in _spelled(key))
-    others: dict[tuple[str, ...], list[Cell]] = {}
-    for cell in second:
-        others.setdefault(without(cell.parts, allowed), []).append(cell)
-    return [(a, b) for a in first for b in others.get(without(a.parts, allowed), ())]
-
-
-def _spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
-    if key == "norm":
-        return _SITES
-    dotted = key.replace("/", ".")
-    return dotted, f"task.{dotted}"
-
-
-def mismatch(a: Cell, b: Cell) -> str | None:
-    """Say in what data or precision two settings differ, which no comparison survives."""
-    first, second = a.records[0], b.records[0]
-    for name, keys in zip(("data", "environment"), _SHARED, strict=True):
-        for key in keys:
-            values = [getattr(record, name).get(key) for record in (first, second)]
-            if values[0] != values[1]:
-                return f"{name}.{key} is {values[0]!r:.60} and {values[1]!r:.60}"
-    return None
-
-
-def labels(cells: Sequence[Cell]) -> list[str]:
-    """Say for each setting what sets it apart from the others: `norm.padding=include`."""
-    keys = [key for key, _ in varying_keys([cell.parts for cell in cells])]
-    shown = [key for key in keys if not key.endswith("_target_") and not key.startswith("task.")]
-    return [
-        " ".join(
-            f"{key}={value}"
-            for key in shown
-            if (value := _value(cell.config, key)) not in (ABSENT, None)
-        )
-        for cell in cells
-    ]
-
-
-def _value(config: Mapping[str, Any], key: str) -> Any:
-    node: Any = config
-    for part in key.split("."):
-        if not isinstance(node, dict) or part not in node:
-            return ABSENT
-        node = node[part]
-    return node

@@ -2,31 +2,43 @@
 
 import argparse
 import json
+import shutil
+import sys
+import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._terminal import complain, print_prose, print_table
+from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
-from normlab.registry import CONFIG_DIR, options
+from normlab.registry import CONFIG_DIR
 
 if TYPE_CHECKING:
+    from normlab.claims.claim import Claim
     from normlab.claims.evidence import Evidence
-    from normlab.claims.ledger import Entry
+    from normlab.claims.ledger import Entry, Outcome
+    from normlab.claims.runs import Runs
 
-HELP = "the ledger: every claim of the documents, its figure, the evidence, the verdict"
+HELP = "the ledger: every claim of the documents, its parts, what decides them, the verdict"
 
 _EXAMPLES = """examples:
   normlab claims                        every claim and its verdict, from the committed records
-  normlab claims 7                      one claim with all its evidence
-  normlab claims --check                compute what is decided in seconds, too
+  normlab claims 7                      one claim with its parts, endpoints and evidence
+  normlab claims --compute              compute anew what is decided in seconds
+  normlab claims --check                verify that the committed pages say what the records say
   normlab claims 40 --runs-dir runs     with the runs below runs/ as well
-  normlab claims --write                write results/claims.md and claims.html, checks computed
+  normlab claims --write                write results/claims.md, claims.html and computed.json
   normlab claims --json                 the ledger for programs
+
+--compute takes torch and a few seconds: without it the outcomes of the checks are those of the last
+--write, in results/computed.json. --check computes nothing and changes nothing.
 """
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
+_COMPUTED = "computed.json"
+_WIDTH = 80  # where no terminal says how wide it is
+_VERDICT = 14  # columns that the longest verdict takes, with a gap
 
 
 def parser() -> argparse.ArgumentParser:
@@ -38,15 +50,23 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     result.add_argument("id", nargs="?", type=int, help="show this claim with all its evidence")
-    result.add_argument("--check", action="store_true", help="compute the unit claims now")
-    result.add_argument(
+    what = result.add_mutually_exclusive_group()
+    what.add_argument(
+        "--compute", action="store_true", help="compute anew what checks of the norms decide"
+    )
+    what.add_argument(
+        "--check",
+        action="store_true",
+        help="verify that the committed pages are what the records give; 1 where one is not",
+    )
+    what.add_argument(
         "--write",
         nargs="?",
         type=Path,
         const=_RESULTS / "claims.md",
         metavar="FILE",
         help="write the ledger as Markdown and beside it as a page for a browser, .html, checks "
-        "computed; default: results/claims.md",
+        f"computed and kept in {_COMPUTED}; default: results/claims.md",
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument(
@@ -65,108 +85,213 @@ def parser() -> argparse.ArgumentParser:
 
 @without_collection()
 def main(argv: list[str]) -> int:
-    """Show or write the ledger; 1 where a record is damaged, which is said.
+    """Show, write or verify the ledger; 1 where a record is damaged or a page stale, which is said.
 
     Raises `ValueError` for a claim that does not exist and for a claim's file that is wrong.
     """
     arguments = parser().parse_args(argv)
     from normlab.claims.claim import load_all
-    from normlab.claims.ledger import ledger, to_plain
+    from normlab.claims.evidence import read_computed
+    from normlab.claims.ledger import ledger
     from normlab.claims.runs import Runs
 
-    if arguments.write and (arguments.runs_dir or arguments.id is not None):
-        raise ValueError("--write takes all claims and the committed records alone")
-    if arguments.write and arguments.write.suffix != ".md":
-        raise ValueError(f"--write {arguments.write}: name the Markdown page, ending in .md")
+    _refuse(arguments)
     claims = load_all(CONFIG_DIR / "claim")
-    if arguments.id is not None:
-        chosen = [claim for claim in claims if claim.id == arguments.id]
-        if not chosen:
-            raise ValueError(f"no claim {arguments.id}; there are 1 to {claims[-1].id}")
-        claims = chosen
-    runs = Runs.read([arguments.results, *arguments.runs_dir], root=_CHECKOUT)
-    compute: "Callable[[str], list[Evidence]] | None" = None
-    if arguments.check or arguments.write:
-        from normlab import checks
-
-        compute = checks.run
-    entries = ledger(claims, runs, compute)
-    if arguments.write:
-        _write(entries, arguments.write)
-    elif arguments.json:
-        print(json.dumps(to_plain(entries), indent=1, sort_keys=True))
-    elif arguments.id is not None:
-        _show(entries[0])
+    if arguments.id is not None and arguments.id not in {claim.id for claim in claims}:
+        raise ValueError(f"no claim {arguments.id}; there are 1 to {claims[-1].id}")
+    computed: "Mapping[str, Sequence[Evidence]]"
+    if arguments.compute or arguments.write:
+        computed = _compute(claims)
     else:
-        _list(entries, computed=compute is not None)
+        computed = read_computed(arguments.results / _COMPUTED)
+    places = [arguments.results, *arguments.runs_dir]
+    runs = Runs.read(places, root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
+    # All claims, whichever is shown: those of one study are corrected together.
+    entries = ledger(claims, runs)
+    if arguments.write:
+        _write(entries, runs, arguments.write)
+    elif arguments.check:
+        return _check(entries, runs, arguments.results)
+    else:
+        _show(entries, arguments)
     for message in runs.damaged:
         complain(message)
     return 1 if runs.damaged else 0
 
 
-def _write(entries: Sequence["Entry"], path: Path) -> None:
-    """Write both pages, or neither where one cannot be made."""
+def _refuse(arguments: argparse.Namespace) -> None:
+    """Refuse requests that do not go together."""
+    for name in ("write", "check"):
+        alone = arguments.id is None and not arguments.runs_dir
+        if getattr(arguments, name) and not alone:
+            raise ValueError(f"--{name} takes all claims and the committed records alone")
+    if arguments.write and arguments.write.suffix != ".md":
+        raise ValueError(f"--write {arguments.write}: name the Markdown page, ending in .md")
+
+
+def _compute(claims: "Sequence[Claim]") -> "dict[str, list[Evidence]]":
+    """Run every check that a claim names; raises `ValueError` for one that there is not."""
+    from normlab import checks
+    from normlab.claims.endpoints.computed import Computed
+
+    endpoints = [
+        endpoint
+        for claim in claims
+        for part in claim.parts
+        for endpoint in (part.endpoint, *part.secondary)
+    ]
+    names = {endpoint.check for endpoint in endpoints if isinstance(endpoint, Computed)}
+    return {name: checks.run(name) for name in sorted(names)}
+
+
+def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, str]:
+    """Render all that `--write` writes, by where it goes."""
     from normlab.claims import html, markdown
+    from normlab.claims.evidence import to_json
+
+    return {
+        path: markdown.page(entries),
+        path.with_suffix(".html"): html.page(entries, text=path.name),
+        path.with_name(_COMPUTED): to_json(runs.computed),
+    }
+
+
+def _write(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> None:
+    """Write all files, or none where one cannot be made."""
     from normlab.records.atomic import atomic_write
 
-    studies = {study.name: study.command for study in options("study")}
-    pages = {
-        path: markdown.page(entries),
-        path.with_suffix(".html"): html.page(entries, studies=studies, text=path.name),
-    }
-    for place, text in pages.items():
+    for place, text in _pages(entries, runs, path).items():
         with atomic_write(place) as file:
             file.write(text)
         print(f"wrote {place}")
 
 
-def _list(entries: Sequence["Entry"], *, computed: bool) -> None:
-    rows = [
-        [
-            str(entry.claim.id),
-            entry.claim.statement,
-            " ".join(entry.claim.documents),
-            entry.claim.figure or "-",
-            entry.verdict,
-            entry.strength,
-        ]
-        for entry in entries
-    ]
+def _check(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
+    """Say what is not as the records give it; 1 where anything is."""
+    problems = [*runs.damaged]
+    for place, text in _pages(entries, runs, results / "claims.md").items():
+        if not place.is_file():
+            problems.append(f"{place}: missing; normlab claims --write makes it")
+        elif place.read_text("utf-8") != text:
+            problems.append(
+                f"{place}: not what the records and {_COMPUTED} give; look at what changed, then "
+                "normlab claims --write"
+            )
+    for problem in problems:
+        complain(problem)
+    if not problems:
+        print(f"{len(entries)} claims: the pages are what the records give")
+    return 1 if problems else 0
+
+
+def _show(entries: "Sequence[Entry]", arguments: argparse.Namespace) -> None:
+    """Print the ledger, or one claim of it."""
+    from normlab.claims.ledger import to_plain
+
+    chosen = [entry for entry in entries if arguments.id in (None, entry.claim.id)]
+    if arguments.json:
+        print(json.dumps(to_plain(chosen), indent=1, sort_keys=True))
+    elif arguments.id is None:
+        _list(chosen)
+    else:
+        _show_one(chosen[0])
+
+
+def _list(entries: "Sequence[Entry]") -> None:
+    """Print each claim with its verdict, and beneath it its parts in a line or two each."""
+    for entry in entries:
+        label = f"{entry.claim.id:2}  {entry.verdict:{_VERDICT}}"
+        _folded(entry.claim.statement, label)
+        for each in entry.parts:
+            name = each.part.name.replace("_", " ")
+            _folded(f"- {name}: {_line(each.primary)}", " " * len(label), hang=2)
     counts = Counter(entry.verdict for entry in entries)
-    notes = [", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))]
-    if not computed:
-        notes.append("--check computes what needs no records; without it such claims wait.")
-    notes.append("`normlab claims N` shows the evidence for a claim.")
-    columns = ["#", "claim", "from", "its figure", "verdict", "rests on"]
-    print_table(columns, rows, notes=notes, numeric=["#"])
+    print()
+    print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
+    print("`normlab claims N` shows what decides a claim; A to D are grades of evidence.")
 
 
-def _show(entry: "Entry") -> None:
+def _line(outcome: "Outcome") -> str:
+    """Say of an endpoint at a glance: verdict and grade, figure, p and its correction."""
+    from normlab.claims.reading import found_text, outcome_text, p_corrected, p_found, seeds_text
+
+    said = [outcome_text(outcome)]
+    if outcome.endpoint.kind not in ("computed", "published") or not outcome.grade:
+        said.append(found_text(outcome))
+        if outcome.finding.p is not None:
+            corrected = f" (corrected {p_corrected(outcome)})" if outcome.p_holm is not None else ""
+            said.append(f"p {p_found(outcome)}{corrected}, {seeds_text(outcome)}")
+    return "; ".join(each for each in said if each)
+
+
+def _show_one(entry: "Entry") -> None:
+    """Print a claim with the endpoint of each part, and what is secondary below."""
+    from normlab.claims.reading import verdict_text
+
     claim = entry.claim
-    print_prose(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}")
+    _folded(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}", "")
     facts = {
+        "Verdict": verdict_text(entry),
         "Its figure": claim.figure,
-        "Expected": claim.expected,
-        "Literature": claim.literature,
-        "Missing": claim.missing,
+        "Literature": claim.literature.strip(),
         "See also": ", ".join(claim.see) or None,
-        "Verdict": f"{entry.verdict} ({entry.strength})",
     }
     for name, text in facts.items():
         if text is not None:
-            print_prose(f"{name}: {text}", indent="  ")
-    if not entry.evidence:
-        return
-    rows = [
-        [
-            piece.standing,
-            piece.question,
-            piece.finding,
-            str(piece.n) if piece.n else "-",
-            " ".join(part for part in (piece.task, piece.scale, piece.setting) if part) or "-",
-        ]
-        for piece in sorted(entry.evidence, key=lambda piece: not piece.measured)
-    ]
-    print()
-    notes = list(dict.fromkeys(folder for piece in entry.evidence for folder in piece.records))
-    print_table(["it", "asked", "found", "n", "of"], rows, notes=notes, numeric=["n"])
+            _folded(f"{name}: {text}", "  ")
+    for each in entry.parts:
+        print()
+        _folded(f"{each.part.name.replace('_', ' ')}: {each.part.statement}", "")
+        _print_outcome(each.primary, "  ")
+    beside = [(each.part.name, outcome) for each in entry.parts for outcome in each.secondary]
+    if beside:
+        print("\nSecondary, never counted")
+    for name, outcome in beside:
+        _folded(f"{name.replace('_', ' ')}:", "  ")
+        _print_outcome(outcome, "    ")
+    folders = [folder for each in entry.parts for folder in each.primary.finding.records]
+    if folders:
+        print("\nRests on")
+    for folder in dict.fromkeys(folders):
+        print(f"  {folder}")
+
+
+def _print_outcome(outcome: "Outcome", indent: str) -> None:
+    """Print what an endpoint asks, what was found, and where that stands."""
+    from normlab.claims.reading import found_text, measure_text, outcome_text
+
+    found = outcome.finding
+    facts = {
+        "asked": outcome.endpoint.question,
+        "so it is": outcome_text(outcome),
+        "found": found_text(outcome),
+        "p": _tests(outcome),
+        "decides nothing": "; ".join(found.excluded),
+        "to measure": measure_text(outcome).replace("`", ""),
+    }
+    for name, text in facts.items():
+        if text:
+            _folded(text, f"{indent}{name:<16}")
+
+
+def _tests(outcome: "Outcome") -> str:
+    """Say p as found and as corrected, the look, and what would have been visible."""
+    from normlab.claims.finding import p_text
+    from normlab.claims.reading import p_corrected, p_found, seeds_text
+
+    found = outcome.finding
+    if found.p is None:
+        return ""
+    said = [f"{p_found(outcome)} as found"]
+    if found.look is not None and found.p_look is not None:
+        said.append(f"{p_text(found.p_look)} for the look at {found.look} seeds")
+    if outcome.p_holm is not None:
+        said.append(f"{p_corrected(outcome)} corrected for {outcome.compared} endpoints")
+    return ", ".join(said) + f" ({seeds_text(outcome)})"
+
+
+def _folded(text: str, label: str, *, hang: int = 0) -> None:
+    """Print a paragraph beside its label, folded at the width of the terminal."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
+    rest = " " * (len(label) + hang)
+    print(textwrap.fill(text, width, initial_indent=label, subsequent_indent=rest))

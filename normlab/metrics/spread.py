@@ -1,8 +1,10 @@
-"""Decides how far a mean over a few seeds can be trusted: Student's t interval.
+"""How far a mean over a few seeds can be trusted: Student's t interval, by SciPy.
 
-The quantile is computed rather than tabled: for a whole number of degrees of freedom the
-distribution of t is a finite sum (Abramowitz and Stegun 1964, 26.7.3 and 26.7.4).
+Student's distribution alone is imported, when it is needed: lists of runs must not wait for it.
 """
+
+# SciPy has no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
@@ -30,9 +32,11 @@ def t_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval
     """Bound the mean of independent values; raises `ValueError` for fewer than two."""
     if len(values) < 2:
         raise ValueError(f"an interval needs at least two values, found {len(values)}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence is {confidence}; allowed: between 0 and 1")
     mean = statistics.fmean(values)
     sd = deviation(values, mean)
-    half = t_quantile(len(values) - 1, confidence=confidence) * sd / math.sqrt(len(values))
+    half = _quantile(len(values) - 1, confidence) * sd / math.sqrt(len(values))
     return Interval(mean, sd, len(values), mean - half, mean + half)
 
 
@@ -48,38 +52,25 @@ def paired_interval(
     return t_interval([a[seed] - b[seed] for seed in seeds], confidence=confidence)
 
 
-def p_value(interval: Interval) -> float:
-    """Return the two-sided p value of a mean of zero, by Student's t test of the same values."""
+def p_value(interval: Interval, *, against: float = 0.0) -> float:
+    """Return the two-sided p value of a mean of `against`, by Student's t test."""
+    distance = abs(interval.mean - against)
     if interval.sd == 0:
-        return 1.0 if interval.mean == 0 else 0.0
-    t = abs(interval.mean) / (interval.sd / math.sqrt(interval.n))
-    degrees = interval.n - 1
-    return 1 - _share(math.atan(t / math.sqrt(degrees)), degrees)
+        return 1.0 if distance == 0 else 0.0
+    error = interval.sd / math.sqrt(interval.n)
+    return min(1.0, 2 * upper_tail(distance / error, interval.n - 1))
+
+
+def upper_tail(t: float, degrees: int) -> float:
+    """Return the probability of more than t under Student's distribution."""
+    from scipy.special import stdtr
+
+    return float(stdtr(degrees, -t))
 
 
 @lru_cache(maxsize=256)  # a table asks for few of them, and often
-def t_quantile(degrees: int, *, confidence: float) -> float:
+def _quantile(degrees: int, confidence: float) -> float:
     """Return the t that a share `confidence` of Student's distribution does not exceed in size."""
-    if degrees < 1:
-        raise ValueError(f"degrees is {degrees}; allowed: 1 and more")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence is {confidence}; allowed: between 0 and 1")
-    # The share is a function of theta = atan(t / sqrt(degrees)) that rises from 0 to 1.
-    low, high = 0.0, math.pi / 2
-    while True:
-        middle = (low + high) / 2
-        if middle in (low, high):  # two neighbouring floats
-            return math.sqrt(degrees) * math.tan(middle)
-        low, high = (middle, high) if _share(middle, degrees) < confidence else (low, middle)
+    from scipy.special import stdtrit
 
-
-def _share(theta: float, degrees: int) -> float:
-    """Return the probability of |T| <= sqrt(degrees) tan(theta)."""
-    odd = degrees % 2
-    cosine = math.cos(theta)
-    term = cosine if odd else 1.0
-    total = term if degrees > 1 else 0.0
-    for k in range(2 + odd, degrees, 2):
-        term *= cosine * cosine * (k - 1) / k
-        total += term
-    return 2 / math.pi * (theta + math.sin(theta) * total) if odd else math.sin(theta) * total
+    return float(stdtrit(degrees, (1 + confidence) / 2))

@@ -1,0 +1,58 @@
+"""What two runs must share for their difference to be one of what is compared."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from normlab.records.fingerprint import diff, parts, without
+from normlab.records.record import RunRecord
+
+_DATA = ("source", "sizes", "checksums")
+# A choice of `norm` is the label of all its sites.
+_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+
+
+def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str | None:
+    """Say in what two runs of one seed are unlike, apart from some keys; None where in nothing."""
+    for key in _DATA:
+        if a.data.get(key) != b.data.get(key):
+            return f"unlike data ({key})"
+    if a.environment.get("world_size") != b.environment.get("world_size"):
+        return "unlike numbers of processes"
+    if not same_code(a.environment, b.environment):
+        return "unlike code"
+    here, there = arithmetic(a), arithmetic(b)
+    if here != there:
+        return f"unlike arithmetic ({' '.join(here)}; {' '.join(there)})"
+    if _rest(a, may_differ) != _rest(b, may_differ):
+        return f"unlike settings ({', '.join(_unlike(a, b, may_differ))})"
+    return None
+
+
+def same_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    """Tell whether two environments name the same code."""
+    return a.get("code") == b.get("code")
+
+
+def arithmetic(record: RunRecord) -> tuple[str, ...]:
+    """Return device type, precision and instruction set, or the device where that is not known."""
+    environment = record.environment
+    named = environment.get("instruction_set") or f"unknown ({environment.get('device')})"
+    return str(environment.get("device_type")), str(environment.get("precision")), str(named)
+
+
+def spelled(key: str) -> tuple[str, ...]:
+    """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
+    if key == "norm":
+        return _SITES
+    dotted = key.rpartition("@")[2].replace("/", ".")
+    return dotted, f"task.{dotted}"
+
+
+def _rest(record: RunRecord, keys: tuple[str, ...]) -> tuple[str, ...]:
+    return without(parts(record.config), keys)
+
+
+def _unlike(a: RunRecord, b: RunRecord, keys: tuple[str, ...]) -> list[str]:
+    below = tuple(f"{key}." for key in keys)
+    found = diff(a.config, b.config)
+    return [key for key in found if key not in keys and not key.startswith(below)]

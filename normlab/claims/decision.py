@@ -1,0 +1,66 @@
+"""The table by which seeds decide a part, as one function of numbers alone.
+
+With `d` the difference in the claimed direction, seed by seed, and `m` the margin, the first line
+that holds decides:
+
+    I90 within -m and +m      no difference (supports a claim of equality)
+    I95 wholly above m        supported (contradicts a claim of equality)
+    I95 wholly below 0        contradicted (a claim of equality: below -m)
+    I95 wholly above 0        undecided: the direction is shown, its size is open
+    otherwise                 undecided, with the smallest difference that these seeds could show
+
+An error of 0.05 gives these intervals their names. At another error `a`, a look's share of it,
+"I95" is the t interval of confidence 1 - a and "I90" that of 1 - 2a. Each line is a test whose p
+value is below `a` exactly where the line holds: two one-sided tests for the first, two-sided t
+tests against m and against 0 (or -m) for the next two.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from normlab.metrics.spread import Interval, p_value, t_interval
+from normlab.metrics.statistics import equivalence, smallest_difference
+
+Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
+DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
+SHOWN = "the direction is shown, its size is open"
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What the table says: the verdict, its I95, and the p value of the test that decided.
+
+    Counts have no interval. Where no test decided, `p` is of the one that came nearest, `reason`
+    says what is open, and `smallest` is the difference that these seeds would have shown with 80 %
+    power.
+    """
+
+    verdict: Verdict
+    p: float
+    interval: Interval | None
+    reason: str = ""
+    smallest: float | None = None
+
+
+def decide(
+    values: Sequence[float], *, margin: float, equality: bool, error: float = 0.05
+) -> Decision:
+    """Apply the table to differences; raises `ValueError` for fewer than two."""
+    wide = t_interval(values, confidence=1 - error)
+    narrow = t_interval(values, confidence=1 - 2 * error)
+    lowest = -margin if equality else 0.0
+    tests = {
+        "same": equivalence(values, margin) if margin > 0 else 1.0,
+        "above": p_value(wide, against=margin) if wide.mean > margin else 1.0,
+        "below": p_value(wide, against=lowest) if wide.mean < lowest else 1.0,
+    }
+    if -margin < narrow.low and narrow.high < margin:
+        return Decision("supported" if equality else "no difference", tests["same"], wide)
+    if wide.low > margin:
+        return Decision("contradicted" if equality else "supported", tests["above"], wide)
+    if wide.high < lowest:
+        return Decision("contradicted", tests["below"], wide)
+    reason = SHOWN if wide.low > 0 or wide.high < 0 else ""
+    smallest = smallest_difference(wide, error=error)
+    return Decision("undecided", min(tests.values()), wide, reason, smallest)

@@ -1,0 +1,242 @@
+"""The endpoint `contrast`: two settings by the paired difference of a score, seed by seed.
+
+contrast:
+  study: translation
+  scale: cpu
+  score: [test/bleu, test_2017/bleu]     one, or a list that is averaged within a seed
+  better: {norm: ln}                     the claimed direction
+  worse: {norm: bn}
+  where: {task: multi30k}                optional: shared by both sides
+  over: [placement]                      optional: nuisances, averaged within a seed
+  in: {batching: bucket}                 optional, with than_in: an interaction,
+  than_in: {batching: random}            the difference is larger `in` than `than_in`
+  margin: 0.5                            in the unit of the score
+  measure: true                          optional: a probe's figure, of which less is better
+  ratio: true                            optional: the margin is a factor, such as 1.25
+  minus: test/loss                       optional: subtracted from each score, run by run
+
+Sides are chosen by the options of groups and by dotted keys of the config.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import ClassVar
+
+from normlab.claims.decision import Decision, decide
+from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.counts import less_often
+from normlab.claims.endpoints.study import Asked, diverged, mean_of, per_seed, train_count
+from normlab.claims.finding import Finding, figures, interval_text, of_decision
+from normlab.claims.looks import sequential
+from normlab.claims.node import Node, Where
+from normlab.claims.runs import Runs
+from normlab.claims.sample import Sample
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """Two sides of which the first is to be better by more than the margin."""
+
+    kind: ClassVar[str] = "contrast"
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+
+    study: str
+    scale: str
+    scores: tuple[str, ...]
+    better: Where
+    worse: Where
+    where: Where
+    over: tuple[str, ...]
+    inside: Where
+    outside: Where
+    margin: float
+    measure: bool
+    ratio: bool
+    minus: str | None
+
+    @classmethod
+    def read(cls, node: Node) -> "Contrast":
+        """Read it; see the module for the keys."""
+        own = node.node(cls.kind)
+        study, scale = own.study()
+        found = cls(
+            study=study,
+            scale=scale,
+            scores=own.texts("score"),
+            better=own.where("better", required=True),
+            worse=own.where("worse", required=True),
+            where=own.where("where"),
+            over=own.texts("over", required=False),
+            inside=own.where("in"),
+            outside=own.where("than_in"),
+            margin=own.number("margin"),
+            measure=own.flag("measure"),
+            ratio=own.flag("ratio"),
+            minus=own.optional_text("minus"),
+        )
+        own.finish()
+        found._agree(own)
+        return found
+
+    def _agree(self, node: Node) -> None:
+        """Refuse keys that do not go together."""
+        if self.better == self.worse:
+            raise node.wrong("worse", "is the same side as better; name two different ones")
+        if bool(self.inside) != bool(self.outside):
+            raise node.wrong("in", "an interaction needs both in and than_in; give both, or none")
+        if self.inside and self.inside == self.outside:
+            raise node.wrong("than_in", "is the same as in; name two different ones")
+        fewest = 1 if self.ratio else 0
+        if self.margin < fewest:
+            raise node.wrong("margin", f"expected at least {fewest}, found {self.margin:g}")
+        sides = ({**self.inside}, {**self.better}, {**self.worse})
+        for key in (*self.over, *self.where):
+            if any(key in side for side in sides):
+                raise node.wrong(key, "is what is compared; take it out of where and over")
+        for key in self.over:
+            if key in self.where:
+                raise node.wrong("over", f"{key} is fixed by where; take it out of one of them")
+
+    @property
+    def question(self) -> str:
+        """Say in a line what is asked."""
+        sides = keys(self.better), keys(self.worse)
+        name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")
+        said = f"{name} {'less' if self.measure else 'better'} with {sides[0]} than with {sides[1]}"
+        if self.inside:
+            said += f", more so with {keys(self.inside)} than with {keys(self.outside)}"
+        by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        where = f"; {keys(self.where)}" if self.where else ""
+        over = f"; mean over {', '.join(self.over)}" if self.over else ""
+        return f"{said}, by more than {by}{where}{over}"
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return study and scale."""
+        return self.study, self.scale
+
+    def judge(self, runs: Runs, says: str) -> Finding:
+        """Decide by the paired difference; by the counts of seeds that train where any diverged."""
+        asked = Asked.of(
+            runs,
+            place=(self.study, self.scale),
+            sides=self._sides(),
+            where=self.where,
+            over=self.over,
+            scores=(*self.scores, *((self.minus,) if self.minus else ())),
+        )
+        if (unanswered := asked.without_answer(self._shown)) is not None:
+            return unanswered
+        sample, seeds = asked.sample, asked.last_look
+        if any(diverged(sample, side, seeds) for side in sample.cells):
+            return asked.finding(self._by_count(asked, equality=says == "equality"))
+        for side in sample.cells:
+            if (at_floor := asked.floor(side)) is not None:
+                return asked.finding(Finding("undecided", reason=at_floor))
+        values = self._differences(sample)
+        odd = [seed for seed in seeds if not math.isfinite(values[seed])]
+        if odd:
+            reason = f"no finite figure at seed {', '.join(map(str, odd))}"
+            return asked.finding(Finding("undecided", reason=reason))
+        margin = math.log(self.margin) if self.ratio else self.margin
+
+        def look(chosen: Sequence[int], share: float) -> Decision:
+            differences = [values[seed] for seed in chosen]
+            return decide(differences, margin=margin, equality=says == "equality", error=share)
+
+        at, decision = sequential(sample.seeds, look)
+        used = sample.seeds[: at.seeds]
+        more: dict[str, object] = {"detail": self._means(sample, used)}
+        if self.ratio and decision.interval is not None:
+            found = decision.interval
+            mean, low, high = (math.exp(x) for x in (found.mean, found.low, found.high))
+            more["found"] = f"factor {interval_text(mean, low, high)}"
+        return asked.finding(of_decision(decision, at, **more), used)
+
+    def _sides(self) -> list[Where]:
+        """Return the sides: two, or four of an interaction, those `in` first."""
+        if not self.inside:
+            return [self.better, self.worse]
+        places = (self.inside, self.outside)
+        return [{**side, **place} for place in places for side in (self.better, self.worse)]
+
+    def _differences(self, sample: Sample) -> dict[int, float]:
+        """Return the difference by seed, of an interaction that of the differences."""
+        labels = [keys(side) for side in self._sides()]
+        sides = [self._signed(sample, label) for label in labels]
+        seeds = sorted(set.intersection(*(set(side) for side in sides)))
+        change = math.log if self.ratio else float
+        better, worse, *others = sides
+        found = {}
+        for seed in seeds:
+            found[seed] = _gap(better[seed], worse[seed], change)
+            if others:
+                found[seed] -= _gap(others[0][seed], others[1][seed], change)
+        return {seed: -value if self._less(sample) else value for seed, value in found.items()}
+
+    def _signed(self, sample: Sample, label: str) -> dict[int, float]:
+        return per_seed(sample, label, self.scores, minus=self.minus)
+
+    def _less(self, sample: Sample) -> bool:
+        """Tell whether less of the score is better."""
+        if self.measure:
+            return True
+        label = next(iter(sample.cells))
+        runs = [run for each in sample.cells[label].values() for run in each if run.finished]
+        found = next((score for run in runs if (score := run.figure(self.scores[0]))), None)
+        return found is not None and not found.higher_is_better
+
+    def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Write the means of the sides."""
+        means = [mean_of(self._signed(sample, keys(side)), seeds) for side in self._sides()]
+        said = figures(*means)
+        pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
+        if len(pairs) == 1:
+            return pairs[0]
+        places = (self.inside, self.outside)
+        return "; ".join(f"{keys(at)}: {pair}" for at, pair in zip(places, pairs, strict=True))
+
+    def _shown(self, sample: Sample) -> str:
+        """Put runs into words that decide nothing."""
+        ends = sum(diverged(sample, side, sample.seeds) for side in sample.cells)
+        values = self._differences(sample)
+        kept = [value for value in values.values() if math.isfinite(value)]
+        if ends or not kept:
+            return f"{ends} diverged" if ends else "no finite figure"
+        mean = fmean(kept)
+        (said,) = figures(math.exp(mean) if self.ratio else mean)
+        name = "a factor" if self.ratio else "a difference of"
+        return f"{name} {said}, {self._means(sample, sorted(values))}"
+
+    def _by_count(self, asked: Asked, *, equality: bool) -> Finding:
+        """Decide by how many seeds train: scores are compared only where all do."""
+        sample, seeds = asked.sample, asked.last_look
+
+        def counts(chosen: Sequence[int]) -> list[int]:
+            return [train_count(sample, keys(side), self.scores, chosen) for side in self._sides()]
+
+        def look(chosen: Sequence[int], share: float) -> Decision:
+            better, worse = ((n, len(chosen)) for n in counts(chosen))
+            found = less_often(worse, better, error=share)
+            if equality and found.verdict == "supported":
+                return replace(found, verdict="contradicted")
+            return found
+
+        said = ", ".join(
+            f"{keys(side)} {n}/{len(seeds)}"
+            for side, n in zip(self._sides(), counts(seeds), strict=True)
+        )
+        if self.inside:
+            return Finding("undecided", found=f"train: {said}", reason="not all seeds train")
+        at, decision = sequential(seeds, look)
+        return of_decision(decision, at, found=f"train: {said}")
+
+
+def _gap(a: float, b: float, change: Callable[[float], float]) -> float:
+    """Return the difference of two figures, of their logarithms for a factor; NaN for none."""
+    try:
+        return change(a) - change(b)
+    except ValueError:  # the logarithm of a figure that is not above 0
+        return math.nan

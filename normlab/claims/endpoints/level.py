@@ -1,0 +1,143 @@
+"""The endpoint `level`: a figure of one setting against a bound.
+
+level:
+  study: translation
+  scale: cpu
+  score: test/bleu
+  of: {norm: bn}
+  where: {placement: pre}           optional
+  over: [batching]                  optional: nuisances, averaged within a seed
+  above: 0.5                        or below
+  margin: 0                         optional
+  minus: test/loss                  optional: subtracted from each score, run by run
+
+The side is chosen by the options of groups and by dotted keys of the config.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from normlab.claims.decision import Decision, decide
+from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.study import Asked, diverged, mean_of, per_seed
+from normlab.claims.finding import Finding, figures, interval_text, of_decision
+from normlab.claims.looks import sequential
+from normlab.claims.node import Node, Where
+from normlab.claims.runs import Runs
+from normlab.claims.sample import Sample
+
+
+@dataclass(frozen=True)
+class Level:
+    """One setting, of which a figure is to lie above or below a bound."""
+
+    kind: ClassVar[str] = "level"
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
+
+    study: str
+    scale: str
+    scores: tuple[str, ...]
+    of: Where
+    where: Where
+    over: tuple[str, ...]
+    bound: float
+    above: bool
+    margin: float
+    minus: str | None
+
+    @classmethod
+    def read(cls, node: Node) -> "Level":
+        """Read it; see the module for the keys."""
+        own = node.node(cls.kind)
+        study, scale = own.study()
+        sides = [key for key in ("above", "below") if own.has(key)]
+        if len(sides) != 1:
+            raise own.wrong("", "needs exactly one of above and below")
+        found = cls(
+            study=study,
+            scale=scale,
+            scores=own.texts("score"),
+            of=own.where("of", required=True),
+            where=own.where("where"),
+            over=own.texts("over", required=False),
+            bound=own.number(sides[0]),
+            above=sides[0] == "above",
+            margin=own.number("margin", default=0.0),
+            minus=own.optional_text("minus"),
+        )
+        own.finish()
+        if found.margin < 0:
+            raise own.wrong("margin", f"expected at least 0, found {found.margin:g}")
+        return found
+
+    @property
+    def question(self) -> str:
+        """Say in a line what is asked."""
+        name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")
+        way = "above" if self.above else "below"
+        by = f" by more than {self.margin:g}" if self.margin else ""
+        where = f"; {keys(self.where)}" if self.where else ""
+        return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{where}"
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return study and scale."""
+        return self.study, self.scale
+
+    def judge(self, runs: Runs, says: str) -> Finding:
+        """Decide by the difference to the bound, in the direction that is claimed."""
+        side = keys(self.of)
+        asked = Asked.of(
+            runs,
+            place=(self.study, self.scale),
+            sides=[self.of],
+            where=self.where,
+            over=self.over,
+            scores=(*self.scores, *((self.minus,) if self.minus else ())),
+        )
+        if (unanswered := asked.without_answer(self._shown)) is not None:
+            return unanswered
+        if (stop := stopped(asked, side)) is not None:
+            return asked.finding(stop)
+        values = per_seed(asked.sample, side, self.scores, minus=self.minus)
+        sign = 1 if self.above else -1
+
+        def look(chosen: Sequence[int], share: float) -> Decision:
+            differences = [sign * (values[seed] - self.bound) for seed in chosen]
+            equality = says == "equality"
+            return decide(differences, margin=self.margin, equality=equality, error=share)
+
+        at, decision = sequential(asked.sample.seeds, look)
+        assert decision.interval is not None
+        found = decision.interval
+        ends = sorted(self.bound + sign * end for end in (found.low, found.high))
+        mean = self.bound + sign * found.mean
+        more = {"found": interval_text(mean, *ends), "mean": mean, "low": ends[0], "high": ends[1]}
+        return asked.finding(of_decision(decision, at, **more), asked.sample.seeds[: at.seeds])
+
+    def _shown(self, sample: Sample) -> str:
+        """Put runs into words that decide nothing."""
+        values = per_seed(sample, keys(self.of), self.scores, minus=self.minus)
+        return mean_text(values) or f"{diverged(sample, keys(self.of), sample.seeds)} diverged"
+
+
+def stopped(asked: Asked, side: str) -> Finding | None:
+    """Say why the figures of a side cannot be taken: it diverged, is at the floor, not finite."""
+    seeds = asked.last_look
+    if ends := diverged(asked.sample, side, seeds):
+        trained = f"train: {side} {len(seeds) - ends}/{len(seeds)}"
+        return Finding("undecided", found=trained, reason="not all seeds train")
+    if (at_floor := asked.floor(side)) is not None:
+        return Finding("undecided", reason=at_floor)
+    values = per_seed(asked.sample, side, asked.query.scores)
+    odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+    if odd:
+        return Finding("undecided", reason=f"no finite figure at seed {', '.join(odd)}")
+    return None
+
+
+def mean_text(values: dict[int, float]) -> str:
+    """Write the mean over all seeds; nothing where there is none."""
+    return f"mean {figures(mean_of(values, list(values)))[0]}" if values else ""

@@ -1,0 +1,197 @@
+"""What the endpoints share that a study answers: which runs, which setting, what it would cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from normlab.claims.decision import DECIDED
+from normlab.claims.endpoints.base import keys
+from normlab.claims.finding import Finding
+from normlab.claims.floors import at_floor, trains
+from normlab.claims.looks import FEWEST, LOOKS, reached
+from normlab.claims.membership import Plan
+from normlab.claims.node import Where
+from normlab.claims.runs import Runs
+from normlab.claims.sample import Query, Sample, collect
+from normlab.records.record import RunRecord
+
+_PILOT = "a pilot: it decides nothing"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an endpoint asks of a study, and the runs that may answer."""
+
+    runs: Runs
+    query: Query
+    sample: Sample
+
+    @classmethod
+    def of(
+        cls,
+        runs: Runs,
+        *,
+        place: tuple[str, str],
+        sides: Sequence[Where],
+        where: Where,
+        over: tuple[str, ...],
+        scores: tuple[str, ...],
+    ) -> "Asked":
+        """Gather the runs; raises `ValueError` where one is on two sides."""
+        labels = {keys(side): side for side in sides}
+        query = Query(*place, labels, where, over, scores)
+        return cls(runs, query, collect(runs.of_study(*place), runs.plan(*place), query))
+
+    @property
+    def plan(self) -> Plan:
+        """Return what the study plans at this scale."""
+        return self.runs.plan(self.query.study, self.query.scale)
+
+    @property
+    def last_look(self) -> tuple[int, ...]:
+        """Return the seeds of the last look reached."""
+        return self.sample.seeds[: reached(len(self.sample.seeds))[-1].seeds]
+
+    def without_answer(self, shown: Callable[[Sample], str]) -> Finding | None:
+        """Say why the runs answer nothing, and what is there; None where they may answer.
+
+        `shown` puts runs that decide nothing into words.
+        """
+        if self.sample.problem is not None:
+            return self.finding(Finding("not measured", reason=self.sample.problem))
+        seeds = len(self.sample.seeds)
+        if getattr(self.plan.scale, "pilot", False):
+            return self.finding(Finding("not measured", reason=_PILOT, n=seeds))
+        if seeds >= FEWEST:
+            return None
+        loose = collect(self.runs.of_study(*self._place), self.plan, self.query, strict=False)
+        found = {"detail": "", "records": ()}
+        if loose.problem is None and loose.seeds:
+            found = {
+                "detail": f"{shown(loose)} ({_counted(len(loose.seeds))}): decides nothing",
+                "records": self.folders(loose, loose.seeds),
+            }
+        reason = f"too few seeds ({seeds} of {FEWEST})"
+        if not seeds:
+            reason = "no run counts" if self.sample.excluded else "no runs"
+        return self.finding(Finding("not measured", reason=reason, n=seeds, **found))
+
+    def floor(self, side: str) -> str | None:
+        """Say where a side is at the floor at the last look, of any of its scores."""
+        runs = [run for run in self.sample.runs(side, self.last_look) if run.finished]
+        for score in self.query.scores:
+            if (found := at_floor(runs, score)) is not None:
+                return f"{side} at the floor: {score} {found}"
+        return None
+
+    def finding(self, found: Finding, seeds: Sequence[int] | None = None) -> Finding:
+        """Add to a finding its setting, its runs, and what would measure more."""
+        chosen: Sequence[int] = ()
+        if self.sample.problem is None and len(self.sample.seeds) >= FEWEST:
+            chosen = self.last_look if seeds is None else seeds
+        more: dict[str, Any] = {
+            "grade": getattr(self.plan.scale, "grade", "C"),
+            "setting": self.setting,
+            "excluded": self.sample.excluded,
+            "n": found.n or len(chosen),
+            "records": found.records or self.folders(self.sample, chosen),
+        }
+        if found.verdict not in DECIDED:
+            more |= self._next()
+        return Finding(**{**vars(found), **more})
+
+    @property
+    def setting(self) -> str:
+        """Name data and size, such as `Multi30k de-en, 2+2 layers`."""
+        cells = self.sample.cells.values()
+        some = [run for cell in cells for each in cell.values() for run in each]
+        task = self.query.where.get("task") or (some[0].choice("task") if some else None)
+        data = getattr(self.plan.scale, "data_name", "") or task
+        sizes = sorted({size for run in some if (size := _layers(run))}, key=len)
+        layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
+        return ", ".join(str(each) for each in (data, layers) if each)
+
+    def folders(self, sample: Sample, seeds: Sequence[int]) -> tuple[str, ...]:
+        """Return where the runs of some seeds lie; asserts that none is there twice."""
+        return tuple(self.runs.folder(run) for run in sample.all_runs(seeds))
+
+    @property
+    def _place(self) -> tuple[str, str]:
+        return self.query.study, self.query.scale
+
+    def _next(self) -> dict[str, str]:
+        """Return the command that would reach the next look, and what it costs."""
+        study, scale = self.plan.study, self.query.scale
+        have = len(self.sample.seeds)
+        target = next((look.seeds for look in LOOKS if look.seeds > have), None)
+        if target is None or self.sample.problem is not None:
+            return {}
+        planned, hours = study.cost(scale)
+        each = len(self.plan.scale.seeds)
+        seeds = target - have
+        named = ",".join(str(seed) for seed in range(1, target + 1))
+        given = sorted(self.plan.scale.seeds) == list(range(1, target + 1))
+        return {
+            "command": f"normlab reproduce {study.name} scale={scale}"
+            + ("" if given else f" seeds={named}"),
+            "cost": f"{planned * seeds // each} runs, about {hours * seeds / each:.1f} h; "
+            f"data: {self.plan.scale.data}",
+        }
+
+
+def mean_of(values: Mapping[int, float], seeds: Sequence[int]) -> float:
+    """Return the mean over some seeds."""
+    return fmean(values[seed] for seed in seeds)
+
+
+def per_seed(
+    sample: Sample, side: str, scores: Sequence[str], *, minus: str | None = None
+) -> dict[int, float]:
+    """Return the figure of a side by seed: the mean over scores, then over the nuisances."""
+    found: dict[int, float] = {}
+    for seed, runs in sample.cells[side].items():
+        values = [_figure(run, scores, minus) for run in runs]
+        if all(value is not None for value in values):
+            found[seed] = fmean(value for value in values if value is not None)
+    return found
+
+
+def diverged(sample: Sample, side: str, seeds: Sequence[int]) -> int:
+    """Return of how many seeds of a side a run diverged."""
+    return sum(any(not run.finished for run in sample.cells[side][seed]) for seed in seeds)
+
+
+def train_count(sample: Sample, side: str, scores: Sequence[str], seeds: Sequence[int]) -> int:
+    """Return of how many seeds all runs of a side train: end, and clear of the floor."""
+    return sum(
+        all(trains(run, score) for run in sample.cells[side][seed] for score in scores)
+        for seed in seeds
+    )
+
+
+def _figure(run: RunRecord, scores: Sequence[str], minus: str | None) -> float | None:
+    less = 0.0
+    if minus is not None:
+        subtracted = run.figure(minus)
+        if subtracted is None:
+            return None
+        less = subtracted.value
+    found = [run.figure(score) for score in scores]
+    if not run.finished or any(each is None for each in found):
+        return None
+    return fmean(each.value - less for each in found if each is not None)
+
+
+def _layers(run: RunRecord) -> str | None:
+    """Return the layers of a run's model, such as `2+2` or `12`."""
+    model = run.config.get("model") or {}
+    ends = [model.get(key) for key in ("encoder_layers", "decoder_layers")]
+    if None not in ends:
+        return "+".join(str(end) for end in ends)
+    layers = model.get("num_layers")
+    return None if layers is None else str(layers)
+
+
+def _counted(seeds: int) -> str:
+    return f"{seeds} seed{'s' if seeds != 1 else ''}"

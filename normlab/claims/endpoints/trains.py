@@ -1,0 +1,114 @@
+"""The endpoint `trains`: of how many seeds a setting trains, against a reference.
+
+trains:
+  study: translation
+  scale: cpu
+  score: test/bleu                  held against the floor that the run knows
+  side: {norm: none}
+  reference: {norm: ln}             optional where the part says trains
+  where: {placement: pre}           optional
+  over: [batching]                  optional: a seed trains where all its runs do
+
+Seeds are counted; a seed that diverged, or ended at the floor, did not train.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from normlab.claims.decision import Decision
+from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.counts import against, alone
+from normlab.claims.endpoints.study import Asked, train_count
+from normlab.claims.finding import Finding, of_decision
+from normlab.claims.looks import sequential
+from normlab.claims.node import Node, Where
+from normlab.claims.runs import Runs
+from normlab.claims.sample import Sample
+
+
+@dataclass(frozen=True)
+class Trains:
+    """A side, and the side that it is held against, by the counts of seeds that train."""
+
+    kind: ClassVar[str] = "trains"
+    says: ClassVar[tuple[str, ...]] = ("trains", "fails")
+
+    study: str
+    scale: str
+    score: str
+    side: Where
+    reference: Where
+    where: Where
+    over: tuple[str, ...]
+
+    @classmethod
+    def read(cls, node: Node) -> "Trains":
+        """Read it; see the module for the keys."""
+        own = node.node(cls.kind)
+        study, scale = own.study()
+        found = cls(
+            study=study,
+            scale=scale,
+            score=own.text("score"),
+            side=own.where("side", required=True),
+            reference=own.where("reference"),
+            where=own.where("where"),
+            over=own.texts("over", required=False),
+        )
+        own.finish()
+        if found.side == found.reference:
+            raise own.wrong("reference", "is the same as side; name another setting")
+        return found
+
+    @property
+    def question(self) -> str:
+        """Say in a line what is asked."""
+        other = f", against {keys(self.reference)}" if self.reference else ""
+        where = f"; {keys(self.where)}" if self.where else ""
+        return f"how many seeds train with {keys(self.side)}{other}, by {self.score}{where}"
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return study and scale."""
+        return self.study, self.scale
+
+    def judge(self, runs: Runs, says: str) -> Finding:
+        """Decide by the counts of seeds that train; a reference has to be clear of its floor."""
+        sides = [self.side, *([self.reference] if self.reference else [])]
+        asked = Asked.of(
+            runs,
+            place=self.family or ("", ""),
+            sides=sides,
+            where=self.where,
+            over=self.over,
+            scores=(self.score,),
+        )
+        if (unanswered := asked.without_answer(self._counts)) is not None:
+            return unanswered
+        sample, seeds = asked.sample, asked.last_look
+        said = f"train: {self._counts(sample, seeds)}"
+        if self.reference and not self._count(sample, self.reference, seeds):
+            at_floor = asked.floor(keys(self.reference)) or "no seed of the reference trains"
+            return asked.finding(Finding("undecided", found=said, reason=at_floor))
+        fails = says == "fails"
+
+        def look(chosen: Sequence[int], share: float) -> Decision:
+            counts = [(self._count(sample, side, chosen), len(chosen)) for side in sides]
+            if not self.reference:
+                return alone(counts[0], fails=fails, error=share)
+            return against(counts[0], counts[1], fails=fails, error=share)
+
+        at, decision = sequential(sample.seeds, look)
+        return asked.finding(of_decision(decision, at, found=said))
+
+    def _count(self, sample: Sample, side: Where, seeds: Sequence[int]) -> int:
+        return train_count(sample, keys(side), (self.score,), seeds)
+
+    def _counts(self, sample: Sample, seeds: Sequence[int] | None = None) -> str:
+        """Write of how many seeds each side trains."""
+        chosen = sample.seeds if seeds is None else seeds
+        sides = [side for side in (self.side, self.reference) if side]
+        return ", ".join(
+            f"{keys(side)} {self._count(sample, side, chosen)}/{len(chosen)}" for side in sides
+        )

@@ -1,0 +1,84 @@
+"""What an endpoint found: its verdict before any correction, and all that is shown of it."""
+
+import math
+from dataclasses import dataclass
+
+from normlab.claims.decision import Decision, Verdict
+from normlab.claims.looks import ERROR, Look
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found, and where that stands.
+
+    `found` is the figure with its interval, `detail` what it was made of, `reason` why it is open
+    or not measured. `p` is as found, `p_look` multiplied for the look; both None where nothing was
+    tested. `n` counts seeds (or rounds), `look` those of the look that counts. `excluded` says of
+    runs that are there why they decide nothing, `setting` on which data and size, `records` lists
+    the folders, or the file, that it rests on. `command` would measure it, at `cost`.
+    """
+
+    verdict: Verdict
+    found: str = ""
+    detail: str = ""
+    reason: str = ""
+    p: float | None = None
+    p_look: float | None = None
+    n: int = 0
+    look: int | None = None
+    low: float | None = None
+    mean: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    smallest: float | None = None
+    grade: str | None = None
+    setting: str = ""
+    excluded: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+    command: str | None = None
+    cost: str | None = None
+    repeats: str = "seed"
+
+
+def of_decision(decision: Decision, look: Look | None, **more: object) -> Finding:
+    """Return what a decision says, at a look or without one; `more` are values of a finding."""
+    values: dict[str, object] = {
+        "reason": open_text(decision),
+        "p": decision.p,
+        "p_look": look.corrected(decision.p) if look else decision.p,
+        "look": look.seeds if look else None,
+        "smallest": decision.smallest,
+    }
+    if decision.interval is not None:
+        mean, low, high = decision.interval.mean, decision.interval.low, decision.interval.high
+        values |= {"found": interval_text(mean, low, high), "low": low, "mean": mean, "high": high}
+        values["confidence"] = 1 - (look.share if look else ERROR)
+    return Finding(decision.verdict, **{**values, **more})  # pyright: ignore[reportArgumentType]
+
+
+def open_text(decision: Decision) -> str:
+    """Say what an undecided part leaves open."""
+    if decision.verdict != "undecided":
+        return ""
+    if decision.reason or decision.smallest is None:
+        return decision.reason
+    (smallest,) = figures(decision.smallest)
+    return f"these seeds would have shown {smallest} (80 % power)"
+
+
+def interval_text(mean: float, low: float, high: float) -> str:
+    """Write a figure with its interval, such as `2.27 [1.09, 3.45]`."""
+    said = figures(mean, low, high)
+    return f"{said[0]} [{said[1]}, {said[2]}]"
+
+
+def figures(*values: float) -> list[str]:
+    """Write numbers with as many decimals as the largest needs to show three digits."""
+    finite = [abs(value) for value in values if math.isfinite(value) and value]
+    decimals = min(6, max(0, 2 - math.floor(math.log10(max(finite))))) if finite else 0
+    return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
+
+
+def p_text(p: float) -> str:
+    """Write a p value: three decimals, or that it is less than they show."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

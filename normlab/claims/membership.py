@@ -1,0 +1,105 @@
+"""Which records belong to a study at a scale: those whose config is one that it plans.
+
+A run names its study in `observe.study`; the scale is found by the values that it sets, since a
+folder may hold the runs of several.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from normlab.claims.alike import spelled
+from normlab.records.record import RunRecord
+from normlab.studies import Study
+
+_ELSEWHERE = ("seed", "device", "data_dir", "runs_dir", "sink", "probe", "observe")
+_SETTLED = "auto"  # a value that a run replaces by what it stands for
+NOTHING = object()
+
+
+class Plan:
+    """The runs of a study at a scale; `varied` are the keys of the config in which they differ."""
+
+    def __init__(self, study: Study, scale: str) -> None:
+        """Read the plan; raises `ValueError` for a scale that there is not."""
+        self.study, self.scale = study, study.scale(scale)
+        self._runs = [_values(run.overrides) for run in study.planned(scale, seeds=[0])]
+        keys = sorted({key for run in self._runs for key in run})
+        varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
+        self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
+
+    def holds(self, record: RunRecord) -> bool:
+        """Tell whether a record is of a run that is planned here."""
+        observe = record.config.get("observe") or {}
+        if observe.get("study") != self.study.name:
+            return False
+        return any(
+            all(_same(text, value_of(record.config, key)) for key, text in run.items())
+            for run in self._runs
+        )
+
+    def values(self, key: str) -> tuple[str, ...]:
+        """Return what a key of the grid takes at this scale; nothing for another key."""
+        found: dict[str, None] = {}
+        for axis, points in self.scale.grid.items():
+            for overrides in points.values():
+                values = _values(overrides)
+                if key in values:
+                    found[written(values[key])] = None
+                elif axis == key:
+                    return ()
+        return tuple(found)
+
+
+def _values(overrides: Sequence[str]) -> dict[str, str]:
+    """Return what the last override of each key says, of the keys that make the experiment."""
+    found = {_key(each): each.partition("=")[2] for each in overrides}
+    return {key: text for key, text in found.items() if key.split(".")[0] not in _ELSEWHERE}
+
+
+def _key(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
+
+
+def value_of(config: Mapping[str, Any], key: str) -> object:
+    """Return the option of a group, or else the value of a dotted key of the config.
+
+    `NOTHING` stands for a key that there is not.
+    """
+    choices = config.get("choices", {})
+    for name in (key, key.rpartition("@")[2]):
+        if name in choices:
+            return choices[name]
+    node: Any = config
+    for part in key.split("."):
+        if not isinstance(node, dict) or part not in node:
+            return NOTHING
+        node = node[part]
+    return node
+
+
+def written(value: object) -> str:
+    """Write a value of a config, or the text of an override, in one way: `3e-3` is `0.003`."""
+    if value is NOTHING or value is None:
+        return "null"
+    if isinstance(value, bool):
+        return str(value).lower()
+    try:
+        return repr(float(str(value)))
+    except ValueError:
+        return str(value)
+
+
+def _same(text: str, value: object) -> bool:
+    """Tell whether the text of an override stands for a value of a config."""
+    if value is NOTHING:
+        return False
+    if text == _SETTLED:
+        return True
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        try:
+            return float(text) == float(value)
+        except ValueError:
+            return False
+    return yaml.safe_load(text) == value or text == str(value)

@@ -1,0 +1,144 @@
+"""What the claim files say is whole: every claim, every study, every check, margins by the rule."""
+
+import re
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from normlab import checks
+from normlab.claims.claim import Claim, Part, load_all
+from normlab.claims.endpoints.awaits import Awaits
+from normlab.claims.endpoints.computed import Computed
+from normlab.claims.endpoints.contrast import Contrast
+from normlab.claims.endpoints.document import Document
+from normlab.claims.endpoints.level import Level
+from normlab.claims.endpoints.timing import Timing
+from normlab.claims.endpoints.trains import Trains
+from normlab.registry import CONFIG_DIR, option_names
+from normlab.studies import load_study
+
+FOLDER = CONFIG_DIR / "claim"
+CLAIMS = load_all(FOLDER)
+PARTS = [
+    pytest.param(claim, part, id=f"{claim.id}-{part.name}")
+    for claim in CLAIMS
+    for part in claim.parts
+]
+OF_RUNS = Contrast | Trains | Level | Document
+SEEDS = (1, 2, 3, 4, 5)
+MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
+FACTOR = 1.25
+
+found = cache(checks.run)
+
+
+def test_every_claim_of_the_documents_has_a_file():
+    assert [claim.id for claim in CLAIMS] == list(range(1, 54))
+
+
+@pytest.mark.parametrize(("claim", "part"), PARTS)
+def test_a_check_that_is_named_finds_what_is_picked_of_it(claim: Claim, part: Part):
+    for endpoint in (part.endpoint, *part.secondary):
+        if isinstance(endpoint, Computed):
+            questions = [piece.question for piece in found(endpoint.check)]
+            for text in endpoint.only:
+                assert any(question.startswith(text) for question in questions), questions
+
+
+def test_every_check_decides_a_part():
+    used = {
+        part.endpoint.check
+        for claim in CLAIMS
+        for part in claim.parts
+        if isinstance(part.endpoint, Computed)
+    }
+    assert used == set(checks.names())
+
+
+@pytest.mark.parametrize(("claim", "part"), PARTS)
+def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Claim, part: Part):
+    if isinstance(part.endpoint, OF_RUNS) and part.endpoint.study != "bert_norms":
+        scale = load_study(part.endpoint.study).scale(part.endpoint.scale)
+        assert scale.seeds == SEEDS and not scale.pilot
+        assert part.endpoint.scale == "gpu" or "precision=fp32" in scale.overrides
+
+
+@pytest.mark.parametrize(("claim", "part"), PARTS)
+def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim, part: Part):
+    endpoint = part.endpoint
+    if isinstance(endpoint, Timing):
+        assert endpoint.margin == 0.02
+    if not isinstance(endpoint, Contrast | Level):
+        return
+    kinds = {re.split(r"[/_]", score)[-1] for score in endpoint.scores}
+    kinds = {"loss" if "loss" in score else kind for score in endpoint.scores for kind in kinds}
+    ratio = isinstance(endpoint, Contrast) and endpoint.ratio
+    ruled = {FACTOR} if ratio else {MARGINS.get(kind) for kind in kinds}
+    assert ruled == {endpoint.margin} or "#" in _written(claim, part)
+
+
+@pytest.mark.parametrize(("claim", "part"), PARTS)
+def test_what_awaits_something_says_what(claim: Claim, part: Part):
+    if isinstance(part.endpoint, Awaits):
+        assert 10 < len(part.endpoint.reason) < 120 and "\n" not in part.endpoint.reason
+
+
+@pytest.mark.parametrize(("claim", "part"), PARTS)
+def test_runs_are_chosen_by_what_the_rows_of_the_study_have(claim: Claim, part: Part):
+    for endpoint in (part.endpoint, *part.secondary):
+        if not isinstance(endpoint, OF_RUNS):
+            continue
+        study = load_study(endpoint.study)
+        axes = study.scale(endpoint.scale).grid
+        for where in _wheres(endpoint):
+            for key, value in where.items():
+                if key in axes:
+                    assert str(value) in axes[key], f"{key}={value}: there are {list(axes[key])}"
+
+
+def test_a_study_names_the_claims_that_it_decides():
+    claims: defaultdict[str, set[int]] = defaultdict(set)
+    for claim in CLAIMS:
+        for part in claim.parts:
+            for endpoint in (part.endpoint, *part.secondary):
+                if isinstance(endpoint, OF_RUNS):
+                    claims[endpoint.study].add(claim.id)
+    for name in option_names("study"):
+        named = set(load_study(name).claims)
+        assert named == claims[name] or (name == "bert_norms" and named <= claims[name]), name
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_claim_file_opens_with_its_command_and_a_line_of_its_own(path: Path):
+    first, second = path.read_text("utf-8").splitlines()[:2]
+    assert first == f"# normlab claims {int(path.stem[:2])}"
+    assert re.fullmatch(r"# .{20,}", second)
+
+
+def test_unread_sources_are_marked():
+    """Figures that nobody read in a source are said to be so."""
+    for claim in CLAIMS:
+        if "PowerNorm; " in claim.literature:
+            assert "unverified here" in claim.literature
+
+
+def _written(claim: Claim, part: Part) -> str:
+    text = (FOLDER / f"{claim.name}.yaml").read_text("utf-8").partition("parts:\n")[2]
+    (block,) = [
+        block
+        for block in re.split(r"(?m)^  - name: ", text)
+        if block.partition("\n")[0] == part.name
+    ]
+    return block
+
+
+def _wheres(endpoint: OF_RUNS) -> list[dict[str, object]]:
+    sides = {
+        Contrast: ("better", "worse", "where", "inside", "outside"),
+        Trains: ("side", "reference", "where"),
+        Level: ("of", "where"),
+        Document: ("of", "where"),
+    }
+    return [dict(getattr(endpoint, name)) for name in sides[type(endpoint)]]
