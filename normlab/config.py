@@ -56,6 +56,13 @@ class AverageStatistics(Enum):
     average = "average"
 
 
+class TestedWeights(Enum):
+    """Which weights a run is judged by."""
+
+    last = "last"
+    best = "best"
+
+
 class OtherCode(Enum):
     """What to do with a run that other code has finished or begun."""
 
@@ -76,9 +83,11 @@ class BudgetConfig:
 
 @dataclass
 class ValidateConfig:
-    """How validation chooses the weights that are tested."""
+    """When a run is validated, and which of its weights are tested."""
 
     every: int = 250
+    test: TestedWeights = TestedWeights.last
+    best: bool = True
     select_by: str = "loss"
     patience: int | None = None
     average: int = 0
@@ -200,6 +209,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         if value is not None and value <= 0:
             raise ValueError(f"{key}={value} must be above 0")
     _check_targets(config.observe.targets)
+    _check_tested(config)
     for key in ("seed", "validate.average"):
         if (value := OmegaConf.select(config, key)) < 0:
             raise ValueError(f"{key}={value} must not be negative")
@@ -219,6 +229,16 @@ def _check_targets(targets: object) -> None:
         raise ValueError(
             f"observe.targets={plain}: give lists of values by the name of a validation score, as "
             "'observe.targets={mlm_accuracy:[0.25,0.5]}'"
+        )
+
+
+def _check_tested(config: DictConfig) -> None:
+    """Refuse to be told two kinds of weights to test."""
+    test = OmegaConf.select(config, "validate.test")
+    if (average := config.validate.average) and test in (TestedWeights.best, "best"):
+        raise ValueError(
+            f"validate.test=best and validate.average={average} name different weights to test: "
+            "the best, or the mean of the last validations; give one of them"
         )
 
 
@@ -273,6 +293,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             changes = [*changes, *(f"{copy}={value}" for copy in _copies(plain, key))]
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
     assert isinstance(merged, DictConfig)
+    _check_tested(merged)
     return merged
 
 

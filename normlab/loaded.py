@@ -1,22 +1,27 @@
 """A finished run, its model and task ready to use."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from normlab.build import build_model, build_task
 from normlab.config import from_dict, to_dict
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
+from normlab.records.hypotheses import (
+    HYPOTHESES_FILE,
+    hypotheses_splits,
+    read_hypotheses,
+)
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RunStore
 from normlab.tasks.base import Task
-from normlab.train.checkpoint import Checkpoints, load_checkpoint
+from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
+from normlab.train.tested import load_weights, tested
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,7 @@ class LoadedRun:
     task: Task
     runtime: Runtime
     evaluator: Evaluator
+    weights: str
     recalibrate: bool
 
     def evaluate(self, split: str = "test", *, outputs: Path | None = None) -> dict[str, Score]:
@@ -39,10 +45,15 @@ class LoadedRun:
 
 
 def load_run(
-    run_dir: Path | str, changes: list[str] | None = None, *, fold: bool = False
+    run_dir: Path | str,
+    changes: list[str] | None = None,
+    *,
+    fold: bool = False,
+    weights: str | None = None,
 ) -> LoadedRun:
-    """Load a run with the weights its test was scored with.
+    """Load a run with the weights its test was scored with, or others by their name.
 
+    `weights` are `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
     `changes` are dotted `key=value` settings of the config that replace those of the run, such as
     `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` puts norms with running statistics
     into the products beside them (see `normlab.models.folding`).
@@ -60,17 +71,40 @@ def load_run(
     )
     task = build_task(config)
     model = build_model(config, task)
-    weights, recalibrate = tested_weights(
-        config, Checkpoints(folder / "checkpoints", writes=False), record.budget.steps
+    found = load_weights(
+        weights or tested(config["validate"]),
+        config["validate"],
+        Checkpoints(folder / "checkpoints", writes=False),
+        step=record.budget.steps,
     )
-    model.load_state_dict(weights)
+    model.load_state_dict(found.state)
     model.to(runtime.device, runtime.parameter_dtype).eval()
     if fold:
-        _fold(model, recalibrate=recalibrate)
+        _fold(model, recalibrate=found.recalibrate)
     evaluator = Evaluator(
         task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
     )
-    return LoadedRun(record, config, model, task, runtime, evaluator, recalibrate)
+    return LoadedRun(record, config, model, task, runtime, evaluator, found.name, found.recalibrate)
+
+
+def rescored(folder: Path, task: Task) -> dict[str, Score]:
+    """Score again what a run's tested weights translated, from the lines kept beside its record.
+
+    The folder may be a run's or a published one. Raises ValueError where it keeps no lines, for a
+    task that makes none, and where lines and references do not pair up.
+    """
+    score_lines = getattr(task, "score_lines", None)
+    if score_lines is None:
+        raise ValueError(f"{folder} is of a task that writes no text")
+    splits = hypotheses_splits(folder)
+    if not splits:
+        raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}, plain or gzipped")
+    found: dict[str, Score] = {}
+    for split in splits:
+        _, lines = read_hypotheses(folder, split)
+        scores = score_lines(split, lines)
+        found |= {f"{split}/{name}": score for name, score in scores.items()}
+    return found
 
 
 def _fold(model: nn.Module, *, recalibrate: bool) -> None:
@@ -80,7 +114,7 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> None:
         raise ValueError(
             "fold=true needs the running statistics of training, and those of averaged weights are "
             "re-estimated before the test: give validate.average_statistics=average, or "
-            "validate.average=0 for the best weights"
+            "validate.average=0 for the last weights"
         )
     if any(norm.eval_stats == "recalibrated" for norm in norms):
         raise ValueError(
@@ -92,14 +126,3 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> None:
             "fold=true finds no norm to fold: it takes batch norm with running statistics "
             "(norm=bn norm.eval_stats=running) inside the branches (placement=pre)"
         )
-
-
-def tested_weights(
-    config: Mapping[str, Any], checkpoints: Checkpoints, step: int
-) -> tuple[dict[str, Tensor], bool]:
-    """Return the weights a run is judged by, and whether their statistics must be re-estimated."""
-    count = config["validate"]["average"]
-    if count:
-        recalibrate = config["validate"]["average_statistics"] == "recalibrate"
-        return checkpoints.average(step, count), recalibrate
-    return load_checkpoint(checkpoints.best)["model"], False

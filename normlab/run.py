@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,13 +14,12 @@ from normlab import distributed
 from normlab.build import build_model, build_task, make_fast
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
-from normlab.loaded import tested_weights
 from normlab.norms.base import average_statistics_over_ranks
 from normlab.probes.base import ProbeGroup
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
-from normlab.records.store import CONFIG_FILE, HYPOTHESES_FILE, RunStore, run_id
+from normlab.records.store import CONFIG_FILE, RunStore, run_id
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint
@@ -27,6 +27,7 @@ from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.sinks.base import RunInfo, SinkGroup
+from normlab.train.tested import BEST, best_by, renamed, score_weights, tested
 
 
 def train(config: DictConfig) -> RunRecord:
@@ -180,19 +181,38 @@ class _Run:
     def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
         outcome = trainer.fit()
         reached = trainer.targets.scores(lost=outcome.status == "diverged")
-        scores = trainer.valid_scores | reached
+        scores = self._valid_scores(trainer) | reached
+        weights: dict[str, int] = {}
         if outcome.status == "finished":
-            weights, recalibrate = tested_weights(self.config, trainer.checkpoints, outcome.step)
-            scores |= trainer.evaluator.test(
+            found = score_weights(
+                trainer.evaluator,
                 trainer.model,
-                weights,
-                recalibrate=recalibrate,
-                outputs=self.folder / HYPOTHESES_FILE,
+                self.config["validate"],
+                trainer.checkpoints,
+                step=outcome.step,
+                outputs=self.folder,
             )
-        record = self._record(trainer, outcome, scores, data)
+            scores, weights = scores | found.scores, found.steps
+        floors = {} if outcome.status == "interrupted" else trainer.task.floors()
+        record = replace(
+            self._record(trainer, outcome, scores, data), weights=weights, floors=floors
+        )
         if distributed.is_main():
             self.store.write(record, self.folder)
         return record
+
+    def _valid_scores(self, trainer: Trainer) -> dict[str, Score]:
+        """Return the scores of the validation that goes with the tested weights, and of the best.
+
+        Averaged weights are not validated: with them go the scores of the last validation.
+        """
+        validate, best = self.config["validate"], trainer.best.found
+        scores = dict(trainer.valid_scores)
+        if tested(validate) == BEST and best:
+            scores = dict(best[validate["select_by"]].scores)
+        for name in best_by(validate, trainer.task.headline) if validate["best"] and best else ():
+            scores |= renamed(best[name].scores, f"{BEST}_{name}")
+        return scores
 
     def _state_to_resume(
         self, checkpoints: Checkpoints, data: Mapping[str, Any]
@@ -216,6 +236,7 @@ class _Run:
             validate_every=validate["every"],
             select_by=validate["select_by"],
             patience=validate["patience"],
+            best_by=best_by(validate, task.headline),
             average=validate["average"],
             log_every=self.observe["log_every"],
             checkpoint_every=self.observe["checkpoint_every"],

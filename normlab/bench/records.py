@@ -92,7 +92,7 @@ def write_runs(root: Path, records: Iterable[RunRecord]) -> None:
     for record in records:
         folder = store.run_dir(record.config)
         (folder / "checkpoints").mkdir(parents=True)
-        (folder / "checkpoints" / "best.pt").touch()
+        (folder / "checkpoints" / "best-loss.pt").touch()
         (folder / CONFIG_FILE).write_text(json.dumps(record.config), "utf-8")
         (folder / "metrics.jsonl").write_text('{"step": 1, "train/loss": 9.0}\n', "utf-8")
         # Not by the store: it would wait for the disk each time.

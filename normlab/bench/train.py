@@ -199,6 +199,7 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
             validate_every=_NEVER,
             select_by="loss",
             patience=None,
+            best_by=(),
             average=0,
             log_every=config["observe"]["log_every"],
             checkpoint_every=_NEVER,

@@ -13,6 +13,8 @@ examples:
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
   normlab eval RUN norm.eval_stats=recalibrated --split valid --json
   normlab eval RUN fold=true                     # batch norm inside the products beside it
+  normlab eval RUN --weights best_loss           # others than those that were tested
+  normlab eval results/STUDY/SCALE/records/LABEL/seed1 --kept data_dir=FOLDER
 """
 
 
@@ -29,14 +31,26 @@ def main(argv: list[str]) -> int:
         "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
     )
     parser.add_argument("--split", default="test", help="the split to score (default: test)")
+    parser.add_argument(
+        "--kept",
+        action="store_true",
+        help="score the translations kept beside the record, and compare with it; 1 if one differs",
+    )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
     parser.add_argument("--outputs", type=Path, help="write the model's outputs to this file")
+    parser.add_argument(
+        "--weights",
+        metavar="NAME",
+        help="last, average, best_loss, best_<score>; default: those that were tested",
+    )
     arguments = parser.parse_intermixed_args(argv)
 
     from normlab.loaded import load_run
 
     changes = [change for change in arguments.changes if not change.startswith("fold=")]
-    run = load_run(arguments.run, changes, fold=_fold(arguments.changes))
+    if arguments.kept:
+        return _check_kept(arguments.run, changes)
+    run = load_run(arguments.run, changes, fold=_fold(arguments.changes), weights=arguments.weights)
     scores = run.evaluate(arguments.split, outputs=arguments.outputs)
     if arguments.json:
         import json
@@ -45,13 +59,43 @@ def main(argv: list[str]) -> int:
         print(json.dumps({name: asdict(score) for name, score in scores.items()}, indent=1))
         return 0
     for name, score in scores.items():
-        former = run.record.scores.get(name)
+        former = run.record.scores.get(_path(name, arguments.weights))
         beside = "" if former is None else f"  (record: {former.value:.4g})"
         signature = f"  {score.signature}" if score.signature else ""
         print(f"{name:<18} {score.value:>10.4g}{beside}{signature}")
     if arguments.changes:
         print(f"under {' '.join(arguments.changes)}; the record is left as it is", file=sys.stderr)
     return 0
+
+
+def _path(name: str, weights: str | None) -> str:
+    """Return where the record has a score of these weights, beside those that were tested."""
+    split, _, score = name.partition("/")
+    return name if weights is None else f"{split}/{weights}/{score}"
+
+
+def _check_kept(run: Path, changes: list[str]) -> int:
+    """Print the scores of the kept translations beside the record's; 1 where they differ."""
+    from math import isclose
+
+    from normlab.build import build_task
+    from normlab.config import from_dict, to_dict
+    from normlab.loaded import rescored
+    from normlab.records.store import RunStore
+
+    record = RunStore(run).read(run)
+    scores = rescored(run, build_task(to_dict(from_dict(record.config, changes))))
+    differing: list[str] = []
+    for name, score in scores.items():
+        former = record.scores.get(name)
+        if former is None:
+            continue
+        print(f"{name:<24} {score.value:>10.4f}  (record: {former.value:.4f})  {score.signature}")
+        if not isclose(score.value, former.value, rel_tol=1e-9, abs_tol=1e-9):
+            differing.append(name)
+    for name in differing:
+        print(f"{run}: {name} of the kept translations is not that of the record", file=sys.stderr)
+    return 1 if differing else 0
 
 
 def _fold(changes: list[str]) -> bool:

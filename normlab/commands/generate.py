@@ -35,6 +35,11 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--top-k", type=int, help="draw from the k most likely tokens")
     parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default: 1)")
+    parser.add_argument(
+        "--weights",
+        metavar="NAME",
+        help="last, average, best_loss, best_<score>; default: those that were tested",
+    )
     arguments = parser.parse_intermixed_args(argv)
 
     from normlab.data.corpus import split_lines
@@ -54,7 +59,7 @@ def main(argv: list[str]) -> int:
         if sys.stdin.isatty():
             print("reading the prompt from the terminal; end with Ctrl-D", file=sys.stderr)
         prompt = "\n".join(split_lines(sys.stdin.buffer.read(), origin="standard input"))
-    run = load_run(arguments.run, changes)
+    run = load_run(arguments.run, changes, weights=arguments.weights)
     generate = getattr(run.task, "generate", None)
     if generate is None:
         raise ValueError(f"{arguments.run} is a run of a task that does not continue text")

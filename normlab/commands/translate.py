@@ -25,6 +25,11 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
     )
+    parser.add_argument(
+        "--weights",
+        metavar="NAME",
+        help="last, average, best_loss, best_<score>; default: those that were tested",
+    )
     arguments = parser.parse_intermixed_args(argv)
     if sys.stdin.isatty():
         print("reading sentences from the terminal, one a line; end with Ctrl-D", file=sys.stderr)
@@ -34,7 +39,7 @@ def main(argv: list[str]) -> int:
 
     # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
     lines = split_lines(sys.stdin.buffer.read(), origin="standard input")
-    run = load_run(arguments.run, arguments.changes)
+    run = load_run(arguments.run, arguments.changes, weights=arguments.weights)
     translate = getattr(run.task, "translate", None)
     if translate is None:
         raise ValueError(f"{arguments.run} is a run of a task that does not translate")

@@ -31,11 +31,33 @@ def corpus_bleu(
 
     `tokenize="none"` splits at spaces, for text that is already tokenised. `n` counts sentences.
     """
+    return bleu_scores(hypotheses, references, lowercase=lowercase, tokenize=tokenize)["bleu"]
+
+
+def bleu_scores(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    lowercase: bool = False,
+    tokenize: Literal["13a", "none"] = "13a",
+) -> dict[str, Score]:
+    """Return `bleu` as `corpus_bleu` does, with its `brevity_penalty` and `length_ratio`.
+
+    The ratio is tokens of the translations over tokens of the references, and the penalty
+    min(1, exp(1 - 1 / ratio)) is the factor of BLEU for what is too short (Papineni et al. 2002,
+    section 2.2.2).
+    """
     _check(hypotheses, references)
     # `force` only silences a warning about tokenised text, which the caller here declares.
     metric = BLEU(lowercase=lowercase, tokenize=tokenize, force=tokenize == "none")
-    value = metric.corpus_score(list(hypotheses), [list(references)]).score
-    return Score(value, True, len(hypotheses), str(metric.get_signature()))
+    found = metric.corpus_score(list(hypotheses), [list(references)])
+    values = {
+        "bleu": found.score,
+        "brevity_penalty": found.bp,
+        "length_ratio": found.sys_len / found.ref_len if found.ref_len else 0.0,
+    }
+    count, signature = len(hypotheses), str(metric.get_signature())
+    return {name: Score(float(value), True, count, signature) for name, value in values.items()}
 
 
 def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:

@@ -7,6 +7,7 @@ would weigh a short batch like a long one.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from normlab.records.record import Score
 
@@ -24,6 +25,16 @@ def perplexity(total_nll: float, count: int) -> Score:
     except OverflowError:  # math.exp raises where the true value is beyond a float
         value = math.inf
     return Score(value, False, count)
+
+
+def unigram_nll(counts: Iterable[int]) -> float:
+    """Return the summed negative log-likelihood (nats) of items under their own frequencies.
+
+    `counts` says how often each kind of item occurs; the sum over them is the entropy times all.
+    """
+    seen = [int(count) for count in counts if count]
+    total = sum(seen)
+    return math.fsum(count * math.log(total / count) for count in seen)
 
 
 def _positive(count: int) -> int:

@@ -34,7 +34,11 @@ else:  # in the file, which has no other way to write what is not finite
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """One figure: its value, its direction, what it was counted over and how it was computed."""
+    """One figure: its value, its direction, what it was counted over and how it was computed.
+
+    `length_ratio` has no better direction, since 1 is best; it is recorded as `higher_is_better`,
+    like the brevity penalty that follows from it.
+    """
 
     value: Number
     higher_is_better: bool
@@ -73,6 +77,9 @@ class RunRecord:
 
     `last_steps` is kept of a run that diverged: what its last steps looked like, as columns by the
     names of the log (`step`, `train/loss`, `stability/...`), None where nothing was measured.
+    `weights` has the step of all weights that were tested, by their names (`normlab.train.tested`);
+    it is empty in records of before, whose test was of the weights best by `validate.select_by`.
+    `floors` has what each score of the test is worth without learning (`Task.floors`).
     Records that were read may share their `environment` and `data`: these are not to be changed.
     """
 
@@ -89,6 +96,8 @@ class RunRecord:
     last_steps: dict[str, list[float | None]] = field(
         default_factory=dict[str, "list[float | None]"]
     )
+    weights: dict[str, int] = field(default_factory=dict[str, int])
+    floors: dict[str, float] = field(default_factory=dict[str, float])
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""
@@ -104,6 +113,11 @@ class RunRecord:
     def finished(self) -> bool:
         """Tell whether the run reached its end, so that its scores may be averaged."""
         return self.outcome.status == "finished"
+
+    @property
+    def tested(self) -> str | None:
+        """Return the name of the weights that `test/bleu` is of; None in records of before."""
+        return next((name for name in ("average", "best", "last") if name in self.weights), None)
 
     def figure(self, name: str) -> Score | None:
         """Return a score, or a probe's figure in the form of one, of which less is better."""
@@ -122,8 +136,9 @@ class RunRecord:
     def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""
         content = plain({"format": FORMAT, **dataclasses.asdict(self)})
-        if not self.last_steps:
-            del content["last_steps"]
+        for key in ("last_steps", "weights", "floors"):
+            if not content[key]:
+                del content[key]
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
@@ -155,6 +170,8 @@ class RunRecord:
             data=data,
             params=file.params,
             last_steps={name: _column(values) for name, values in file.last_steps.items()},
+            weights=file.weights,
+            floors=_finite_or_not(file.floors),
         )
 
     @classmethod
@@ -177,6 +194,7 @@ class RunRecord:
             node.node("config").mapping("choices")
         scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
         stability = node.node("stability")
+        weights, floors = node.optional_node("weights"), node.optional_node("floors")
         return cls(
             run_id=node.text("run_id"),
             seed=node.integer("seed"),
@@ -200,6 +218,8 @@ class RunRecord:
             data=node.mapping("data"),
             params=node.integer("params"),
             last_steps=node.columns("last_steps"),
+            weights={name: weights.integer(name) for name in weights.content},
+            floors={name: floors.real(name) for name in floors.content},
         )
 
 
@@ -218,6 +238,8 @@ class _File(msgspec.Struct):
     data: msgspec.Raw
     params: int
     last_steps: dict[str, list[Number | None]] = {}
+    weights: dict[str, int] = {}
+    floors: dict[str, Number] = {}
 
 
 _DECODER = msgspec.json.Decoder(_File)
@@ -278,6 +300,9 @@ class _Node:
         path = f"{self.path}.{key}" if self.path else key
         return _Node(self._get(key, "an object", dict), path=path)
 
+    def optional_node(self, key: str) -> _Node:
+        return self.node(key) if key in self.content else _Node({})
+
     def mapping(self, key: str) -> dict[str, Any]:
         return self._get(key, "an object", dict)
 
@@ -301,9 +326,7 @@ class _Node:
 
     def columns(self, key: str) -> dict[str, Column]:
         """Read named columns of numbers and gaps; none where there is no such key."""
-        if key not in self.content:
-            return {}
-        table = self.node(key)
+        table = self.optional_node(key)
         return {name: table.column(name) for name in table.content}
 
     def column(self, key: str) -> Column:

@@ -22,7 +22,6 @@ from normlab.records.selection import select
 
 RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
-HYPOTHESES_FILE = "hypotheses.txt"
 _SEED_FOLDER = re.compile(r"seed\d+")
 
 

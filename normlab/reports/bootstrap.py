@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
+from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import RunRecord
-from normlab.records.store import HYPOTHESES_FILE
 
 SCORE = "test/bleu"
 SPLIT = "test"
@@ -63,16 +63,15 @@ def read(side: Mapping[Path, RunRecord]) -> tuple[dict[int, Scored], list[str]]:
 def _hypotheses(folder: Path, record: RunRecord) -> tuple[str, ...]:
     path = folder / HYPOTHESES_FILE
     try:
-        lines = path.read_bytes().decode().split("\n")[:-1]
+        path, lines = read_hypotheses(folder)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{path}: no such file; the bootstrap needs what the run translated, so give the run's "
             f"own folder, or write it again with normlab eval {folder} --outputs {path}"
         ) from None
-    except UnicodeDecodeError as error:
+    except ValueError as error:
         raise ValueError(
-            f"{path}: not UTF-8 at byte {error.start}; write it again with normlab eval {folder} "
-            f"--outputs {path}"
+            f"{error}; write it again with normlab eval {folder} --outputs {path}"
         ) from None
     if len(lines) != record.scores[SCORE].n:
         raise ValueError(

@@ -1,8 +1,8 @@
 """A study's committed results, `results/<study>/<scale>/`: tables and page are made of them alone.
 
 `runs.json` says which record belongs to which row, point and seed; `records/` holds the records,
-their folders shortened to a name, and beside each, where its rows were there to be published, what
-curves are drawn from.
+their folders shortened to a name, and beside each, where its folder was there to be published, what
+curves are drawn from and what its tested weights translated.
 """
 
 import json
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.atomic import atomic_write
+from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
@@ -37,26 +38,27 @@ def publish(
 ) -> Path:
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
-    `folders` are those of the runs, in their order; without them there are no curves. Records and
-    curves that the folder held before and the study is no longer made of are removed. Raises
-    ValueError, before anything is written, for rows of a run that are damaged.
+    `folders` are those of the runs, in their order; without them there are neither curves nor
+    hypotheses. What the folder held before of runs that the study is no longer made of is removed.
+    Raises ValueError, before anything is written, for rows of a run that are damaged.
     """
     folder = root / study.name / scale
     entries: list[dict[str, Any]] = []
-    files: dict[Path, str] = {}
+    files: dict[Path, bytes] = {}
     for number, (planned, record) in enumerate(runs):
         entry = {"row": planned.row, "point": planned.point, "seed": planned.seed}
         if record is not None:
             label = record.run_id.removesuffix(f"-seed{record.seed}")
             path = Path(_RECORDS) / label / f"seed{record.seed}" / RECORD_FILE
-            files[folder / path] = replace(record, config=portable(record.config)).to_json()
-            curves = None if folders is None else published_curves(folders[number])
-            if curves is not None:
-                files[folder / path.with_name(CURVES_FILE)] = curves
+            shortened = replace(record, config=portable(record.config))
+            files[folder / path] = shortened.to_json().encode()
+            if folders is not None:
+                beside = _beside(folders[number], record)
+                files |= {folder / path.with_name(name): kept for name, kept in beside.items()}
             entry["record"] = path.as_posix()
         entries.append(entry)
-    for path, text in files.items():
-        _write(path, text)
+    for path, kept in files.items():
+        _write(path, kept)
     content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": entries}
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
     _remove_others(folder, files)
@@ -64,6 +66,13 @@ def publish(
         _write(folder / name, text)
     accept(root, [folder])
     return folder
+
+
+def _beside(run_dir: Path, record: RunRecord) -> dict[str, bytes]:
+    """Return what is published of a run beside its record, by the names of the files."""
+    files = packed_hypotheses(run_dir) if record.finished else {}
+    curves = published_curves(run_dir)
+    return files if curves is None else {**files, CURVES_FILE: curves.encode()}
 
 
 def rendered(study: Study, folder: Path) -> dict[str, str]:
@@ -168,7 +177,7 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _remove_others(folder: Path, kept: Collection[Path]) -> None:
-    for name in (RECORD_FILE, CURVES_FILE):
+    for name in (RECORD_FILE, CURVES_FILE, f"{STEM}*.txt{PACKED}"):
         for path in (folder / _RECORDS).glob(f"*/*/{name}"):
             if path not in kept:
                 path.unlink()
@@ -190,7 +199,7 @@ def _portable(key: str, value: Any) -> Any:
     return portable(value) if isinstance(value, Mapping) else value
 
 
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, content: str | bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(text)
+    with atomic_write(path, "wb") as file:
+        file.write(content.encode() if isinstance(content, str) else content)

@@ -88,9 +88,11 @@ class Task(ABC):
     Attributes:
         conditions: under what the test is repeated, beside the run's own settings.
         targets: values of validation scores; a record says after how many steps each was reached.
+        headline: the score the task is judged by, where that is another than the loss.
     """
 
     conditions: Sequence[Condition] = ()
+    headline: str | None = None
     targets: Mapping[str, Sequence[float]] = {}
 
     @abstractmethod
@@ -155,6 +157,15 @@ class Task(ABC):
     @abstractmethod
     def test_splits(self) -> list[str]:
         """Return the names of the splits that the end of a run scores, `test` first."""
+
+    def floors(self) -> dict[str, float]:
+        """Return what scores of the split `test` are worth without learning, names without split.
+
+        Of a loss or an accuracy: what the frequencies of the test's own targets give whoever sees
+        nothing else. Of translation: what copying the source gives. A model whose score is hardly
+        better has shown nothing but its floor.
+        """
+        return {}
 
     def recalibrated(
         self, model: nn.Module, batches: Iterable[Any], *, force: bool = False

@@ -211,6 +211,10 @@ class DocumentTask(Task):
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
         """Return scores from the sums of `tally` over examples."""
 
+    @abstractmethod
+    def blind_sums(self, split: str) -> dict[str, float]:
+        """Return what `tally` gives, over a split, whoever knows the frequencies of its targets."""
+
     @cached_property
     def data(self) -> PreparedDocuments:
         """Return the tokenized corpus, prepared on first use."""
@@ -340,6 +344,10 @@ class DocumentTask(Task):
                     found = self.scores(part)
                     scores |= {f"{name}/{figure}": score for figure, score in found.items()}
         return scores
+
+    def floors(self) -> dict[str, float]:
+        """Return the scores of the test by the frequencies of its own targets alone."""
+        return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
 
     @property
     @abstractmethod

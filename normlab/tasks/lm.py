@@ -19,7 +19,7 @@ from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.data.documents.windows import Windows, text_windows
 from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
-from normlab.metrics.counts import mean_score, perplexity
+from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.causal_lm import CausalLM
 from normlab.norms.base import Stream
 from normlab.placements.base import Placement
@@ -136,6 +136,18 @@ class LanguageModeling(DocumentTask):
             "tokens": batch.valid.sum(1),
             "nll": zero.index_add(0, row, nll.double()),
             "characters": batch.characters,
+        }
+
+    def blind_sums(self, split: str) -> dict[str, float]:
+        """Return tokens, characters, and losses by the frequencies of tokens and ends."""
+        data, windows = self.data.splits[split], self.evaluated(split)
+        assert isinstance(windows, Windows)
+        counts = np.bincount(data.text.ids, minlength=len(self.data.tokenizer))
+        counts[DocumentTokenizer.eos_id] += windows.ends.sum()
+        return {
+            "tokens": float(counts.sum()),
+            "nll": unigram_nll(counts),
+            "characters": float(windows.characters(data, np.arange(len(windows))).sum()),
         }
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:

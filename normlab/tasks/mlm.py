@@ -17,7 +17,7 @@ from normlab.data.documents.masking import DICE, mask_tokens
 from normlab.data.documents.pairs import Pairs, segment_pairs
 from normlab.data.documents.streams import dice
 from normlab.data.documents.tokenizer import DocumentTokenizer
-from normlab.metrics.counts import mean_score, perplexity
+from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.masked_lm import MaskedLM
 from normlab.norms.base import Stream
 from normlab.placements.base import Placement
@@ -27,6 +27,7 @@ from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
+_PART = 1000  # examples that are assembled at a time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +65,7 @@ class MaskedLanguageModeling(DocumentTask):
     mask_share: float
     mask_split: Sequence[float]
     whole_word: bool
+    headline = "mlm_accuracy"
 
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Pairs:
         """Return the pairs of segments of an epoch."""
@@ -172,6 +174,30 @@ class MaskedLanguageModeling(DocumentTask):
                 "pair_hits": (pairs.argmax(-1) == batch.follows).double(),
             }
         return found
+
+    def blind_sums(self, split: str) -> dict[str, float]:
+        """Return the sums by the frequencies of all tokens that may be masked, and of pairs."""
+        pairs, data = self.evaluated(split), self.data.splits[split]
+        assert isinstance(pairs, Pairs)
+        counts = np.zeros(len(self.data.tokenizer), dtype=np.int64)
+        for indices in np.array_split(np.arange(len(pairs)), len(pairs) // _PART + 1):
+            found = pairs.batch(data, indices)
+            counts += np.bincount(found.ids[found.maskable], minlength=len(counts))
+        frequent = np.sort(counts)[::-1]
+        sums = {
+            "tokens": float(counts.sum()),
+            "nll": unigram_nll(counts),
+            "hits": float(frequent[0]),
+            "hits_in_top": float(frequent[:TOP].sum()),
+        }
+        if self.nsp:
+            classes = np.bincount(pairs.is_next, minlength=2)
+            sums |= {
+                "pairs": float(len(pairs)),
+                "pair_nll": unigram_nll(classes),
+                "pair_hits": float(classes.max()),
+            }
+        return sums
 
     def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
         """Return `loss` (the sum of the others), accuracies, and perplexity of masked tokens."""

@@ -21,7 +21,6 @@ from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.resident import ResidentPairs
 from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
-from normlab.metrics.bleu import corpus_bleu, corpus_chrf, tokenized_bleu
 from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.seq2seq import Architecture, Seq2Seq
 from normlab.norms.base import Stream
@@ -30,6 +29,7 @@ from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+from normlab.tasks.translated import floors, plain_scores, token_score
 
 LOSS = "loss"
 
@@ -100,6 +100,8 @@ class Translation(Task):
         label_smoothing: share of the target distribution spread over the vocabulary.
         valid_search, test_search: how validation and test sentences are decoded.
     """
+
+    headline = "bleu"
 
     def __init__(
         self,
@@ -280,8 +282,8 @@ class Translation(Task):
     ) -> dict[str, Score]:
         """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
 
-        `bleu` is sacreBLEU on detokenised text, `bleu_tok` BLEU on lowercased Moses tokens, the
-        figure of the IWSLT'14 papers.
+        `bleu` is sacreBLEU on detokenised text, beside it its `brevity_penalty` and `length_ratio`;
+        `bleu_tok` is BLEU on lowercased Moses tokens, the figure of the IWSLT'14 papers.
         """
         pairs = self._split(split)
         device = next(model.parameters()).device
@@ -347,17 +349,21 @@ class Translation(Task):
     ) -> dict[str, Score]:
         """Score decoded sentences, given in the order of the split."""
         lines = self.data.target_tokenizer.decode_batch(ids)
-        references = self.data.texts[split].target
-        plain, plain_references = self.data.plain(lines), self.data.plain(references)
+        plain = self.data.plain(lines)
         if outputs is not None and is_main():
             with atomic_write(outputs) as file:
                 file.writelines(line + "\n" for line in plain)
-        lowercase = self.data.form != "raw"  # tokenised text has lost its case
-        return {
-            "bleu": corpus_bleu(plain, plain_references, lowercase=lowercase),
-            "bleu_tok": tokenized_bleu(self.data.words(lines), self.data.words(references)),
-            "chrf": corpus_chrf(plain, plain_references),
-        }
+        scores = plain_scores(self.data, split, plain)
+        return scores | {"bleu_tok": token_score(self.data, split, lines)}
+
+    def score_lines(self, split: str, lines: Sequence[str]) -> dict[str, Score]:
+        """Score plain translations such as a run's `hypotheses.txt`; see `plain_scores`."""
+        self._split(split)
+        return plain_scores(self.data, split, lines)
+
+    def floors(self) -> dict[str, float]:
+        """Return what the scores of the test are worth without learning."""
+        return floors(self.data, "test", label_smoothing=self.label_smoothing)
 
     def _split(self, name: str) -> EncodedPairs:
         if name not in self.data.pairs:

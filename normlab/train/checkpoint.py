@@ -1,8 +1,8 @@
 """Checkpoints of a run: the last state, the best weights, and the weights to average.
 
-    checkpoints/last.pt          everything a run needs to go on, bitwise
-    checkpoints/best.pt          weights of the best validation
-    checkpoints/step-000500.pt   weights of the last k validations, when the test averages them
+    checkpoints/last.pt           everything a run needs to go on, bitwise
+    checkpoints/best-<score>.pt   weights of the best validation by a score, and their step
+    checkpoints/step-00000500.pt  weights of the last k validations, when the test averages them
 
 Each file is written under a temporary name and renamed, and is loaded with `weights_only=True`: a
 checkpoint holds tensors and plain values, never code.
@@ -37,10 +37,9 @@ class Checkpoints:
         """Return the path of the whole state."""
         return self.folder / "last.pt"
 
-    @property
-    def best(self) -> Path:
-        """Return the path of the best weights."""
-        return self.folder / "best.pt"
+    def best(self, score: str) -> Path:
+        """Return the path of the weights that are best by a score, such as `loss`."""
+        return self.folder / f"best-{score.replace('/', '_')}.pt"
 
     def save(self, path: Path, content: Mapping[str, Any]) -> None:
         """Write a checkpoint whole or not at all; OSError names the file."""

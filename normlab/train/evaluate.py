@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from normlab.records.hypotheses import hypotheses_file
 from normlab.records.record import Score
 from normlab.tasks.base import Condition, Task
 from normlab.train.runtime import Runtime
@@ -69,16 +70,31 @@ class Evaluator:
         recalibrate: bool,
         outputs: Path | None,
     ) -> dict[str, Score]:
-        """Load weights and score every test split; outputs are kept of the first.
+        """Load weights and score every test split; what they make of it is kept in `outputs`.
 
         The first is scored again under each of the task's conditions that the model can tell apart.
         """
         model.load_state_dict(weights)
         scores: dict[str, Score] = {}
         for split in self.task.test_splits():
-            kept = outputs if split == "test" else None
+            kept = None if outputs is None else outputs / hypotheses_file(split)
             scores |= self.scores(model, split, recalibrate=recalibrate, outputs=kept)
         for condition in self.task.conditions:
             if condition.matters(model):
                 scores |= self.scores(model, "test", recalibrate=recalibrate, condition=condition)
         return scores
+
+    def test_briefly(
+        self, model: nn.Module, weights: Mapping[str, Tensor], *, recalibrate: bool
+    ) -> dict[str, Score]:
+        """Load weights and return the scores of every test split as a whole."""
+        model.load_state_dict(weights)
+        scores: dict[str, Score] = {}
+        for split in self.task.test_splits():
+            scores |= self.scores(model, split, recalibrate=recalibrate)
+        return whole(scores)
+
+
+def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
+    """Return the scores of whole splits under the run's own settings, such as `test/bleu`."""
+    return {name: score for name, score in scores.items() if name.count("/") == 1}

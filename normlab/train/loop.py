@@ -21,6 +21,7 @@ from normlab import distributed
 from normlab.probes.base import ProbeGroup, StepView
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
+from normlab.train.best import BestValidations
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.divergence import Diverged, first_nonfinite_gradient, first_nonfinite_layer
@@ -40,9 +41,10 @@ class LoopSettings:
         accumulate: micro-batches a step.
         clip_norm: largest gradient norm; None leaves gradients as they are.
         validate_every, log_every, checkpoint_every: steps between two of each.
-        select_by: the validation score that decides which weights are best.
+        select_by: the validation score that `patience` goes by.
         patience: validations without a better score after which a run stops; None never stops.
-        average: validations whose weights the test averages; 0 tests the best weights.
+        best_by: the validation scores by each of which the best weights are kept.
+        average: how many validations' weights are kept to be averaged.
         divergence_factor: a log interval whose mean loss is above this many times the first
             step's loss is a divergence.
         targets: validation scores to reach (see `Targets`).
@@ -55,6 +57,7 @@ class LoopSettings:
     validate_every: int
     select_by: str
     patience: int | None
+    best_by: Sequence[str]
     average: int
     divergence_factor: float
     log_every: int
@@ -72,8 +75,6 @@ class Progress:
     seconds: float = 0.0
     train_seconds: float = 0.0
     first_loss: float = math.nan
-    best_value: float | None = None
-    best_step: int = 0
     validations_since_best: int = 0
     interval_loss: float = 0.0
     interval_steps: int = 0
@@ -112,8 +113,9 @@ class Trainer:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress = Progress()
         self.targets = Targets(settings.targets)
+        self.best = BestValidations([settings.select_by, *settings.best_by])
         self.valid_scores: dict[str, Score] = {}
-        """The scores of the best validation."""
+        """The scores of the last validation."""
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
@@ -295,25 +297,19 @@ class Trainer:
             raise Diverged(at.step, f"mean loss {mean:.3g} is above {limit:.3g}", None)
 
     def _validate(self) -> None:
-        """Score the validation split, log it, and keep the weights if they are the best."""
+        """Score the validation split, log it, and keep the weights that are best by a score."""
         self.share_statistics()
-        scores = self.evaluator.scores(self.model, "valid")
+        scores = self.valid_scores = self.evaluator.scores(self.model, "valid")
         at = self.progress
-        name = f"valid/{self.settings.select_by}"
-        if name not in scores:
-            raise ValueError(
-                f"validate.select_by={self.settings.select_by} is no score of this task; it has "
-                + ", ".join(sorted(score.removeprefix("valid/") for score in scores))
-            )
+        better = self.best.see(scores, step=at.step)
         self.targets.see(scores, step=at.step, tokens=at.tokens)
-        score = scores[name]
-        sign = 1 if score.higher_is_better else -1
-        if at.best_value is None or sign * score.value > sign * at.best_value:
-            at.best_value, at.best_step, at.validations_since_best = score.value, at.step, 0
-            self.valid_scores = scores
-            self.checkpoints.save(self.checkpoints.best, {"model": self.model.state_dict()})
-        else:
-            at.validations_since_best += 1
+        at.validations_since_best += 1
+        if self.settings.select_by in better:
+            at.validations_since_best = 0
+        for name in better:
+            if name in self.settings.best_by:
+                content = {"model": self.model.state_dict(), "step": at.step}
+                self.checkpoints.save(self.checkpoints.best(name), content)
         self.checkpoints.keep_for_average(at.step, self.model.state_dict(), self.settings.average)
         self._tick()
         row = {"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}
@@ -339,6 +335,7 @@ class Trainer:
                 "probes": self.probes.state_dict(),
                 "progress": asdict(self.progress),
                 "targets": asdict(self.targets),
+                "best": self.best.state_dict(),
                 "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
                 "random": states,
             },
@@ -352,6 +349,7 @@ class Trainer:
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
         self.targets = Targets(**state["targets"])
+        self.best.load_state_dict(state["best"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
         states = state["random"]
         if len(states) != self.runtime.world.size:

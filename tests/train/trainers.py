@@ -38,6 +38,7 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
         validate_every=config["validate"]["every"],
         select_by="loss",
         patience=None,
+        best_by=(),
         average=0,
         divergence_factor=config["divergence_factor"],
         log_every=config["observe"]["log_every"],

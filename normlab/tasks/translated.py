@@ -1,0 +1,49 @@
+"""Scores of translated text, and what translation scores are worth without learning."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from normlab.data.prepare import PreparedTranslation
+from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenized_bleu
+from normlab.metrics.counts import perplexity, unigram_nll
+from normlab.records.record import Score
+
+
+def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) -> dict[str, Score]:
+    """Score plain translations of a split in its order: BLEU with its parts, and chrF."""
+    references = data.plain(data.texts[split].target)
+    lowercase = data.form != "raw"  # tokenised text has lost its case
+    return {
+        **bleu_scores(lines, references, lowercase=lowercase),
+        "chrf": corpus_chrf(lines, references),
+    }
+
+
+def token_score(data: PreparedTranslation, split: str, lines: list[str]) -> Score:
+    """Score decoded lines of a split by BLEU on lowercased Moses tokens."""
+    return tokenized_bleu(data.words(lines), data.words(data.texts[split].target))
+
+
+def floors(data: PreparedTranslation, split: str, *, label_smoothing: float) -> dict[str, float]:
+    """Return BLEU and chrF of copying the source, and the losses of one guess for all tokens.
+
+    Each loss is that of its best guess: the frequencies of the target tokens and, for the smoothed
+    loss, these frequencies smoothed like the targets (the entropy of what is asked for).
+    """
+    source = data.texts[split].source
+    copied = plain_scores(data, split, data.plain(source))
+    target = data.pairs[split].target
+    counts = np.bincount(target.ids, minlength=len(data.target_tokenizer))
+    counts[data.target_tokenizer.eos_id] += len(target)
+    tokens, nll = int(counts.sum()), unigram_nll(counts)
+    guess = (1 - label_smoothing) * counts / tokens + label_smoothing / len(counts)
+    guess = guess[guess > 0]
+    return {
+        "loss": float(-(guess * np.log(guess)).sum()),
+        "nll": nll / tokens,
+        "perplexity": perplexity(nll, tokens).value,
+        "bleu": copied["bleu"].value,
+        "bleu_tok": token_score(data, split, source).value,
+        "chrf": copied["chrf"].value,
+    }
