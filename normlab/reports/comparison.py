@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from normlab.metrics.spread import Interval, p_value, paired_interval
+from normlab.metrics.statistics import holm
 from normlab.records.aggregate import Cell
 from normlab.records.arithmetic import arithmetic
 from normlab.records.record import RunRecord
@@ -95,7 +96,7 @@ class Comparison:
         limit = 1 - CONFIDENCE
         if any(p >= limit for p, own in zip(found, ours, strict=True) if own):
             return None  # which no correction makes better, and saves its import
-        corrected = _holm(found)
+        corrected = holm(found)
         return (
             best if all(p < limit for p, own in zip(corrected, ours, strict=True) if own) else None
         )
@@ -135,10 +136,3 @@ def _mean(cell: Cell, score: str) -> float:
     summary = cell.score(score)
     assert summary is not None
     return summary.mean
-
-
-def _holm(found: Sequence[float]) -> Sequence[float]:
-    from statsmodels.stats.multitest import multipletests
-
-    corrected: Sequence[float] = multipletests(found, method="holm")[1]  # pyright: ignore
-    return [float(p) for p in corrected]

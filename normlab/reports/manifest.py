@@ -31,20 +31,22 @@ def write(root: Path) -> Path:
     return _write(root, _found(root))
 
 
-def accept(root: Path, paths: Iterable[Path]) -> list[str]:
+def accept(root: Path, paths: Iterable[Path], *, lost: Iterable[Path] = ()) -> list[str]:
     """List the evidence at or below some paths as it is; return what changed, a line a file.
 
-    Raises ValueError for a path that is not below `root`, or where nothing is and was listed.
+    `lost` are files that need not have been listed. Raises ValueError for a path that is not below
+    `root`, or where nothing is and was listed.
     """
     listed, there = read(root), _found(root)
     changes: list[str] = []
-    for path in paths:
+    gone = set(lost)
+    for path in (*paths, *gone):
         try:
             place = path.resolve().relative_to(root.resolve()).as_posix()
         except ValueError:
             raise ValueError(f"{path} is not below {root}: name a file or folder there") from None
         names = [name for name in sorted({*listed, *there}) if _below(name, place)]
-        if not names:
+        if not names and path not in gone:
             raise ValueError(f"{path}: there is no evidence; name a file or a folder below {root}")
         for name in names:
             if name not in there:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from normlab.records.aggregate import Cell
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import SEEDS_TO_DECIDE, Comparison, values
+from normlab.reports.digits import figure
 from normlab.studies import Study
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def notes_of(
         BOLD,
         STABILITY_NOTE,
         *_few(study, scale, cells),
+        *_floors(study, records),
     ]
     if not any(record.finished for record in records):
         notes.append("no run has finished")
@@ -65,8 +67,9 @@ def _tested(records: Sequence[RunRecord]) -> list[str]:
 
 
 def _weights(record: RunRecord) -> str:
-    if weights := getattr(record, "weights", {}):
-        return "the mean of the last validations" if "average" in weights else "the last weights"
+    if record.weights:
+        averaged = "average" in record.weights
+        return "the mean of the last validations" if averaged else "the last weights"
     validate = record.config.get("validate") or {}
     if validate.get("average"):
         return f"the mean of the last {validate['average']} validations"
@@ -83,6 +86,20 @@ def _few(study: Study, scale: str, cells: Mapping[tuple[str, str], Cell]) -> lis
     if fewest < SEEDS_TO_DECIDE:
         return [f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {fewest})"]
     return []
+
+
+def _floors(study: Study, records: Sequence[RunRecord]) -> list[str]:
+    """Name what each score is worth without learning, where records know."""
+    found: list[str] = []
+    for column in study.columns:
+        name = column.rpartition("/")[2]
+        known = [r.floors[name] for r in records if name in r.floors and column in r.scores]
+        if known:
+            bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
+            found.append(f"{column} {' to '.join(bounds)}")
+    return [
+        f"worth without learning (a figure near it decides nothing): {', '.join(found)}"
+    ] * bool(found)
 
 
 def _rates(study: Study, scale: str, rows: Sequence["Row"]) -> list[str]:

@@ -61,10 +61,10 @@ def publish(
         _write(path, kept)
     content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": entries}
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    _remove_others(folder, files)
+    lost = _remove_others(folder, files)
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
-    accept(root, [folder])
+    accept(root, [*files, folder / RUNS_FILE], lost=lost)
     return folder
 
 
@@ -176,14 +176,18 @@ def _content(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: damaged ({error!r}); publish the study again") from None
 
 
-def _remove_others(folder: Path, kept: Collection[Path]) -> None:
+def _remove_others(folder: Path, kept: Collection[Path]) -> list[Path]:
+    """Remove what belongs to no run of the study any more; return the files."""
+    removed: list[Path] = []
     for name in (RECORD_FILE, CURVES_FILE, f"{STEM}*.txt{PACKED}"):
         for path in (folder / _RECORDS).glob(f"*/*/{name}"):
             if path not in kept:
                 path.unlink()
+                removed.append(path)
                 for empty in (path.parent, path.parent.parent):
                     if empty.is_dir() and not any(empty.iterdir()):
                         empty.rmdir()
+    return removed
 
 
 def portable(config: Mapping[str, Any]) -> dict[str, Any]:

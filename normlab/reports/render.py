@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from normlab.metrics.spread import Interval
+from normlab.reports.digits import figure
 from normlab.reports.table import Entry, Row, Table
 
 _CSV = (
@@ -68,9 +69,9 @@ def comma_separated(table: Table) -> str:
             found, gap = entry.summary, entry.difference
             writer.writerow(
                 [row.name, row.point, column]
-                + (["", "", 0] if found is None else [found.mean, _blank(found.sd), found.n])
+                + (["", "", 0] if found is None else [found.mean, _rounded(found.sd), found.n])
                 + [" ".join(map(str, sorted(entry.values)))]
-                + (["", "", ""] if gap is None else [gap.mean, gap.low, gap.high])
+                + (["", "", ""] if gap is None else [*map(_rounded, (gap.mean, gap.low, gap.high))])
                 + [
                     _blank(entry.p),
                     _blank(entry.document),
@@ -115,15 +116,6 @@ def shown(table: Table, row: Row) -> list[tuple[str, Entry]]:
 
 def _number(value: str | float) -> str:
     return value if isinstance(value, str) else f"{value:,.10g}"
-
-
-def figure(value: float, score: str) -> str:
-    """Write a value with the digits that its kind is read to."""
-    return f"{value:,.0f}" if "_to/" in score else f"{value:.{_digits(score)}f}"
-
-
-def _digits(score: str) -> int:
-    return 3 if any(word in score for word in ("loss", "accuracy", "bits", "stability")) else 2
 
 
 def parts(entry: Entry, score: str) -> tuple[str, str, str]:
@@ -187,6 +179,11 @@ def _pipes(cells: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     return text.translate(_LATEX)
+
+
+def _rounded(value: float | None) -> object:
+    """Return a computed figure without the last digits, which libraries round each in its way."""
+    return "" if value is None else float(f"{value:.12g}")
 
 
 def _blank(value: object) -> object:

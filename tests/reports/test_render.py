@@ -6,8 +6,9 @@ import math
 
 import pytest
 
+from normlab.reports.digits import figure
 from normlab.reports.html.study import study_page
-from normlab.reports.render import comma_separated, figure, latex, markdown
+from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
 from normlab.studies import Scale
 from tests.records.examples import SIGNATURE
@@ -80,13 +81,15 @@ def test_latex(table):
     assert len(comments) == 6 and all(line.startswith("% ") for line in comments)
 
 
-def test_csv_has_full_precision(table):
+def test_csv_has_twelve_digits(table):
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     ln, _, bn = rows[:3]
     assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
     bleu = table.rows[1].entries["test/bleu"]
-    assert (float(bn["mean"]), float(bn["sd"])) == (bleu.summary.mean, bleu.summary.sd)
-    assert float(bn["low"]) == bleu.difference.low and float(bn["p"]) == bleu.p
+    assert float(bn["mean"]) == bleu.summary.mean
+    found = [float(bn[name]) for name in ("sd", "low", "p")]
+    exact = [bleu.summary.sd, bleu.difference.low, bleu.p]
+    assert found == pytest.approx(exact, rel=1e-11)
     assert (ln["best"], ln["document"], ln["difference"]) == ("1", "35.2", "")
     assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
     assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"

@@ -341,3 +341,9 @@ def test_many_lengths_of_runs_are_a_range():
         record = replace(record, budget=replace(record.budget, steps=1000 * n))
         made_of.append((planned(name, 1), record))
     assert build(study(), "smoke", made_of).notes[0].endswith("1,000 to 4,000 updates")
+
+
+def test_what_a_score_is_worth_without_learning_is_named():
+    record = replace(made("ln", 1, {"valid/loss": 6.2}), floors={"loss": 6.67, "bleu": 3.0})
+    notes = build(study(), "smoke", [(planned("ln", 1), record)]).notes
+    assert any(note.endswith("decides nothing): valid/loss 6.670") for note in notes)

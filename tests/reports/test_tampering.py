@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.report import main
-from normlab.reports.manifest import MANIFEST
+from normlab.reports.manifest import MANIFEST, problems
 from normlab.reports.manifest import write as list_all
+from normlab.reports.published import publish
+from tests.reports.tables import runs, study
 from tests.test_architecture import ROOT
 
 STUDY = "lm_norms/cpu"
@@ -184,7 +186,19 @@ def test_making_everything_again_does_not_bless_a_change(copy, capsys, name):
     assert main(["--check"]) == 1
 
 
-def test_the_committed_results_are_as_they_were_published(capsys):
-    from normlab.reports.manifest import problems
+def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_path):
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
+    assert problems(tmp_path) == []
+    stray = folder / "records" / "stray.json"
+    stray.write_text("{}")
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 32.0]}))
+    assert problems(tmp_path) == [
+        f"{stray}: not in {MANIFEST}",
+        f"{other}: not in {MANIFEST}",
+    ]
 
+
+def test_the_committed_results_are_as_they_were_published():
     assert problems(ROOT / "results") == []

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from normlab.records.record import RunRecord
+from normlab.reports.digits import figure
 from normlab.reports.evidence import Evidence
 from normlab.reports.html.charts import HUES, Panel, dashes, data, mark
 from normlab.reports.html.configuration import configuration, counted, facts
 from normlab.reports.html.page import page
 from normlab.reports.html.panels import by_axis, learning, stability, tokens
-from normlab.reports.render import figure, parts, said, shown
+from normlab.reports.render import parts, said, shown
 from normlab.reports.render import stability as trained
 from normlab.reports.table import NO_RUN, Entry, Row, Table, data_name
 from normlab.studies import Study
