@@ -44,7 +44,7 @@ class Words:
 
 def pages_with_blocks(root: Path) -> list[Path]:
     """Return the pages below a folder of results, and the README beside it, that have blocks."""
-    beside = [root.resolve().parent / name for name in _PAGES]
+    beside = [root.parent / name for name in _PAGES]
     pages = [*(page for page in beside if page.is_file()), *sorted(root.rglob("*.md"))]
     return [page for page in pages if BLOCK in page.read_text("utf-8")]
 

@@ -97,9 +97,8 @@ def _floors(study: Study, records: Sequence[RunRecord]) -> list[str]:
         if known:
             bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
             found.append(f"{column} {' to '.join(bounds)}")
-    return [
-        f"worth without learning (a figure near it decides nothing): {', '.join(found)}"
-    ] * bool(found)
+    said = "worth without learning (a figure near it decides nothing)"
+    return [f"{said}: {', '.join(found)}"] if found else []
 
 
 def _rates(study: Study, scale: str, rows: Sequence["Row"]) -> list[str]:

@@ -17,8 +17,8 @@ def root(tmp_path):
     study = load_study("placement_depth")
     base, other = list(study.rows)[:2]
     runs = [
-        (planned(row, seed, point), made("ln", seed, {BLEU: value + seed, "valid/loss": 3.0}))
-        for row, value in ((base, 30.0), (other, 20.0))
+        (planned(row, seed, point), made(norm, seed, {BLEU: value + seed, "valid/loss": 3.0}))
+        for row, norm, value in ((base, "ln", 30.0), (other, "bn", 20.0))
         for point in ("a=1", "a=2")
         for seed in (1, 2)
     ]
