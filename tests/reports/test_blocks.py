@@ -1,6 +1,7 @@
 """Generated blocks are made of records, and say what is wrong with one that cannot be."""
 
 import json
+import re
 
 import pytest
 
@@ -8,6 +9,7 @@ from normlab.reports.blocks import pages_with_blocks, written
 from normlab.reports.published import publish
 from normlab.studies import load_study
 from tests.reports.tables import made, planned
+from tests.test_architecture import ROOT
 
 BLEU = "test/bleu"
 
@@ -114,3 +116,13 @@ def test_pages_with_blocks_are_those_of_results_and_the_readme_beside(root):
     (root / "other.md").write_text("by hand")
     found = [page.name for page in pages_with_blocks(root)]
     assert found == ["README.md", "LOG.md"]
+
+
+BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
+
+
+def test_measured_figures_of_the_readme_and_the_log_stand_in_blocks():
+    log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
+    assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []
+    first = BLOCKS.sub("", (ROOT / "README.md").read_text().partition("\n## ")[0])
+    assert re.findall(r"\d\.\d", first) == []
