@@ -8,13 +8,14 @@ Every axis of training is the training step.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-GROUPING = ("norm", "placement", "batch_size")
+GROUPING = ("task", "corpus", "scale", "batch", "norm", "placement")
 """Config keys, top-level in every run of the sink; a group's members are its seeds."""
 
 _COLUMNS = (
-    *(f"config:{key}.value" for key in (*GROUPING, "task", "scale", "seed")),
+    *(f"config:{key}.value" for key in (*GROUPING, "seed")),
     *("summary:outcome", "summary:valid/loss.min", "summary:test/loss"),
 )
+_TO_LOSS = ("norm", "placement", "batch")
 _BEST_LOSS = "valid/loss.min"
 _STEP = "step"
 _TIME = "RelativeTime(Process)"  # W&B measures the machine by the clock, not by steps
@@ -49,6 +50,7 @@ def view(*, entity: str, project: str, name: str, where: Mapping[str, Sequence[o
 
 
 def _sections() -> list[Any]:
+    import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
 
     sections = {
@@ -62,6 +64,13 @@ def _sections() -> list[Any]:
             _lines("Loss spikes so far", "stability/spikes/count"),
         ],
         "Translation: BLEU": [
+            _bars("BLEU by batch size and norm", "test/bleu", by="batch_and_norm"),
+            wr.ScatterPlot(
+                title="Test BLEU by batch size",
+                x=wr.Config("batch_size"),
+                y=wr.SummaryMetric("test/bleu"),
+                log_x=True,
+            ),
             _lines("Validation BLEU", "valid/bleu"),
             _lines("Validation chrF", "valid/chrf"),
             _bars("Test BLEU", "test/bleu"),
@@ -125,7 +134,7 @@ def _comparison() -> list[Any]:
     from wandb_workspaces.reports.v2.interface import ParallelCoordinatesPlotColumn
 
     columns = [
-        *(ParallelCoordinatesPlotColumn(metric=wr.Config(key)) for key in GROUPING),
+        *(ParallelCoordinatesPlotColumn(metric=wr.Config(key)) for key in _TO_LOSS),
         ParallelCoordinatesPlotColumn(
             metric=wr.SummaryMetric(_BEST_LOSS), display_name="best validation loss", log=True
         ),
@@ -160,14 +169,14 @@ def _lines(title: str, *metrics: str, log: bool = False, x: str = _STEP) -> Any:
     )
 
 
-def _bars(title: str, metric: str) -> Any:
-    """Draw a figure of each run's summary, the runs of a norm together."""
+def _bars(title: str, metric: str, *, by: str = "norm") -> Any:
+    """Draw a figure of each run's summary, the runs of a norm together, or of another key."""
     import wandb_workspaces.reports.v2 as wr
 
     return wr.BarPlot(
         title=title,
         metrics=[metric],
-        groupby=wr.Config("norm"),
+        groupby=wr.Config(by),
         groupby_aggfunc="mean",
         groupby_rangefunc="minmax",
     )

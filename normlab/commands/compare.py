@@ -12,6 +12,7 @@ from normlab.commands._runs import given_twice, read_places
 from normlab.commands._terminal import complain, print_markdown, print_table
 from normlab.records.aggregate import Cell, Summary, group
 from normlab.records.fingerprint import varying
+from normlab.records.labels import corpus_label
 from normlab.records.record import RunRecord
 from normlab.records.selection import select
 from normlab.records.store import without_collection
@@ -37,7 +38,8 @@ of a study's table is another: it asks whether the difference would hold with ot
 _SCORES = ("test/bleu", "test/mlm_accuracy", "test/nsp_accuracy", "test/bits_per_character")
 _ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
-_SHOWN = ("norm", "placement", "task")
+_SHOWN = ("norm", "placement", "task", "task/corpus")
+_NAMED = ("norm", "placement", "task", "corpus", "batch")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -141,7 +143,7 @@ def _show(
         else:
             cells.append(cell)
     if rows:
-        columns = ["norm", "placement", "task", "batch", "seeds", *scores]
+        columns = [*_NAMED, "seeds", *scores]
         columns += ["spikes", "outcome", "tokens/s"]
         show = print_markdown if arguments.markdown else print_table
         _print(columns, rows, cells, scores, show)
@@ -181,6 +183,7 @@ def _row(cell: Cell, scores: Iterable[str]) -> list[str]:
         cell.norm,
         cell.choice("placement") or "-",
         cell.choice("task") or "-",
+        corpus_label(cell.config) or "-",
         _batch(cell),
         " ".join(str(seed) for seed in cell.seeds),
         *(_figure(cell.score(name), digits=_digits(name)) for name in scores),
@@ -241,15 +244,20 @@ def _print(
         for row, cell in zip(rows, cells, strict=True):
             if signature := cell.signature(name):
                 row[columns.index(name)] += f" ({letters[signature]})"
+    at = columns.index("corpus")
+    corpora = {row[at] for row in rows}
+    if len(corpora) == 1:  # a column is for what varies
+        columns, *rows = ([*row[:at], *row[at + 1 :]] for row in (columns, *rows))
+        notes += [f"corpus: {corpus}" for corpus in corpora - {"-"}]
     numeric = [*scores, "spikes", "tokens/s"]
     show(columns, rows, notes=notes, numeric=numeric)
 
 
 def _differences(rows: Sequence[Sequence[str]], cells: Sequence[Cell]) -> list[str]:
-    """Say for rows that look alike in norm, placement, task and batch what sets them apart."""
+    """Say for rows that look alike in what they are named by what sets them apart."""
     alike: dict[tuple[str, ...], list[Cell]] = {}
     for row, cell in zip(rows, cells, strict=True):
-        alike.setdefault(tuple(row[:4]), []).append(cell)
+        alike.setdefault(tuple(row[: len(_NAMED)]), []).append(cell)
     said = {
         cell.fingerprint: text
         for members in alike.values()

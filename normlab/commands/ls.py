@@ -79,7 +79,10 @@ def _list_options(group: str, *, as_json: bool) -> None:
         [o.name, o.description, *(_cost(costs[o.name].get(scale)) for scale in scales)]
         for o in options
     ]
-    note = "cost: about, one run after the other; normlab reproduce STUDY --plan lists the runs"
+    note = (
+        "hours: one run after the other, typed in and not measured; "
+        "normlab reproduce STUDY --plan measures them here"
+    )
     notes = [note] if costs else []
     print_table([group, "what it is", *scales], rows, notes=notes, numeric=scales)
 

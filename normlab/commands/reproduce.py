@@ -6,10 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._terminal import complain
+from normlab.commands._cut import read_rows, read_seeds
+from normlab.commands._plan import Item, Plan, head
+from normlab.commands._probes import Probes, Subject
+from normlab.commands._terminal import complain, print_prose
 from normlab.records.code import code_hash
 from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies import Planned, Study, load_study
@@ -25,13 +29,17 @@ HELP = "carry out a study: the runs of a comparison table, then the table"
 _EXAMPLES = """examples:
   normlab reproduce iwslt_norms                          seconds a run: does everything work?
   normlab reproduce bert_norms scale=cpu data_dir=FOLDER
-  normlab reproduce bert_norms scale=cpu seeds=1 data_dir=FOLDER
+  normlab reproduce bert_norms scale=cpu data_dir=FOLDER --plan    what it would take here
+  normlab reproduce bert_norms scale=cpu data_dir=FOLDER seeds=1-3 rows=ln,bn
+  normlab reproduce iwslt_norms rows="[ln,'bn, padding counted']"
   normlab reproduce iwslt_norms scale=cpu data_dir=FOLDER --publish results
   normlab reproduce iwslt_norms scale=cpu placement=pre  a part of the grid
   normlab ls study                                       the studies, and what they cost
 
-key=value are those of `normlab train`, for every run. Start the same command again to go on where
-it was stopped: runs that have ended are not made again.
+key=value are those of `normlab train`, for every run. rows= takes names, beginnings of names, and
+the numbers that --plan shows. Before it begins, each configuration is tried for some seconds, which
+gives the hours and the memory; what was measured is kept in the folder of runs. Start the same
+command again to go on where it was stopped: runs that have ended are not made again.
 """
 
 
@@ -48,10 +56,15 @@ def parser() -> argparse.ArgumentParser:
         "overrides",
         nargs="*",
         metavar="key=value",
-        help="scale=smoke|cpu|gpu (default: smoke), seeds=1,2,3, and values of every run",
+        help="scale=smoke|cpu|gpu (default: smoke), rows=, seeds=, and values of every run",
     )
     result.add_argument("--processes", type=int, help="runs at a time (default: one a GPU or core)")
-    result.add_argument("--plan", action="store_true", help="print the runs and their cost alone")
+    result.add_argument(
+        "--plan", action="store_true", help="run nothing: updates, data, memory and hours by row"
+    )
+    result.add_argument(
+        "--commands", action="store_true", help="print also the `normlab train` of each run"
+    )
     result.add_argument(
         "--so-far", action="store_true", help="run nothing: the table of what has ended"
     )
@@ -68,23 +81,32 @@ def main(argv: list[str]) -> int:
     """Plan, run what has not ended, print the table; 1 where a run failed or data cannot be had."""
     arguments = parser().parse_intermixed_args(argv)
     study = load_study(arguments.study)
-    scale, seeds, extra = _settings(study, arguments.overrides)
-    planned = study.planned(scale, seeds=seeds, extra=extra)
-    places = _places(planned)
+    scale, planned, extra = _asked(study, arguments.overrides)
+    configs = _configs(planned)
+    places = _places(planned, configs)
     then = "the table goes without it" if arguments.so_far else "it is made again"
     found = [_record(place, then) for place in places]
     anew = code_hash() if "observe.other_code=rerun" in extra else None
-    open_runs = [run for run, each in zip(planned, found, strict=True) if not _ended(each, anew)]
-    print(_cost(study, scale, planned, open_runs), flush=True)
-    if arguments.plan:
-        for run in planned:
-            print(f"  normlab train {shlex.join(run.overrides)}")
-        return 0
+    ended = [_ended(each, anew) for each in found]
+    open_runs = [run for run, done in zip(planned, ended, strict=True) if not done]
     if arguments.so_far:
+        print_prose(head(study, scale, planned, open_runs))
         open_runs = []
-    if open_runs and (problem := _data_problem(open_runs[0])) is not None:
-        complain(_what_instead(study, scale, problem))
-        return 1
+    else:
+        problem = _data_problem(open_runs[0]) if open_runs else None
+        items = [Item(*each, None) for each in zip(planned, configs, ended, strict=True)]
+        root = places[0].parents[1]
+        plan = _measured(study, scale, items, root, arguments.processes, problem)
+        plan.show()
+        if arguments.commands:
+            for run in planned:
+                print(f"  normlab train {shlex.join(run.overrides)}")
+        if problem is not None:
+            complain(_what_instead(study, scale, problem))
+        if arguments.plan:
+            return 0
+        if problem is not None:
+            return 1
     failed = _carry_out(study, open_runs, places[0].parents[1], arguments.processes)
     runs = [(run, _record(place)) for run, place in zip(planned, places, strict=True)]
     from normlab.reports.render import markdown
@@ -100,11 +122,9 @@ def main(argv: list[str]) -> int:
     return 1 if failed else 0
 
 
-def _settings(
-    study: Study, overrides: Sequence[str]
-) -> tuple[str, list[int] | None, tuple[str, ...]]:
-    """Take scale and seeds from the overrides; the rest is for every run."""
-    scale, seeds, extra = "smoke", None, list[str]()
+def _asked(study: Study, overrides: Sequence[str]) -> tuple[str, list[Planned], tuple[str, ...]]:
+    """Return the scale, the runs that are asked for, and the overrides that are for every run."""
+    scale, seeds, rows, extra = "smoke", None, None, list[str]()
     for override in overrides:
         key, equals, value = override.partition("=")
         if not equals:
@@ -112,30 +132,72 @@ def _settings(
         if key == "scale":
             scale = value
         elif key in ("seeds", "seed"):
-            if not all(part.isdecimal() for part in value.split(",")):
-                raise ValueError(f"{override}: expected numbers, such as seeds=1,2,3")
-            seeds = [int(part) for part in value.split(",")]
+            seeds = read_seeds(value)
+        elif key in ("rows", "row"):
+            rows = value
         else:
             extra.append(override)
-    study.scale(scale)
-    return scale, seeds, tuple(extra)
+    names = study.scale(scale).rows
+    kept = None if rows is None else read_rows(rows, names)
+    return scale, study.planned(scale, seeds=seeds, rows=kept, extra=extra), tuple(extra)
 
 
-def _places(planned: Sequence[Planned]) -> list[Path]:
-    """Return the folder of each run; composing them all finds a wrong value before any starts.
+def _configs(planned: Sequence[Planned]) -> list[dict[str, Any]]:
+    """Compose every run, once for all seeds; finds a wrong value before any starts."""
+    composed: dict[tuple[str, ...], dict[str, Any]] = {}
+    configs: list[dict[str, Any]] = []
+    for run in planned:
+        others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
+        if others not in composed:
+            composed[others] = _composed(run)
+        configs.append({**composed[others], "seed": run.seed})
+    return configs
+
+
+def _measured(
+    study: Study,
+    scale: str,
+    items: Sequence[Item],
+    root: Path,
+    processes: int | None,
+    problem: str | None,
+) -> Plan:
+    """Return the plan of runs with what those to go cost, measured where the data can be had."""
+    probes = Probes(root, processes=processes, minutes=study.scale(scale).minutes)
+    plan = Plan(study, scale, items, len(probes.places))
+    if problem is not None:
+        return replace(plan, unmeasured="the data are missing")
+    left = [Subject(item.config, item.run.overrides) for item in items if not item.ended]
+    missing = probes.missing(left)
+    if missing:
+        seconds = probes.seconds(len(missing))
+        print(
+            f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
+            f"{seconds:.0f} s each and the time to start ...",
+            flush=True,
+        )
+        probes.measure(missing)
+    costs = [None if item.ended else probes.cost(item.config) for item in items]
+    problems = [cost for cost in costs if isinstance(cost, str)]
+    return replace(
+        plan,
+        items=[
+            replace(item, cost=None if isinstance(cost, str) else cost)
+            for item, cost in zip(items, costs, strict=True)
+        ],
+        unmeasured=problems[0] if problems else None,
+    )
+
+
+def _places(planned: Sequence[Planned], configs: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Return the folder of each run.
 
     Raises ValueError for two that would be one run, as when an override makes two rows the same.
     """
     from normlab.records.store import RunStore
 
-    configs: dict[tuple[str, ...], dict[str, Any]] = {}
     places: dict[Path, Planned] = {}
-    for run in planned:
-        seed = f"seed={run.seed}"
-        others = tuple(override for override in run.overrides if override != seed)
-        if others not in configs:
-            configs[others] = _composed(run)
-        config = {**configs[others], "seed": run.seed}
+    for run, config in zip(planned, configs, strict=True):
         place = RunStore(config["runs_dir"]).run_dir(config)
         if place in places:
             twice = " and ".join(_name(one) for one in (places[place], run))
@@ -210,15 +272,6 @@ def _ended(record: "RunRecord | None", code: str | None) -> bool:
     if record is None or record.outcome.status not in ("finished", "diverged"):
         return False
     return code is None or record.environment.get("code") == code
-
-
-def _cost(study: Study, scale: str, planned: Sequence[Planned], left: Sequence[Planned]) -> str:
-    size = study.scale(scale)
-    hours = len(left) * size.minutes / 60
-    return (
-        f"{study.name} at scale={scale}: {len(planned)} runs, {len(planned) - len(left)} ended, "
-        f"{len(left)} to go, about {hours:.1f} h one after the other; data: {size.data}"
-    )
 
 
 def _carry_out(study: Study, runs: Sequence[Planned], root: Path, processes: int | None) -> bool:

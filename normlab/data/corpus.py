@@ -108,6 +108,10 @@ class Corpus(ABC):
     def splits(self) -> dict[str, ParallelText]:
         """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
 
+    def origin(self) -> str:
+        """Return where the text comes from where no data_dir is given; reads nothing."""
+        return "this installation carries it"
+
     def key(self) -> str:
         """Return a string that changes whenever the text does; the cache of prepared data uses it.
 

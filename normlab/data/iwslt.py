@@ -124,6 +124,10 @@ class Iwslt14(Corpus):
         english = test.target if self.languages[1] == "en" else test.source
         return sum(not piece.endswith("@@") for line in english for piece in line.split())
 
+    def origin(self) -> str:
+        """Return the place of the archive, or the data set of the hub."""
+        return URL if self._download == "archive" else f"Hugging Face Hub, {HUB}"
+
     def describe(self) -> dict[str, object]:
         """Return the base description, and the check of the reference length."""
         found = self.reference_length()

@@ -66,6 +66,10 @@ class Multi30k(Corpus):
         self.splits()
         return self._label
 
+    def origin(self) -> str:
+        """Return the data set of the hub."""
+        return f"Hugging Face Hub, {self._hub}"
+
     def splits(self) -> dict[str, ParallelText]:
         """Return `train`, `valid`, `test` and, where there are files, `test_2017`; read once."""
         if self._splits is None:

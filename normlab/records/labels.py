@@ -1,9 +1,9 @@
-"""Decides what the norms of a run are called."""
+"""What the norms, the batch and the corpus of a run are called."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 _ENDS = ("encoder_norm", "decoder_norm")
 
@@ -24,3 +24,26 @@ def norm_label(choices: Mapping[str, Any]) -> str:
     ]
     parts = [part for part in [*dict.fromkeys(ends), *extra] if part is not None]
     return "+".join(str(part) for part in parts) or "-"
+
+
+def batch_label(config: Mapping[str, Any]) -> str:
+    """Name the batch of an update: `b32` sequences, `4096tok`, accumulated `4x4096tok`; or `-`."""
+    size, tokens = config.get("batch_size"), config.get("max_tokens")
+    if size is None and tokens is None:
+        return "-"
+    batch = f"b{size}" if size is not None else f"{tokens}tok"
+    accumulate = config.get("accumulate") or 1
+    return batch if accumulate == 1 else f"{accumulate}x{batch}"
+
+
+def corpus_label(config: Mapping[str, Any]) -> str | None:
+    """Name the text of a task that has several corpora, such as `brown`; None for other tasks."""
+    choices, corpus = _node(config, "choices"), _node(_node(config, "task"), "corpus")
+    label = corpus.get("name") or choices.get("task/corpus")
+    return None if label is None or label == choices.get("task") else str(label)
+
+
+def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the node of a key, empty where there is none."""
+    node = config.get(key)
+    return cast("Mapping[str, Any]", node) if isinstance(node, Mapping) else {}

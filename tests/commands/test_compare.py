@@ -173,6 +173,26 @@ def test_batches_by_tokens_and_accumulation(runs, capsys):
     assert " ".join(table(capsys)[3]["gn"][3:7]) == "4 x 4096 tokens"
 
 
+MLM = {"task": "mlm", "task/corpus": "pydoc"}
+
+
+def test_the_corpus_is_a_column_where_it_varies_and_a_note_where_it_does_not(runs, capsys):
+    for corpus in ("brown", "wikitext2"):
+        choices = {**MLM, "task/corpus": corpus}
+        kept = record(norm="gn", choices=choices, task={"corpus": {"name": corpus}})
+        runs.write(kept, runs.run_dir(kept.config))
+    out = table(capsys, "--where", "norm=gn")[1]
+    assert out.split()[:5] == ["norm", "placement", "task", "corpus", "batch"]
+    assert {line.split()[3] for line in out.splitlines() if line.startswith("gn ")} == {
+        "brown",
+        "wikitext2",
+    }
+    assert "also" not in out.split()
+    one = table(capsys, "--where", "norm=gn", "--where", "task/corpus=brown")[1]
+    assert one.split()[:4] == ["norm", "placement", "task", "batch"]
+    assert "corpus: brown" in one.splitlines()
+
+
 def test_help_has_examples(capsys):
     with pytest.raises(SystemExit) as caught:
         main(["--help"])

@@ -1,6 +1,7 @@
 """A study is carried out, goes on where it was stopped, and says what it cannot do and why."""
 
 import json
+import re
 import shlex
 import subprocess
 import sys
@@ -30,7 +31,8 @@ scales:
   cpu: {overrides: [task=multi30k], seeds: [1], minutes: 9, data: "Multi30k: data_dir=FOLDER"}
 """
 # Stands where the interpreter would: `-m normlab train` copies a record that a test has prepared,
-# `-m normlab data` succeeds unless a file `no_data` says otherwise.
+# `-m normlab data` succeeds unless a file `no_data` says otherwise, `-m normlab bench cost` copies
+# `cost.json`, or fails with what `no_cost` says.
 STAND_IN = """\
 #!/bin/sh
 cd {folder}
@@ -38,6 +40,12 @@ if [ "$3" = data ]; then
     echo "$*" >> data_calls
     [ -e no_data ] || exit 0
     echo "some progress" >&2; echo "normlab data: $(cat no_data)" >&2; exit 1
+fi
+if [ "$3" = bench ]; then
+    echo "$*" >> bench_calls
+    [ -e no_cost ] && echo "normlab bench: $(cat no_cost)" >&2 && exit 1
+    while [ $# -gt 1 ]; do shift; done
+    cp cost.json "$1"; exit 0
 fi
 echo "$*" >> calls
 number=$(wc -l < calls)
@@ -52,6 +60,25 @@ mkdir -p $(dirname $target); cp records/$source $target; echo done
 """
 
 
+COST = {
+    "environment": {"device": "EPYC", "device_type": "cpu", "threads": 2, "precision": "fp32"},
+    "data": {"label": "toy", "origin": "here", "sizes": {"test": 5, "train": 2000, "valid": 7}},
+    "params": 1000,
+    "start_seconds": 4.0,
+    "update_seconds": 0.1,
+    "updates_measured": 9,
+    "busy_share": 1.0,
+    "tokens_per_update": 500.0,
+    "updates_per_epoch": 250.0,
+    "later_share": 1.0,
+    "validation_seconds": 2.0,
+    "test_seconds": 8.0,
+    "save_seconds": 0.0,
+    "memory_bytes": 512 * 2**20,
+}
+"""What a run of 3,000 updates with 12 validations takes: 4 + 300 + 24 + 8 = 336 seconds."""
+
+
 class Place:
     """A folder with a study, a stand-in for the interpreter, and the records it will find."""
 
@@ -60,6 +87,7 @@ class Place:
         (folder / "configs" / "study").mkdir(parents=True)
         (folder / "configs" / "study" / "tiny.yaml").write_text(STUDY)
         (folder / "records").mkdir()
+        (folder / "cost.json").write_text(json.dumps(COST))
         planned = self.study.planned("smoke")
         for number, run in enumerate(planned, 1):
             bleu = {"ln": 30.0, "bn": 20.0}[run.row] + run.seed / 10
@@ -67,7 +95,10 @@ class Place:
             (folder / "records" / str(number)).write_text(record.to_json())
         calls = [f"-m normlab train {' '.join(run.overrides)}\n" for run in planned]
         (folder / "plan").write_text("".join(calls))
-        targets = [f"{path / 'record.json'}\n" for path in reproduce._places(planned)]
+        targets = [
+            f"{path / 'record.json'}\n"
+            for path in reproduce._places(planned, reproduce._configs(planned))
+        ]
         (folder / "targets").write_text("".join(targets))
 
     @property
@@ -122,9 +153,8 @@ def carry_out(capsys, *argv):
 def test_every_run_is_made_and_the_table_shown(place, capsys):
     code, before, table, err = carry_out(capsys)
     assert (code, err) == (0, "")
-    assert before[0] == (
-        "tiny at scale=smoke: 8 runs, 0 ended, 8 to go, about 0.1 h one after the other; "
-        "data: the built-in corpus"
+    assert before[1] == (
+        "tiny at scale=smoke: 8 runs (2 rows, 2 points, seeds 1 2), 0 ended, 8 to go"
     )
     assert "8 of 8 cells done" in before
     assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
@@ -146,7 +176,7 @@ def test_runs_that_ended_are_not_made_again(place, capsys):
     (place.folder / "no_data").write_text("there is no more need for any")
     code, before, again, _ = carry_out(capsys)
     assert (code, again) == (0, first)
-    assert "8 runs, 8 ended, 0 to go" in before[0]
+    assert before[0].endswith("8 ended, 0 to go")
     assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
 
 
@@ -157,7 +187,7 @@ def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
     assert "stopped; start the same command again to go on" in capsys.readouterr().err
     assert len(place.lines("calls")) == 4
     code, before, table, _ = carry_out(capsys)
-    assert code == 0 and "8 runs, 3 ended, 5 to go" in before[0]
+    assert code == 0 and before[0].endswith("3 ended, 5 to go")
     assert len(place.lines("calls")) == 9
     assert carry_out(capsys)[2] == table
     assert table.count("finished 2/2") == 4
@@ -173,7 +203,7 @@ def test_a_run_that_is_killed_costs_itself_and_can_be_made_later(place, capsys):
     assert any("normlab train: no such thing" in line for line in before)
     assert table.count("finished 1/1, 1 not run") == 2
     code, before, table, _ = carry_out(capsys)
-    assert code == 0 and "6 ended, 2 to go" in before[0]
+    assert code == 0 and before[0].endswith("6 ended, 2 to go")
     assert table.count("finished 2/2") == 4
 
 
@@ -193,21 +223,101 @@ def test_a_damaged_record_is_told_and_made_again(place, capsys):
 def test_other_code_is_asked_for_by_name(place, capsys):
     carry_out(capsys)
     argv = ("--plan", "observe.other_code=rerun")
-    assert "0 ended, 8 to go" in carry_out(capsys, *argv)[1][0]
+    assert any(line.endswith("0 ended, 8 to go") for line in carry_out(capsys, *argv)[1])
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())
         record["environment"]["code"] = code_hash()
         path.write_text(json.dumps(record))
-    assert "8 ended, 0 to go" in carry_out(capsys, *argv)[1][0]
+    assert carry_out(capsys, *argv)[1][0].endswith("8 ended, 0 to go")
 
 
-def test_a_plan_runs_nothing(place, capsys):
-    code, before, table, _ = carry_out(capsys, "--plan", "optim.betas=[0.9, 0.98]")
-    assert (code, table) == (0, "") and len(before) == 9
-    assert place.lines("calls") == place.lines("data_calls") == []
-    words = shlex.split(before[1])
-    assert words[:4] == ["normlab", "train", "task=toy", "norm=ln"]
-    assert "optim.betas=[0.9, 0.98]" in words and "observe.study=tiny" in words
+def cells(lines):
+    """Return the cells of the rows of a plan."""
+    rule = next(n for n, line in enumerate(lines) if line.startswith("\u2500"))
+    rows = [re.split(r" {2,}", line.strip()) for line in lines[rule + 1 :]]
+    return [row for row in rows if len(row) > 2]
+
+
+def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
+    code, before, table, _ = carry_out(capsys, "--plan")
+    assert (code, table) == (0, "") and place.lines("calls") == []
+    assert "measuring 4 configuration(s), 1 at a time" in before[0]
+    assert cells(before) == [
+        ["1", "ln", "4", "4", "3,000", "100", "512 MiB", "0.37"],
+        ["2", "bn", "4", "4", "3,000", "100", "512 MiB", "0.37"],
+        ["all", "8", "8", "0.75"],
+    ]
+    assert "data: toy (train 2,000, valid 7, test 5), from here" in before
+    assert (
+        "time: 45 min one run after the other; measured by a probe on this machine (EPYC, "
+        "2 thread(s) a run, fp32)"
+    ) in before
+    assert not list((place.folder / "runs").rglob("record.json"))
+
+
+def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(place, capsys):
+    carry_out(capsys, "--plan")
+    assert len(place.lines("bench_calls")) == 4
+    for free in ("optim.lr=1e-4", "schedule.warmup=7", "budget.steps=10", "seeds=5-9", "seeds=1"):
+        lines = carry_out(capsys, "--plan", free)[1]
+        assert len(place.lines("bench_calls")) == 4, free
+        assert not any("measuring" in line for line in lines)
+    for number, changed in enumerate(("batch_size=9", "precision=fp32", "model.dim=32"), 2):
+        carry_out(capsys, "--plan", changed)
+        assert len(place.lines("bench_calls")) == 4 * number, changed
+
+
+def test_hours_follow_the_budget_without_measuring_again(place, capsys):
+    carry_out(capsys, "--plan")
+    budget = ("budget.steps=null", "budget.epochs=4", "validate.every=500")
+    (ln, *_) = cells(carry_out(capsys, "--plan", "seeds=1", "placement=pre", *budget)[1])
+    # 1,000 updates of 0.1 s, two validations of 2 s, the start and the test: 116 s
+    assert ln == ["1", "ln", "1", "1", "1,000", "100", "512 MiB", "0.03"]
+
+
+def test_runs_at_a_time_shorten_the_whole_and_share_the_memory(place, capsys):
+    assert reproduce.main(["tiny", "--plan", "--processes", "4"]) == 0
+    out = capsys.readouterr().out
+    assert "time: 45 min one run after the other, 11 min with 4 at once; measured" in out
+    assert "at most 512 MiB a run, 2.0 GiB for 4 at a time" in out
+
+
+def test_a_plan_without_data_has_updates_and_no_hours(place, capsys):
+    (place.folder / "no_data").write_text("cannot get Multi30k: no network")
+    code, before, table, err = carry_out(capsys, "--plan", "scale=cpu")
+    assert (code, table, place.lines("bench_calls")) == (0, "", [])
+    assert [row[-3:] for row in cells(before)] == [["-", "-", "-"]] * 2 + [["4", "4", "-"]]
+    assert any("time: not measured, the data are missing; typed in" in line for line in before)
+    assert "cannot get Multi30k: no network" in err
+
+
+def test_where_measuring_fails_the_typed_minutes_stand_in_and_are_marked(place, capsys):
+    (place.folder / "no_cost").write_text("a sentence of train has 900 tokens")
+    code, before, _, _ = carry_out(capsys, "--plan")
+    assert code == 0
+    assert any("time: not measured, a sentence of train has 900 tokens" in x for x in before)
+
+
+def test_other_programs_at_work_are_told_of(place, capsys):
+    (place.folder / "cost.json").write_text(json.dumps({**COST, "busy_share": 0.4}))
+    before = carry_out(capsys, "--plan")[1]
+    assert "while it was measured, other programs took 60% of the time" in before
+
+
+def test_the_commands_of_a_plan_can_be_copied(place, capsys):
+    _, before, _, _ = carry_out(capsys, "--plan", "--commands", "optim.betas=[0.9, 0.98]")
+    commands = [shlex.split(line) for line in before if line.startswith("  normlab train")]
+    assert len(commands) == 8
+    assert commands[0][:4] == ["normlab", "train", "task=toy", "norm=ln"]
+    assert "optim.betas=[0.9, 0.98]" in commands[0] and "observe.study=tiny" in commands[0]
+
+
+def test_rows_cut_the_study_and_the_lack_of_the_baseline_is_said(place, capsys):
+    code, before, table, _ = carry_out(capsys, "rows=bn", "seeds=1-2")
+    assert code == 0 and len(place.lines("calls")) == 4
+    assert before[1].startswith("tiny at scale=smoke: 4 runs (1 row, 2 points, seeds 1 2)")
+    assert any(line.startswith("without ln, which the others are compared") for line in before)
+    assert "| bn | placement=pre |" in table and "| ln |" not in table
 
 
 def test_a_table_so_far_runs_nothing(place, capsys):
@@ -220,7 +330,7 @@ def test_a_table_so_far_runs_nothing(place, capsys):
 
 def test_seeds_and_a_part_of_the_grid(place, capsys):
     _, before, table, _ = carry_out(capsys, "seeds=2", "placement=post")
-    assert "2 runs, 0 ended, 2 to go" in before[0]
+    assert before[1].endswith("2 runs (2 rows, seed 2), 0 ended, 2 to go")
     assert all("seed=2" in call and "placement=post" in call for call in place.lines("calls"))
     assert "placement=pre" not in table and "| ln | placement=post | 30.20<br>" in table
 
@@ -239,6 +349,7 @@ def test_what_is_published_makes_the_same_table(place, capsys):
         (["tiny", "scale=huge"], "study tiny has no scale=huge: there are smoke, cpu"),
         (["tiny", "scale"], "scale: expected key=value, such as scale=cpu"),
         (["tiny", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
+        (["tiny", "rows=gn"], "rows: 'gn' is no row: there are 1 ln; 2 bn"),
         (["tiny", "seeds="], "seeds=: expected numbers"),
         (["tiny", "seeds=1,1"], "ln placement=pre seed=1 and ln placement=pre seed=1 are the same"),
         (["tiny", "placement=mid"], "placement=mid: mid is no value .*: there are pre, post"),

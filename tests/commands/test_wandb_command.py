@@ -114,7 +114,7 @@ def test_runs_arrive_with_what_a_dashboard_groups_by_and_are_sent_once(
     assert bn.fields["project"] == "normlab"
     assert bn.fields["groupName"] == "0123456789"
     assert bn.fields["jobType"] == "norms"
-    assert bn.fields["tags"] == ["bn", "pre", "toy", "smoke"]
+    assert bn.fields["tags"] == ["bn", "pre", "toy", "b32", "smoke"]
     assert (bn.config["placement"], bn.config["batch_size"]) == ("pre", 32)
     assert bn.summary["valid/loss"] == {"min": 2.0}
     assert (bn.summary["outcome"], ln.summary["outcome"]) == ("finished", "diverged")
@@ -186,9 +186,8 @@ def test_the_view_groups_and_filters_by_config_keys_along_the_training_step(caps
     section = view["spec"]["section"]
     (runs,) = section["runSets"]
     assert [key["name"] for key in runs["grouping"]] == [
-        "norm.value",
-        "placement.value",
-        "batch_size.value",
+        *("task.value", "corpus.value", "scale.value"),
+        *("batch.value", "norm.value", "placement.value"),
     ]
     filters = [(item["key"]["name"], item["value"]) for item in runs["filters"]["filters"]]
     assert filters == [("norm", ["ln", "bn"]), ("batch_size", [32])]
@@ -206,7 +205,9 @@ def test_the_view_is_printed_for_people(capsys):
     assert main(["wandb", "workspace", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[-1] == "stability/tid/mean" for line in lines if "TID" in line)
-    assert lines[-1] == "runs grouped by norm, placement, batch_size; shown: all"
+    (panel,) = [line for line in lines if "BLEU by batch size and norm" in line]
+    assert panel.split()[-1] == "test/bleu"
+    assert lines[-1] == "runs grouped by task, corpus, scale, batch, norm, placement; shown: all"
 
 
 def test_the_view_is_saved_and_its_address_printed(capsys, wandb_server: Server):

@@ -10,7 +10,7 @@ import pytest
 from normlab.records.record import Outcome, Score
 from normlab.train.sinks.base import SinkGroup
 from normlab.train.sinks.console import Console
-from normlab.train.sinks.wandb import tags
+from normlab.train.sinks.wandb import dashboard_config, display_name, tags
 from normlab.train.sinks.wandb_login import (
     CLOUD,
     Login,
@@ -60,8 +60,8 @@ def test_group_job_type_tags_and_names(offline):
     assert offline.run.project == "normlab"
     assert offline.run.run_group == "0123456789"
     assert offline.run.job_type == "norms"
-    assert list(offline.run.tags) == ["bn", "pre", "toy", "smoke"]
-    assert offline.run.display_name == "toy-bn-pre-0123456789-seed1"
+    assert list(offline.run.tags) == ["bn", "pre", "toy", "b32", "smoke"]
+    assert offline.run.display_name == "toy-bn-pre-b32-0123456789-seed1"
 
 
 def test_options_and_batch_size_are_top_level_config_keys(offline):
@@ -262,4 +262,16 @@ def test_a_login_is_found_where_wandb_keeps_it(tmp_path, monkeypatch):
 
 def test_tags_name_split_norms_and_leave_out_what_is_not_chosen():
     choices = {**CHOICES, "encoder_norm": "bn", "decoder_norm": "ln", "scale": None}
-    assert tags(choices) == ["bn+ln", "pre", "toy"]
+    assert tags(choices, {}) == ["bn+ln", "pre", "toy"]
+
+
+def test_a_run_of_a_batch_sweep_on_a_corpus_is_told_by_its_name_its_tags_and_its_config(tmp_path):
+    choices = {**CHOICES, "task": "mlm", "task/corpus": "brown"}
+    config = {"seed": 3, "batch_size": None, "max_tokens": 4096, "accumulate": 2}
+    run = info(tmp_path, config={**config, "choices": choices}, choices=choices)
+    assert display_name(run) == "mlm-brown-bn-pre-2x4096tok-0123456789-seed3"
+    assert tags(choices, run.config) == ["bn", "pre", "mlm", "brown", "2x4096tok", "smoke"]
+    found = dashboard_config(run)
+    assert [found[key] for key in ("corpus", "batch", "batch_and_norm")] == [
+        *("brown", "2x4096tok", "2x4096tok bn"),
+    ]

@@ -64,12 +64,15 @@ def test_each_cell_is_a_run_grouped_by_its_fingerprint(cells):
         assert run.run.project == "normlab"
         assert run.run.run_group == name.split("/")[0].split("-")[-1]
         assert run.run.job_type == "train"
-        assert run.run.display_name == name.replace("/", "-")
-        assert list(run.run.tags) == [run.config["norm"], "pre", "translation"]
+        label, seed = name.split("/")
+        assert run.run.display_name == label.replace("-pre-", "-pre-b6-") + f"-{seed}"
+        assert list(run.run.tags) == [run.config["norm"], "pre", "translation", "b6"]
     assert len({run.run.run_group for run in cells.values()}) == 2  # two norms of two seeds each
     configs = [run.config for run in cells.values()]
-    keys = {tuple(config[key] for key in GROUPING) for config in configs}
-    assert keys == {("ln", "pre", 6), ("bn", "pre", 6)}
+    keys = {tuple(config.get(key) for key in GROUPING) for config in configs}
+    where = ("translation", "translation", None, "b6")
+    assert keys == {(*where, "ln", "pre"), (*where, "bn", "pre")}
+    assert {config["batch_and_norm"] for config in configs} == {"b6 ln", "b6 bn"}
     assert {run.config["seed"] for run in cells.values()} == {1, 2}
 
 

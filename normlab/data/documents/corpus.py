@@ -50,6 +50,10 @@ class DocumentCorpus(ABC):
         """Return how many of what the reader left out on purpose; nothing unless overridden."""
         return {}
 
+    def origin(self) -> str:
+        """Return where the text comes from where no data_dir is given; reads nothing."""
+        return "this installation carries it"
+
     def key(self) -> str:
         """Return a string that changes whenever the text does; the cache of prepared data uses it.
 

@@ -76,6 +76,10 @@ class HubDocuments(DocumentCorpus):
             self._found = self._held_out(found)
         return self._found
 
+    def origin(self) -> str:
+        """Return the data set of the hub."""
+        return f"Hugging Face Hub, {self._path}" + (f" ({self._config})" if self._config else "")
+
     def key(self) -> str:
         """Return a string of the text of all rows and of what decides how they are cut."""
         digest = hashlib.sha256()

@@ -1,10 +1,11 @@
 """A copy of a run at Weights & Biases, or in its offline file when there is no login or no network.
 
 Group is the fingerprint (all seeds of an experiment), job type the study, tags are norm,
-placement, task and scale. The chosen options (`norm`, `placement`, ...) are top-level config keys
-next to `batch_size`, so that a dashboard groups by them; the node that an option's name replaces
-stays readable under `nodes`. The summary of each score keeps its best, by its own direction. At the
-end of the run `charts/...` show the record by layer, and the loss with its spikes.
+placement, task, corpus, batch and scale, most of which the name has too. The chosen options
+(`norm`, `placement`, ...) are top-level config keys next to `batch` and `corpus`, so that a
+dashboard groups by them; the node that an option's name replaces stays readable under `nodes`. The
+summary of each score keeps its best, by its own direction. At the end of the run `charts/...` show
+the record by layer, and the loss with its spikes.
 
 W&B must cost a run nothing: it writes in the run folder only, prints nothing, and waits for the
 server only as long as the config says. Nothing is lost offline: `normlab wandb sync` sends it.
@@ -26,15 +27,13 @@ from typing import Any, Literal
 
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
+from normlab.records.labels import batch_label, corpus_label, norm_label
 from normlab.records.record import RunRecord, Score
 from normlab.records.rows import METRICS_FILE, read_rows, series
-from normlab.records.store import norm_label
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 from normlab.train.sinks.wandb_charts import charts
 from normlab.train.sinks.wandb_files import find_run_files, mark_sent
 from normlab.train.sinks.wandb_login import Mode, find_login, reach, resolve_mode
-
-_TAGS = ("placement", "task", "scale")
 
 
 class Wandb(Sink):
@@ -112,10 +111,10 @@ class Wandb(Sink):
                     project=self._project,
                     entity=self._entity,
                     id=run_id,
-                    name=run.run_id,
+                    name=display_name(run),
                     group=run.fingerprint,
                     job_type=run.config.get("observe", {}).get("study") or "train",
-                    tags=tags(run.choices),
+                    tags=tags(run.choices, run.config),
                     config=dashboard_config(run),
                     dir=run.run_dir,
                     mode=mode,
@@ -218,15 +217,33 @@ def _best_key(score: Score) -> Literal["max", "min"]:
     return "max" if score.higher_is_better else "min"
 
 
-def tags(choices: Mapping[str, Any]) -> list[str]:
-    """Name a run by its norm, placement, task and scale, without those that have no choice."""
-    return [norm_label(choices)] + [str(choices[key]) for key in _TAGS if choices.get(key)]
+def display_name(run: RunInfo) -> str:
+    """Return the run's name with its corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
+    corpus, batch = corpus_label(run.config), batch_label(run.config)
+    parts = (
+        *(run.choices["task"], corpus, norm_label(run.choices), run.choices["placement"]),
+        *(batch if batch != "-" else None, run.fingerprint, f"seed{run.config['seed']}"),
+    )
+    return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
+
+
+def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
+    """Name a run by norm, placement, task, corpus, batch and scale, without those it has not."""
+    placement, task, scale = (choices.get(key) for key in ("placement", "task", "scale"))
+    batch = batch_label(config)
+    found = (norm_label(choices), placement, task, corpus_label(config), batch, scale)
+    return [str(tag) for tag in found if tag not in (None, "", "-")]
 
 
 def dashboard_config(run: RunInfo) -> dict[str, Any]:
-    """Return the config with the chosen options' names at its top, their nodes below `nodes`."""
+    """Return the config with the chosen options' names at its top, their nodes below `nodes`.
+
+    `batch` and `corpus` are labels, and `batch_and_norm` is what a chart of both groups by.
+    """
     named = {key: value for key, value in run.choices.items() if value is not None}
-    named["norm"] = norm_label(run.choices)
+    named["norm"], named["batch"] = norm_label(run.choices), batch_label(run.config)
+    named["corpus"] = corpus_label(run.config) or named.get("task")
+    named["batch_and_norm"] = f"{named['batch']} {named['norm']}"
     config = {key: value for key, value in run.config.items() if key != "choices"}
     nodes = {key: value for key, value in config.items() if key in named}
     return plain({**config, **named, "nodes": nodes, "fingerprint": run.fingerprint})

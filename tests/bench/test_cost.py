@@ -1,0 +1,132 @@
+"""A probe measures every part of a run, scales it to the whole, and leaves nothing behind."""
+
+import json
+
+import pytest
+
+from normlab.bench import cost
+from normlab.cli import main as cli
+from normlab.commands._estimate import duration, estimate, memory, planned_updates
+from normlab.config import compose, to_dict
+from normlab.train.runtime import Runtime
+from tests.bench.small import MODEL, TOY
+
+PARTS = ("start", "update", "validation", "test", "save")
+TEXT = ("task=mlm", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1", "batch_size=8")
+
+
+def measured(*overrides):
+    runtime = Runtime.start(device="cpu", precision="fp32", threads=1)
+    return cost.measure(to_dict(compose(overrides)), runtime, seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def toy():
+    return measured(*TOY, "accumulate=2")
+
+
+def test_every_part_of_a_run_has_its_seconds(toy):
+    assert all(toy[f"{part}_seconds"] > 0 for part in PARTS)
+    assert toy["format"] == cost.FORMAT and toy["memory_bytes"] > 2**20
+    assert 0 < toy["busy_share"] <= 1.05 and toy["later_share"] == 1
+
+
+def test_the_data_are_named_with_their_origin_and_sizes(toy):
+    assert toy["data"]["label"].startswith("toy")
+    assert toy["data"]["origin"] == "this installation carries it"
+    assert toy["data"]["sizes"]["train"] == 300
+
+
+def test_an_update_is_counted_over_its_micro_batches(toy):
+    one = measured(*TOY)
+    assert toy["updates_per_epoch"] == pytest.approx(one["updates_per_epoch"] / 2, rel=0.3)
+    assert toy["tokens_per_update"] == pytest.approx(one["tokens_per_update"] * 2, rel=0.3)
+
+
+def test_what_a_model_of_documents_is_tested_under_counts():
+    plain = measured(*TEXT, "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
+    assert plain["test_seconds"] > 0
+    one_by_one = measured(*TEXT, "task.test_batch_sizes=[1]", "task.test_eval_stats=[]")
+    assert one_by_one["test_seconds"] > 2 * plain["test_seconds"]
+
+
+def test_re_estimated_statistics_cost_their_batches():
+    config = (*TOY, "norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=999")
+    running = measured(*TOY, "norm=bn")
+    assert measured(*config)["validation_seconds"] > 2 * running["validation_seconds"]
+
+
+def test_later_batches_that_are_longer_are_weighed():
+    change = ("task.length_change.step=5", "task.length_change.max_length=128")
+    assert measured(*TEXT, "task.max_length=32", *change)["later_share"] > 2
+
+
+def test_a_probe_writes_no_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    argv = ["bench", "cost", *MODEL, *TOY[len(MODEL) :], "budget.steps=30", "observe.threads=1"]
+    assert cli([*argv, "--seconds", "0.2", "--json", "cost.json"]) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["cost.json"]
+    assert json.loads((tmp_path / "cost.json").read_text())["format"] == cost.FORMAT
+    assert cli([*argv, "--seconds", "0.2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[2:8]] == [
+        *("start", "update", "validation", "state", "test", "all"),
+    ]
+    assert cli([*argv, "--seconds", "0"]) == 1
+
+
+COST = {
+    "start_seconds": 10.0,
+    "update_seconds": 0.5,
+    "tokens_per_update": 400.0,
+    "updates_per_epoch": 100.0,
+    "later_share": 3.0,
+    "validation_seconds": 2.0,
+    "save_seconds": 1.0,
+    "test_seconds": 20.0,
+}
+
+
+def limited(change=None, **budget):
+    every = {"steps": None, "epochs": None, "tokens": None, "minutes": None}
+    return {
+        "budget": {**every, **budget},
+        "validate": {"every": 40},
+        "observe": {"checkpoint_every": 50},
+        "task": {"length_change": {"step": change}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("budget", "updates"),
+    [
+        ({"steps": 7}, 7),
+        ({"epochs": 1.5}, 150),
+        ({"tokens": 4001}, 11),
+        ({"minutes": 2.0}, 240),
+        ({"steps": 7, "epochs": 1.0}, 7),
+        ({"steps": 700, "epochs": 1.0}, 100),
+    ],
+)
+def test_the_first_limit_of_a_budget_ends_a_run(budget, updates):
+    assert planned_updates(limited(**budget), COST) == updates
+    known = updates if set(budget) == {"steps"} else None
+    assert planned_updates(limited(**budget)) == known
+
+
+def test_a_run_is_the_sum_of_its_parts():
+    found = estimate(limited(steps=100), COST)
+    assert (found.updates, found.validations, found.saves) == (100, 3, 8)
+    assert found.seconds == 10 + 100 * 0.5 + 3 * 2 + 8 * 1 + 20
+
+
+def test_updates_after_a_change_of_length_take_as_much_longer():
+    found = estimate(limited(steps=100, change=91), COST)
+    assert found.seconds == 10 + (90 + 3 * 10) * 0.5 + 3 * 2 + 8 * 1 + 20
+
+
+def test_durations_and_sizes_as_people_say_them():
+    assert [duration(s) for s in (4, 99, 100, 700, 6001, 360_001)] == [
+        *("4 s", "99 s", "1.7 min", "12 min", "1.7 h", "4.2 days"),
+    ]
+    assert [memory(size) for size in (3 * 2**20, 1.25 * 2**30)] == ["3 MiB", "1.2 GiB"]
