@@ -21,7 +21,7 @@ from normlab.tasks.base import Task
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
-from normlab.train.tested import load_weights, tested
+from normlab.train.tested import judged_by, load_weights
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def load_run(
     task = build_task(config)
     model = build_model(config, task)
     found = load_weights(
-        weights or tested(config["validate"]),
+        weights or judged_by(config["validate"]),
         config["validate"],
         Checkpoints(folder / "checkpoints", writes=False),
         step=record.budget.steps,

@@ -27,7 +27,7 @@ from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.sinks.base import RunInfo, SinkGroup
-from normlab.train.tested import BEST, best_by, renamed, score_weights, tested
+from normlab.train.tested import BEST, best_by, judged_by, renamed, score_weights
 
 
 def train(config: DictConfig) -> RunRecord:
@@ -208,7 +208,7 @@ class _Run:
         """
         validate, best = self.config["validate"], trainer.best.found
         scores = dict(trainer.valid_scores)
-        if tested(validate) == BEST and best:
+        if judged_by(validate) == BEST and best:
             scores = dict(best[validate["select_by"]].scores)
         for name in best_by(validate, trainer.task.headline) if validate["best"] and best else ():
             scores |= renamed(best[name].scores, f"{BEST}_{name}")

@@ -157,6 +157,8 @@ SCIENCE = [
     "budget.minutes=10",
     "validate.every=10",
     "validate.select_by=bleu",
+    "validate.test=best",
+    "validate.best=false",
     "validate.patience=3",
     "validate.average=2",
     "scale=cpu",
@@ -305,3 +307,8 @@ def test_targets_are_lists_of_numbers_by_score():
     for wrong in ("5", "{x:0.5}", "{x:[y]}", "[0.5]"):
         with pytest.raises(ValueError, match=r"observe\.targets=.*give lists of values"):
             compose([f"observe.targets={wrong}"])
+
+
+def test_the_best_and_the_mean_of_the_last_cannot_both_be_tested():
+    with pytest.raises(ValueError, match=r"validate\.test=best and validate\.average=3"):
+        composed("validate.test=best", "validate.average=3")

@@ -160,7 +160,7 @@ def direction_of(direction: object) -> str | None:
 
 
 def objective(record: "RunRecord", config: "DictConfig", direction: str | None) -> float:
-    """Return what a sweeper such as Optuna goes by: the validation score that chose the weights.
+    """Return what a sweeper such as Optuna goes by: `valid/<select_by>` of the tested weights.
 
     The worst there is for a run that diverged. ValueError for a sweeper that seeks the worst score.
     """

@@ -32,7 +32,7 @@ def unigram_nll(counts: Iterable[int]) -> float:
 
     `counts` says how often each kind of item occurs; the sum over them is the entropy times all.
     """
-    seen = [int(count) for count in counts if count]
+    seen = [count for count in counts if count]
     total = sum(seen)
     return math.fsum(count * math.log(total / count) for count in seen)
 

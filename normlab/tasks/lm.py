@@ -146,7 +146,7 @@ class LanguageModeling(DocumentTask):
         counts[DocumentTokenizer.eos_id] += windows.ends.sum()
         return {
             "tokens": float(counts.sum()),
-            "nll": unigram_nll(counts),
+            "nll": unigram_nll(counts.tolist()),
             "characters": float(windows.characters(data, np.arange(len(windows))).sum()),
         }
 

@@ -186,7 +186,7 @@ class MaskedLanguageModeling(DocumentTask):
         frequent = np.sort(counts)[::-1]
         sums = {
             "tokens": float(counts.sum()),
-            "nll": unigram_nll(counts),
+            "nll": unigram_nll(counts.tolist()),
             "hits": float(frequent[0]),
             "hits_in_top": float(frequent[:TOP].sum()),
         }
@@ -194,7 +194,7 @@ class MaskedLanguageModeling(DocumentTask):
             classes = np.bincount(pairs.is_next, minlength=2)
             sums |= {
                 "pairs": float(len(pairs)),
-                "pair_nll": unigram_nll(classes),
+                "pair_nll": unigram_nll(classes.tolist()),
                 "pair_hits": float(classes.max()),
             }
         return sums

@@ -36,7 +36,7 @@ def floors(data: PreparedTranslation, split: str, *, label_smoothing: float) -> 
     target = data.pairs[split].target
     counts = np.bincount(target.ids, minlength=len(data.target_tokenizer))
     counts[data.target_tokenizer.eos_id] += len(target)
-    tokens, nll = int(counts.sum()), unigram_nll(counts)
+    tokens, nll = int(counts.sum()), unigram_nll(counts.tolist())
     guess = (1 - label_smoothing) * counts / tokens + label_smoothing / len(counts)
     guess = guess[guess > 0]
     return {

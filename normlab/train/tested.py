@@ -34,7 +34,7 @@ class Weights:
     recalibrate: bool = False
 
 
-def tested(validate: Mapping[str, Any]) -> str:
+def judged_by(validate: Mapping[str, Any]) -> str:
     """Return the name of the weights that a run with this `validate` node is judged by."""
     if validate["average"]:
         return AVERAGE
@@ -46,7 +46,7 @@ def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
 
     `headline` is the score that the task is judged by, where it is another than the loss.
     """
-    selected = [validate["select_by"]] if tested(validate) == BEST or validate["best"] else []
+    selected = [validate["select_by"]] if judged_by(validate) == BEST or validate["best"] else []
     also = [LOSS, *([headline] if headline else [])] if validate["best"] else []
     return list(dict.fromkeys([*also, *selected]))
 
@@ -102,7 +102,7 @@ def score_weights(
     What the former make of each test split is written into the folder `outputs`. Weights of one
     step are scored once. The model is left with some of these weights.
     """
-    first = load_weights(tested(validate), validate, checkpoints, step=step)
+    first = load_weights(judged_by(validate), validate, checkpoints, step=step)
     scores = evaluator.test(model, first.state, recalibrate=first.recalibrate, outputs=outputs)
     steps = {first.name: first.step}
     by_step = {} if first.name == AVERAGE else {first.step: whole(scores)}

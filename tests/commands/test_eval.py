@@ -67,7 +67,7 @@ def evaluated(folder: Path, *arguments: str, capsys) -> dict:
 def test_the_scores_are_those_of_the_record(finished: Path, capsys):
     record = RunStore(finished).read(finished)
     found = evaluated(finished, capsys=capsys)
-    assert set(found) == {name for name in record.scores if name.startswith("test/")}
+    assert set(found) == {name for name in record.main_scores if name.startswith("test/")}
     for name, score in found.items():
         assert score["value"] == record.scores[name].value
         assert score["signature"] == record.scores[name].signature
@@ -192,7 +192,9 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys):
     assert error.count("\n") == 1
 
 
-def test_a_run_that_was_stopped_before_it_validated_has_nothing_to_score(tmp_path: Path, capsys):
+def test_a_run_that_was_stopped_before_it_validated_has_its_last_weights_and_no_best(
+    tmp_path: Path, capsys
+):
     import signal
 
     corpus = write_corpus(tmp_path / "text")
@@ -200,5 +202,34 @@ def test_a_run_that_was_stopped_before_it_validated_has_nothing_to_score(tmp_pat
     ended = run(["train", *tiny(corpus, tmp_path / "runs")], tmp_path / "log", stop.install)
     assert ended.status == 130, ended.output
     (record,) = (tmp_path / "runs").rglob("record.json")
-    assert main(["eval", str(record.parent)]) == 1
-    assert "best.pt" in capsys.readouterr().err
+    assert evaluated(record.parent, capsys=capsys)["test/bleu"]["n"] == 6
+    assert main(["eval", str(record.parent), "--weights", "best_loss"]) == 1
+    assert "best-loss.pt" in capsys.readouterr().err
+
+
+def test_other_weights_have_the_scores_that_the_record_gives_them(finished: Path, capsys):
+    record = RunStore(finished).read(finished)
+    for name in ("best_loss", "best_bleu", "last"):
+        found = evaluated(finished, "--weights", name, capsys=capsys)
+        beside = "" if name == "last" else f"{name}/"
+        for path, score in found.items():
+            kept = record.scores[path.replace("test/", f"test/{beside}")]
+            assert score["value"] == kept.value, path
+    assert main(["eval", str(finished), "--weights", "bset"]) == 1
+    assert "best_loss" in capsys.readouterr().err
+
+
+def test_kept_translations_have_the_score_of_the_record_unless_one_was_changed(
+    finished: Path, tmp_path: Path, capsys
+):
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    for name in ("record.json", "hypotheses.txt"):
+        (folder / name).write_bytes((finished / name).read_bytes())
+    assert main(["eval", str(folder), "--kept"]) == 0
+    out = capsys.readouterr().out
+    assert all(f"test/{name} " in out for name in ("bleu", "chrf", "brevity_penalty"))
+    with (folder / "hypotheses.txt").open("r+b") as file:
+        file.write(b"x")
+    assert main(["eval", str(folder), "--kept"]) == 1
+    assert "test/chrf of the kept translations" in capsys.readouterr().err

@@ -9,7 +9,13 @@ import sys
 import pytest
 
 from normlab.data.toy import ToyCorpus
-from normlab.metrics.bleu import corpus_bleu, corpus_chrf, paired_bootstrap, tokenized_bleu
+from normlab.metrics.bleu import (
+    bleu_scores,
+    corpus_bleu,
+    corpus_chrf,
+    paired_bootstrap,
+    tokenized_bleu,
+)
 
 REFERENCES = ["the cat sat on the mat .", "a dog runs in the park today ."]
 
@@ -141,3 +147,15 @@ def test_a_bootstrap_of_sides_that_do_not_fit_is_refused(sentences):
         paired_bootstrap([one, two], [two], references)
     with pytest.raises(ValueError, match="59 hypotheses for 60 references"):
         paired_bootstrap([one], [two[1:]], references)
+
+
+def test_the_brevity_penalty_follows_from_the_length_ratio():
+    half = [" ".join(line.split()[: len(line.split()) // 2]) for line in REFERENCES]
+    found = bleu_scores(half, REFERENCES)
+    ratio = found["length_ratio"].value
+    assert 0.3 < ratio < 0.7
+    assert found["brevity_penalty"].value == pytest.approx(math.exp(1 - 1 / ratio))
+    assert found["bleu"] == corpus_bleu(half, REFERENCES)
+    longer = bleu_scores([f"{line} {line}" for line in REFERENCES], REFERENCES)
+    assert longer["length_ratio"].value == pytest.approx(2)
+    assert longer["brevity_penalty"].value == 1

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from normlab.metrics.counts import mean_score, perplexity
+from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 
 
 def test_mean_and_direction():
@@ -33,3 +33,10 @@ def test_nothing_has_no_mean():
         mean_score(0.0, 0, higher_is_better=True)
     with pytest.raises(ValueError, match="count is 0"):
         perplexity(0.0, 0)
+
+
+def test_items_under_their_own_frequencies_cost_their_entropy():
+    assert unigram_nll([4, 4, 0, 4, 4]) == pytest.approx(16 * math.log(4))
+    assert unigram_nll([7, 0]) == 0
+    # No other frequencies cost less: here those of a fair coin.
+    assert unigram_nll([1, 3]) < 4 * math.log(2)

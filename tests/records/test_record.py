@@ -66,6 +66,27 @@ def test_the_last_steps_of_a_divergence_survive_with_their_gaps():
     assert after.to_json() == before.to_json()
 
 
+def test_weights_and_floors_survive_and_are_left_out_where_there_are_none():
+    plain = record()
+    assert "weights" not in plain.to_json() and "floors" not in plain.to_json()
+    assert plain.tested is None
+    steps, floors = {"last": 12, "best_loss": 8}, {"loss": 6.5, "perplexity": math.inf}
+    before = dataclasses.replace(plain, weights=steps, floors=floors)
+    after = RunRecord.from_json(before.to_json(), origin="here")
+    assert (after.weights, after.floors) == (steps, floors)
+    assert after.to_json() == before.to_json()
+    assert after.tested == "last"
+    assert dataclasses.replace(plain, weights={**steps, "best": 8}).tested == "best"
+
+
+def test_weights_of_a_damaged_record_are_read_key_by_key_too():
+    content = json.loads(dataclasses.replace(record(), weights={"last": 12}).to_json())
+    content["seed"] = "one"
+    with pytest.raises(ValueError, match="seed: expected a whole number"):
+        RunRecord.from_json(json.dumps(content), origin="here")
+    assert RunRecord._read_by_key(json.dumps({**content, "seed": 1})).weights == {"last": 12}
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite_survive_as_strict_json(value):
     before = dataclasses.replace(
@@ -96,6 +117,9 @@ def test_numbers_that_are_not_finite_survive_as_strict_json(value):
         (["scores", "test/bleu", "value"], True, r"scores\.test/bleu\.value: expected a number"),
         (["scores", "test/bleu", "higher_is_better"], 1, r"expected true or false"),
         (["stability", "stability/spikes/count"], [], r"stability/spikes/count: expected a number"),
+        (["weights"], 3, r"weights: expected an object"),
+        (["weights"], {"last": 1.5}, r"weights\.last: expected a whole number"),
+        (["floors"], {"loss": "low"}, r"floors\.loss: expected a number"),
         (["last_steps"], 3, r"last_steps: expected an object"),
         (["last_steps"], {"step": 3}, r"last_steps\.step: expected a list"),
         (["last_steps"], {"step": [1, "x"]}, r"last_steps\.step: expected numbers and nulls"),

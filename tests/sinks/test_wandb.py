@@ -87,7 +87,7 @@ def test_a_step_is_one_row_and_its_number_that_of_wandb(offline):
 
 
 def test_the_summary_keeps_the_best_of_each_score_by_its_direction(offline):
-    # The record holds the scores of the best weights; a loss that was lower elsewhere stays.
+    # The record holds the scores of the tested weights; a loss that was lower elsewhere stays.
     assert offline.summary["valid/bleu"] == {"max": 30.25}
     assert offline.summary["valid/loss"] == {"min": 1.5}
 

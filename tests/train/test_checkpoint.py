@@ -95,14 +95,14 @@ def test_flipped_bytes_are_refused_unless_they_mean_nothing(checkpoints: Checkpo
 
 
 def test_another_file_of_torch_is_refused(checkpoints: Checkpoints):
-    torch.save({"weight": torch.zeros(1)}, checkpoints.best)
-    with pytest.raises(ValueError, match=rf"best\.pt.*{FORMAT}"):
-        load_checkpoint(checkpoints.best)
+    torch.save({"weight": torch.zeros(1)}, checkpoints.best("loss"))
+    with pytest.raises(ValueError, match=rf"best-loss\.pt.*{FORMAT}"):
+        load_checkpoint(checkpoints.best("loss"))
 
 
 def test_a_missing_checkpoint_is_named(checkpoints: Checkpoints):
-    with pytest.raises(ValueError, match=r"best\.pt: no such checkpoint"):
-        load_checkpoint(checkpoints.best)
+    with pytest.raises(ValueError, match=r"best-loss\.pt: no such checkpoint"):
+        load_checkpoint(checkpoints.best("loss"))
 
 
 def test_an_error_while_writing_leaves_the_former_file(

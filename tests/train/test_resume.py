@@ -80,10 +80,10 @@ MOMENTS = {
     "after a row, before its state": Kill("normlab.train.sinks.jsonl.Jsonl.log", 3, "after"),
     "after validating, before its state": Kill("normlab.train.loop.Trainer.save", 4),
     "while recording the first state": Kill("normlab.train.checkpoint.torch.save", 1, "within"),
-    "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 8, "within"),
+    "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 9, "within"),
     "after the last step": Kill("normlab.train.loop.Trainer.fit", 1, "after"),
     "in the middle of the test": Kill("normlab.tasks.translation.Translation._text_scores", 4),
-    "before the record gets its name": Kill("normlab.records.atomic.os.replace", 15),
+    "before the record gets its name": Kill("normlab.records.atomic.os.replace", 17),
 }
 
 

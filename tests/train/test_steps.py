@@ -278,9 +278,11 @@ def test_rows_and_record_say_what_was_done(undisturbed: Path):
     record = normlab.load_run(undisturbed).record
     assert record.budget.steps == 12
     assert record.budget.tokens == trained[-1]["tokens"]
+    assert record.scores["valid/loss"].value == validated[-1]["valid/loss"]
+    assert record.scores["valid/bleu"].value == validated[-1]["valid/bleu"]
     best = min(validated, key=lambda row: row["valid/loss"])
-    assert record.scores["valid/loss"].value == best["valid/loss"]
-    assert record.scores["valid/bleu"].value == best["valid/bleu"]
+    assert record.scores["valid/best_loss/bleu"].value == best["valid/bleu"]
+    assert record.weights["average"] == 12 and record.weights["best_loss"] == best["step"]
     assert record.scores["test/bleu"].signature
     assert len((undisturbed / "hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 6
 

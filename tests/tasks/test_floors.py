@@ -1,0 +1,71 @@
+"""What scores are worth without learning, beside what models of one guess and copies score."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+from tests.tasks.sentences import translation
+from tests.tasks.test_lm import lm
+from tests.tasks.test_mlm import mlm
+
+
+def entropy(targets: torch.Tensor) -> float:
+    share = np.bincount(targets.numpy()) / len(targets)
+    return -sum(p * math.log(p) for p in share.tolist() if p)
+
+
+def test_a_language_model_is_held_against_the_frequencies_of_its_own_targets():
+    task = lm()
+    everything = task.batch("test", range(len(task.evaluated("test"))))
+    floors, nats = task.floors(), entropy(everything.tgt_out)
+    assert floors["loss"] == pytest.approx(nats)
+    assert floors["perplexity"] == pytest.approx(math.exp(nats))
+    characters = float(everything.characters.sum())
+    bits = nats * everything.tokens / math.log(2) / characters
+    assert floors["bits_per_character"] == pytest.approx(bits)
+
+
+def test_a_masked_model_is_held_against_all_tokens_that_may_be_masked():
+    task, all_masked = mlm(), mlm(mask_share=1.0)
+    batch = all_masked.batch("test", range(len(task.evaluated("test"))))
+    floors, nats = task.floors(), entropy(batch.labels)
+    share = np.sort(np.bincount(batch.labels.numpy()))[::-1] / len(batch.labels)
+    assert floors["mlm_loss"] == pytest.approx(nats)
+    assert floors["mlm_accuracy"] == pytest.approx(share[0])
+    assert floors["mlm_accuracy_top5"] == pytest.approx(share[:5].sum())
+    follows = float(batch.follows.float().mean())
+    assert floors["nsp_accuracy"] == pytest.approx(max(follows, 1 - follows))
+    assert floors["nsp_loss"] == pytest.approx(entropy(batch.follows))
+    assert floors["loss"] == pytest.approx(floors["mlm_loss"] + floors["nsp_loss"])
+
+
+def test_without_pairs_there_is_no_floor_of_pairs():
+    floors = mlm(nsp=False).floors()
+    assert "nsp_accuracy" not in floors and floors["loss"] == floors["mlm_loss"]
+
+
+def test_translation_is_held_against_its_source_copied():
+    task = translation()
+    floors = task.floors()
+    copied = task.score_lines("test", task.data.texts["test"].source)
+    assert {name: floors[name] for name in ("bleu", "chrf")} == {
+        name: copied[name].value for name in ("bleu", "chrf")
+    }
+    assert "length_ratio" not in floors and 0 < floors["chrf"] < 50
+
+
+def test_no_single_guess_has_a_lower_loss_of_translation_than_the_floor():
+    task = translation()
+    targets = task.batch("test", range(len(task.data.pairs["test"]))).tgt_out
+    vocabulary = len(task.data.target_tokenizer)
+    share = np.bincount(targets.numpy(), minlength=vocabulary) / len(targets)
+    guess = torch.from_numpy(0.9 * share + 0.1 / vocabulary).log().requires_grad_()
+    loss, _ = label_smoothed_cross_entropy(guess.expand(len(targets), -1), targets, 0.1)
+    floors = task.floors()
+    assert floors["loss"] == pytest.approx(loss.item() / len(targets))
+    assert floors["nll"] == pytest.approx(entropy(targets))
+    loss.backward()
+    assert guess.grad is not None and guess.grad.abs().max() < 1e-6 * len(targets)

@@ -1,0 +1,130 @@
+"""Which weights are tested, which beside them, and that each score is of the weights it names."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import normlab
+from normlab.records.record import Score
+from normlab.records.store import RunStore
+from normlab.train.best import BestValidations
+from normlab.train.evaluate import Evaluator
+from normlab.train.tested import best_by, judged_by
+from tests.tiny_runs import tiny
+
+LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # the first is best, and the second
+
+
+@pytest.fixture
+def trained(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that trains with given validations; its scores of test splits are real."""
+    real = Evaluator.scores
+    calls: list[str] = []
+
+    def train(*overrides: str, losses=LOSSES, bleus=BLEUS):
+        def scores(self, model, split, **values):
+            calls.append(split)
+            found = real(self, model, split, **values)
+            if split == "valid":
+                number = calls.count("valid") - 1
+                for name, series in (("valid/loss", losses), ("valid/bleu", bleus)):
+                    found[name] = replace(found[name], value=series[number])
+            return found
+
+        calls.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Evaluator, "scores", scores)
+            record = normlab.train(normlab.compose(tiny(corpus, tmp_path / "runs", *overrides)))
+        store = RunStore(tmp_path / "runs")
+        return record, store.run_dir(record.config), calls.count("test")
+
+    return train
+
+
+def of(record, path: str) -> dict[str, Score]:
+    """Return the scores of a path such as `test/best_loss`, by their names."""
+    count = path.count("/") + 2
+    names = [name for name in record.scores if name.startswith(f"{path}/")]
+    return {n.split("/")[-1]: record.scores[n] for n in names if len(n.split("/")) == count}
+
+
+def evaluated(folder: Path, weights: str) -> dict[str, Score]:
+    found = normlab.load_run(folder, weights=weights).evaluate("test")
+    return {name.removeprefix("test/"): score for name, score in found.items()}
+
+
+def test_the_last_weights_are_tested_and_the_best_beside_them(trained):
+    record, folder, decoded = trained()
+    assert record.weights == {"last": 12, "best_loss": 4, "best_bleu": 8}
+    assert record.tested == "last"
+    assert decoded == 3
+    assert of(record, "test") == evaluated(folder, "last")
+    assert of(record, "test/best_loss") == evaluated(folder, "best_loss")
+    assert of(record, "test/best_bleu") == evaluated(folder, "best_bleu")
+    losses = [of(record, path)["loss"] for path in ("test", "test/best_loss", "test/best_bleu")]
+    assert len(set(losses)) == 3
+    assert record.scores["valid/loss"].value == LOSSES[2]
+    assert record.scores["valid/best_loss/loss"].value == LOSSES[0]
+    assert record.scores["valid/best_bleu/loss"].value == LOSSES[1]
+    assert normlab.load_run(folder).weights == "last"
+
+
+def test_the_best_weights_are_tested_where_that_is_asked_for(trained):
+    record, folder, decoded = trained("validate.test=best", "validate.select_by=bleu")
+    assert record.weights == {"best": 8, "best_bleu": 8, "best_loss": 4, "last": 12}
+    assert record.tested == "best"
+    assert decoded == 3  # of one step, the best and the best by BLEU are scored once
+    assert of(record, "test") == of(record, "test/best_bleu") == evaluated(folder, "best_bleu")
+    assert of(record, "test/last") == evaluated(folder, "last") != of(record, "test")
+    assert record.scores["valid/bleu"].value == BLEUS[1]
+    assert normlab.load_run(folder).weights == "best"
+
+
+def test_nothing_is_tested_or_kept_beside_where_that_is_switched_off(trained):
+    record, folder, decoded = trained("validate.best=false")
+    assert record.weights == {"last": 12} and decoded == 1
+    assert not [name for name in record.scores if "best" in name]
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["last.pt"]
+
+
+def test_weights_of_the_last_step_are_not_decoded_again(trained):
+    record, _, decoded = trained(losses=(3.0, 2.0, 1.0), bleus=(1.0, 2.0, 3.0))
+    assert record.weights == {"last": 12, "best_loss": 12, "best_bleu": 12}
+    assert decoded == 1
+    assert of(record, "test") == of(record, "test/best_loss") == of(record, "test/best_bleu")
+
+
+def scored(value: float, *, higher: bool) -> dict[str, Score]:
+    return {"valid/a": Score(value, higher, 1)}
+
+
+@pytest.mark.parametrize(("higher", "step"), [(True, 3), (False, 2)])
+def test_the_first_of_the_best_is_kept_by_the_direction_of_the_score(higher: bool, step: int):
+    best = BestValidations(["a"])
+    values = (float("nan"), 1.0, 5.0, 5.0, float("nan"), 1.0)
+    for number, value in enumerate(values, 1):
+        best.see(scored(value, higher=higher), step=number)
+    assert best.found["a"].step == step
+    again = BestValidations(["a"])
+    again.load_state_dict(best.state_dict())
+    assert again.found == best.found
+
+
+VALIDATE = {"average": 0, "test": "last", "best": True, "select_by": "chrf"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "kept"),
+    [
+        ({}, "last", ["loss", "bleu", "chrf"]),
+        ({"average": 3}, "average", ["loss", "bleu", "chrf"]),
+        ({"best": False}, "last", []),
+        ({"best": False, "test": "best"}, "best", ["chrf"]),
+        ({"select_by": "bleu"}, "last", ["loss", "bleu"]),
+    ],
+)
+def test_what_is_tested_and_kept_follows_from_the_config(changes, name, kept):
+    validate = {**VALIDATE, **changes}
+    assert judged_by(validate) == name
+    assert best_by(validate, "bleu") == kept
