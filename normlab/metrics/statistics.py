@@ -38,7 +38,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in multipletests(list(p_values), method="holm")[1]]
 
 
-def wilson(count: float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
+def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
     """Return the bounds of a share, `count` of `total` (Wilson 1927)."""
     from statsmodels.stats.proportion import proportion_confint
 

@@ -2,67 +2,128 @@
 
 from typing import Any
 
-from normlab.claims.claim import Claim
-from normlab.claims.evidence import Evidence
+from normlab.claims.claim import Claim, Part
+from normlab.claims.endpoints.awaits import Awaits
+from normlab.claims.endpoints.computed import Computed
+from normlab.claims.endpoints.contrast import Contrast
+from normlab.claims.finding import Finding
 from normlab.claims.html import page
-from normlab.claims.ledger import Entry
+from normlab.claims.ledger import Decided, Entry, Outcome
 
 FOLDER = "results/norms/cpu/records/toy-{}-pre-0123456789/seed{}"
-STUDIES = {"norms": "normlab reproduce norms scale=cpu"}
+COMMAND = "normlab reproduce norms scale=cpu"
 
 
-def claim(number: int, **changes: Any) -> Claim:
+def endpoint(**changes: Any) -> Contrast:
+    values: dict[str, Any] = {
+        "study": "norms",
+        "scale": "cpu",
+        "scores": ("test/bleu",),
+        "better": {"norm": "ln"},
+        "worse": {"norm": "bn"},
+        "where": {},
+        "over": (),
+        "inside": {},
+        "outside": {},
+        "margin": 0.5,
+        "measure": False,
+        "ratio": False,
+        "minus": None,
+        **changes,
+    }
+    return Contrast(**values)
+
+
+def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
+    """Return a contrast of records with its figures and folders."""
+    values: dict[str, Any] = {
+        "found": "-2.27 [-3.45, -1.09]",
+        "detail": "34.6 against 36.8",
+        "p": 0.0012,
+        "p_look": 0.006,
+        "n": n,
+        "look": n,
+        "confidence": 0.99,
+        "grade": "C",
+        "setting": "Multi30k, 2+2 layers",
+        "records": tuple(FOLDER.format(norm, k + 1) for norm in ("ln", "bn") for k in range(n)),
+        **changes,
+    }
+    asked = values.pop("endpoint", endpoint())
+    reason = values.get("reason", "")
+    return Outcome(asked, Finding(verdict, **values), verdict, reason, 0.012, 2)
+
+
+def open_outcome(verdict: Any = "not measured", **changes: Any) -> Outcome:
+    values: dict[str, Any] = {
+        "reason": "no runs",
+        "command": COMMAND,
+        "cost": "30 runs, about 2.0 h",
+        **changes,
+    }
+    return Outcome(endpoint(), Finding(verdict, **values), verdict, values["reason"])
+
+
+def computed(verdict: Any) -> Outcome:
+    finding = Finding(verdict, found="bn: it moves by 21 %", grade="D")
+    return Outcome(Computed("a.b"), finding, verdict)
+
+
+def awaited() -> Outcome:
+    reason = "There is no task of pictures."
+    return Outcome(Awaits(reason), Finding("not measured", reason=reason), "not measured", reason)
+
+
+def decided(name: str, primary: Outcome, *secondary: Outcome, statement: str = "") -> Decided:
+    beside = tuple(each.endpoint for each in secondary)
+    said = statement or f"It is so ({name})."
+    part = Part(name, said, "difference", primary.endpoint, beside)
+    return Decided(part, primary, secondary)
+
+
+def entry(number: int, *parts: Decided, **changes: Any) -> Entry:
     values: dict[str, Any] = {
         "name": f"{number:02}_claim",
         "documents": ("D0",),
         "statement": f"Statement {number}.",
         "figure": None,
-        "decided": "study",
-        "expected": "as stated",
         "literature": "Nothing is known.",
         **changes,
     }
-    return Claim(id=number, **values)
-
-
-def compared(standing: Any, n: int = 3, **changes: Any) -> Evidence:
-    """Return a comparison of records with its figures and folders."""
-    values: dict[str, Any] = {
-        "question": "test/bleu better with norm=ln than with norm=bn",
-        "finding": "-2.27 [-3.45, -1.09] (34.6 against 36.8); norm=bn diverged 1/3",
-        "numbers": {"mean": -2.27, "low": -3.45, "high": -1.09, "first": 34.6, "second": 36.8},
-        "task": "toy",
-        "scale": "cpu",
-        "setting": "pre norm.padding=include",
-        "records": tuple(FOLDER.format(norm, k + 1) for norm in ("ln", "bn") for k in range(n)),
-        **changes,
-    }
-    return Evidence("study", standing=standing, n=n, **values)
-
-
-def computed(standing: Any, **numbers: float) -> Evidence:
-    return Evidence("unit", "bn: it moves", "it moves by 21 %", standing, numbers)
+    return Entry(Claim(id=number, parts=tuple(each.part for each in parts), **values), parts)
 
 
 def entries() -> list[Entry]:
     """Return a claim of each verdict."""
     return [
-        Entry(
-            claim(1, decided="unit", check="a.b", figure="35.2 BLEU", documents=("D0", "D1")),
-            (computed("supports", moved=0.21234, noise=8e-17),),
+        entry(
+            1,
+            decided("defined", computed("supported")),
+            figure="35.2 BLEU",
+            documents=("D0", "D1"),
         ),
-        Entry(
-            claim(2, study="norms", documents=("D2",), see=("results/LOG.md",)),
-            (compared("contradicts"), compared("too few seeds", 1)),
+        entry(
+            2,
+            decided("worse", compared("contradicted"), compared("undecided", found="1 [0, 2]")),
+            decided("by_much", compared("no difference")),
+            documents=("D2",),
+            see=("results/LOG.md",),
         ),
-        Entry(
-            claim(3, study="nowhere", literature="Pictures only."),
-            (compared("supports"), compared("undecided")),
+        entry(
+            3,
+            decided("worse", compared("supported")),
+            decided("size", compared("undecided", reason="its size is open")),
+            literature="Pictures only.",
         ),
-        Entry(claim(12, study="norms", missing="There is no task of pictures."), ()),
+        entry(4, decided("open", compared("undecided", reason="its size is open"))),
+        entry(
+            12,
+            decided("pictures", awaited()),
+            decided("words", open_outcome(excluded=("tested weights chosen by loss: 3",))),
+        ),
     ]
 
 
 def made() -> str:
     """Return the page of that ledger."""
-    return page(entries(), studies=STUDIES, text="claims.md")
+    return page(entries(), text="claims.md")

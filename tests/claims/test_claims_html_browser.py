@@ -24,17 +24,17 @@ def is_open(page, number):
 
 def test_verdicts_and_documents_are_filtered_by_keyboard(visit):
     page = visit()
-    assert shown(page) == [1, 2, 3, 12]
+    assert shown(page) == [1, 2, 3, 4, 12]
     page.locator('input[value="contradicted"]').press("Space")
     assert shown(page) == [2]
-    assert page.locator(".shown").inner_text() == "1 of 4 claims"
-    page.locator('input[value="partly"]').press("Space")
+    assert page.locator(".shown").inner_text() == "1 of 5 claims"
+    page.locator('input[value="mixed"]').press("Space")
     assert shown(page) == [2, 3], "several verdicts add up"
     page.locator('input[value="D2"]').press("Space")
     assert shown(page) == [2], "a document narrows them down"
     for value in ("contradicted", "partly", "D2"):
         page.locator(f'input[value="{value}"]').press("Space")
-    assert shown(page) == [1, 2, 3, 12]
+    assert shown(page) == [1, 2, 3, 4, 12]
     page.locator('input[value="D1"]').press("Space")
     assert shown(page) == [1], "one of its documents is enough"
 
@@ -52,7 +52,7 @@ def test_the_search_takes_all_words_in_any_case(visit):
     search.fill("no such word")
     assert shown(page) == [] and page.locator(".empty").is_visible()
     page.locator("#clear").press("Enter")
-    assert shown(page) == [1, 2, 3, 12] and search.input_value() == ""
+    assert shown(page) == [1, 2, 3, 4, 12] and search.input_value() == ""
     assert page.locator(".empty").is_hidden()
 
 
@@ -85,7 +85,7 @@ def test_the_keyboard_reaches_everything_in_order(visit):
         if reached[-1] == "claim-12":
             break
     order = ["skip", "theme", "words", "verdict", "document", "all"]
-    order += ["claim-1", "claim-2", "claim-3", "claim-12"]
+    order += ["claim-1", "claim-2", "claim-3", "claim-4", "claim-12"]
     assert [name for name in dict.fromkeys(reached) if name in order] == order
 
 
@@ -94,21 +94,21 @@ def test_all_that_is_shown_opens_and_closes(visit):
     page.locator('input[value="D0"]').press("Space")
     button = page.locator("#all")
     button.press("Enter")
-    assert [is_open(page, n) for n in (1, 2, 3, 12)] == [True, False, True, True]
+    assert [is_open(page, n) for n in (1, 2, 3, 4, 12)] == [True, False, True, True, True]
     assert button.inner_text() == "Close all"
     button.press("Enter")
-    assert not any(is_open(page, n) for n in (1, 2, 3, 12))
+    assert not any(is_open(page, n) for n in (1, 2, 3, 4, 12))
     assert button.inner_text() == "Open all"
 
 
 def test_an_address_opens_its_claim_and_no_other(visit):
     page = visit(fragment="#claim-12")
-    assert [is_open(page, n) for n in (1, 2, 3, 12)] == [False, False, False, True]
+    assert [is_open(page, n) for n in (1, 2, 3, 4, 12)] == [False, False, False, False, True]
     page.locator('input[value="contradicted"]').press("Space")
     assert shown(page) == [2]
     page.evaluate("location.hash = 'claim-3'")
     page.locator("#claim-3 .pieces").first.wait_for()
-    assert shown(page) == [1, 2, 3, 12], "a claim that was filtered out is shown again"
+    assert shown(page) == [1, 2, 3, 4, 12], "a claim that was filtered out is shown again"
     top = page.locator("#claim-3").bounding_box()["y"]
     bar = page.locator("#choose").bounding_box()
     assert top >= bar["y"] + bar["height"] or top >= 0 > bar["y"], "not under the filters"
@@ -116,7 +116,7 @@ def test_an_address_opens_its_claim_and_no_other(visit):
 
 def test_an_odd_address_opens_nothing(visit):
     page = visit(fragment="#claim-99%22]")
-    assert not any(is_open(page, n) for n in (1, 2, 3, 12))
+    assert not any(is_open(page, n) for n in (1, 2, 3, 4, 12))
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -143,7 +143,7 @@ def test_verdicts_stand_out_from_the_paper(visit, scheme):
             }));
         }"""
     )
-    assert len(ratios) == 8 and min(ratios) > 3 and min(ratios[::2]) > 4.5
+    assert len(ratios) == 10 and min(ratios) > 3 and min(ratios[::2]) > 4.5
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -1,4 +1,4 @@
-"""Intervals for a few seeds against closed forms, a numerical integral and simulation."""
+"""Intervals and tests for a few seeds against closed forms, an integral and simulation."""
 
 import math
 import random
@@ -6,7 +6,22 @@ import statistics
 
 import pytest
 
-from normlab.metrics.spread import Interval, p_value, paired_interval, t_interval, t_quantile
+from normlab.metrics.spread import Interval, p_value, paired_interval, t_interval
+from normlab.metrics.statistics import (
+    equivalence,
+    fisher,
+    holm,
+    share_test,
+    smallest_difference,
+    wilson,
+)
+
+
+def t_quantile(degrees, *, confidence):
+    """Read the quantile off an interval."""
+    values = [0.0] * (degrees - 1) + [1.0, -1.0]
+    found = t_interval(values, confidence=confidence)
+    return found.high * math.sqrt(found.n) / found.sd
 
 
 def share_by_integral(t, degrees, steps=20_000):
@@ -69,10 +84,8 @@ def test_too_little_is_refused():
         t_interval([1.0])
     with pytest.raises(ValueError, match="found 0"):
         paired_interval({1: 1.0}, {2: 1.0})
-    with pytest.raises(ValueError, match="allowed: 1 and more"):
-        t_quantile(0, confidence=0.95)
     with pytest.raises(ValueError, match="between 0 and 1"):
-        t_quantile(3, confidence=95.0)
+        t_interval([1.0, 2.0], confidence=95.0)
 
 
 @pytest.mark.parametrize(
@@ -120,3 +133,49 @@ def test_p_values_know_neither_sign_nor_unit():
 def test_without_spread_a_p_value_is_certain():
     assert p_value(t_interval([2.0, 2.0, 2.0])) == 0.0
     assert p_value(t_interval([0.0, 0.0])) == 1.0
+
+
+def test_a_p_value_may_be_against_any_mean():
+    values = [1.0, 2.0, 3.5]
+    shifted = [value - 1.5 for value in values]
+    assert p_value(t_interval(values), against=1.5) == pytest.approx(p_value(t_interval(shifted)))
+
+
+def test_equivalence_agrees_with_the_interval_of_twice_the_error():
+    rng = random.Random(4)
+    seen = set()
+    for _ in range(100):
+        values = [rng.gauss(rng.uniform(-0.5, 0.5), 0.3) for _ in range(6)]
+        found = t_interval(values, confidence=0.9)
+        within = found.low > -0.4 and found.high < 0.4
+        assert (equivalence(values, 0.4) < 0.05) == within
+        seen.add(within)
+    assert seen == {True, False}
+    assert equivalence([0.1, 0.1], 0.2) == 0.0 and equivalence([0.3, 0.3], 0.2) == 1.0
+
+
+def test_holms_correction_by_hand():
+    # In order: 0.01 x 4, 0.03 x 3, then no smaller than those before; in the order given.
+    assert holm([0.04, 0.01, 1.0, 0.03]) == pytest.approx([0.09, 0.04, 1.0, 0.09])
+    assert holm([]) == []
+
+
+def test_shares_of_seeds_by_formulas():
+    z = statistics.NormalDist().inv_cdf(0.975)
+    assert wilson(5, 5) == pytest.approx((5 / (5 + z * z), 1.0))
+    assert fisher((0, 5), (5, 5)) == pytest.approx(2 / math.comb(10, 5))
+    normal = statistics.NormalDist()
+    assert share_test(8, 8, against=0.5) == pytest.approx(2 * normal.cdf(-math.sqrt(8)))
+    for count in range(9):
+        low, high = wilson(count, 8)
+        assert (share_test(count, 8, against=0.5) < 0.05) == (low > 0.5 or high < 0.5)
+
+
+def test_the_smallest_difference_is_found_four_times_in_five():
+    rng = random.Random(5)
+    shift = smallest_difference(Interval(0.0, 2.0, 5, math.nan, math.nan), error=0.05)
+    trials = 1000
+    found = sum(
+        p_value(t_interval([rng.gauss(shift, 2.0) for _ in range(5)])) < 0.05 for _ in range(trials)
+    )
+    assert found / trials == pytest.approx(0.8, abs=4 * math.sqrt(0.16 / trials))

@@ -8,18 +8,17 @@ Such a part is not measured.
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normlab.claims.endpoints.base import Alone
+from normlab.claims.endpoints.base import Endpoint
 from normlab.claims.finding import Finding
 from normlab.claims.node import Node
 from normlab.claims.runs import Runs
 
 
 @dataclass(frozen=True)
-class Awaits(Alone):
+class Awaits(Endpoint):
     """The reason why a part is not measured."""
 
     kind: ClassVar[str] = "awaits"
-    says: ClassVar[tuple[str, ...]] = ()
 
     reason: str
 

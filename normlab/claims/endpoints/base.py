@@ -1,48 +1,40 @@
 """What every kind of endpoint has: how it is read from a claim's file, asked, and answered."""
 
-from typing import ClassVar, Protocol
+from abc import ABC, abstractmethod
+from typing import ClassVar
 
 from normlab.claims.finding import Finding
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
 
 
-class Endpoint(Protocol):
+class Endpoint(ABC):
     """One question that decides a part, or stands beside the one that does.
 
     `says` is what a part may say that this kind decides; empty for anything.
     """
 
     kind: ClassVar[str]
-    says: ClassVar[tuple[str, ...]]
+    says: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
+    @abstractmethod
     def read(cls, node: Node) -> "Endpoint":
         """Read what stands under the key `kind` of a node; raises `ValueError` naming the key."""
-        ...
 
     @property
+    @abstractmethod
     def question(self) -> str:
         """Say in a line what is asked."""
-        ...
 
     @property
     def family(self) -> tuple[str, str] | None:
         """Return the study and scale within which its p value is corrected; None without one."""
-        ...
+        return None
 
+    @abstractmethod
     def judge(self, runs: Runs, says: str) -> Finding:
         """Answer by what there is, before any correction."""
-        ...
-
-
-class Alone:
-    """What endpoints share that no study answers."""
-
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return None: there is no study to correct within."""
-        return None
 
 
 def keys(where: Where) -> str:

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normlab.claims.endpoints.base import Alone
+from normlab.claims.endpoints.base import Endpoint
 from normlab.claims.evidence import Evidence
 from normlab.claims.finding import Finding
 from normlab.claims.node import Node
@@ -21,11 +21,10 @@ _CHECK = re.compile(r"[a-z_0-9]+\.[a-z_0-9]+")
 
 
 @dataclass(frozen=True)
-class Computed(Alone):
+class Computed(Endpoint):
     """A check by its name `file.function`; `only` picks of its findings."""
 
     kind: ClassVar[str] = "computed"
-    says: ClassVar[tuple[str, ...]] = ()
 
     check: str
     only: tuple[str, ...] = ()

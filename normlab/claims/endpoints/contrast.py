@@ -25,7 +25,7 @@ from statistics import fmean
 from typing import ClassVar
 
 from normlab.claims.decision import Decision, decide
-from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.endpoints.counts import less_often
 from normlab.claims.endpoints.study import Asked, diverged, mean_of, per_seed, train_count
 from normlab.claims.finding import Finding, figures, interval_text, of_decision
@@ -36,7 +36,7 @@ from normlab.claims.sample import Sample
 
 
 @dataclass(frozen=True)
-class Contrast:
+class Contrast(Endpoint):
     """Two sides of which the first is to be better by more than the margin."""
 
     kind: ClassVar[str] = "contrast"

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import Decision
-from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.endpoints.level import mean_text, stopped
 from normlab.claims.endpoints.study import Asked, per_seed
 from normlab.claims.finding import Finding, of_decision
@@ -31,7 +31,7 @@ from normlab.metrics.spread import p_value, t_interval
 
 
 @dataclass(frozen=True)
-class Document:
+class Document(Endpoint):
     """One setting, of which the document states a figure."""
 
     kind: ClassVar[str] = "document"

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import Decision, decide
-from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.endpoints.study import Asked, diverged, mean_of, per_seed
 from normlab.claims.finding import Finding, figures, interval_text, of_decision
 from normlab.claims.looks import sequential
@@ -30,7 +30,7 @@ from normlab.claims.sample import Sample
 
 
 @dataclass(frozen=True)
-class Level:
+class Level(Endpoint):
     """One setting, of which a figure is to lie above or below a bound."""
 
     kind: ClassVar[str] = "level"

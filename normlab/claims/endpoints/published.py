@@ -8,18 +8,17 @@ Nothing of it is measured here.
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from normlab.claims.endpoints.base import Alone
+from normlab.claims.endpoints.base import Endpoint
 from normlab.claims.finding import Finding
 from normlab.claims.node import Node
 from normlab.claims.runs import Runs
 
 
 @dataclass(frozen=True)
-class Published(Alone):
+class Published(Endpoint):
     """How published sources stand to a part, and which."""
 
     kind: ClassVar[str] = "published"
-    says: ClassVar[tuple[str, ...]] = ()
 
     standing: Literal["supports", "contradicts"]
     reason: str

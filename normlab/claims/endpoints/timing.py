@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import decide
-from normlab.claims.endpoints.base import Alone
+from normlab.claims.endpoints.base import Endpoint
 from normlab.claims.finding import Finding, figures, of_decision
 from normlab.claims.looks import FEWEST
 from normlab.claims.node import Node
@@ -23,7 +23,7 @@ _OF_A_MODEL = "model"  # how groups begin in which a model is timed, not a norm 
 
 
 @dataclass(frozen=True)
-class Timing(Alone):
+class Timing(Endpoint):
     """Two candidates of a group, of which the first is to take less time."""
 
     kind: ClassVar[str] = "timing"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import Decision
-from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.endpoints.counts import against, alone
 from normlab.claims.endpoints.study import Asked, train_count
 from normlab.claims.finding import Finding, of_decision
@@ -28,7 +28,7 @@ from normlab.claims.sample import Sample
 
 
 @dataclass(frozen=True)
-class Trains:
+class Trains(Endpoint):
     """A side, and the side that it is held against, by the counts of seeds that train."""
 
     kind: ClassVar[str] = "trains"

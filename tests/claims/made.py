@@ -1,0 +1,106 @@
+"""A study, its records and claims, made by hand for tests of what decides a claim."""
+
+from typing import Any
+
+import yaml
+
+from normlab.claims.claim import load
+from normlab.claims.ledger import ledger
+from normlab.claims.runs import Runs
+from normlab.records.record import Score
+from tests.records.examples import record
+
+STUDY = """# normlab reproduce made scale=cpu
+# A study for tests.
+document: D0
+table: "A table"
+claims: [1]
+rows:
+  ln: [norm=ln]
+  bn: [norm=bn]
+  none: [norm=none]
+grid: {grid}
+columns: [test/bleu]
+figures: {{}}
+scales:
+  cpu:
+    overrides: [task=toy, optim.lr=5e-4]
+    seeds: [1, 2, 3, 4, 5]
+    minutes: 6
+    data: the built-in corpus
+"""
+BETTER = {"norm": "ln"}
+WORSE = {"norm": "bn"}
+CONTRAST = {"study": "made", "scale": "cpu", "score": "test/bleu", "better": BETTER, "worse": WORSE}
+NOISE = (0.0, 0.2, -0.1, 0.1, -0.2, 0.15, -0.15, 0.05, 0.1, -0.1, 0.2, -0.2)
+
+
+def configs(folder, grid="{}"):
+    """Write the study below a folder of configs, and return that."""
+    (folder / "study").mkdir(parents=True, exist_ok=True)
+    (folder / "study" / "made.yaml").write_text(STUDY.format(grid=grid))
+    (folder / "claim").mkdir(exist_ok=True)
+    return folder
+
+
+def run(seed: int, norm: str, bleu: float | None, **changes: Any):
+    """Return a run that counts: clean, of the last weights, with a floor of 3 BLEU."""
+    environment = {"dirty": False, "code": "abc", "device": "CPU", "device_type": "cpu"}
+    weights = changes.pop("weights", {"last": 100})
+    floors = changes.pop("floors", {"bleu": 3.0})
+    scores = changes.pop("scores", {})
+    stability = changes.pop("stability", {})
+    made = record(
+        seed=seed,
+        norm=norm,
+        bleu=bleu,
+        environment={**environment, **changes.pop("environment", {})},
+        observe={"study": changes.pop("study", "made")},
+        **changes,
+    )
+    made.scores.update({name: Score(value, False, 1000) for name, value in scores.items()})
+    made.stability.update(stability)
+    object.__setattr__(made, "weights", weights)
+    object.__setattr__(made, "floors", floors)
+    return made
+
+
+def side(norm: str, mean: float, seeds: int = 5, *, noise: float = 1.0, **changes: Any):
+    """Return the runs of a side: around a mean, `ln` without any noise of its own."""
+    own = 0.0 if norm == "ln" else noise
+    return [run(k, norm, mean + own * NOISE[k - 1], **changes) for k in range(1, seeds + 1)]
+
+
+def part(endpoint: dict[str, Any], says: str = "difference", name: str = "so", **more: Any):
+    return {"name": name, "statement": "It is so.", "says": says, "endpoint": endpoint, **more}
+
+
+def contrast(margin: float = 0.5, says: str = "difference", **changes: Any):
+    return part({"contrast": {**CONTRAST, "margin": margin, **changes}}, says)
+
+
+def claim(folder, *parts: dict[str, Any], number: int = 1):
+    """Write and load a claim of these parts."""
+    content = {
+        "id": number,
+        "documents": ["D0"],
+        "statement": "It is so.",
+        "figure": None,
+        "literature": "Unknown.",
+        "parts": [{**each, "name": f"{each['name']}_{n}"} for n, each in enumerate(parts, 1)],
+    }
+    path = folder / "claim" / f"{number:02}_so.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return load(path)
+
+
+def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: Any):
+    """Return the entry of a claim of these parts, decided by these records."""
+    root = configs(folder, grid)
+    (entry,) = ledger([claim(root, *parts)], Runs(root, records, **more))
+    return entry
+
+
+def primary(folder, records, each: dict[str, Any], **more: Any):
+    """Return the outcome of the one part of a claim."""
+    return decided(folder, records, each, **more).parts[0].primary

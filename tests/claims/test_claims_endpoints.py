@@ -1,0 +1,273 @@
+"""Endpoints say of made-up records what can be worked out by hand, and which runs count."""
+
+import pytest
+
+from tests.claims.made import (
+    BETTER,
+    WORSE,
+    contrast,
+    decided,
+    part,
+    primary,
+    run,
+    side,
+)
+
+
+@pytest.mark.parametrize(
+    ("bn", "says", "verdict"),
+    [
+        (28.0, "difference", "supported"),
+        (28.0, "equality", "contradicted"),
+        (32.0, "difference", "contradicted"),
+        (30.0, "difference", "no difference"),
+        (30.0, "equality", "supported"),
+        (29.6, "difference", "undecided"),
+    ],
+)
+def test_a_contrast_decides_by_the_difference_of_five_seeds(tmp_path, bn, says, verdict):
+    records = side("ln", 30.0) + side("bn", bn)
+    found = primary(tmp_path, records, contrast(margin=0.5, says=says))
+    assert found.verdict == verdict
+    assert (found.finding.n, found.finding.look, found.finding.confidence) == (5, 5, 0.99)
+    assert len(found.finding.records) == 10
+    assert found.finding.mean == pytest.approx(30.0 - bn)
+
+
+def test_of_a_loss_less_is_better_and_of_a_measure_too(tmp_path):
+    records = [
+        run(k, norm, 30.0, scores={"valid/loss": loss}, stability={"stability/tid": 2 * loss})
+        for k in range(1, 6)
+        for norm, loss in (("ln", 3.0 + 0.01 * k), ("bn", 4.0 + 0.011 * k))
+    ]
+    for name, measure in (("valid/loss", False), ("stability/tid", True)):
+        each = contrast(margin=0.05, score=name, measure=measure)
+        assert primary(tmp_path, records, each).verdict == "supported", name
+
+
+def test_a_factor_is_a_difference_of_logarithms(tmp_path):
+    records = [
+        run(k, norm, 30.0, stability={"stability/var": value * (1 + 0.01 * k)})
+        for k in range(1, 6)
+        for norm, value in (("ln", 1.0), ("bn", 2.0))
+    ]
+    each = contrast(margin=1.25, score="stability/var", measure=True, ratio=True)
+    found = primary(tmp_path, records, each)
+    assert found.verdict == "supported" and found.finding.found.startswith("factor 2.00 [2.00")
+
+
+def test_two_test_sets_are_averaged_within_a_seed(tmp_path):
+    records = side("ln", 30.0) + side("bn", 30.0)
+    for record in records:
+        (score,) = record.scores.values()
+        other = type(score)(score.value - (2 if "bn" in record.run_id else 0), True, 1000)
+        record.scores["test_2017/bleu"] = other
+    each = contrast(score=["test/bleu", "test_2017/bleu"])
+    found = primary(tmp_path, records, each)
+    assert found.finding.mean == pytest.approx(1.0) and found.finding.n == 5
+
+
+def test_nuisances_are_averaged_within_a_seed_and_a_seed_needs_all_of_them(tmp_path):
+    grid = "{placement: [pre, post]}"
+    records = [
+        record
+        for place, extra in (("pre", 1.0), ("post", 3.0))
+        for norm, mean in (("ln", 30.0 + extra), ("bn", 30.0))
+        for record in side(norm, mean, 6, placement=place, choices={"placement": place})
+    ]
+    found = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
+    assert found.finding.mean == pytest.approx(2.0) and found.finding.n == 5
+    assert len(found.finding.records) == 20
+    less = [r for r in records if not (r.seed == 2 and r.choice("placement") == "post")]
+    assert primary(tmp_path, less, contrast(over=["placement"]), grid=grid).finding.n == 5
+    pre = [r for r in records if r.choice("placement") == "pre"]
+    none = primary(tmp_path, pre, contrast(over=["placement"]), grid=grid)
+    assert none.verdict == "not measured", "what is planned and was not run is missed"
+
+
+def test_settings_that_are_neither_named_nor_averaged_are_refused(tmp_path):
+    grid = "{placement: [pre, post]}"
+    records = [
+        record
+        for place in ("pre", "post")
+        for norm in ("ln", "bn")
+        for record in side(norm, 30.0, placement=place, choices={"placement": place})
+    ]
+    found = primary(tmp_path, records, contrast(), grid=grid)
+    assert found.verdict == "not measured" and "differ in placement" in found.reason
+    named = primary(tmp_path, records, contrast(where={"placement": "pre"}), grid=grid)
+    assert named.verdict == "no difference" and named.finding.n == 5
+
+
+def test_an_interaction_is_the_difference_of_differences(tmp_path):
+    grid = "{batching: {like: [batching=like], mixed: [batching=mixed]}}"
+    gaps = {"like": 4.0, "mixed": 1.0}
+    records = [
+        record
+        for batching, gap in gaps.items()
+        for norm, mean in (("ln", 30.0), ("bn", 30.0 - gap))
+        for record in side(norm, mean, batching=batching, noise=1.0 if batching == "like" else 0.5)
+    ]
+    places = {"in": {"batching": "like"}, "than_in": {"batching": "mixed"}}
+    found = primary(tmp_path, records, contrast(margin=1.0, **places), grid=grid)
+    assert found.verdict == "supported" and found.finding.mean == pytest.approx(3.0)
+    assert len(found.finding.records) == 20
+    turned = {"in": places["than_in"], "than_in": places["in"]}
+    other = primary(tmp_path, records, contrast(margin=1.0, **turned), grid=grid)
+    assert other.verdict == "contradicted"
+
+
+def test_a_run_cannot_be_on_both_sides(tmp_path):
+    records = side("ln", 30.0) + side("bn", 28.0)
+    each = contrast(better={"task": "toy", "norm": "ln"}, worse={"norm": "ln"})
+    with pytest.raises(ValueError, match=r"01_so.yaml: part so_1: .* is on both sides"):
+        decided(tmp_path, records, each)
+
+
+def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):
+    found = primary(tmp_path, side("ln", 30.0, 3) + side("bn", 20.0, 4), contrast())
+    assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
+    assert "3 seeds): decides nothing" in found.finding.detail and found.finding.p is None
+    assert found.finding.command == "normlab reproduce made scale=cpu"
+    assert found.finding.cost.startswith("6 runs, about 0.6 h")
+
+
+def test_without_runs_the_command_and_its_cost_are_named(tmp_path):
+    found = primary(tmp_path, [], contrast())
+    assert (found.verdict, found.reason) == ("not measured", "no runs")
+    assert found.finding.cost == "15 runs, about 1.5 h; data: the built-in corpus"
+
+
+def test_a_part_that_is_open_after_five_seeds_asks_for_eight(tmp_path):
+    found = primary(tmp_path, side("ln", 30.0, 6) + side("bn", 29.6, 6), contrast())
+    assert found.verdict == "undecided" and found.finding.look == 5
+    assert found.finding.command == "normlab reproduce made scale=cpu seeds=1,2,3,4,5,6,7,8"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"weights": {}}, "tested weights chosen by loss: 1"),
+        ({"weights": {"best": 50}}, "tested weights chosen by a score: 1"),
+        ({"environment": {"dirty": True}}, "made by uncommitted code: 1"),
+        ({"environment": {"dirty": None}}, "not known to be made by clean code: 1"),
+        ({"environment": {"code": "xyz"}}, "sides of unlike code: 1"),
+        ({"environment": {"precision": "bf16"}}, "sides of unlike arithmetic"),
+        ({"environment": {"device_type": "cuda"}}, "sides of unlike arithmetic"),
+        ({"environment": {"instruction_set": "AVX2"}}, "sides of unlike arithmetic"),
+        ({"environment": {"world_size": 2}}, "sides of unlike numbers of processes: 1"),
+        ({"data": {"checksums": {"train": "other"}}}, "sides of unlike data (checksums): 1"),
+        ({"signature": "other"}, "sides of unlike ways to compute test/bleu: 1"),
+        ({"status": "failed"}, "did not end (failed): 1"),
+        ({"study": "another"}, None),
+        ({"optim": {"lr": 1e-3}}, None),  # not what the study plans
+    ],
+)
+def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, change, why):
+    records = side("ln", 30.0) + side("bn", 20.0, 4) + [run(5, "bn", 20.0, **change)]
+    found = primary(tmp_path, records, contrast())
+    assert (found.verdict, found.reason) == ("not measured", "too few seeds (4 of 5)")
+    assert any(said.startswith(why) for said in found.finding.excluded) if why else True
+
+
+def test_a_setting_that_only_one_side_has_is_not_compared(tmp_path):
+    records = side("ln", 30.0) + side("bn", 20.0, batch_size=8)
+    found = primary(tmp_path, records, contrast())
+    assert found.verdict == "not measured"
+    assert found.finding.excluded == ("sides of unlike settings (batch_size): 5",)
+
+
+def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
+    failed = [run(k, "bn", None, status="diverged") for k in range(1, 6)]
+    found = primary(tmp_path, side("ln", 30.0) + failed, contrast())
+    assert found.verdict == "supported" and found.finding.p == pytest.approx(2 / 252)
+    assert found.finding.found == "train: norm=ln 5/5, norm=bn 0/5"
+    one = primary(tmp_path, side("ln", 30.0) + side("bn", 20.0, 4) + failed[4:], contrast())
+    assert one.verdict == "undecided" and "norm=bn 4/5" in one.finding.found
+    better = [run(k, "ln", None, status="diverged") for k in range(1, 6)]
+    other = primary(tmp_path, better + side("bn", 30.0), contrast())
+    assert other.verdict == "contradicted"
+    equal = primary(tmp_path, side("ln", 30.0) + failed, contrast(says="equality"))
+    assert equal.verdict == "contradicted"
+
+
+def test_a_side_at_the_floor_decides_nothing(tmp_path):
+    found = primary(tmp_path, side("ln", 30.0) + side("bn", 3.0), contrast())
+    assert found.verdict == "undecided" and found.finding.p is None
+    assert "norm=bn at the floor: test/bleu 3, floor 3" in found.reason
+    losses = [
+        run(k, norm, 30.0, scores={"test/loss": loss + 0.01 * k}, floors={"loss": 6.67})
+        for k in range(1, 6)
+        for norm, loss in (("ln", 5.2), ("bn", 5.8))
+    ]
+    near = primary(tmp_path, losses, contrast(score="test/loss", margin=0.05))
+    assert near.verdict == "undecided" and "norm=bn at the floor" in near.reason
+
+
+def trains(says="fails", reference=BETTER, **changes):
+    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "side": WORSE, **changes}
+    return part({"trains": {**body, **({"reference": reference} if reference else {})}}, says)
+
+
+def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
+    # At the floor is not trained; of the sides only the reference has to be clear of it.
+    records = side("ln", 30.0) + side("bn", 3.0)
+    assert primary(tmp_path, records, trains()).verdict == "supported"
+    assert primary(tmp_path, records, trains("trains")).verdict == "contradicted"
+    low = primary(tmp_path, side("ln", 3.0) + side("bn", 3.0), trains())
+    assert low.verdict == "undecided" and "norm=ln at the floor" in low.reason
+    five = primary(tmp_path, side("ln", 30.0) + side("bn", 30.0), trains())
+    eight = primary(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), trains())
+    assert (five.verdict, eight.verdict) == ("undecided", "contradicted")
+    lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
+    assert lone.verdict == "supported"
+
+
+def level(says="figure", **changes):
+    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": WORSE, **changes}
+    return part({"level": body}, says)
+
+
+def test_a_figure_is_held_against_a_bound(tmp_path):
+    records = side("bn", 30.0)
+    assert primary(tmp_path, records, level(above=25)).verdict == "supported"
+    assert primary(tmp_path, records, level(above=35)).verdict == "contradicted"
+    assert primary(tmp_path, records, level(below=35)).verdict == "supported"
+    assert primary(tmp_path, records, level(below=35, margin=6)).verdict == "no difference"
+    found = primary(tmp_path, records, level(below=35)).finding
+    assert found.mean == pytest.approx(30.0) and found.low < 30 < found.high
+    failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]
+    assert primary(tmp_path, failed, level(above=25)).reason == "not all seeds train"
+
+
+def document(value, data):
+    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": WORSE}
+    return part({"document": {**body, "value": value, "data": data}}, "figure")
+
+
+def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
+    records = side("bn", 30.0)
+    assert primary(tmp_path, records, document(30.1, {"task": "toy"})).verdict == "supported"
+    assert primary(tmp_path, records, document(35.2, {"task": "toy"})).verdict == "contradicted"
+
+
+def test_on_other_data_no_difference_to_the_document_is_printed(tmp_path):
+    found = primary(tmp_path, side("bn", 30.0), document(35.2, {"task": "iwslt"}))
+    assert found.verdict == "not measured" and found.finding.found == ""
+    assert found.reason == "other data: task=toy, the document's is task=iwslt"
+
+
+def test_the_grade_and_the_setting_are_those_of_the_scale(tmp_path):
+    records = side("ln", 30.0, model={"encoder_layers": 2, "decoder_layers": 2})
+    records += side("bn", 20.0, model={"encoder_layers": 2, "decoder_layers": 2})
+    said = primary(tmp_path, records, contrast()).grade
+    assert said.startswith("C: ") and said.endswith(", 2+2 layers")
+    assert primary(tmp_path, [], contrast()).grade == ""
+
+
+def test_what_nothing_measures_says_why(tmp_path):
+    found = primary(tmp_path, [], part({"awaits": "There are no pictures."}))
+    assert (found.verdict, found.reason) == ("not measured", "There are no pictures.")
+    noted = part({"published": {"standing": "contradicts", "reason": "It is not."}})
+    assert primary(tmp_path, [], noted).verdict == "contradicted"
+    assert primary(tmp_path, [], noted).grade == "D"
