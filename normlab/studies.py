@@ -18,10 +18,13 @@ from normlab.registry import CONFIG_DIR, option_names, options
 from normlab.study_file import StudyFile
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
+_MAY = ("document_data",)
 _SCALE_KEYS = ("overrides", "seeds", "minutes", "data")
 _SCALE_MAY = ("rows", "grid", "grade", "data_name", "rates", "pilot")
 GRADES = ("A", "B", "C")
 """What a scale is worth as evidence: the document's own data; trained out and tuned; any other."""
+STABILITY = "stability"
+"""The name under which `figures` have what a document says of training stability."""
 _AT = " @ "
 
 Axis = Mapping[str, tuple[str, ...]]
@@ -73,7 +76,11 @@ class Planned:
 
 @dataclass(frozen=True)
 class Study:
-    """A comparison table of a document and how it is filled."""
+    """A comparison table of a document and how it is filled.
+
+    `figures` are what the document says, by row and column, or by row and `stability`;
+    `document_data` names the data it says that of.
+    """
 
     name: str
     description: str
@@ -85,6 +92,7 @@ class Study:
     columns: tuple[str, ...]
     figures: Mapping[str, Mapping[str, str | float]]
     scales: Mapping[str, Scale]
+    document_data: str = "its own data"
 
     @property
     def baseline(self) -> str:
@@ -200,7 +208,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         raise ValueError(f"no study {name!r}: there are {', '.join(names)}.{meant}")
     option = next(option for option in options("study", root) if option.name == name)
     read = StudyFile(option.path)
-    node = read.node(read.file(), "the file", _KEYS)
+    node = read.node(read.file(), "the file", _KEYS, may=_MAY)
     rows = {
         row: read.overrides(value, f"rows.{row}")
         for row, value in read.mapping(node["rows"], "rows").items()
@@ -225,6 +233,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
             scale: _scale(read, f"scales.{scale}", value, rows, grid)
             for scale, value in read.mapping(node["scales"], "scales").items()
         },
+        document_data=read.text(node.get("document_data", Study.document_data), "document_data"),
     )
 
 
@@ -248,7 +257,7 @@ def _figures(
         figures[row] = {}
         for column, figure in read.mapping(said, f"figures.{row}").items():
             key = f"figures.{row}.{column}"
-            read.among([column], columns, key)
+            read.among([column], (*columns, STABILITY), key)
             number = isinstance(figure, int | float) and not isinstance(figure, bool)
             figures[row][column] = float(figure) if number else read.text(figure, key)
     return figures

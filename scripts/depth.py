@@ -8,17 +8,15 @@ results/depth_gradients). Takes about half an hour on one core.
 """
 
 import json
-import statistics
 import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from normlab.health.gradients import examine
 from normlab.health.subject import subject_of_config
 from normlab.records.atomic import atomic_write
+from normlab.reports.depth import TITLE, depth_table
 from normlab.reports.figures.depth import depth
 from normlab.reports.figures.style import DARK, LIGHT, write
 
@@ -27,7 +25,6 @@ PLACEMENTS = ("pre", "post")
 LAYERS = (6, 8, 10, 12, 14, 18, 24, 36, 50)
 SEEDS = range(1, 11)
 CONFIG = ("task=toy", "norm=ln", "model=small", "device=cpu", "precision=fp32", "observe.threads=1")
-TITLE = "Gradient of the last feed-forward layer at initialisation"
 
 
 def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
@@ -36,36 +33,6 @@ def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
     figures = examine(subject_of_config([*CONFIG, *of])).figures
     norm = figures["last_second_weight"]
     return {"placement": placement, "layers": layers, "seed": seed, "norm": norm}
-
-
-def exponent(rows: list[dict[str, Any]], placement: str) -> float:
-    """Return k of the fit norm ~ layers ** k, by least squares of the logarithms."""
-    own = [row for row in rows if row["placement"] == placement]
-    layers, norms = ([row[key] for row in own] for key in ("layers", "norm"))
-    return float(np.polyfit(np.log(layers), np.log(norms), 1)[0])
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    """Return mean and standard deviation by depth and placement, in Markdown."""
-    lines = ["| layers | " + " | ".join(PLACEMENTS) + " |", "| ---: | ---: | ---: |"]
-    for layers in LAYERS:
-        cells = []
-        for placement in PLACEMENTS:
-            own = [r["norm"] for r in rows if (r["layers"], r["placement"]) == (layers, placement)]
-            cells.append(f"{statistics.fmean(own):.3f} +- {statistics.stdev(own):.3f}")
-        lines.append(f"| {layers} | {' | '.join(cells)} |")
-    fits = ", ".join(f"{exponent(rows, placement):.2f} ({placement})" for placement in PLACEMENTS)
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"- {TITLE}: norm of the second weight, mean +- standard deviation of "
-            f"{len(SEEDS)} seeds; as many layers in the encoder as in the decoder",
-            f"- norm ~ layers ** k with k = {fits}; Xiong et al. 2020 predict -0.5 and 0",
-            f"- `{' '.join(CONFIG[:3])}`: width 256, one batch of 32 sentences, no dropout",
-            "",
-        ]
-    )
 
 
 def main(folder: Path) -> None:
@@ -77,7 +44,7 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     contents = {
         "gradients.json": json.dumps({"config": CONFIG, "rows": rows}, indent=1) + "\n",
-        "table.md": table(rows),
+        "table.md": depth_table(CONFIG, rows),
     }
     for name, text in contents.items():
         with atomic_write(folder / name) as file:

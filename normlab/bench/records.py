@@ -19,6 +19,7 @@ import yaml
 from normlab.records.record import Outcome, RunRecord, Score
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
 from normlab.registry import CONFIG_DIR
+from normlab.reports import manifest
 from normlab.reports.published import FORMAT, RUNS_FILE, write
 from normlab.studies import Study, load_study
 
@@ -117,6 +118,7 @@ def write_study(root: Path, records: Iterable[RunRecord]) -> None:
     content = {"format": FORMAT, "study": STUDY, "scale": SCALE, "runs": entries}
     (folder / RUNS_FILE).write_text(json.dumps(content), "utf-8")
     write(study, folder)
+    manifest.write(root)
 
 
 def study_row(study: Study, record: RunRecord) -> str | None:

@@ -1,7 +1,7 @@
-"""`normlab report`: make tables and pages of published studies again; check them."""
+"""`normlab report`: make tables, pages and generated blocks of results again; check them."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from normlab.commands._terminal import complain
@@ -11,14 +11,19 @@ from normlab.registry import option_names
 HELP = "make tables and pages of published studies again from their records"
 
 _EXAMPLES = """examples:
-  normlab report                          every study published below results/
+  normlab report                          every study published below results/, pages, blocks
   normlab report iwslt_norms              one study, at every scale that it is published at
   normlab report --check                  write nothing; fail if a file is not what records say
+  normlab report --accept results/bench   a change of evidence is meant: list it as it is now
   normlab report --from FOLDER            other results than results/
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
-report.html, a page with curves, filters and every run that opens without a network.
+report.html, a page with curves, filters and every run that opens without a network. README.md and
+the pages of results/ may hold generated blocks, which are made of the same records.
+
+Evidence itself (records, curves, hypotheses, reports of benchmarks) is never made again: its
+checksums stand in results/MANIFEST.sha256, and nothing is made of a study whose evidence differs.
 """
 
 
@@ -40,6 +45,13 @@ def parser() -> argparse.ArgumentParser:
         help="where studies are published; default: results",
     )
     result.add_argument("--check", action="store_true", help="write nothing; name what differs")
+    result.add_argument(
+        "--accept",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="list changed, new or lost evidence there in the manifest, and say what it was",
+    )
     return result
 
 
@@ -50,16 +62,48 @@ def main(argv: list[str]) -> int:
     Raises ValueError where nothing is published.
     """
     arguments = parser().parse_args(argv)
-    failed = False
-    for folder in _published(arguments.root, arguments.study):
-        try:
-            differs = _report(folder, check=arguments.check)
-        except ValueError as error:
-            for line in str(error).splitlines():
-                complain(line)
-            differs = True
-        failed = failed or differs
+    if arguments.accept:
+        return _accept(arguments.root, arguments.accept)
+    from normlab.reports.manifest import by_file
+
+    folders = _published(arguments.root, arguments.study)
+    wrong = by_file(arguments.root)
+    if arguments.study is not None:
+        own = arguments.root / arguments.study
+        wrong = {path: problem for path, problem in wrong.items() if own in path.parents}
+    for problem in wrong.values():
+        complain(problem)
+    if wrong:
+        complain(
+            "restore these files; or, if the change is meant, say so with normlab report "
+            f"--from {arguments.root} --accept PATH"
+        )
+    failed = bool(wrong)
+    for folder in folders:
+        if not any(folder in path.parents for path in wrong):
+            failed |= _tried(lambda folder=folder: _report(folder, check=arguments.check))
+    if arguments.study is None:
+        failed |= _tried(lambda: _pages(arguments.root, wrong, check=arguments.check))
+        failed |= _tried(lambda: _blocks(arguments.root, wrong, check=arguments.check))
     return 1 if failed else 0
+
+
+def _accept(root: Path, paths: Sequence[Path]) -> int:
+    from normlab.reports.manifest import accept
+
+    for change in accept(root, paths) or ["nothing has changed"]:
+        print(change)
+    return 0
+
+
+def _tried(make: Callable[[], bool]) -> bool:
+    """Tell whether something differs or cannot be made; say the latter."""
+    try:
+        return make()
+    except ValueError as error:
+        for line in str(error).splitlines():
+            complain(line)
+        return True
 
 
 def _report(folder: Path, *, check: bool) -> bool:
@@ -85,6 +129,59 @@ def _report(folder: Path, *, check: bool) -> bool:
     return bool(stale)
 
 
+def _pages(root: Path, wrong: Iterable[Path], *, check: bool) -> bool:
+    """Write or check the pages that belong to no study."""
+    from normlab.reports.pages import pages
+
+    found = {path: text for path, text in pages(root).items() if not _beside(path, wrong)}
+    problem = "not what the evidence beside it says; make it with normlab report"
+    return _made({path: (text, problem) for path, text in found.items()}, check=check)
+
+
+def _blocks(root: Path, wrong: Iterable[Path], *, check: bool) -> bool:
+    """Write or check generated blocks; of evidence that differs none is made."""
+    from normlab.reports.blocks import pages_with_blocks, written
+
+    if any(wrong):
+        return True
+    found: dict[Path, tuple[str, str]] = {}
+    failed = False
+    for page in pages_with_blocks(root):
+        text, stale = written(page, root)
+        if check:
+            for line in stale:
+                complain(f"{line}; make it with normlab report")
+            failed |= bool(stale)
+        found[page] = (text, "")
+    if not check:
+        return _made(found, check=False)
+    for page in found if not failed else ():
+        print(f"{page}: up to date")
+    return failed
+
+
+def _made(found: Mapping[Path, tuple[str, str]], *, check: bool) -> bool:
+    """Write files whose text is another, or say so in a check; tell whether one found any."""
+    from normlab.records.atomic import atomic_write
+
+    failed = False
+    for path, (text, problem) in found.items():
+        if path.is_file() and path.read_bytes() == text.encode():
+            print(f"{path}: up to date")
+        elif check:
+            complain(f"{path}: {problem}")
+            failed = True
+        else:
+            with atomic_write(path) as file:
+                file.write(text)
+            print(f"{path}: written")
+    return failed
+
+
+def _beside(path: Path, wrong: Iterable[Path]) -> bool:
+    return any(path.parent in each.parents for each in wrong)
+
+
 def _published(root: Path, study: str | None) -> Sequence[Path]:
     """Return the folders of published studies, of one study or all.
 
@@ -92,7 +189,7 @@ def _published(root: Path, study: str | None) -> Sequence[Path]:
 
     One that has tables or records and no runs.json is among them, to be complained about.
     """
-    from normlab.reports.published import RUNS_FILE
+    from normlab.reports.manifest import RUNS_FILE
     from normlab.studies import load_study
 
     folders = sorted(path for path in root.glob("*/*") if path.is_dir())

@@ -18,12 +18,11 @@ from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
 from normlab.reports.evidence import Evidence
 from normlab.reports.html.study import study_page
+from normlab.reports.manifest import PAGE, RUNS_FILE, accept
 from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
 from normlab.studies import Planned, Study
 
-RUNS_FILE = "runs.json"
-PAGE = "report.html"
 FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
@@ -37,7 +36,7 @@ def publish(
     *,
     folders: Sequence[Path] | None = None,
 ) -> Path:
-    """Write records, curves, tables and page; return the folder.
+    """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
     `folders` are those of the runs, in their order; without them there are neither curves nor
     hypotheses. What the folder held before of runs that the study is no longer made of is removed.
@@ -62,9 +61,10 @@ def publish(
         _write(path, kept)
     content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": entries}
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    _remove_others(folder, files)
+    lost = _remove_others(folder, files)
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
+    accept(root, [*files, folder / RUNS_FILE], lost=lost)
     return folder
 
 
@@ -176,14 +176,18 @@ def _content(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{path}: damaged ({error!r}); publish the study again") from None
 
 
-def _remove_others(folder: Path, kept: Collection[Path]) -> None:
+def _remove_others(folder: Path, kept: Collection[Path]) -> list[Path]:
+    """Remove what belongs to no run of the study any more; return the files."""
+    removed: list[Path] = []
     for name in (RECORD_FILE, CURVES_FILE, f"{STEM}*.txt{PACKED}"):
         for path in (folder / _RECORDS).glob(f"*/*/{name}"):
             if path not in kept:
                 path.unlink()
+                removed.append(path)
                 for empty in (path.parent, path.parent.parent):
                     if empty.is_dir() and not any(empty.iterdir()):
                         empty.rmdir()
+    return removed
 
 
 def portable(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,13 +4,15 @@ import csv
 import io
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from normlab.metrics.spread import Interval
-from normlab.reports.table import Entry, Table
+from normlab.reports.digits import figure
+from normlab.reports.table import Entry, Row, Table
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
-    *("difference", "low", "high", "p", "document", "best", "outcome"),
+    *("difference", "low", "high", "p", "document", "best", "outcome", "stability"),
 )
 _LATEX = str.maketrans(
     {character: rf"\{character}" for character in "%_&#${}"}
@@ -21,11 +23,12 @@ _LATEX = str.maketrans(
 
 def markdown(table: Table) -> str:
     """Return a table in Markdown, its notes as a list beneath."""
-    header = ["setting", "at", *table.columns, "outcome"]
+    header = ["setting", "at", *table.columns, "stability", *_heading(table)]
     lines = [f"**{table.title}**", "", _pipes(header), _pipes(["---"] * len(header))]
     for row in table.rows:
-        cells = [_markdown_entry(row.entries[column], column) for column in table.columns]
-        lines.append(_pipes([row.name, row.point or "-", *cells, row.outcome]))
+        cells = [_markdown_entry(entry, column) for column, entry in shown(table, row)]
+        beside = "<br>".join(stability(table, row))
+        lines.append(_pipes([row.name, row.point or "-", *cells, beside, *said(table, row)]))
     lines += ["", *(f"- {note}" for note in table.notes)]
     return "\n".join(lines) + "\n"
 
@@ -33,21 +36,23 @@ def markdown(table: Table) -> str:
 def latex(table: Table) -> str:
     r"""Return a table for LaTeX; the document needs \usepackage{booktabs}."""
     columns = [_escaped(column) for column in table.columns]
+    heading = [_escaped(each) for each in _heading(table)]
     lines = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped(table.title)}}}",
-        rf"\begin{{tabular}}{{ll{'r' * len(columns)}l}}",
+        rf"\begin{{tabular}}{{ll{'r' * len(columns)}l{'l' * len(heading)}}}",
         r"\toprule",
-        " & ".join(["setting", "at", *columns, "outcome"]) + r" \\",
+        " & ".join(["setting", "at", *columns, "stability", *heading]) + r" \\",
         r"\midrule",
     ]
     for number, row in enumerate(table.rows):
         if number and row.point != table.rows[number - 1].point:
             lines.append(r"\midrule")
-        cells = [_latex_entry(row.entries[column], column) for column in table.columns]
+        cells = [_latex_entry(entry, column) for column, entry in shown(table, row)]
         names = [_escaped(row.name), _escaped(row.point) or "-"]
-        lines.append(" & ".join([*names, *cells, _escaped(row.outcome)]) + r" \\")
+        beside = [_escaped(each) for each in ("; ".join(stability(table, row)), *said(table, row))]
+        lines.append(" & ".join([*names, *cells, *beside]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
     lines += [f"% {' '.join(note.split())}" for note in table.notes]
     return "\n".join(lines) + "\n"
@@ -64,21 +69,53 @@ def comma_separated(table: Table) -> str:
             found, gap = entry.summary, entry.difference
             writer.writerow(
                 [row.name, row.point, column]
-                + (["", "", 0] if found is None else [found.mean, _blank(found.sd), found.n])
+                + (["", "", 0] if found is None else [found.mean, _rounded(found.sd), found.n])
                 + [" ".join(map(str, sorted(entry.values)))]
-                + (["", "", ""] if gap is None else [gap.mean, gap.low, gap.high])
-                + [_blank(entry.p), _blank(entry.document), int(entry.best), row.outcome]
+                + (["", "", ""] if gap is None else [*map(_rounded, (gap.mean, gap.low, gap.high))])
+                + [
+                    _blank(entry.p),
+                    _blank(entry.document),
+                    int(entry.best),
+                    row.outcome,
+                    row.stability,
+                ]
             )
     return out.getvalue()
 
 
-def figure(value: float, score: str) -> str:
-    """Write a value with the digits that its kind is read to."""
-    return f"{value:,.0f}" if "_to/" in score else f"{value:.{_digits(score)}f}"
+def stability(table: Table, row: Row) -> list[str]:
+    """Return how a row trained, and what the document says of the same data, if it does."""
+    beside = [] if table.apart or row.said is None else [f"document: {_number(row.said)}"]
+    return [row.stability, *beside]
 
 
-def _digits(score: str) -> int:
-    return 3 if any(word in score for word in ("loss", "accuracy", "bits", "stability")) else 2
+def said(table: Table, row: Row) -> list[str]:
+    """Return the cell of what the document says of other data; none where there is no column."""
+    if not table.apart:
+        return []
+    figures = {column: row.entries[column].document for column in table.columns}
+    found = [
+        f"{name} {_number(value)}"
+        for name, value in {**figures, "stability": row.said}.items()
+        if value is not None
+    ]
+    return ["; ".join(found) or "-"]
+
+
+def _heading(table: Table) -> list[str]:
+    return [table.apart] if table.apart else []
+
+
+def shown(table: Table, row: Row) -> list[tuple[str, Entry]]:
+    """Return the entries of a row by column, without the document's figures of other data."""
+    return [
+        (column, replace(entry, document=None) if table.apart else entry)
+        for column, entry in ((column, row.entries[column]) for column in table.columns)
+    ]
+
+
+def _number(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:,.10g}"
 
 
 def parts(entry: Entry, score: str) -> tuple[str, str, str]:
@@ -112,15 +149,13 @@ def _signed(value: float, score: str) -> str:
 
 
 def _document(entry: Entry, score: str) -> str:
-    """Return what the document says, with the measured value's distance from it."""
-    said = entry.document
-    if said is None:
-        return ""
-    if isinstance(said, str):
-        return f"document: {said}"
-    apart = math.nan if entry.summary is None else entry.summary.mean - said
+    """Return what the document says of the same data, with the distance from it."""
+    value = entry.document
+    if value is None or isinstance(value, str):
+        return "" if value is None else f"document: {value}"
+    apart = math.nan if entry.summary is None else entry.summary.mean - value
     distance = f" ({_signed(apart, score)})" if math.isfinite(apart) else ""
-    return f"document: {said:,.10g}{distance}"
+    return f"document: {_number(value)}{distance}"
 
 
 def _markdown_entry(entry: Entry, score: str) -> str:
@@ -144,6 +179,11 @@ def _pipes(cells: Sequence[str]) -> str:
 
 def _escaped(text: str) -> str:
     return text.translate(_LATEX)
+
+
+def _rounded(value: float | None) -> object:
+    """Return a computed figure without the last digits, which libraries round each in its way."""
+    return "" if value is None else float(f"{value:.12g}")
 
 
 def _blank(value: object) -> object:

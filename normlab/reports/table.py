@@ -1,34 +1,31 @@
-"""Decides what a comparison table says: a pure function of a study and the records of its runs.
+"""What a comparison table says: a pure function of a study and the records of its runs.
 
 A row is a setting at a point of the study's grid. Of each score it has the mean over the seeds that
-finished with its spread, what the document says, and the difference to the first row at the same
-point, paired by seed, with its 95 % t interval and p value (Student 1908: right for as few seeds as
-two, if differences are normal). Whether translations would differ on other sentences is another
-question, which `normlab compare A B --bootstrap` answers. The best value of a column at a point is
-marked only where all of its seeds finished and its interval against every other row leaves out
-zero. Runs that must not be averaged or compared are refused with the reason, and seeds that
-diverged are counted, never dropped.
+finished with its spread, and the difference to the first row at the same point, paired by seed,
+with its 95 % t interval and p value (Student 1908: right for as few seeds as two, if differences
+are normal). Whether translations would differ on other sentences is another question, which
+`normlab compare A B --bootstrap` answers. The title names the data of the numbers; what a document
+says of other data stands in a column of its own, and no difference to it is made. Runs that must
+not be averaged or compared are refused with the reason, and seeds that diverged are counted, never
+dropped.
 """
 
-import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import permutations
 
-from normlab.metrics.spread import Interval, p_value, paired_interval
+from normlab.metrics.spread import Interval, p_value
 from normlab.records.aggregate import Cell, Summary
 from normlab.records.fingerprint import diff
 from normlab.records.record import RunRecord
-from normlab.studies import Planned, Study
+from normlab.records.rows import SPIKE_COUNT
+from normlab.reports.comparison import Comparison, diverged_seeds, higher_is_better, values
+from normlab.reports.notes import notes_of
+from normlab.studies import STABILITY, Planned, Study
 
-CONFIDENCE = 0.95
 NO_RUN = "no run"
-# What two rows share if their difference is to be one of the settings that the study declares.
-_SHARED = (
-    *(("data", key) for key in ("source", "sizes", "checksums")),
-    ("environment", "world_size"),
-)
-_STEPS_SHOWN = 3
+REFUSED = "refused"
+_OWN_DATA = "A"  # the grade of a scale that is the document's own data and size
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,10 @@ class Entry:
 
 @dataclass(frozen=True)
 class Row:
-    """One setting at one point of the grid; `problem` says why it has no figures."""
+    """One setting at one point of the grid; `problem` says why it has no figures.
+
+    `stability` says how its seeds trained, `said` what the document says of that.
+    """
 
     name: str
     point: str
@@ -55,42 +55,77 @@ class Row:
     seeds: tuple[int, ...]
     entries: Mapping[str, Entry]
     problem: str | None = None
+    stability: str = "-"
+    said: str | float | None = None
+
+    @property
+    def label(self) -> str:
+        """Return name and point."""
+        return f"{self.name} {self.point}".strip()
 
 
 @dataclass(frozen=True)
 class Table:
-    """A study's table: its caption, its columns, its rows, and what a reader must know."""
+    """A study's table: its caption, its columns, its rows, and what a reader must know.
+
+    `apart` heads the column of what the document says of other data; "" where the numbers are from
+    the document's own, so that its figures stand beside them.
+    """
 
     title: str
     columns: tuple[str, ...]
     rows: tuple[Row, ...]
     notes: tuple[str, ...] = ()
+    apart: str = ""
 
 
 def build(study: Study, scale: str, runs: Iterable[tuple[Planned, RunRecord | None]]) -> Table:
     """Return the table of a study from its runs, of which some may not have been made."""
-    groups: dict[tuple[str, str], list[tuple[Planned, RunRecord | None]]] = {}
+    groups: dict[_Place, list[tuple[Planned, RunRecord | None]]] = {}
     for planned, record in runs:
         groups.setdefault((planned.point, planned.row), []).append((planned, record))
     cells = {place: _cell(members, study.columns) for place, members in groups.items()}
-    apart = _apart(cells)
+    comparison = Comparison(precision=_compares_precision(study))
     rows = [
-        _row(study, name, point, cells, planned=len(members), apart=apart)
+        _row(study, name, point, cells, planned=len(members), comparison=comparison)
         for (point, name), members in groups.items()
     ]
-    records = [c for cell in cells.values() if isinstance(cell, Cell) for c in cell.records]
+    whole = {place: cell for place, cell in cells.items() if isinstance(cell, Cell)}
+    records = [record for cell in whole.values() for record in cell.records]
+    rows = _marked(rows, study.columns, whole, comparison)
+    size = study.scales.get(scale)
+    own = size is not None and size.grade == _OWN_DATA
+    said = any(study.figures.values())
     return Table(
-        title=f"{study.table} ({study.document}), scale={scale}",
+        title=f"{study.table}, on {data_name(study, scale, records)} ({study.name}, scale={scale})",
         columns=study.columns,
-        rows=tuple(_marked(rows, study.columns, apart)),
-        notes=tuple(_notes(study, records, rows, apart)),
+        rows=tuple(rows),
+        notes=tuple(notes_of(study, scale, whole, rows, comparison)),
+        apart=f"document ({study.document_data})" if said and not own else "",
     )
+
+
+def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
+    """Name the data of the numbers: as the study does, where that is what the records say."""
+    named = study.scales[scale].data_name if scale in study.scales else ""
+    labels = list(dict.fromkeys(_label(record) for record in records))
+    if named and all(label.split()[0].lower() in named.lower() for label in labels):
+        return named
+    return ", ".join(labels) or "no data"
+
+
+def _label(record: RunRecord) -> str:
+    name = record.data.get("label") or record.data.get("source") or "data that is not named"
+    languages = "-".join(record.data.get("languages") or ())
+    return f"{name} {languages}".strip()
 
 
 _Place = tuple[str, str]
 """A point of the grid, and a row."""
-_Apart = Mapping[tuple[_Place, _Place], str]
-"""Which rows at one point cannot be compared, and why."""
+
+
+def _compares_precision(study: Study) -> bool:
+    return any(each.startswith("precision=") for row in study.rows.values() for each in row)
 
 
 def _cell(
@@ -113,32 +148,6 @@ def _cell(
     return cell
 
 
-def _apart(cells: Mapping[_Place, Cell | str]) -> dict[tuple[_Place, _Place], str]:
-    """Find the pairs of rows at one point whose difference would not be that of their settings."""
-    points: dict[str, list[tuple[_Place, Cell]]] = {}
-    for place, cell in cells.items():
-        if isinstance(cell, Cell):
-            points.setdefault(place[0], []).append((place, cell))
-    found: dict[tuple[_Place, _Place], str] = {}
-    for here in points.values():
-        for (a, first), (b, second) in permutations(here, 2):
-            if (reason := _mismatch(first, second)) is not None:
-                found[a, b] = reason
-    return found
-
-
-def _mismatch(a: Cell, b: Cell) -> str | None:
-    one, other = a.records[0], b.records[0]
-    shared = list(_SHARED)
-    if a.config.get("precision") == b.config.get("precision"):  # auto is another on each machine
-        shared.append(("environment", "precision"))
-    for part, key in shared:
-        values = [getattr(record, part).get(key) for record in (one, other)]
-        if values[0] != values[1]:
-            return f"{part}.{key} is {values[0]!r:.60} and {values[1]!r:.60}"
-    return None
-
-
 def _row(
     study: Study,
     name: str,
@@ -146,7 +155,7 @@ def _row(
     cells: Mapping[_Place, Cell | str],
     *,
     planned: int,
-    apart: _Apart,
+    comparison: Comparison,
 ) -> Row:
     cell = cells[point, name]
     said = study.figures.get(name, {})
@@ -154,172 +163,59 @@ def _row(
         empty = {
             column: Entry(None, {}, True, said.get(column), None, None) for column in study.columns
         }
-        return Row(name, point, NO_RUN if cell == NO_RUN else "refused", (), empty, problem=cell)
+        outcome = NO_RUN if cell == NO_RUN else REFUSED
+        return Row(name, point, outcome, (), empty, cell, outcome, said.get(STABILITY))
     base = cells.get((point, study.baseline))
-    comparable = ((point, name), (point, study.baseline)) not in apart
-    baseline = base if isinstance(base, Cell) and base is not cell and comparable else None
+    baseline = base if isinstance(base, Cell) and base is not cell else None
     entries: dict[str, Entry] = {}
     for column in study.columns:
-        values = _values(cell, column)
-        difference = None
-        if baseline is not None and _same_way(cell, baseline, column):
-            difference = _difference(values, _values(baseline, column))
+        gap = None if baseline is None else comparison.difference(cell, baseline, column)
         entries[column] = Entry(
             summary=cell.score(column),
-            values=values,
-            higher_is_better=_higher_is_better(cell, column),
+            values=values(cell, column),
+            higher_is_better=higher_is_better(cell, column),
             document=said.get(column),
-            difference=difference,
-            p=None if difference is None else p_value(difference),
+            difference=gap,
+            p=None if gap is None else p_value(gap),
             signature=cell.signature(column),
         )
     missing = planned - len(cell.records)
     outcome = cell.outcome + (f", {missing} not run" if missing else "")
-    return Row(name, point, outcome, cell.seeds, entries)
+    return Row(
+        name,
+        point,
+        outcome,
+        cell.seeds,
+        entries,
+        stability=_stability(cell, outcome),
+        said=said.get(STABILITY),
+    )
 
 
-def _same_way(a: Cell, b: Cell, score: str) -> bool:
-    """Tell whether both were scored in the same way, as far as they say."""
-    return a.signature(score) == b.signature(score)
+def _stability(cell: Cell, outcome: str) -> str:
+    """Say how the seeds of a row ended, how many diverged, and the median of their loss spikes."""
+    spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
+    counted = f"spikes {statistics.median(spikes):g}" if spikes else "spikes not counted"
+    diverged = [] if "diverged" in outcome else [f"diverged {diverged_seeds(cell)}"]
+    return "; ".join([outcome, *diverged, counted])
 
 
-def _values(cell: Cell, score: str) -> dict[int, float]:
-    found = {record.seed: record.figure(score) for record in cell.records if record.finished}
-    return {seed: figure.value for seed, figure in found.items() if figure is not None}
-
-
-def _higher_is_better(cell: Cell, score: str) -> bool:
-    found = (record.figure(score) for record in cell.records)
-    return next((figure.higher_is_better for figure in found if figure is not None), True)
-
-
-def _difference(a: Mapping[int, float], b: Mapping[int, float]) -> Interval | None:
-    """Return the paired difference over the seeds that both have; None for fewer than two."""
-    common = [seed for seed in a if seed in b]
-    if len(common) < 2 or not all(math.isfinite(x[seed]) for x in (a, b) for seed in common):
-        return None
-    return paired_interval(a, b, confidence=CONFIDENCE)
-
-
-def _marked(rows: Sequence[Row], columns: Sequence[str], apart: _Apart) -> list[Row]:
-    """Mark the best value of each column at each point, where it is better than every other."""
+def _marked(
+    rows: Sequence[Row],
+    columns: Sequence[str],
+    cells: Mapping[_Place, Cell],
+    comparison: Comparison,
+) -> list[Row]:
+    """Mark the best value of each column at each point, where the rule finds one."""
     marked = list(rows)
-    points: dict[str, list[int]] = {}
-    for n, row in enumerate(rows):
-        points.setdefault(row.point, []).append(n)
-    for here in points.values():
+    for point in dict.fromkeys(row.point for row in rows):
+        here = [
+            n for n, row in enumerate(rows) if (point, row.name) in cells and row.point == point
+        ]
         for column in columns:
-            best = _best([rows[n] for n in here], column, apart)
+            best = comparison.best([cells[point, rows[n].name] for n in here], column)
             if best is not None:
                 row = marked[here[best]]
                 entry = replace(row.entries[column], best=True)
                 marked[here[best]] = replace(row, entries={**row.entries, column: entry})
     return marked
-
-
-def _best(rows: Sequence[Row], column: str, apart: _Apart) -> int | None:
-    """Return the row that is better than each other with a figure, if there is one."""
-    there = [n for n, row in enumerate(rows) if row.entries[column].summary is not None]
-    for n in there:
-        entry = rows[n].entries[column]
-        others = [rows[m] for m in there if m != n]
-        if (
-            len(entry.values) == len(rows[n].seeds)
-            and others
-            and all(_better(rows[n], other, column, apart) for other in others)
-        ):
-            return n
-    return None
-
-
-def _better(a: Row, b: Row, column: str, apart: _Apart) -> bool:
-    one, other = a.entries[column], b.entries[column]
-    if ((a.point, a.name), (b.point, b.name)) in apart or one.signature != other.signature:
-        return False
-    gap = _difference(one.values, other.values)
-    sign = 1 if one.higher_is_better else -1
-    return gap is not None and min(sign * gap.low, sign * gap.high) > 0
-
-
-def _notes(
-    study: Study, records: Sequence[RunRecord], rows: Sequence[Row], apart: _Apart
-) -> list[str]:
-    if not records:
-        refused = [f"{_label(row)}: {row.problem}" for row in rows if _refused(row)]
-        return refused or ["no run has ended"]
-    notes = [
-        _made_of(records),
-        "mean +- standard deviation over the seeds that finished; in brackets the difference to "
-        f"{study.baseline} at the same point, paired by seed, with its 95 % t interval and p value",
-        "bold: all seeds finished and better than every other row at its point, each interval "
-        "leaving out zero",
-    ]
-    if not any(record.finished for record in records):
-        notes.append("no run has finished")
-    if any(entry.document is not None for row in rows for entry in row.entries.values()):
-        notes.append(f"document: what {study.document} says, at its own size and data")
-    codes = {record.environment.get("code") for record in records}
-    if len(codes) > 1:
-        notes.append(f"the runs were made by {len(codes)} states of the code")
-    notes += [f"{_label(row)}: {row.problem}" for row in rows if _refused(row)]
-    notes += _unpaired(study, rows)
-    for row in rows:
-        reason = apart.get(((row.point, row.name), (row.point, study.baseline)))
-        if reason is not None:
-            notes.append(f"{_label(row)}: not compared with {study.baseline}: {reason}")
-    for column in study.columns:
-        ways: dict[str, list[str]] = {}
-        for row in rows:
-            if signature := row.entries[column].signature:
-                ways.setdefault(signature, []).append(_label(row))
-        for signature, names in sorted(ways.items()):
-            of = f" ({', '.join(names)})" if len(ways) > 1 else ""
-            notes.append(f"{column}{of}: {signature}")
-    return notes
-
-
-def _unpaired(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Say of which seeds a difference is made where one side has others too."""
-    baselines = {row.point: row for row in rows if row.name == study.baseline}
-    notes: list[str] = []
-    for row in rows:
-        base = baselines.get(row.point)
-        if base is None or base is row:
-            continue
-        own, others = (
-            {seed for entry in each.entries.values() for seed in entry.values}
-            for each in (row, base)
-        )
-        common = own & others
-        if not own or not others or own == others:
-            continue
-        seeds = " ".join(map(str, sorted(common))) or "none"
-        made = "paired over" if len(common) > 1 else "not made, which takes two of"
-        notes.append(
-            f"{_label(row)}: the difference to {study.baseline} is {made} the seeds that both "
-            f"have: {seeds}"
-        )
-    return notes
-
-
-def _label(row: Row) -> str:
-    return f"{row.name} {row.point}".strip()
-
-
-def _refused(row: Row) -> bool:
-    return row.problem not in (None, NO_RUN)
-
-
-def _made_of(records: Sequence[RunRecord]) -> str:
-    """Say on which data, in which precision, on what and in how many updates runs were made."""
-    sources = sorted({str(record.data.get("label")) for record in records})
-    devices = sorted({str(record.environment.get("device")) for record in records})
-    precisions = sorted({str(record.environment.get("precision")) for record in records})
-    steps = sorted({record.budget.steps for record in records if record.finished})
-    updates = " or ".join(f"{n:,}" for n in steps) or "no"
-    if len(steps) > _STEPS_SHOWN:
-        updates = f"{steps[0]:,} to {steps[-1]:,}"
-    return (
-        f"data: {', '.join(sources)}; {', '.join(precisions)} on {', '.join(devices)}; "
-        f"{updates} updates"
-    )

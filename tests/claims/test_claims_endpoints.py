@@ -260,7 +260,8 @@ def test_on_other_data_no_difference_to_the_document_is_printed(tmp_path):
 def test_the_grade_and_the_setting_are_those_of_the_scale(tmp_path):
     records = side("ln", 30.0, model={"encoder_layers": 2, "decoder_layers": 2})
     records += side("bn", 20.0, model={"encoder_layers": 2, "decoder_layers": 2})
-    assert primary(tmp_path, records, contrast()).grade == "C: toy, 2+2 layers"
+    said = primary(tmp_path, records, contrast()).grade
+    assert said.startswith("C: ") and said.endswith(", 2+2 layers")
     assert primary(tmp_path, [], contrast()).grade == ""
 
 

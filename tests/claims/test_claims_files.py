@@ -1,101 +1,185 @@
-"""A claim's file is read strictly, and the folder holds every claim of the documents."""
+"""A claim's file is read strictly, and what the committed ones name is there."""
 
 import re
+from dataclasses import replace
 
 import pytest
 import yaml
-from normlab.claims.predicate import Ending, Level, Paired
 
 from normlab import checks
-from normlab.claims.claim import load, load_all
+from normlab.claims.claim import DOCUMENTS, load, load_all
+from normlab.claims.endpoints import KINDS
+from normlab.claims.endpoints.computed import Computed
+from normlab.claims.endpoints.contrast import Contrast
+from normlab.claims.endpoints.document import Document
+from normlab.claims.endpoints.level import Level
+from normlab.claims.endpoints.timing import Timing
+from normlab.claims.endpoints.trains import Trains
+from normlab.claims.membership import Plan
+from normlab.claims.runs import Runs
 from normlab.config import compose, to_dict
+from normlab.records.record import Score
+from normlab.records.store import run_id
 from normlab.registry import CONFIG_DIR, option_names, options
+from normlab.studies import load_study
+from tests.claims.made import CONTRAST, configs, contrast, part, run
 
 FOLDER = CONFIG_DIR / "claim"
 SHARED = CONFIG_DIR.parents[1] / "shared" / "claims.md"
-CLAIMS = load_all(FOLDER)
-STUDY = {
+PLACE = {"study": "made", "scale": "cpu", "score": "test/bleu"}
+CLAIM = {
     "id": 7,
     "documents": ["D0"],
     "statement": "It is so.",
     "figure": None,
-    "decided": "study",
-    "study": "norms",
-    "comparisons": [{"score": "test/bleu", "better": {"norm": "ln"}, "worse": {"norm": "bn"}}],
-    "expected": "so",
     "literature": "Unknown.",
+    "parts": [contrast()],
 }
-UNIT = {k: v for k, v in STUDY.items() if k not in ("study", "comparisons")} | {
-    "decided": "unit",
-    "check": "padding.pollutes",
-}
+
+
+@pytest.fixture(scope="session")
+def committed():
+    """Return the committed claims."""
+    return load_all(FOLDER)
 
 
 def written(folder, content, name="07_so.yaml"):
-    path = folder / name
+    path = configs(folder) / "claim" / name
     path.write_text(content if isinstance(content, str) else yaml.safe_dump(content))
     return path
 
 
-def test_a_study_with_each_form_of_comparison(tmp_path):
-    forms = [
-        *STUDY["comparisons"],
-        {"measure": "x", "minus": "y", "more": {"norm": "bn"}, "less": {"norm": "ln"}, "margin": 2},
-        {"measure": "x", "in": {"norm": "bn"}, "below": 5, "where": {"task": "toy"}},
-        {"outcome": "diverged", "in": {"norm": "none"}},
-    ]
-    claim = load(written(tmp_path, {**STUDY, "comparisons": forms}))
-    paired, more, level, ending = claim.comparisons
-    assert paired == Paired("test/bleu", {"norm": "ln"}, {"norm": "bn"}, {}, 0.0, (), None, True)
-    assert more == Paired("x", {"norm": "bn"}, {"norm": "ln"}, {}, 2.0, (), "y", False)
-    assert level == Level("x", {"norm": "bn"}, {"task": "toy"}, 5.0, False, None)
-    assert ending == Ending("diverged", {"norm": "none"}, {})
-    assert (claim.id, claim.name, claim.figure, claim.decided) == (7, "07_so", None, "study")
+def with_endpoint(kind, body, says="difference"):
+    return {"parts": [part({kind: body}, says)]}
+
+
+@pytest.mark.parametrize(
+    ("body", "says", "expected"),
+    [
+        (
+            contrast(1, over=["placement"], where={"task": "toy"})["endpoint"],
+            "equality",
+            Contrast(
+                "made", "cpu", ("test/bleu",), {"norm": "ln"}, {"norm": "bn"}, {"task": "toy"},
+                ("placement",), {}, {}, 1.0, False, False, None,
+            ),
+        ),
+        (
+            {"trains": {**PLACE, "side": {"norm": "bn"}}},
+            "trains",
+            Trains("made", "cpu", "test/bleu", {"norm": "bn"}, {}, {}, ()),
+        ),
+        (
+            {"level": {**PLACE, "of": {"norm": "bn"}, "below": 5, "minus": "valid/bleu"}},
+            "figure",
+            Level(
+                "made", "cpu", ("test/bleu",), {"norm": "bn"}, {}, (), 5.0, False, 0.0, "valid/bleu"
+            ),
+        ),
+        (
+            {"document": {**PLACE, "of": {"norm": "bn"}, "value": 28.7, "data": {"task": "toy"}}},
+            "figure",
+            Document("made", "cpu", ("test/bleu",), {"norm": "bn"}, {}, (), 28.7, {"task": "toy"}),
+        ),
+        ({"computed": "padding.pollutes"}, "definition", Computed("padding.pollutes")),
+        (
+            {"computed": {"check": "batch.mates", "only": ["ln"]}},
+            "definition",
+            Computed("batch.mates", ("ln",)),
+        ),
+        (
+            {"timing": {"faster": "bn", "than": "ln", "group": "model, 1"}},
+            "difference",
+            Timing("bn", "ln", "model, 1", 0.02),
+        ),
+    ],
+)  # fmt: skip
+def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
+    claim = load(written(tmp_path, {**CLAIM, "parts": [part(body, says)]}))
+    assert claim.parts[0].endpoint == expected
+    assert (claim.id, claim.name, claim.figure) == (7, "07_so", None)
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"statment": "x"}, r"statment: no such key here; allowed: check, .*statement"),
+        ({"statment": "x"}, r"statment: no such key here; allowed: .*statement"),
         ({"id": "7"}, r"id: expected a whole number, found '7'"),
         ({"id": True}, r"id: expected a whole number, found True"),
         ({"id": 8}, r"id: 8 does not open the file's name; name it 08_"),
         ({"documents": ["D9"]}, r"documents: 'D9' is not one of D0, D1"),
         ({"documents": []}, r"documents: the list is empty"),
-        ({"decided": "vote"}, r"decided: 'vote' is not one of unit, study, note"),
-        ({"check": "pollutes"}, r"check: expected file.function"),
-        ({"standing": "supports"}, r"standing: does not belong where decided is study"),
-        ({"decided": "unit"}, r"check: missing where decided is unit"),
-        ({"missing": "no data"}, r"missing: does not belong .* with 1 comparisons"),
-        ({"comparisons": []}, r"missing: missing where decided is study with 0 comparisons"),
-        ({"comparisons": ["x"]}, r"comparisons\[0\]: expected keys and values, found 'x'"),
-        ({"comparisons": [{"score": "b"}]}, r"comparisons\[0\].better: missing"),
+        ({"parts": []}, r"parts: the list is empty"),
+        ({"parts": ["x"]}, r"parts\[0\]: expected keys and values, found 'x'"),
+        ({"parts": [contrast(), contrast()]}, r"parts\[1\].name: 'so' is given twice"),
+        ({"parts": [part({}, name="By Much")]}, r"name: expected words in lower case joined by _"),
+        ({"parts": [part({}, says="so")]}, r"says: 'so' is not one of difference, equality"),
+        ({"parts": [part({})]}, r"endpoint: needs exactly one of contrast, trains, .* found none"),
         (
-            {"comparisons": [{**STUDY["comparisons"][0], "margn": 1}]},
-            r"comparisons\[0\].margn: no such key here; allowed: .*margin",
+            {"parts": [part({"awaits": "x", "computed": "a.b"})]},
+            r"endpoint: needs exactly one of .* found computed and awaits",
+        ),
+        ({"parts": [part({"vote": 1})]}, r"endpoint.vote: no such key here; allowed: awaits"),
+        (
+            {"parts": [contrast(says="trains")]},
+            r"endpoint.contrast: does not decide what says trains; it may say difference or",
+        ),
+        ({"parts": [contrast(score=[])]}, r"contrast.score: the list is empty"),
+        ({"parts": [contrast(margn=1)]}, r"contrast.margn: no such key here; allowed: .*margin"),
+        ({"parts": [contrast(margin="1")]}, r"contrast.margin: expected a number, found '1'"),
+        ({"parts": [contrast(margin=-1)]}, r"contrast.margin: expected at least 0, found -1"),
+        ({"parts": [contrast(margin=0.5, ratio=True)]}, r"margin: expected at least 1, found 0.5"),
+        ({"parts": [part({"contrast": CONTRAST})]}, r"contrast.margin: missing; give a number"),
+        ({"parts": [contrast(worse={"norm": "ln"})]}, r"worse: is the same side as better"),
+        ({"parts": [contrast(worse={"norm": ["ln"]})]}, r"worse.norm: expected one value"),
+        ({"parts": [contrast(worse={})]}, r"worse: names nothing; give at least one key"),
+        ({"parts": [contrast(over=["norm"])]}, r"contrast.norm: is what is compared; take it out"),
+        (
+            {"parts": [contrast(over=["task"], where={"task": "toy"})]},
+            r"over: task is fixed by where",
         ),
         (
-            {"comparisons": [{**STUDY["comparisons"][0], "margin": "1"}]},
-            r"comparisons\[0\].margin: expected a number, found '1'",
+            {"parts": [contrast(**{"in": {"batching": "x"}})]},
+            r"in: an interaction needs both in and than_in",
         ),
         (
-            {"comparisons": [{**STUDY["comparisons"][0], "where": {"norm": ["ln"]}}]},
-            r"comparisons\[0\].where.norm: expected one value",
+            {"parts": [contrast(study="nowhere")]},
+            r"study: no file .*nowhere.yaml; write it, .*made",
         ),
-        ({"comparisons": [{"measure": "b", "in": {}}]}, r"needs one of the keys above and below"),
-        ({"comparisons": [{"outcome": "bored", "in": {}}]}, r"'bored' is not one of diverged"),
+        ({"parts": [contrast(scale="gpu")]}, r"scale: .*made.yaml has no scale 'gpu': .* cpu"),
+        (with_endpoint("computed", "pollutes"), r"computed: expected file.function"),
+        (
+            with_endpoint("level", {**PLACE, "of": {"norm": "bn"}}, "figure"),
+            r"level: needs exactly one of above and below",
+        ),
+        (
+            with_endpoint("trains", {**PLACE, "side": {"a": 1}, "reference": {"a": 1}}, "fails"),
+            r"reference: is the same as side",
+        ),
+        (
+            with_endpoint("timing", {"faster": "a", "than": "a", "group": "b"}),
+            r"than: is the same as faster",
+        ),
+        (
+            with_endpoint("timing", {"faster": "a", "than": "c", "group": "b", "margin": 2}),
+            r"margin: expected a share of the time, 0 to 1, found 2",
+        ),
+        (
+            with_endpoint("published", {"standing": "so", "reason": "x"}),
+            r"published.standing: 'so' is not one of supports, contradicts",
+        ),
     ],
 )
 def test_what_is_wrong_is_named_with_file_and_key(tmp_path, change, message):
-    path = written(tmp_path, {**STUDY, **change})
+    path = written(tmp_path, {**CLAIM, **change})
     with pytest.raises(ValueError, match=f"^{re.escape(str(path))}: .*{message}"):
         load(path)
 
 
 def test_a_key_that_is_missing_is_named(tmp_path):
-    for key in ("id", "documents", "statement", "figure", "decided", "expected", "literature"):
-        path = written(tmp_path, {k: v for k, v in STUDY.items() if k != key})
-        with pytest.raises(ValueError, match=f"{key}: missing"):
+    for key in CLAIM:
+        path = written(tmp_path, {k: v for k, v in CLAIM.items() if k != key})
+        with pytest.raises(ValueError, match=f"{key}: missing; give "):
             load(path)
 
 
@@ -107,59 +191,66 @@ def test_a_file_that_is_no_yaml_or_no_mapping_is_named(tmp_path):
 
 
 def test_two_files_cannot_share_an_id(tmp_path):
-    written(tmp_path, STUDY)
-    written(tmp_path, UNIT, "07_too.yaml")
+    folder = written(tmp_path, CLAIM).parent
+    written(tmp_path, CLAIM, "07_too.yaml")
     with pytest.raises(ValueError, match="07_so and 07_too share the id 7"):
-        load_all(tmp_path)
+        load_all(folder)
 
 
-def test_a_note_says_why(tmp_path):
-    note = {k: v for k, v in UNIT.items() if k != "check"} | {"decided": "note"}
-    with pytest.raises(ValueError, match="standing: missing"):
-        load(written(tmp_path, note))
-    with pytest.raises(ValueError, match="reason: missing"):
-        load(written(tmp_path, {**note, "standing": "contradicts"}))
-    claim = load(written(tmp_path, {**note, "standing": "contradicts", "reason": "It is not."}))
-    assert (claim.standing, claim.reason) == ("contradicts", "It is not.")
+def test_a_secondary_endpoint_may_be_of_any_kind(tmp_path):
+    each = contrast() | {"secondary": [{"awaits": "x"}, {"trains": {**PLACE, "side": {"a": 1}}}]}
+    claim = load(written(tmp_path, {**CLAIM, "parts": [each]}))
+    assert [endpoint.kind for endpoint in claim.parts[0].secondary] == ["awaits", "trains"]
 
 
-def test_every_row_of_the_claims_has_a_file_with_its_documents():
+def endpoints(claims):
+    for claim in claims:
+        for each in claim.parts:
+            for endpoint in (each.endpoint, *each.secondary):
+                yield f"{claim.name}, {each.name}", endpoint
+
+
+def test_the_claims_are_numbered_without_a_gap(committed):
+    assert [claim.id for claim in committed] == list(range(1, len(committed) + 1))
+    assert {name for claim in committed for name in claim.documents} == set(DOCUMENTS)
+
+
+def test_every_row_of_the_claims_has_a_file(committed):
     if not SHARED.is_file():
         pytest.skip(f"no {SHARED}: the table of claims is not part of the repository")
-    text = SHARED.read_text("utf-8").replace("D2-D4", "D2, D3, D4")
-    rows = re.findall(r"^\| (\d+) \|[^|]*\| ([D0-9, ]+) \|", text, re.M)
-    assert len(rows) == 41
-    found = {claim.id: set(claim.documents) for claim in CLAIMS}
-    assert found == {int(number): set(re.split(", ?", named)) for number, named in rows}
+    rows = re.findall(r"^\| (\d+) \|[^|]*\| [D0-9, -]+ \|", SHARED.read_text("utf-8"), re.M)
+    assert sorted(map(int, set(rows))) == [claim.id for claim in committed]
 
 
-def test_ls_says_what_each_claim_is():
-    for option, claim in zip(options("claim"), CLAIMS, strict=True):
+def test_ls_says_what_each_claim_is(committed):
+    for option, claim in zip(options("claim"), committed, strict=True):
         assert option.command == f"normlab claims {claim.id}"
         assert option.description
 
 
-def test_every_check_exists_and_decides_a_claim():
-    assert {claim.check for claim in CLAIMS} - {None} == set(checks.names())
+def test_every_check_exists_and_decides_a_claim(committed):
+    named = {e.check for _, e in endpoints(committed) if isinstance(e, Computed)}
+    assert named == set(checks.names())
 
 
-def test_every_page_that_a_claim_refers_to_is_there():
-    for claim in CLAIMS:
+def test_every_finding_that_a_claim_picks_is_one_of_its_check(committed):
+    for name, endpoint in endpoints(committed):
+        if isinstance(endpoint, Computed) and endpoint.only:
+            questions = [piece.question for piece in checks.run(endpoint.check)]
+            for only in endpoint.only:
+                assert any(each.startswith(only) for each in questions), f"{name}: {only}"
+
+
+def test_every_page_that_a_claim_refers_to_is_there(committed):
+    for claim in committed:
         for page in claim.see:
             assert (CONFIG_DIR.parent / page).is_file(), f"{claim.name}: {page}"
 
 
-def test_every_key_that_a_comparison_chooses_by_is_one_of_a_config():
-    """A name with a slip would find no run for ever, and look like a claim not measured yet."""
-    configs = [to_dict(compose([f"task={name}"])) for name in option_names("task")]
-    norms = [to_dict(compose([f"norm={name}"])) for name in option_names("norm")]
-    known = {key for config in [*configs, *norms] for key in leaves(config)}
-    known |= {key for config in configs for key in config["choices"]}
-    for claim in CLAIMS:
-        for comparison in claim.comparisons:
-            sides = [getattr(comparison, name, {}) for name in ("where", "first", "second")]
-            for key in {key for side in sides for key in side}:
-                assert key in known, f"{claim.name}: {key}"
+def selections(endpoint):
+    """Return what an endpoint chooses runs by."""
+    names = ("where", "better", "worse", "inside", "outside", "side", "reference", "of", "data")
+    return [getattr(endpoint, name, {}) for name in names]
 
 
 def leaves(node, prefix=""):
@@ -169,10 +260,58 @@ def leaves(node, prefix=""):
             yield from leaves(value, f"{prefix}{key}.")
 
 
-def test_every_option_that_a_comparison_chooses_is_there():
-    for claim in CLAIMS:
-        for comparison in claim.comparisons:
-            for name in ("where", "first", "second", "inside"):
-                for group, option in getattr(comparison, name, {}).items():
-                    for part in str(option).split("+") if (CONFIG_DIR / group).is_dir() else []:
-                        assert part in option_names(group), f"{claim.name}: {group}={option}"
+def test_every_key_that_a_claim_chooses_by_is_one_of_a_config(committed):
+    """A name with a slip would find no run for ever, and look like a claim not measured yet."""
+    made = [to_dict(compose([f"task={name}"])) for name in option_names("task")]
+    made += [to_dict(compose([f"norm={name}"])) for name in option_names("norm")]
+    known = {key for config in made for key in (*leaves(config), *config["choices"])}
+    studies = [load_study(name) for name in option_names("study")]
+    for study in studies:
+        for scale in study.scales:
+            known |= set(Plan(study, scale).varied)
+    for name, endpoint in endpoints(committed):
+        keys = {key for chosen in selections(endpoint) for key in chosen}
+        for key in (*keys, *getattr(endpoint, "over", ())):
+            assert key in known, f"{name}: {key}"
+
+
+def test_every_option_that_a_claim_chooses_is_there(committed):
+    for name, endpoint in endpoints(committed):
+        for chosen in selections(endpoint):
+            for group, option in chosen.items():
+                for each in str(option).split("+") if (CONFIG_DIR / group).is_dir() else []:
+                    each = each.removeprefix("ffn_inner_").removeprefix("embedding_")
+                    assert each in option_names(group), f"{name}: {group}={option}"
+
+
+def test_every_kind_of_endpoint_has_a_name_of_its_own():
+    assert len(KINDS) == 8 and all(name == kind.kind for name, kind in KINDS.items())
+
+
+def planned_runs(study, scale, scores, composed):
+    """Return the runs of five seeds that a study plans, as if each had ended with these scores."""
+    made = []
+    for planned in load_study(study).planned(scale, seeds=[1]):
+        if planned.overrides not in composed:
+            composed[planned.overrides] = to_dict(compose(list(planned.overrides)))
+        for seed in range(1, 6):
+            own = {**composed[planned.overrides], "seed": seed}
+            each = run(seed, "ln", None)
+            found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores}
+            made.append(replace(each, run_id=run_id(own), config=own, scores=found))
+            object.__setattr__(made[-1], "weights", {"last": 100})
+    return made
+
+
+def test_every_endpoint_finds_its_runs_once_its_study_is_carried_out(committed):
+    """Neither none, nor several a seed, nor unlike ones: a slip would show after all was run."""
+    composed = {}
+    for name, endpoint in endpoints(committed):
+        if endpoint.family is None:
+            continue
+        scores = getattr(endpoint, "scores", None) or (endpoint.score,)
+        minus = getattr(endpoint, "minus", None)
+        names = (*scores, *((minus,) if minus else ()))
+        made = planned_runs(*endpoint.family, names, composed)
+        found = endpoint.judge(Runs(CONFIG_DIR, made), "difference")
+        assert found.verdict != "not measured", f"{name}: {found.reason}; {found.excluded}"

@@ -1,4 +1,4 @@
-"""Verdicts, the command, and the committed page."""
+"""Corrections within a study, verdicts of claims, and the command that shows them."""
 
 import json
 import subprocess
@@ -7,174 +7,259 @@ from dataclasses import replace
 
 import pytest
 
-from normlab.claims.evidence import Evidence, strength, verdict
-from normlab.commands.claims import main
+from normlab.claims.evidence import Evidence, read_computed, to_json
+from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
+from normlab.claims.runs import Runs
+from normlab.commands import claims as command
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.registry import CONFIG_DIR
-from tests.records.examples import record
+from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part, run, side
 
 PAGE = CONFIG_DIR.parent / "results" / "claims.md"
-PAGES = (PAGE, PAGE.with_suffix(".html"))
-
-
-def pieces(*standings):
-    return [Evidence("study", "q", "f", s, n=3, task="toy", scale="cpu") for s in standings]
 
 
 @pytest.mark.parametrize(
-    ("standings", "expected"),
+    ("parts", "expected"),
     [
-        (["supports", "supports"], "supported"),
-        (["supports", "too few seeds", "no records"], "supported"),
-        (["contradicts"], "contradicted"),
-        (["contradicts", "undecided"], "contradicted"),
-        (["supports", "contradicts"], "partly"),
-        (["supports", "undecided"], "partly"),
-        (["undecided"], "not measured"),
-        (["too few seeds", "not comparable", "not computed"], "not measured"),
-        ([], "not measured"),
+        (["supported", "supported"], "supported"),
+        (["contradicted"], "contradicted"),
+        (["contradicted", "no difference"], "contradicted"),
+        (["supported", "contradicted"], "mixed"),
+        (["supported", "no difference"], "mixed"),
+        (["supported", "undecided"], "mixed"),
+        (["contradicted", "not measured"], "mixed"),
+        (["undecided", "not measured"], "undecided"),
+        (["not measured"], "not measured"),
     ],
 )
-def test_the_verdict_weighs_what_was_measured(standings, expected):
-    assert verdict(pieces(*standings)) == expected
+def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
+    assert verdict(parts) == expected
+    assert verdict(parts[::-1]) == expected
 
 
-def test_the_strength_says_what_it_rests_on():
-    found = pieces("supports", "supports", "undecided", "too few seeds", "no records")
-    found += [Evidence("unit", "q", "f", "contradicts")]
-    assert strength(found) == (
-        "toy, scale=cpu: 2 for, 1 undecided (3 seeds); computed: 1 against; "
-        "no records: 1; too few seeds: 1"
+def close(seed):
+    """Return the figure of a side that is better by about 0.1, p 0.0012 against 0."""
+    return 30.0 - 0.1 + (0.0, 0.025, -0.025, 0.03, -0.03)[seed - 1]
+
+
+def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):
+    records = side("ln", 30.0) + [run(k, "bn", close(k)) for k in range(1, 6)]
+    root = configs(tmp_path)
+    one = claim(root, contrast(margin=0))
+    (alone,) = ledger([one], Runs(root, records))
+    outcome = alone.parts[0].primary
+    assert outcome.verdict == "supported"
+    assert outcome.finding.p_look == pytest.approx(5 * outcome.finding.p)
+    assert outcome.p_holm == pytest.approx(outcome.finding.p_look)
+    other = claim(root, *(contrast(margin=0, worse={"norm": "none"}) for _ in range(9)), number=2)
+    first, second = ledger([one, other], Runs(root, records))
+    corrected = first.parts[0].primary
+    assert corrected.compared == 10
+    assert corrected.p_holm == pytest.approx(min(1.0, 10 * outcome.finding.p_look))
+    assert (corrected.verdict, corrected.reason) == ("undecided", NOT_SURVIVED)
+    assert corrected.finding.verdict == "supported"
+    assert second.verdict == "not measured"
+
+
+def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
+    records = side("ln", 30.0) + side("bn", 28.0)
+    beside = [{"contrast": {**CONTRAST, "margin": 5}}] * 3
+    plain = decided(tmp_path, records, contrast())
+    entry = decided(tmp_path, records, contrast() | {"secondary": beside})
+    assert entry.verdict == "supported" and len(entry.parts[0].secondary) == 3
+    assert entry.parts[0].primary.p_holm == plain.parts[0].primary.p_holm
+    assert [each.p_holm for each in entry.parts[0].secondary] == [None] * 3
+
+
+def test_a_figure_that_the_interval_holds_is_not_corrected_away(tmp_path):
+    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": {"norm": "bn"}}
+    each = part({"document": {**body, "value": 30, "data": {"task": "toy"}}}, "figure")
+    entry = decided(tmp_path, side("bn", 30.0), each, contrast())
+    assert entry.parts[0].verdict == "supported"
+
+
+def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
+    found = {
+        "a.b": [
+            Evidence("unit", "bn: it moves", "it moves", "supports"),
+            Evidence("unit", "ln: it moves", "it does not", "contradicts"),
+        ]
+    }
+    some = part({"computed": {"check": "a.b", "only": ["bn"]}}, "definition")
+    entry = decided(tmp_path, [], part({"computed": "a.b"}), some, computed=found)
+    assert [each.verdict for each in entry.parts] == ["contradicted", "supported"]
+    assert entry.verdict == "mixed" and entry.grades == "D"
+    waiting = decided(tmp_path, [], some)
+    assert waiting.parts[0].primary.reason == "not computed"
+    none = decided(
+        tmp_path, [], part({"computed": {"check": "a.b", "only": ["x"]}}), computed=found
     )
+    assert none.verdict == "not measured" and "bn: it moves; ln" in none.parts[0].primary.reason
+
+
+def test_what_checks_found_is_kept_without_the_noise_of_rounding(tmp_path):
+    pieces = [Evidence("unit", "q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
+    path = tmp_path / "computed.json"
+    path.write_text(to_json({"a.b": pieces}))
+    (piece,) = read_computed(path)["a.b"]
+    assert piece.numbers == {"moved": 0.2123, "noise": 0.0} and piece.question == "q"
+    assert read_computed(tmp_path / "nothing.json") == {}
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"computed.json: damaged .* --write makes it again"):
+        read_computed(path)
 
 
 @pytest.fixture
-def results(tmp_path):
-    """Return a folder of made-up records in which no norm trains well on Multi30k."""
-    store = RunStore(tmp_path / "made-up")
-    for seed, bleu in enumerate([35.3, 35.6, 35.1], 1):
-        choices = {"task": "multi30k", "scale": "cpu"}
-        kept = record(seed=seed, norm="none", bleu=bleu, choices=choices)
-        store.write(kept, store.run_dir(kept.config))
+def laboratory(tmp_path, monkeypatch):
+    """Return a checkout of one study, three claims and a folder of results."""
+    root = configs(tmp_path / "configs")
+    claim(root, contrast(), part({"computed": "padding.pollutes"}, "definition"))
+    claim(root, part({"awaits": "There are no pictures."}), number=2)
+    claim(root, contrast(margin=5), number=3)
+    store = RunStore(tmp_path / "results")
+    for record in side("ln", 30.0) + side("bn", 28.0):
+        kept(store, record)
+    monkeypatch.setattr(command, "CONFIG_DIR", root)
+    monkeypatch.setattr(command, "_CHECKOUT", tmp_path)
     return store
 
 
-def run(capsys, *argv):
-    code = main(list(argv))
+def kept(store, record):
+    return store.write(record, store.run_dir(record.config))
+
+
+def call(capsys, store, *argv):
+    code = command.main([*argv, "--results", str(store.root)])
     out, err = capsys.readouterr()
     return code, out, err
 
 
-def listed(capsys, *argv):
-    code, out, err = run(capsys, "--json", *argv)
-    return code, {claim["id"]: claim for claim in json.loads(out)["claims"]}, err
+def test_the_list_has_every_claim_within_80_columns(laboratory, capsys):
+    code, out, _ = call(capsys, laboratory)
+    assert code == 0 and max(map(len, out.splitlines())) <= 80
+    listed = out.partition("\n\n")[0].splitlines()
+    starts = [line.split()[0] for line in listed if line[:2].strip().isdigit()]
+    assert starts == ["1", "2", "3"]
+    assert "so 1: " in out and "There are no pictures." in out
 
 
-def test_one_claim_with_all_its_evidence(results, capsys):
-    code, out, _ = run(capsys, "3", "--results", str(results.root))
-    assert code == 0
-    assert "Claim 3 (D0, D3): Without any normalization" in out
-    assert "Verdict: contradicted (multi30k, scale=cpu: 2 against (3 seeds); no records: 2)" in out
-    assert "diverged 0/3" in out and "35.3 [34.7, 36.0]" in out
-    assert str(results.root) in out  # where the records lie
+def test_a_claim_is_corrected_for_the_others_whichever_is_shown(laboratory, capsys):
+    _, listed, _ = call(capsys, laboratory, "--json")
+    _, alone, _ = call(capsys, laboratory, "1", "--json")
+    assert json.loads(alone)["claims"] == json.loads(listed)["claims"][:1]
 
 
-def test_runs_of_elsewhere_count_when_asked_for(results, tmp_path, capsys):
-    empty = ["--results", str(tmp_path / "nothing")]
-    _, without, _ = listed(capsys, "3", *empty)
-    _, those, _ = listed(capsys, "3", *empty, "--runs-dir", str(results.root))
-    _, twice, _ = listed(
-        capsys, "3", "--results", str(results.root), "--runs-dir", str(results.root)
-    )
-    assert without[3]["verdict"] == "not measured"
-    assert those[3]["verdict"] == "contradicted"
-    assert those[3]["evidence"] == twice[3]["evidence"]  # a run found twice counts once
+def test_one_claim_with_all_that_decides_it(laboratory, capsys):
+    code, out, _ = call(capsys, laboratory, "3")
+    assert code == 0 and max(map(len, out.splitlines()[:12])) <= 80
+    said = " ".join(out.split())
+    assert "Claim 3 (D0): It is so." in said
+    if "look at 5 seeds" not in said:  # older records test other weights and say so
+        assert "tested weights chosen by loss" in said
 
 
-def test_damage_is_told_and_the_rest_is_shown(results, capsys):
-    broken = results.root / "broken" / "record.json"
+def test_checks_are_computed_on_request_and_kept_by_write(laboratory, capsys):
+    waiting = json.loads(call(capsys, laboratory, "1", "--json")[1])["claims"][0]["parts"][1]
+    assert (waiting["verdict"], waiting["primary"]["reason"]) == ("not measured", "not computed")
+    computed = json.loads(call(capsys, laboratory, "1", "--compute", "--json")[1])
+    assert computed["claims"][0]["parts"][1]["verdict"] == "supported"
+    call(capsys, laboratory, "--write", str(laboratory.root / "claims.md"))
+    kept_now = json.loads(call(capsys, laboratory, "1", "--json")[1])
+    assert kept_now["claims"][0]["parts"][1]["verdict"] == "supported"
+
+
+def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, capsys):
+    folder = laboratory.root
+    code, _, err = call(capsys, laboratory, "--check")
+    assert code == 1 and err.count("missing; normlab claims --write makes it") == 3
+    code, out, _ = call(capsys, laboratory, "--write", str(folder / "claims.md"))
+    assert code == 0 and out.count("wrote ") == 3
+    assert call(capsys, laboratory, "--check")[0] == 0
+    for name in ("claims.md", "claims.html"):
+        text = (folder / name).read_text("utf-8")
+        (folder / name).write_text(text.replace("not measured", "supported", 1), "utf-8")
+        code, _, err = call(capsys, laboratory, "--check")
+        assert code == 1 and f"{folder / name}: not what the records" in err
+        (folder / name).write_text(text, "utf-8")
+
+
+def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laboratory, capsys):
+    call(capsys, laboratory, "--write", str(laboratory.root / "claims.md"))
+    folder, first = laboratory.entries()[0]
+    changed = replace(first, scores={"test/bleu": Score(99.0, True, 10)})
+    laboratory.write(changed, folder)
+    assert call(capsys, laboratory, "--check")[0] == 1
+    laboratory.write(first, folder)
+    assert call(capsys, laboratory, "--check")[0] == 0
+    (folder / "record.json").unlink()
+    assert call(capsys, laboratory, "--check")[0] == 1
+
+
+def test_runs_of_elsewhere_count_when_asked_for_and_once(laboratory, tmp_path, capsys):
+    empty = RunStore(tmp_path / "nothing")
+    there = ["--runs-dir", str(laboratory.root)]
+    verdicts = [
+        json.loads(call(capsys, store, "3", "--json", *more)[1])["claims"][0]["parts"][0]["primary"]
+        for store, more in ((empty, []), (empty, there), (laboratory, there))
+    ]
+    assert verdicts[0]["reason"] == "no runs" and verdicts[1]["reason"] != "no runs"
+    assert verdicts[1] == verdicts[2]
+
+
+def test_damage_is_told_and_the_rest_is_shown(laboratory, capsys):
+    broken = laboratory.root / "broken" / "record.json"
     broken.parent.mkdir()
     broken.write_text("{")
-    code, claims, err = listed(capsys, "--results", str(results.root))
+    code, out, err = call(capsys, laboratory, "--json")
     assert code == 1 and str(broken) in err and "damaged record" in err
-    assert len(claims) == 41 and claims[3]["verdict"] == "contradicted"
+    assert len(json.loads(out)["claims"]) == 3
 
 
-def test_two_versions_of_one_run_are_named(results, tmp_path, capsys):
-    (first, *_) = results.entries()
+def test_two_versions_of_one_run_are_named_and_neither_counts(laboratory, tmp_path, capsys):
+    folder, first = laboratory.entries()[0]
     other = RunStore(tmp_path / "other")
-    changed = replace(first[1], scores={"test/bleu": Score(1.0, True, 10)})
-    other.write(changed, other.run_dir(changed.config))
-    places = ["--results", str(results.root), "--runs-dir", str(other.root)]
-    code, claims, err = listed(capsys, *places)
-    assert code == 1 and len(claims) == 41
-    assert f"{other.run_dir(changed.config)}: the same run as in {first[0]}" in err
+    changed = replace(first, scores={"test/bleu": Score(1.0, True, 10)})
+    path = kept(other, changed)
+    code, out, err = call(capsys, laboratory, "3", "--json", "--runs-dir", str(other.root))
+    assert code == 1 and f"{path.parent}: the same run as in " in err
+    (found,) = json.loads(out)["claims"]
+    assert found["parts"][0]["verdict"] == "not measured" and folder.is_dir()
 
 
-def test_checks_are_computed_on_request(tmp_path, capsys):
-    empty = ["--results", str(tmp_path)]
-    _, waiting, _ = listed(capsys, "7", *empty)
-    (first, *_) = waiting[7]["evidence"]
-    assert first["standing"] == "not computed" and "--check" in first["finding"]
-    assert waiting[7]["verdict"] == "not measured"
-    _, computed, _ = listed(capsys, "7", "--check", *empty)
-    assert computed[7]["verdict"] == "supported"
-    assert computed[7]["evidence"][0]["numbers"] == pytest.approx({"mean": 1.5, "var": 3.25})
-
-
-def test_the_table_has_every_claim(tmp_path, capsys):
-    code, out, _ = run(capsys, "--results", str(tmp_path))
-    numbers = [line.split()[0] for line in out.splitlines() if line.split()[:1]]
-    assert code == 0 and [n for n in numbers if n.isdigit()][:41] == [str(n) for n in range(1, 42)]
-    assert "contradicted, " in out and "--check computes" in out
-
-
-def test_bad_requests_are_named(tmp_path):
-    with pytest.raises(ValueError, match="no claim 99; there are 1 to 41"):
-        main(["99"])
-    with pytest.raises(ValueError, match="--write takes all claims and the committed records"):
-        main(["7", "--write", str(tmp_path / "page.md")])
+def test_bad_requests_are_named(laboratory, tmp_path):
+    with pytest.raises(ValueError, match="no claim 99; there are 1 to 3"):
+        command.main(["99"])
+    for name in ("--write", "--check"):
+        with pytest.raises(ValueError, match=f"{name} takes all claims and the committed records"):
+            command.main(["1", name])
     with pytest.raises(ValueError, match=r"page.html: name the Markdown page, ending in .md"):
-        main(["--write", str(tmp_path / "page.html")])
+        command.main(["--write", str(tmp_path / "page.html")])
 
 
-def test_help_has_examples(capsys):
+def test_help_tells_computing_and_verifying_apart(capsys):
     with pytest.raises(SystemExit) as caught:
-        main(["--help"])
-    assert caught.value.code == 0 and "normlab claims 7" in capsys.readouterr().out
+        command.main(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert caught.value.code == 0 and "normlab claims 7" in said
+    assert "--compute compute anew" in said and "--check verify that" in said
 
 
-def test_the_committed_pages_are_what_the_command_writes(tmp_path, capsys):
-    code, out, _ = run(capsys, "--write", str(tmp_path / "claims.md"))
-    assert code == 0 and out.count("wrote ") == 2
-    for page in PAGES:
-        stale = f"results/{page.name} is stale: run `normlab claims --write`"
-        assert page.read_bytes() == (tmp_path / page.name).read_bytes(), stale
-
-
-def test_pages_follow_the_records(results, tmp_path, capsys):
-    def written(name):
-        run(capsys, "--write", str(tmp_path / name), "--results", str(results.root))
-        return (tmp_path / name).with_suffix(".html").read_text("utf-8").replace(name, "")
-
-    first = written("first.md")
-    assert "35.3 [34.7, 36.0]" in first and first == written("again.md")
-    kept = record(seed=2, norm="none", bleu=1.0, choices={"task": "multi30k", "scale": "cpu"})
-    results.write(kept, results.run_dir(kept.config))
-    assert written("other.md") != first
-
-
-def test_a_page_that_cannot_be_made_leaves_both_as_they_were(tmp_path, monkeypatch):
+def test_a_page_that_cannot_be_made_leaves_all_as_they_were(laboratory, tmp_path, monkeypatch):
     from normlab.claims import html
 
     def broken(*_, **__):
         raise ValueError("no page")
 
     monkeypatch.setattr(html, "page", broken)
+    (tmp_path / "out").mkdir()
     with pytest.raises(ValueError, match="no page"):
-        main(["--write", str(tmp_path / "claims.md"), "--results", str(tmp_path)])
-    assert list(tmp_path.iterdir()) == []
+        command.main(["--write", str(tmp_path / "out" / "claims.md")])
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_the_committed_pages_are_what_the_records_give(capsys):
+    assert command.main(["--check"]) == 0, capsys.readouterr().err
 
 
 def test_every_link_of_the_page_leads_somewhere():
@@ -189,7 +274,7 @@ def test_every_link_of_the_page_leads_somewhere():
 
 def test_the_ledger_needs_no_torch():
     program = (
-        "import sys\nfrom normlab.commands.claims import main\nmain(['1'])\n"
+        "import sys\nfrom normlab.commands.claims import main\nmain([])\n"
         "import normlab.claims.markdown, normlab.claims.html\n"
         "assert not {'torch', 'hydra'} & set(sys.modules)"
     )

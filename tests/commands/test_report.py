@@ -60,6 +60,10 @@ def test_one_study_of_another_folder(results, capsys):
     assert (code, out) == (0, "elsewhere/padding/cpu: up to date\n")
 
 
+def accept(results):
+    assert main(["--accept", str(results)]) == 0
+
+
 def spoil_runs(results):
     (results / "padding" / "cpu" / "runs.json").write_text("{")
 
@@ -89,6 +93,8 @@ def lose_config(results):
 @pytest.mark.parametrize("argv", [(), ("--check",)])
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message, argv):
     damage(results)
+    accept(results)
+    capsys.readouterr()
     tables = {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES}
     code, out, err = report(capsys, *argv)
     assert code == 1
@@ -102,6 +108,44 @@ def test_other_folders_of_results_are_no_studies(results, capsys):
     (results / "health" / "toy" / "table.md").touch()
     (results / "padding" / "pictures").mkdir()
     assert report(capsys)[::2] == (0, "")
+
+
+def test_nothing_is_made_of_evidence_that_is_not_in_the_manifest(results, capsys):
+    record = next((results / "padding").rglob("record.json"))
+    tables = {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES}
+    record.write_text(record.read_text().replace("2.0", "3.0"))
+    code, out, err = report(capsys)
+    assert code == 1 and f"{record.relative_to(results.parent)}: changed since" in err
+    assert "--accept PATH" in err
+    assert out == "results/precision/cpu: up to date\n"
+    assert {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES} == tables
+
+
+def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
+    first, second = sorted((results / "padding").rglob("record.json"))
+    first.write_text(first.read_text().replace("2.0", "3.0"))
+    second.unlink()
+    (results / "notes.md").write_text("by hand")
+    code, out, _ = report(capsys, "--accept", str(first), "results/notes.md")
+    assert code == 0
+    assert out.splitlines() == [
+        f"{first.relative_to(results.parent)}: changed",
+        "results/notes.md: added",
+    ]
+    assert report(capsys, "--accept", "results")[1] == (
+        f"{second.relative_to(results.parent)}: removed\n"
+    )
+    assert report(capsys, "--accept", "results")[1] == "nothing has changed\n"
+    with pytest.raises(ValueError, match=r"elsewhere is not below results"):
+        main(["--accept", "elsewhere"])
+    with pytest.raises(ValueError, match=r"results/none: there is no evidence"):
+        main(["--accept", "results/none"])
+
+
+def test_one_study_is_not_held_up_by_another(results, capsys):
+    next((results / "padding").rglob("record.json")).unlink()
+    assert report(capsys, "precision", "--check")[::2] == (0, "")
+    assert report(capsys, "padding", "--check")[0] == 1
 
 
 def test_nothing_published_names_what_is(results):

@@ -41,22 +41,25 @@ def page(tmp_path_factory):
 
 def test_the_table_is_that_of_the_other_formats(tmp_path):
     figures = {"ln": {"test/bleu": 35.2}}
-    values = {"ln": [30.0, 30.1], "bn": [20.0, 20.2], "gn": [None, None]}
+    near = [30.0, 30.1, 30.05, 30.0, 30.1]
+    values = {"ln": near, "bn": [20.0, 20.2, 20.1, 20.2, 20.0], "gn": [None] * 5}
     folder = publish(tmp_path, study(figures=figures), "smoke", runs(values))
     read = Text(page_of(folder, study(figures=figures)))
     head, *rows = read.rows("results")
     assert head[:2] == ["setting", "test/ bleu higher is better"]
     assert rows[0] == [
         "ln",
-        "30.05 ± 0.07 document: 35.2 (\N{MINUS SIGN}5.15)",
+        "30.05 ± 0.05",
         DASH,
-        "finished 2/2",
+        "finished 5/5; diverged 0; spikes 0",
+        "test/bleu 35.2",
     ]
-    gap = "-9.95 [-10.59, -9.31], p = 0.003".replace("-", "\N{MINUS SIGN}")
-    assert rows[1][:2] == ["bn", f"20.10 ± 0.14 {gap}"]
-    assert rows[2] == ["gn", "no run", "no run"]
+    # Differences -10, -9.9, -9.95, -9.8, -10.1: deviation 0.112, half an interval 0.139.
+    gap = "-9.95 [-10.09, -9.81], p < 0.001".replace("-", "\N{MINUS SIGN}")
+    assert rows[1][:2] == ["bn", f"20.10 ± 0.10 {gap}"]
+    assert rows[2] == ["gn", "no run", "no run", "-"]
     strong = [text for text in re.findall("<strong>(.*?)</strong>", page_of(folder, study()))]
-    assert strong == ["30.05 ± 0.07"], "bold where the table marks it, and nowhere else"
+    assert strong == ["30.05 ± 0.05"], "bold where the table marks it, and nowhere else"
     markdown = (folder / "table.md").read_text()
     assert markdown.count("**30.05") == 1
     notes = [line[2:].replace("+-", "±") for line in markdown.splitlines() if line[:2] == "- "]
@@ -98,7 +101,7 @@ def test_a_seed_that_diverged_is_marked_and_counted(page):
     line = next(s for s in loss["series"] if (s["row"], s["at"]) == ("bn", "batch_size=8"))
     assert line["n"] == [2] * 4 + [1] * 6
     read = Text(page)
-    assert "diverged 1/2" in {row[-1] for row in read.rows("results")}
+    assert "diverged 1/2; spikes 0" in {row[-1] for row in read.rows("results")}
     assert "at step 45, loss is nan, first in encoder.0" in read.text
     told = [row for row in read.rows("runs") if "diverged" in row[4]]
     assert len(told) == 1 and told[0][5] == "45"

@@ -6,38 +6,53 @@ import math
 
 import pytest
 
-from normlab.reports.render import comma_separated, figure, latex, markdown
+from normlab.reports.digits import figure
+from normlab.reports.html.study import study_page
+from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
+from normlab.studies import Scale
 from tests.records.examples import SIGNATURE
 from tests.reports.tables import made, planned, runs, study
 
 STEPS = "valid/steps_to/bleu_20"
+FIGURES = {
+    "ln": {"test/bleu": 35.2, "stability": "stable"},
+    "bn": {"test/bleu": "no BLEU"},
+}
+VALUES = {
+    "ln": [30.0, 30.1, 30.2, 30.1, 30.1],
+    "bn": [20.0, 20.2, 20.4, 20.2, 20.2],
+    "gn": [None],
+}
+# Differences -10, -9.9, -9.8, -9.9, -9.9: deviation 0.0707, half an interval 2.776 of it by root 5.
 MARKDOWN = f"""\
-**Translation (D0), scale=smoke**
+**Translation, on data that is not named (norms, scale=smoke)**
 
-| setting | at | test/bleu | valid/loss | outcome |
-| --- | --- | --- | --- | --- |
-| ln | - | **30.10 +- 0.10**<br>document: 35.2 (-5.10) | - | finished 3/3 |
-| bn | - | 20.20 +- 0.20<br>(-9.90 [-10.15, -9.65], p < 0.001)<br>document: no BLEU | - | finished 3/3 |
-| gn | - | - | - | no run |
+| setting | at | test/bleu | valid/loss | stability | document (its data) |
+| --- | --- | --- | --- | --- | --- |
+| ln | - | **30.10 +- 0.07** | - | finished 5/5; diverged 0; spikes 0 | test/bleu 35.2; stability stable |
+| bn | - | 20.20 +- 0.14<br>(-9.90 [-9.99, -9.81], p < 0.001) | - | finished 5/5; diverged 0; spikes 0 | test/bleu no BLEU |
+| gn | - | - | - | no run | - |
 
 - data: None; fp32 on None; 100 updates
 - mean +- standard deviation over the seeds that finished; in brackets the difference to ln at the \
-same point, paired by seed, with its 95 % t interval and p value
-- bold: all seeds finished and better than every other row at its point, each interval leaving out zero
+same point, paired by seed, with its 95 % t interval and its p, not corrected for how many there are
+- bold: all rows have 5 seeds or more, all seeds finished, and this is better than every other row \
+at its point, p below 0.05 after Holm over all pairs of rows
+- stability: how the seeds ended, how many diverged, and the median of their loss spikes
 - document: what D0 says, at its own size and data
 - test/bleu: {SIGNATURE}
 """  # noqa: E501
 LATEX = r"""\begin{table}
 \centering
-\caption{Translation (D0), scale=smoke}
-\begin{tabular}{llrrl}
+\caption{Translation, on data that is not named (norms, scale=smoke)}
+\begin{tabular}{llrrll}
 \toprule
-setting & at & test/bleu & valid/loss & outcome \\
+setting & at & test/bleu & valid/loss & stability & document (its data) \\
 \midrule
-ln & - & \shortstack[r]{\textbf{30.10 $\pm$ 0.10}\\{\scriptsize document: 35.2 (-5.10)}} & - & finished 3/3 \\
-bn & - & \shortstack[r]{20.20 $\pm$ 0.20\\{\scriptsize -9.90 [-10.15, -9.65], p $<$ 0.001}\\{\scriptsize document: no BLEU}} & - & finished 3/3 \\
-gn & - & - & - & no run \\
+ln & - & \textbf{30.10 $\pm$ 0.07} & - & finished 5/5; diverged 0; spikes 0 & test/bleu 35.2; stability stable \\
+bn & - & \shortstack[r]{20.20 $\pm$ 0.14\\{\scriptsize -9.90 [-9.99, -9.81], p $<$ 0.001}} & - & finished 5/5; diverged 0; spikes 0 & test/bleu no BLEU \\
+gn & - & - & - & no run & - \\
 \bottomrule
 \end{tabular}
 \end{table}
@@ -46,9 +61,7 @@ gn & - & - & - & no run \\
 
 @pytest.fixture
 def table():
-    figures = {"ln": {"test/bleu": 35.2}, "bn": {"test/bleu": "no BLEU"}}
-    values = {"ln": [30.0, 30.1, 30.2], "bn": [20.0, 20.2, 20.4], "gn": [None]}
-    return build(study(figures=figures), "smoke", runs(values))
+    return build(study(figures=FIGURES, document_data="its data"), "smoke", runs(VALUES))
 
 
 def shown(values, score="test/bleu", **changes):
@@ -65,20 +78,25 @@ def test_latex(table):
     text = latex(table)
     assert text.startswith(LATEX)
     comments = text.removeprefix(LATEX).splitlines()
-    assert len(comments) == 5 and all(line.startswith("% ") for line in comments)
+    assert len(comments) == 6 and all(line.startswith("% ") for line in comments)
 
 
-def test_csv_has_full_precision(table):
+def test_csv_has_twelve_digits(table):
     rows = list(csv.DictReader(io.StringIO(comma_separated(table))))
     ln, _, bn = rows[:3]
     assert [row["setting"] for row in rows] == ["ln", "ln", "bn", "bn", "gn", "gn"]
     bleu = table.rows[1].entries["test/bleu"]
-    assert (float(bn["mean"]), float(bn["sd"])) == (bleu.summary.mean, bleu.summary.sd)
-    assert float(bn["low"]) == bleu.difference.low and float(bn["p"]) == bleu.p
+    assert float(bn["mean"]) == bleu.summary.mean
+    found = [float(bn[name]) for name in ("sd", "low", "p")]
+    exact = [bleu.summary.sd, bleu.difference.low, bleu.p]
+    assert found == pytest.approx(exact, rel=1e-11)
     assert (ln["best"], ln["document"], ln["difference"]) == ("1", "35.2", "")
-    assert (bn["n"], bn["seeds"], bn["outcome"]) == ("3", "1 2 3", "finished 3/3")
+    assert (bn["n"], bn["seeds"], bn["outcome"]) == ("5", "1 2 3 4 5", "finished 5/5")
+    assert bn["stability"] == "finished 5/5; diverged 0; spikes 0"
     assert (rows[-1]["mean"], rows[-1]["n"], rows[-1]["outcome"]) == ("", "0", "no run")
-    header = "setting,at,score,mean,sd,n,seeds,difference,low,high,p,document,best,outcome\n"
+    header = (
+        "setting,at,score,mean,sd,n,seeds,difference,low,high,p,document,best,outcome,stability\n"
+    )
     assert comma_separated(table).startswith(header)
 
 
@@ -88,7 +106,7 @@ def test_latex_special_characters_are_escaped():
     records = [(planned(n, 1, point), made("ln", 1, {"test/bleu_tok": 1.0})) for n in names]
     found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), "smoke", records)
     text = latex(found)
-    assert r"\caption{100 \% (D0), scale=smoke}" in text
+    assert r"\caption{100 \%, on " in text
     assert r"test/bleu\_tok" in text
     assert r"a\_b \& c\% & a$<$b$|$c$>$d & 1.00" in text
     assert r"\$x\textasciicircum{}2 \#1\textasciitilde{}\{y\}\textbackslash{} & " in text
@@ -120,15 +138,36 @@ def test_steps_that_were_never_needed():
     assert shown({"ln": [100.0, 300.0]}, STEPS) == "200 +- 141"
 
 
-def test_the_documents_figure_stands_with_the_distance_from_it():
+def test_the_documents_figure_of_the_same_data_stands_with_the_distance_from_it():
+    own = {"smoke": Scale((), (1,), 0.5, "its", ("ln",), {}, "A")}
+
     def said(value, measured):
-        return shown({"ln": [measured]}, STEPS, figures={"ln": {STEPS: value}}).split("<br>")
+        figures = {"ln": {STEPS: value}}
+        return shown({"ln": [measured]}, STEPS, figures=figures, scales=own).split("<br>")
 
     assert said(1e6, 2000.0)[1] == "document: 1,000,000 (-998,000)"
     assert said("1M", 2000.0)[1] == "document: 1M"
     assert said(1e6, math.inf) == ["not reached", "document: 1,000,000"]
-    figures = {"ln": {"test/bleu": 35.2}}
-    assert shown({"ln": [None]}, figures=figures) == "-<br>document: 35.2"
+    figures = {"ln": {"test/bleu": 35.2, "stability": "stable"}}
+    assert shown({"ln": [None]}, figures=figures, scales=own) == "-<br>document: 35.2"
+    text = markdown(build(study(figures=figures, scales=own), "smoke", runs({"ln": [1.0]})))
+    assert "spikes 0<br>document: stable |" in text
+
+
+def test_no_difference_to_a_figure_of_other_data_is_printed_in_any_format(table):
+    page = study_page(study(), "smoke", table, [])
+    for text in (markdown(table), latex(table), page, comma_separated(table)):
+        assert "35.2" in text and "-5.1" not in text and "\N{MINUS SIGN}5.1" not in text
+
+
+def test_the_same_values_are_bold_in_every_format(table):
+    page = study_page(study(), "smoke", table, [])
+    assert markdown(table).count("**") == 4  # the title, and one value
+    assert latex(table).count("textbf") == 1
+    assert page.count("<strong>") == 1 and "<strong>30.10" in page
+    assert [row["best"] for row in csv.DictReader(io.StringIO(comma_separated(table)))].count(
+        "1"
+    ) == 1
 
 
 def test_probabilities_near_none_and_one():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from normlab.reports.table import build
+from normlab.studies import Scale
 from tests.records.examples import SIGNATURE
 from tests.reports.tables import made, planned, runs, study
 
@@ -32,7 +33,7 @@ def test_means_and_deviations_by_hand():
     assert (summary.mean, summary.sd, summary.n) == (32.0, 2.0, 3)
     assert entry(found, "bn").summary.sd is None
     assert row(found, "ln").outcome == "finished 3/3" and row(found, "ln").seeds == (1, 2, 3)
-    assert found.title == "Translation (D0), scale=smoke"
+    assert found.title == "Translation, on data that is not named (norms, scale=smoke)"
 
 
 def test_differences_are_paired_by_seed():
@@ -53,7 +54,9 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     assert (gap.mean, gap.n) == (-2.0, 2)
     assert gap.high == pytest.approx(-2 + T_1 * math.sqrt(2) / math.sqrt(2))
     assert row(found, "bn").outcome == "finished 2/2, 1 not run"
-    said = "bn: the difference to ln is paired over the seeds that both have: 1 3"
+    said = (
+        "bn: the difference to ln is paired over the seeds that both have in like arithmetic: 1 3"
+    )
     assert said in found.notes
     assert not any(
         "both have" in note for note in table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]}).notes
@@ -64,10 +67,10 @@ def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
 def test_one_common_seed_makes_no_difference():
     found = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(found, "bn").difference is None
-    said = "bn: the difference to ln is not made, which takes two of the seeds that both have: 1"
-    assert said in found.notes
+    said = "bn: the difference to ln is not made, which takes two of the seeds that both have"
+    assert f"{said} in like arithmetic: 1" in found.notes
     apart = table({"ln": [30.0, None], "bn": [None, 38.0]})
-    assert any(note.endswith("both have: none") for note in apart.notes)
+    assert any(note.endswith("in like arithmetic: none") for note in apart.notes)
 
 
 def test_a_table_of_runs_that_all_diverged_says_so():
@@ -76,14 +79,16 @@ def test_a_table_of_runs_that_all_diverged_says_so():
     assert row(found, "ln").outcome == "diverged 2/2" and "no run has finished" in found.notes
 
 
-def test_diverged_seeds_are_counted_and_their_scores_left_out():
+def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
     lost = made("bn", 3, {BLEU: 1.0}, status="diverged")
     made_of = [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), (planned("bn", 3), lost)]
     found = build(study(), "smoke", made_of)
     assert row(found, "bn").outcome == "diverged 1/3"
     assert row(found, "bn").seeds == (1, 2, 3)
     assert entry(found, "bn").summary.mean == 33.5
-    assert entry(found, "bn").difference.n == 2
+    assert entry(found, "bn").difference is None
+    said = "bn: not compared with ln: 1 of 3 of its seeds and 0 of 3 of the other's diverged"
+    assert said in found.notes
 
 
 def test_a_row_that_was_not_run_has_no_figures():
@@ -93,27 +98,75 @@ def test_a_row_that_was_not_run_has_no_figures():
     assert table({"ln": [None], "bn": [None]}).notes == ("no run has ended",)
 
 
-def test_the_best_is_marked_only_where_it_is_better_than_every_other():
-    clear = {"ln": [30.0, 30.1, 30.2], "bn": [20.0, 20.2, 20.1], "gn": [25.0, 25.1, 25.3]}
-    marks = [entry(table(clear), name).best for name in ("ln", "bn", "gn")]
-    assert marks == [True, False, False]
-    close = {**clear, "gn": [29.0, 31.5, 30.0]}
-    assert not any(entry(table(close), name).best for name in close)
-    assert not entry(table({"ln": [30.0, 30.1]}), "ln").best  # than no other
+NOISE = (0.0, 0.2, 0.1, 0.3, 0.15, 0.05, 0.25, 0.1)
+
+
+def noisy(*means, seeds=5, shift=1):
+    """Return values of rows whose differences scatter: each row has the noise in another order."""
+    names = ("ln", "bn", "gn")
+    return {
+        name: [mean + NOISE[(shift * n * 3 + seed) % len(NOISE)] for seed in range(seeds)]
+        for n, (name, mean) in enumerate(zip(names, means, strict=False))
+    }
+
+
+def bold(values, score=BLEU, **changes):
+    found = build(study(columns=(score,), **changes), "smoke", runs(values, score))
+    return [row.name for row in found.rows if row.entries[score].best]
+
+
+def test_the_best_is_bold_only_where_it_is_better_than_every_other():
+    assert bold(noisy(30.0, 20.0, 25.0)) == ["ln"]
+    assert bold(noisy(30.0, 20.0, 30.05)) == []
+    assert bold({"ln": noisy(30.0)["ln"]}) == []  # than no other
+
+
+def test_fewer_than_five_seeds_make_nothing_bold():
+    assert bold(noisy(30.0, 20.0, 25.0, seeds=4)) == []
+    values = {**noisy(30.0, 20.0, 25.0), "gn": [25.0, 25.1, 25.2, 25.0]}
+    assert bold(values) == []
+    notes = table(values).notes
+    assert any(note.startswith("rows of fewer than 5 seeds decide nothing") for note in notes)
+    assert not any(note.startswith("rows of") for note in table(noisy(30.0, 20.0)).notes)
+
+
+def test_p_is_corrected_for_all_pairs_of_rows():
+    # Mean 0.32 and deviation 0.1924, so t = 3.720 at four degrees, whose distribution has a closed
+    # form: p = 0.0205, which is below 0.05 alone and not after Holm over three pairs.
+    gaps = [0.1, 0.2, 0.3, 0.4, 0.6]
+    two = {"ln": [30.0 + gap for gap in gaps], "bn": [30.0] * 5}
+    found = build(study(), "smoke", runs(two))
+    cosine = math.cos(math.atan(3.7200 / 2))
+    closed = 1 - math.sqrt(1 - cosine**2) * (1 + cosine**2 / 2)
+    assert entry(found, "bn").p == pytest.approx(closed, abs=1e-5)
+    assert bold(two) == ["ln"]
+    assert bold({**two, "gn": [30.0, 30.0, 30.0, 30.0, 30.001]}) == []
 
 
 def test_the_best_loss_is_the_lowest():
-    losses = {"ln": [2.0, 2.1, 2.2], "bn": [3.0, 3.1, 3.25]}
-    found = build(study(), "smoke", runs(losses, "valid/loss"))
-    assert [entry(found, n, "valid/loss").best for n in ("ln", "bn")] == [True, False]
+    assert bold(noisy(2.0, 3.0), "valid/loss") == ["ln"]
 
 
-def test_a_row_of_which_a_seed_diverged_is_never_the_best():
-    lost = made("bn", 3, {}, status="diverged")
-    made_of = runs({"ln": [30.0, 30.1, 30.2], "bn": [40.0, 40.1]})
-    found = build(study(), "smoke", [*made_of, (planned("bn", 3), lost)])
-    assert entry(found, "bn").difference.low > 0
-    assert not entry(found, "bn").best
+def test_where_a_seed_diverged_nothing_is_bold():
+    for name in ("ln", "bn"):
+        lost = made(name, 6, {BLEU: 1.0}, status="diverged")
+        found = build(study(), "smoke", [*runs(noisy(30.0, 20.0)), (planned(name, 6), lost)])
+        assert not any(row.entries[BLEU].best for row in found.rows)
+
+
+def test_seeds_computed_in_unlike_arithmetic_are_not_paired():
+    other = [
+        (planned("bn", s), made("bn", s, {BLEU: 20.0 + s}, environment={"instruction_set": "AVX2"}))
+        for s in (1, 2, 3)
+    ]
+    like = [(planned("bn", s), made("bn", s, {BLEU: 20.0 + s})) for s in (4, 5)]
+    found = build(study(), "smoke", [*runs(noisy(30.0)), *other, *like])
+    assert entry(found, "bn").difference.n == 2
+    said = "bn: the difference to ln is paired over the seeds that both have in like arithmetic"
+    assert f"{said}: 4 5" in found.notes
+    alone = build(study(), "smoke", [*runs(noisy(30.0)), *other])
+    assert entry(alone, "bn").difference is None
+    assert any(n.startswith("bn: not compared with ln: arithmetic is") for n in alone.notes)
 
 
 def test_points_of_the_grid_stand_apart():
@@ -170,7 +223,7 @@ def test_a_seed_twice_is_refused():
     [
         ({"data": {"checksums": {"train": "other"}}}, "data.checksums"),
         ({"environment": {"world_size": 2}}, "environment.world_size is 2 and 1"),
-        ({"environment": {"precision": "bf16"}}, "environment.precision"),
+        ({"environment": {"precision": "bf16"}}, "arithmetic is"),
     ],
 )
 def test_rows_on_unlike_data_or_machines_are_not_subtracted(changes, reason):
@@ -186,8 +239,11 @@ def test_rows_on_unlike_data_or_machines_are_not_subtracted(changes, reason):
 def test_a_precision_that_rows_declare_is_compared():
     changes = {"precision": "bf16", "environment": {"precision": "bf16"}}
     bn = [(planned("bn", s), made("bn", s, {BLEU: 1.0 + s}, **changes)) for s in (1, 2)]
-    found = build(study(), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
+    rows = {"ln": ("norm=ln", "precision=fp32"), "bn": ("norm=ln", "precision=bf16")}
+    found = build(study(rows=rows), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
     assert entry(found, "bn").difference.mean == -1.0
+    undeclared = build(study(), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
+    assert entry(undeclared, "bn").difference is None
 
 
 def test_scores_computed_in_two_ways_are_not_subtracted():
@@ -217,6 +273,57 @@ def test_what_the_document_says_stands_beside_it():
     assert not any("document" in note for note in table({"ln": [30.0]}).notes)
 
 
+def of_data(label, **changes):
+    data = {"label": label, "languages": ["de", "en"]}
+    return build(study(**changes), "smoke", [(planned("ln", 1), made("ln", 1, {}, data=data))])
+
+
+def named(name="", grade="C", pilot=False):
+    return {"smoke": Scale((), (1,), 0.5, "a folder", ("ln",), {}, grade, name, pilot=pilot)}
+
+
+def test_the_title_names_the_data_of_the_records():
+    assert of_data("Multi30k").title == "Translation, on Multi30k de-en (norms, scale=smoke)"
+    short = of_data("Multi30k", scales=named("Multi30k, half"))
+    assert short.title.startswith("Translation, on Multi30k, half (")
+    wrong = of_data("Multi30k", scales=named("IWSLT'14"))
+    assert wrong.title.startswith("Translation, on Multi30k de-en (")
+
+
+def test_the_documents_figure_of_other_data_stands_apart_without_a_difference():
+    figures = {"ln": {BLEU: 35.2, "stability": "stable"}}
+    apart = of_data("Multi30k", figures=figures, document_data="IWSLT'14")
+    assert apart.apart == "document (IWSLT'14)"
+    assert apart.rows[0].said == "stable"
+    own = of_data("IWSLT'14", figures=figures, scales=named("IWSLT'14", "A"))
+    assert own.apart == ""
+    assert of_data("Multi30k").apart == ""
+
+
+def test_stability_counts_outcomes_divergences_and_spikes():
+    records = [
+        (planned("ln", seed), made("ln", seed, {BLEU: 1.0}, spikes=spikes))
+        for seed, spikes in ((1, 0.0), (2, 3.0), (3, 5.0))
+    ]
+    assert (
+        build(study(), "smoke", records).rows[0].stability == "finished 3/3; diverged 0; spikes 3"
+    )
+    lost = (planned("ln", 4), made("ln", 4, status="diverged", spikes=9.0))
+    assert build(study(), "smoke", [*records, lost]).rows[0].stability == "diverged 1/4; spikes 4"
+
+
+def test_a_pilot_says_that_it_decides_nothing():
+    assert "a pilot: it decides nothing" in of_data("toy", scales=named("toy", pilot=True)).notes
+
+
+def test_a_table_says_which_weights_were_tested():
+    validate = {"average": 0, "select_by": "loss"}
+    records = [(planned("ln", 1), made("ln", 1, {BLEU: 1.0}, validate=validate))]
+    assert "tested: the weights of the best valid/loss, not the last" in (
+        build(study(), "smoke", records).notes
+    )
+
+
 def test_notes_say_on_what_and_by_which_code():
     made_of = runs({"ln": [30.0]})
     where = {"device": "a CPU", "code": "abc"}
@@ -234,3 +341,9 @@ def test_many_lengths_of_runs_are_a_range():
         record = replace(record, budget=replace(record.budget, steps=1000 * n))
         made_of.append((planned(name, 1), record))
     assert build(study(), "smoke", made_of).notes[0].endswith("1,000 to 4,000 updates")
+
+
+def test_what_a_score_is_worth_without_learning_is_named():
+    record = replace(made("ln", 1, {"valid/loss": 6.2}), floors={"loss": 6.67, "bleu": 3.0})
+    notes = build(study(), "smoke", [(planned("ln", 1), record)]).notes
+    assert any(note.endswith("decides nothing): valid/loss 6.670") for note in notes)

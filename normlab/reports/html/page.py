@@ -5,13 +5,18 @@ A policy in the page forbids every request, so a page that opens is complete. Th
 whose version decides the bytes. Colours are those of the figures.
 """
 
+import contextlib
+import hashlib
+import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from normlab.records.atomic import atomic_write
 from normlab.reports.figures.style import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -114,10 +119,31 @@ def _environment() -> "Environment":
 @cache
 def _library() -> str:
     """Return the bundle, in a scope of its own and safe within a script element."""
+    bundle = _bundle()
+    return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"
+
+
+def _bundle() -> str:
+    """Return the installed version's bundle, from a cache: to put it together takes seconds.
+
+    What lies there without its checksum is put together anew.
+    """
+    from importlib.metadata import version
+
+    root = os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab"
+    place = Path(root).expanduser() / "pages" / f"vl-convert-{version('vl-convert-python')}.js"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        checksum, _, kept = place.read_bytes().decode().partition("\n")
+        if hashlib.sha256((_BUNDLE + kept).encode()).hexdigest() == checksum:
+            return kept
     import vl_convert
 
     bundle = vl_convert.javascript_bundle(_BUNDLE)
-    return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"
+    with contextlib.suppress(OSError):  # a cache is no place to fail
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(place) as file:
+            file.write(f"{hashlib.sha256((_BUNDLE + bundle).encode()).hexdigest()}\n{bundle}")
+    return bundle
 
 
 def _own(*names: str) -> str:

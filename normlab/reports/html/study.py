@@ -5,13 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from normlab.records.record import RunRecord
+from normlab.reports.digits import figure
 from normlab.reports.evidence import Evidence
 from normlab.reports.html.charts import HUES, Panel, dashes, data, mark
 from normlab.reports.html.configuration import configuration, counted, facts
 from normlab.reports.html.page import page
 from normlab.reports.html.panels import by_axis, learning, stability, tokens
-from normlab.reports.render import figure, parts
-from normlab.reports.table import NO_RUN, Row, Table
+from normlab.reports.render import parts, said, shown
+from normlab.reports.render import stability as trained
+from normlab.reports.table import NO_RUN, Entry, Row, Table, data_name
 from normlab.studies import Study
 
 _UNLIKE = 1.5
@@ -40,14 +42,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Line:
-    """A row of the table; `problem` says why it has no figures, `bad` that it ended badly."""
+    """A row of the table; `problem` says why it has no figures, `bad` that it ended badly.
+
+    `said` is the cell of what the document says of other data, if there is such a column.
+    """
 
     name: str
     at: str
-    outcome: str
+    stability: list[str]
     bad: bool
     figures: tuple[Figure, ...]
     problem: str | None
+    said: list[str]
 
 
 def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Evidence]) -> str:
@@ -75,7 +81,8 @@ def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Eviden
         study=study,
         scale=scale,
         table=table,
-        lines=[_line(row, table.columns) for row in table.rows],
+        data_name=data_name(study, scale, records),
+        lines=[_line(table, row) for row in table.rows],
         directions={column: _direction(table, column) for column in table.columns},
         settings=settings,
         points=list(dict.fromkeys(row.point for row in table.rows)),
@@ -95,25 +102,25 @@ def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Eviden
     )
 
 
-def _line(row: Row, columns: Sequence[str]) -> Line:
+def _line(table: Table, row: Row) -> Line:
     return Line(
         row.name,
         row.point,
-        row.outcome,
+        trained(table, row),
         not row.outcome.startswith(("finished", NO_RUN)),
-        tuple(_figure(row, column) for column in columns),
+        tuple(_figure(entry, column) for column, entry in shown(table, row)),
         row.problem,
+        said(table, row),
     )
 
 
-def _figure(row: Row, column: str) -> Figure:
-    entry = row.entries[column]
+def _figure(entry: Entry, column: str) -> Figure:
     text, gap, document = parts(entry, column)
     text = text.replace("+-", "\N{PLUS-MINUS SIGN}") if entry.summary else "\N{EN DASH}"
-    said = document.removeprefix("document: ")
+    says = document.removeprefix("document: ")
     if isinstance(entry.document, float):
-        said = said.translate(_MINUS)
-    return Figure(text, gap.translate(_MINUS), said, entry.best)
+        says = says.translate(_MINUS)
+    return Figure(text, gap.translate(_MINUS), says, entry.best)
 
 
 def _direction(table: Table, column: str) -> str:

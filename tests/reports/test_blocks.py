@@ -1,0 +1,128 @@
+"""Generated blocks are made of records, and say what is wrong with one that cannot be."""
+
+import json
+import re
+
+import pytest
+
+from normlab.reports.blocks import pages_with_blocks, written
+from normlab.reports.published import publish
+from normlab.studies import load_study
+from tests.reports.tables import made, planned
+from tests.test_architecture import ROOT
+
+BLEU = "test/bleu"
+
+
+@pytest.fixture
+def root(tmp_path):
+    study = load_study("placement_depth")
+    base, other = list(study.rows)[:2]
+    runs = [
+        (planned(row, seed, point), made(norm, seed, {BLEU: value + seed, "valid/loss": 3.0}))
+        for row, norm, value in ((base, "ln", 30.0), (other, "bn", 20.0))
+        for point in ("a=1", "a=2")
+        for seed in (1, 2)
+    ]
+    publish(tmp_path / "results", study, "cpu", runs)
+    (tmp_path / "results" / "bench.json").write_text(json.dumps({"runs": [{"rate": 1234.5}]}))
+    return tmp_path / "results"
+
+
+@pytest.fixture
+def rows():
+    return list(load_study("placement_depth").rows)
+
+
+def block(said, made=""):
+    return f"<!-- normlab: {said} -->{made}<!-- /normlab -->"
+
+
+def made_of(root, said):
+    page = root / "page.md"
+    page.write_text(f"It is {block(said)} BLEU.\n")
+    text, stale = written(page, root)
+    assert len(stale) == 1
+    return text.removeprefix(f"It is <!-- normlab: {said} -->").partition("<!-- /normlab -->")[0]
+
+
+def test_a_mean_a_difference_and_the_seeds_of_a_row(root, rows):
+    base, other = rows[:2]
+    of = f"placement_depth/cpu {BLEU} at=a=1"
+    assert made_of(root, f"mean {of} row='{base}'") == "31.50 +- 0.71"
+    assert made_of(root, f"seeds {of} row='{base}'") == "31.00 32.00"
+    assert made_of(root, f"difference {of} row='{other}'").startswith("-10.00 [-10.00, -10.00]")
+
+
+def test_a_score_that_is_no_column_of_the_study_can_be_named(root, rows):
+    said = f"mean placement_depth/cpu valid/loss at=a=2 row='{rows[0]}'"
+    assert made_of(root, said) == "3.000 +- 0.000"
+
+
+def test_a_value_of_a_record_or_of_a_report(root):
+    record = next(root.rglob("record.json")).relative_to(root)
+    assert made_of(root, f"value {record} {BLEU}") in {"31.00", "32.00", "21.00", "22.00"}
+    assert made_of(root, "value bench.json runs.0.rate format=,.1f") == "1,234.5"
+
+
+def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root, rows):
+    said = f"table placement_depth/cpu columns={BLEU} rows='{rows[0]}' at=a=2"
+    text = made_of(root, said)
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert len(lines) == 3 and "31.50 +- 0.71" in lines[2] and "a=2" in lines[2]
+    assert "rows of fewer than 5 seeds decide nothing" in text
+    assert "results/placement_depth/cpu/table.md" in text
+
+
+def test_a_block_that_is_up_to_date_is_left_alone(root, rows):
+    page = root / "page.md"
+    page.write_text(block(f"mean placement_depth/cpu {BLEU} at=a=1 row='{rows[0]}'"))
+    text, _ = written(page, root)
+    page.write_text(text)
+    assert written(page, root) == (text, [])
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("sum x y", "no kind 'sum': there are table, mean"),
+        ("mean placement_depth/cpu", "expected STUDY/SCALE SCORE"),
+        ("mean none/cpu test/bleu row=ln", "holds no runs.json"),
+        ("mean placement_depth/cpu test/bleu row=xn", "name one row, with row= and at=, of: "),
+        ("table placement_depth/cpu columns=test/none", "no 'test/none': there are"),
+        ("value bench.json runs.7.rate", "bench.json has no runs.7.rate"),
+        ("value bench.json runs", "has no number runs"),
+        ("value none.json a", "none.json has no a"),
+    ],
+)
+def test_a_block_that_cannot_be_made_is_named_with_its_page(root, said, problem):
+    page = root / "page.md"
+    page.write_text(block(said))
+    with pytest.raises(ValueError, match=r"page.md: block `") as caught:
+        written(page, root)
+    assert problem in str(caught.value)
+
+
+def test_a_block_without_its_end_is_named(root):
+    page = root / "page.md"
+    page.write_text("<!-- normlab: mean a b -->1.0\n")
+    with pytest.raises(ValueError, match=r"page.md: a block without its end"):
+        written(page, root)
+
+
+def test_pages_with_blocks_are_those_of_results_and_the_readme_beside(root):
+    (root.parent / "README.md").write_text(block("value bench.json runs.0.rate"))
+    (root / "LOG.md").write_text(block("value bench.json runs.0.rate"))
+    (root / "other.md").write_text("by hand")
+    found = [page.name for page in pages_with_blocks(root)]
+    assert found == ["README.md", "LOG.md"]
+
+
+BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
+
+
+def test_measured_figures_of_the_readme_and_the_log_stand_in_blocks():
+    log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
+    assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []
+    first = BLOCKS.sub("", (ROOT / "README.md").read_text().partition("\n## ")[0])
+    assert re.findall(r"\d\.\d", first) == []

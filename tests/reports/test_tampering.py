@@ -1,0 +1,204 @@
+"""Each way of changing results by hand is found by the check, which names the file."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from normlab.commands.report import main
+from normlab.reports.manifest import MANIFEST, problems
+from normlab.reports.manifest import write as list_all
+from normlab.reports.published import publish
+from tests.reports.tables import runs, study
+from tests.test_architecture import ROOT
+
+STUDY = "lm_norms/cpu"
+HEALTH = "health/toy"
+RUN = f"{STUDY}/records/*ln*/seed1"
+README = """# A page
+
+<!-- normlab: table lm_norms/cpu columns=test/loss rows=ln;bn --><!-- /normlab -->
+
+LN is at <!-- normlab: mean lm_norms/cpu test/loss row=ln --><!-- /normlab -->.
+"""
+LOG = """# Findings
+
+BN is off by <!-- normlab: difference lm_norms/cpu test/loss row=bn --><!-- /normlab --> nats.
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A copy of a small study, of health sheets and of a report, with pages that have blocks."""
+    root = tmp_path_factory.mktemp("checkout")
+    results = root / "results"
+    for place in (STUDY, HEALTH):
+        shutil.copytree(ROOT / "results" / place, results / place)
+    shutil.copytree(ROOT / "results" / "depth_gradients", results / "depth_gradients")
+    (results / "bench").mkdir()
+    shutil.copy(ROOT / "results" / "bench" / "data.json", results / "bench")
+    (root / "README.md").write_text(README)
+    (results / "LOG.md").write_text(LOG)
+    list_all(results)
+    assert main(["--from", str(results)]) == 0
+    return root
+
+
+@pytest.fixture
+def copy(whole, tmp_path, monkeypatch):
+    shutil.copytree(whole, tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return Path("results")
+
+
+def one(results, pattern):
+    return next(iter(sorted(results.glob(pattern))))
+
+
+def change_score(split):
+    def change(results):
+        path = one(results, f"{RUN}/record.json")
+        record = json.loads(path.read_text())
+        name = next(name for name in record["scores"] if name.startswith(f"{split}/"))
+        record["scores"][name]["value"] += 0.001
+        path.write_text(json.dumps(record, sort_keys=True, indent=1) + "\n")
+        return path
+
+    return change
+
+
+def change_curve(results):
+    path = one(results, f"{RUN}/curves.jsonl")
+    first, *rest = path.read_text().splitlines()
+    row = json.loads(first)
+    row["train/loss"] = row.get("train/loss", 0.0) - 0.5
+    path.write_text("\n".join([json.dumps(row), *rest]) + "\n")
+    return path
+
+
+def lose(pattern):
+    def change(results):
+        path = one(results, pattern)
+        path.unlink()
+        return path
+
+    return change
+
+
+def add(place):
+    def change(results):
+        seed = one(results, RUN)
+        path = results / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(seed / "record.json", path)
+        return path
+
+    return change
+
+
+def edit(place, old, new):
+    """Return a change of the first `old` of a file, `place` below the checkout."""
+
+    def change(results):
+        path = Path(place)
+        text = path.read_text()
+        assert old in text
+        path.write_text(text.replace(old, new, 1))
+        return path
+
+    return change
+
+
+def leave_out_of_the_list(results):
+    path = results / STUDY / "runs.json"
+    content = json.loads(path.read_text())
+    content["runs"].pop()
+    path.write_text(json.dumps(content))
+    return path
+
+
+def forget(results):
+    """Take a line out of the manifest, and the record that it is of."""
+    path = results / MANIFEST
+    lines = [line for line in path.read_text().splitlines() if "record.json" not in line]
+    path.write_text("\n".join(lines) + "\n")
+    return one(results, f"{RUN}/record.json")
+
+
+def garble(results):
+    path = results / MANIFEST
+    path.write_text(path.read_text().replace("  ", " ", 1))
+    return path
+
+
+CHANGES = {
+    "a score of the test": change_score("test"),
+    "a score of the validation": change_score("valid"),
+    "a point of a curve": change_curve,
+    "a record deleted": lose(f"{RUN}/record.json"),
+    "a curve deleted": lose(f"{RUN}/curves.jsonl"),
+    "a record added": add(f"{STUDY}/records/more/seed9/record.json"),
+    "a record added elsewhere": add("elsewhere/seed1/record.json"),
+    "the list of runs": leave_out_of_the_list,
+    "a table": edit(f"results/{STUDY}/table.md", "5.4", "5.3"),
+    "a table for LaTeX": edit(f"results/{STUDY}/table.tex", "5.4", "5.3"),
+    "a table of figures": edit(f"results/{STUDY}/table.csv", "5.4", "5.3"),
+    "a table deleted": lose(f"{STUDY}/table.csv"),
+    "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
+    "a score of a run of the health sheets": edit(
+        f"results/{HEALTH}/runs/toy-ln-pre-0379b8cb01/seed1/record.json", '"value": 1', '"value": 2'
+    ),
+    "a figure of a health sheet": edit(f"results/{HEALTH}/ln-pre.json", "0.", "1."),
+    "a health sheet deleted": lose(f"{HEALTH}/ln-pre.json"),
+    "a table of health sheets": edit(f"results/{HEALTH}/table.md", "14.4", "15.4"),
+    "a gradient": edit("results/depth_gradients/gradients.json", "0.", "1."),
+    "a table of gradients": edit("results/depth_gradients/table.md", "0.506", "0.606"),
+    "a figure for the eye": edit("results/depth_gradients/depth.svg", "0", "1"),
+    "a report of a benchmark": edit("results/bench/data.json", "1", "2"),
+    "a mean in the README": edit("README.md", "-->5.4", "-->5.3"),
+    "a table in the README": edit(
+        "README.md", "| ln | placement=pre | 5.4", "| ln | placement=pre | 5.3"
+    ),
+    "a difference in the log": edit("results/LOG.md", "-->+0.0", "-->+0.1"),
+    "the manifest": forget,
+    "a line of the manifest": garble,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_by_hand_is_found_and_its_file_named(copy, capsys, change):
+    path = change(copy)
+    assert main(["--check"]) == 1
+    assert path.as_posix() in capsys.readouterr().err
+
+
+def test_what_nobody_changed_passes(copy, capsys):
+    assert main(["--check"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", ["a score of the validation", "a point of a curve"])
+def test_making_everything_again_does_not_bless_a_change(copy, capsys, name):
+    path = CHANGES[name](copy)
+    assert main([]) == 1
+    assert path.as_posix() in capsys.readouterr().err
+    assert main(["--check"]) == 1
+
+
+def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_path):
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
+    assert problems(tmp_path) == []
+    stray = folder / "records" / "stray.json"
+    stray.write_text("{}")
+    other = tmp_path / "other.json"
+    other.write_text("{}")
+    publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 32.0]}))
+    assert problems(tmp_path) == [
+        f"{stray}: not in {MANIFEST}",
+        f"{other}: not in {MANIFEST}",
+    ]
+
+
+def test_the_committed_results_are_as_they_were_published():
+    assert problems(ROOT / "results") == []
