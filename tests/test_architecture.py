@@ -227,6 +227,8 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
         ("import normlab; normlab.records", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['--help'])", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['ls', 'norm'])", {"torch", "hydra", "omegaconf"}),
+        ("import normlab.metrics.spread, normlab.claims.ledger", {"scipy", "statsmodels"}),
+        ("from normlab.cli import main; main(['ls', 'study'])", {"scipy", "statsmodels"}),
         ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['train', '--help'])", {"torch"}),
     ],

@@ -20,9 +20,8 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
         return "unlike numbers of processes"
     if not same_code(a.environment, b.environment):
         return "unlike code"
-    here, there = arithmetic(a), arithmetic(b)
-    if here != there:
-        return f"unlike arithmetic ({' '.join(here)}; {' '.join(there)})"
+    if (why := unlike_arithmetic(a, b)) is not None:
+        return why
     if _rest(a, may_differ) != _rest(b, may_differ):
         return f"unlike settings ({', '.join(_unlike(a, b, may_differ))})"
     return None
@@ -33,11 +32,23 @@ def same_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return a.get("code") == b.get("code")
 
 
-def arithmetic(record: RunRecord) -> tuple[str, ...]:
-    """Return device type, precision and instruction set, or the device where that is not known."""
+def unlike_arithmetic(a: RunRecord, b: RunRecord) -> str | None:
+    """Say in which arithmetic two runs were computed where it is not the same.
+
+    A precision that both configs name is what they compare, and no mismatch; `auto` names none.
+    """
+    here, there = _arithmetic(a), _arithmetic(b)
+    named = {record.config.get("precision", "auto") for record in (a, b)}
+    if len(named) == 2 and "auto" not in named:
+        here, there = here[:-1], there[:-1]
+    return None if here == there else f"unlike arithmetic ({' '.join(here)}; {' '.join(there)})"
+
+
+def _arithmetic(record: RunRecord) -> tuple[str, ...]:
+    """Return device type, instruction set (or the device without one) and precision."""
     environment = record.environment
     named = environment.get("instruction_set") or f"unknown ({environment.get('device')})"
-    return str(environment.get("device_type")), str(environment.get("precision")), str(named)
+    return str(environment.get("device_type")), str(named), str(environment.get("precision"))
 
 
 def spelled(key: str) -> tuple[str, ...]:

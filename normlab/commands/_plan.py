@@ -136,7 +136,15 @@ class Plan:
         share = min(cost["busy_share"] for cost in costs)
         if share >= _BUSY:
             return [text]
-        return [text, f"while it was measured, other programs took {1 - share:.0%} of the time"]
+        alone = sum(
+            each * (item.cost["busy_share"] if item.cost is not None else 1)
+            for each, item in zip(seconds, left, strict=True)
+        )
+        return [
+            text,
+            f"while it was measured, other programs took up to {1 - share:.0%} of the time: alone "
+            f"it would be about {duration(alone)} one run after the other",
+        ]
 
     def _cut(self) -> list[str]:
         size = self.study.scale(self.scale)

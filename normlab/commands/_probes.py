@@ -83,6 +83,9 @@ class Probes:
                 self._known[key] = self._taken(key, missing[key], place, seconds)
             finally:
                 free.put(place)
+            if sys.stderr.isatty():
+                done = sum(each in self._known for each in missing)
+                print(f"\r{done} of {len(missing)}", end="\r", file=sys.stderr, flush=True)
 
         with ThreadPoolExecutor(len(self.places)) as pool:
             list(pool.map(take, missing))

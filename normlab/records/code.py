@@ -13,7 +13,7 @@ from __future__ import annotations
 import ast
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,8 +85,13 @@ class _Source:
     """One file: the hash of its text, and the names that it imports from the package."""
 
     def __init__(self, text: bytes) -> None:
+        self._text = text
         self.digest = hashlib.sha256(text).hexdigest()[:_LENGTH]
-        self.imports = tuple(sorted(set(_imports(ast.parse(text).body))))
+
+    @cached_property
+    def imports(self) -> tuple[str, ...]:
+        """Return the dotted names below `normlab` that it imports."""
+        return tuple(sorted(set(_imports(ast.parse(self._text).body))))
 
 
 def _files(names: tuple[str, ...], package: Path) -> dict[str, str]:

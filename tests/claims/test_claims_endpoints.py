@@ -271,3 +271,14 @@ def test_what_nothing_measures_says_why(tmp_path):
     noted = part({"published": {"standing": "contradicts", "reason": "It is not."}})
     assert primary(tmp_path, [], noted).verdict == "contradicted"
     assert primary(tmp_path, [], noted).grade == "D"
+
+
+def test_precisions_that_are_compared_are_no_mismatch(tmp_path):
+    records = [
+        run(k, "ln", 30.0 + 0.1 * n, precision=name, environment={"precision": name})
+        for k in range(1, 6)
+        for n, name in enumerate(("bf16", "fp32"))
+    ]
+    sides = {"better": {"precision": "fp32"}, "worse": {"precision": "bf16"}}
+    found = primary(tmp_path, records, contrast(margin=0.5, says="equality", **sides))
+    assert found.verdict == "supported" and found.finding.n == 5

@@ -301,7 +301,10 @@ def test_where_measuring_fails_the_typed_minutes_stand_in_and_are_marked(place, 
 def test_other_programs_at_work_are_told_of(place, capsys):
     (place.folder / "cost.json").write_text(json.dumps({**COST, "busy_share": 0.4}))
     before = carry_out(capsys, "--plan")[1]
-    assert "while it was measured, other programs took 60% of the time" in before
+    assert (
+        "while it was measured, other programs took up to 60% of the time: alone it would be about "
+        "18 min one run after the other"
+    ) in before
 
 
 def test_the_commands_of_a_plan_can_be_copied(place, capsys):
