@@ -159,16 +159,21 @@ def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, s
 def _write(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> None:
     """Write all files, or none where one cannot be made."""
     from normlab.records.atomic import atomic_write
+    from normlab.reports import manifest
 
     for place, text in _pages(entries, runs, path).items():
         with atomic_write(place) as file:
             file.write(text)
         print(f"wrote {place}")
+    if (path.parent / manifest.MANIFEST).is_file():
+        manifest.accept(path.parent, [path.with_name(_COMPUTED)])
 
 
 def _check(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
-    """Say what is not as the records give it; 1 where anything is."""
-    problems = [*runs.damaged]
+    """Say what is not as the records give it, or no record as published; 1 where anything is."""
+    from normlab.reports import manifest
+
+    problems = [*runs.damaged, *manifest.problems(results)]
     for place, text in _pages(entries, runs, results / "claims.md").items():
         if not place.is_file():
             problems.append(f"{place}: missing; normlab claims --write makes it")

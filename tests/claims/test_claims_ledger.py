@@ -14,6 +14,7 @@ from normlab.commands import claims as command
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.registry import CONFIG_DIR
+from normlab.reports import manifest
 from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part, run, side
 
 PAGE = CONFIG_DIR.parent / "results" / "claims.md"
@@ -175,6 +176,9 @@ def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, cap
     assert code == 1 and err.count("missing; normlab claims --write makes it") == 3
     code, out, _ = call(capsys, laboratory, "--write", str(folder / "claims.md"))
     assert code == 0 and out.count("wrote ") == 3
+    code, _, err = call(capsys, laboratory, "--check")
+    assert code == 1 and f"record.json: not in {manifest.MANIFEST}" in err
+    manifest.write(folder)
     assert call(capsys, laboratory, "--check")[0] == 0
     for name in ("claims.md", "claims.html"):
         text = (folder / name).read_text("utf-8")
@@ -186,6 +190,7 @@ def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, cap
 
 def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laboratory, capsys):
     call(capsys, laboratory, "--write", str(laboratory.root / "claims.md"))
+    manifest.write(laboratory.root)
     folder, first = laboratory.entries()[0]
     changed = replace(first, scores={"test/bleu": Score(99.0, True, 10)})
     laboratory.write(changed, folder)
