@@ -1,14 +1,20 @@
 """What two runs must share for their difference to be one of what is compared."""
 
-from collections.abc import Mapping
-from typing import Any
-
+from normlab.records.arithmetic import arithmetic, unlike
+from normlab.records.code import same_code
 from normlab.records.fingerprint import diff, parts, without
 from normlab.records.record import RunRecord
 
 _DATA = ("source", "sizes", "checksums")
 # A choice of `norm` is the label of all its sites.
 _SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+
+# Keys that take their value from another one, beside those of a task.
+_FOLLOW = {
+    "optim.lr": ("schedule.lr",),
+    "budget.steps": ("schedule.total",),
+    "model.depth": ("model.encoder_layers", "model.decoder_layers", "model.num_layers"),
+}
 
 
 def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str | None:
@@ -20,43 +26,19 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
         return "unlike numbers of processes"
     if not same_code(a.environment, b.environment):
         return "unlike code"
-    if (why := unlike_arithmetic(a, b)) is not None:
-        return why
+    if unlike([a], [b]) is not None:
+        return f"unlike arithmetic ({' '.join(arithmetic(a))}; {' '.join(arithmetic(b))})"
     if _rest(a, may_differ) != _rest(b, may_differ):
         return f"unlike settings ({', '.join(_unlike(a, b, may_differ))})"
     return None
 
 
-def same_code(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    """Tell whether two environments name the same code."""
-    return a.get("code") == b.get("code")
-
-
-def unlike_arithmetic(a: RunRecord, b: RunRecord) -> str | None:
-    """Say in which arithmetic two runs were computed where it is not the same.
-
-    A precision that both configs name is what they compare, and no mismatch; `auto` names none.
-    """
-    here, there = _arithmetic(a), _arithmetic(b)
-    named = {record.config.get("precision", "auto") for record in (a, b)}
-    if len(named) == 2 and "auto" not in named:
-        here, there = here[:-1], there[:-1]
-    return None if here == there else f"unlike arithmetic ({' '.join(here)}; {' '.join(there)})"
-
-
-def _arithmetic(record: RunRecord) -> tuple[str, ...]:
-    """Return device type, instruction set (or the device without one) and precision."""
-    environment = record.environment
-    named = environment.get("instruction_set") or f"unknown ({environment.get('device')})"
-    return str(environment.get("device_type")), str(named), str(environment.get("precision"))
-
-
 def spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
+    """Return the dotted keys of the config that a key stands for, those that follow it included."""
     if key == "norm":
         return _SITES
     dotted = key.rpartition("@")[2].replace("/", ".")
-    return dotted, f"task.{dotted}"
+    return dotted, f"task.{dotted}", *_FOLLOW.get(dotted, ())
 
 
 def _rest(record: RunRecord, keys: tuple[str, ...]) -> tuple[str, ...]:

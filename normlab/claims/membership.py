@@ -1,10 +1,11 @@
 """Which records belong to a study at a scale: those whose config is one that it plans.
 
-A run names its study in `observe.study`; the scale is found by the values that it sets, since a
-folder may hold the runs of several.
+A run belongs to the study that it names in `observe.study`, and to every study it is published
+with: studies share the runs that they have in common. The scale is found by the values that it
+sets, since a folder may hold the runs of several.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -29,10 +30,10 @@ class Plan:
         varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
         self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
 
-    def holds(self, record: RunRecord) -> bool:
-        """Tell whether a record is of a run that is planned here."""
+    def holds(self, record: RunRecord, published: Collection[str] = ()) -> bool:
+        """Tell whether a record, published with some studies, is of a run that is planned here."""
         observe = record.config.get("observe") or {}
-        if observe.get("study") != self.study.name:
+        if self.study.name not in (observe.get("study"), *published):
             return False
         return any(
             all(_same(text, value_of(record.config, key)) for key, text in run.items())

@@ -1,6 +1,6 @@
 """The evidence that a ledger is made from: records by their study, timings, outcomes of checks."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,17 +13,22 @@ from normlab.records.selection import Selection
 from normlab.records.store import RunStore
 from normlab.studies import load_study
 
+_RECORDS = "records"  # of a published study
+
 
 @dataclass(frozen=True)
 class Runs:
     """Records and where each lies, by its run id, what was timed, and what checks found.
 
-    `damaged` says what could not be read. `configs` is the folder of the studies.
+    `published` names by run id the studies that a record is published with: it lies in
+    `<study>/<scale>/records`. `damaged` says what could not be read. `configs` is the folder of
+    the studies.
     """
 
     configs: Path
     records: Sequence[RunRecord] = ()
     folders: Mapping[str, str] | None = None
+    published: Mapping[str, Collection[str]] = field(default_factory=dict)
     damaged: Sequence[str] = ()
     timings: Sequence[Timings] = ()
     computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
@@ -44,6 +49,7 @@ class Runs:
         found: dict[str, RunRecord] = {}
         twice: list[RunRecord] = []
         folders: dict[str, str] = {}
+        published: dict[str, set[str]] = {}
         damaged: list[str] = []
         timings: list[Timings] = []
         for place in places:
@@ -61,10 +67,13 @@ class Runs:
                         f"{folder}: the same run as in {folders[record.run_id]}, with other "
                         "scores, so neither counts; remove one of the two"
                     )
-                folders.setdefault(record.run_id, (top / folder.relative_to(place)).as_posix())
+                within = folder.relative_to(place)
+                folders.setdefault(record.run_id, (top / within).as_posix())
+                if within.parts[2:3] == (_RECORDS,):
+                    published.setdefault(record.run_id, set()).add(within.parts[0])
             damaged += [message for _, message in store.damaged]
         records = [*found.values(), *twice]
-        return cls(configs, records, folders, damaged, timings, computed or {})
+        return cls(configs, records, folders, published, damaged, timings, computed or {})
 
     def folder(self, record: RunRecord) -> str:
         """Return where a record lies, or its run id where it lies nowhere."""
@@ -80,7 +89,11 @@ class Runs:
         """Return the records of a study at a scale, to choose from."""
         if (study, scale) not in self._selections:
             plan = self.plan(study, scale)
-            own = [record for record in self.records if plan.holds(record)]
+            own = [
+                record
+                for record in self.records
+                if plan.holds(record, self.published.get(record.run_id, ()))
+            ]
             self._selections[study, scale] = Selection(own)
         return self._selections[study, scale]
 
