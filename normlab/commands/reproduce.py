@@ -93,10 +93,13 @@ def main(argv: list[str]) -> int:
         print_prose(head(study, scale, planned, open_runs))
         open_runs = []
     else:
-        problem = _data_problem(open_runs[0]) if open_runs else None
         items = [Item(*each, None) for each in zip(planned, configs, ended, strict=True)]
-        root = places[0].parents[1]
-        plan = _measured(study, scale, items, root, arguments.processes, problem)
+        minutes = study.scale(scale).minutes
+        probes = Probes(places[0].parents[1], processes=arguments.processes, minutes=minutes)
+        # A plan whose costs are known already needs no data.
+        needs = open_runs and not (arguments.plan and not probes.missing(_subjects(items)))
+        problem = _data_problem(open_runs[0]) if needs else None
+        plan = _measured(study, scale, items, probes, problem)
         plan.show()
         if arguments.commands:
             for run in planned:
@@ -158,17 +161,14 @@ def _measured(
     study: Study,
     scale: str,
     items: Sequence[Item],
-    root: Path,
-    processes: int | None,
+    probes: Probes,
     problem: str | None,
 ) -> Plan:
     """Return the plan of runs with what those to go cost, measured where the data can be had."""
-    probes = Probes(root, processes=processes, minutes=study.scale(scale).minutes)
     plan = Plan(study, scale, items, len(probes.places))
     if problem is not None:
-        return replace(plan, unmeasured="the data are missing")
-    left = [Subject(item.config, item.run.overrides) for item in items if not item.ended]
-    missing = probes.missing(left)
+        return replace(plan, unmeasured="the data cannot be had")
+    missing = probes.missing(_subjects(items))
     if missing:
         seconds = probes.seconds(len(missing))
         print(
@@ -187,6 +187,11 @@ def _measured(
         ],
         unmeasured=problems[0] if problems else None,
     )
+
+
+def _subjects(items: Sequence[Item]) -> list[Subject]:
+    """Return the runs to go, as they are measured."""
+    return [Subject(item.config, item.run.overrides) for item in items if not item.ended]
 
 
 def _places(planned: Sequence[Planned], configs: Sequence[Mapping[str, Any]]) -> list[Path]:

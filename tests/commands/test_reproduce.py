@@ -262,6 +262,7 @@ def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(plac
         lines = carry_out(capsys, "--plan", free)[1]
         assert len(place.lines("bench_calls")) == 4, free
         assert not any("measuring" in line for line in lines)
+    assert len(place.lines("data_calls")) == 1, "a plan that is known asks for no data"
     for number, changed in enumerate(("batch_size=9", "precision=fp32", "model.dim=32"), 2):
         carry_out(capsys, "--plan", changed)
         assert len(place.lines("bench_calls")) == 4 * number, changed
@@ -287,7 +288,7 @@ def test_a_plan_without_data_has_updates_and_no_hours(place, capsys):
     code, before, table, err = carry_out(capsys, "--plan", "scale=cpu")
     assert (code, table, place.lines("bench_calls")) == (0, "", [])
     assert [row[-3:] for row in cells(before)] == [["-", "-", "-"]] * 2 + [["4", "4", "-"]]
-    assert any("time: not measured, the data are missing; typed in" in line for line in before)
+    assert any("time: not measured, the data cannot be had; typed in" in line for line in before)
     assert "cannot get Multi30k: no network" in err
 
 
