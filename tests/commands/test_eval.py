@@ -229,7 +229,6 @@ def test_kept_translations_have_the_score_of_the_record_unless_one_was_changed(
     assert main(["eval", str(folder), "--kept"]) == 0
     out = capsys.readouterr().out
     assert all(f"test/{name} " in out for name in ("bleu", "chrf", "brevity_penalty"))
-    with (folder / "hypotheses.txt").open("r+b") as file:
-        file.write(b"x")
+    (folder / "hypotheses.txt").write_text("the man sees the dog.\n" * 6)
     assert main(["eval", str(folder), "--kept"]) == 1
     assert "test/chrf of the kept translations" in capsys.readouterr().err
