@@ -22,8 +22,8 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
         return "unlike code"
     if (why := unlike_arithmetic(a, b)) is not None:
         return why
-    if _rest(a, may_differ) != _rest(b, may_differ):
-        return f"unlike settings ({', '.join(_unlike(a, b, may_differ))})"
+    if _rest(a, may_differ) != _rest(b, may_differ) and (keys := _unlike(a, b, may_differ)):
+        return f"unlike settings ({', '.join(keys)})"
     return None
 
 
@@ -64,6 +64,16 @@ def _rest(record: RunRecord, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unlike(a: RunRecord, b: RunRecord, keys: tuple[str, ...]) -> list[str]:
+    """Return the keys that differ and may not; one that repeats a number which may differ may too.
+
+    So `schedule.lr`, which is `optim.lr` again, and the layers that a depth stands for.
+    """
     below = tuple(f"{key}." for key in keys)
     found = diff(a.config, b.config)
-    return [key for key in found if key not in keys and not key.startswith(below)]
+    may = {key: pair for key, pair in found.items() if key in keys or key.startswith(below)}
+    repeated = [pair for pair in may.values() if all(_is_number(value) for value in pair)]
+    return [key for key, pair in found.items() if key not in may and pair not in repeated]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
