@@ -9,13 +9,6 @@ _DATA = ("source", "sizes", "checksums")
 # A choice of `norm` is the label of all its sites.
 _SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
 
-# Keys that take their value from another one, beside those of a task.
-_FOLLOW = {
-    "optim.lr": ("schedule.lr",),
-    "budget.steps": ("schedule.total",),
-    "model.depth": ("model.encoder_layers", "model.decoder_layers", "model.num_layers"),
-}
-
 
 def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str | None:
     """Say in what two runs of one seed are unlike, apart from some keys; None where in nothing."""
@@ -28,17 +21,17 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
         return "unlike code"
     if unlike([a], [b]) is not None:
         return f"unlike arithmetic ({' '.join(arithmetic(a))}; {' '.join(arithmetic(b))})"
-    if _rest(a, may_differ) != _rest(b, may_differ):
-        return f"unlike settings ({', '.join(_unlike(a, b, may_differ))})"
+    if _rest(a, may_differ) != _rest(b, may_differ) and (keys := _unlike(a, b, may_differ)):
+        return f"unlike settings ({', '.join(keys)})"
     return None
 
 
 def spelled(key: str) -> tuple[str, ...]:
-    """Return the dotted keys of the config that a key stands for, those that follow it included."""
+    """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
     if key == "norm":
         return _SITES
     dotted = key.rpartition("@")[2].replace("/", ".")
-    return dotted, f"task.{dotted}", *_FOLLOW.get(dotted, ())
+    return dotted, f"task.{dotted}"
 
 
 def _rest(record: RunRecord, keys: tuple[str, ...]) -> tuple[str, ...]:
@@ -46,6 +39,16 @@ def _rest(record: RunRecord, keys: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _unlike(a: RunRecord, b: RunRecord, keys: tuple[str, ...]) -> list[str]:
+    """Return the keys that differ and may not; one that repeats a number which may differ may too.
+
+    So `schedule.lr`, which is `optim.lr` again, and the layers that a depth stands for.
+    """
     below = tuple(f"{key}." for key in keys)
     found = diff(a.config, b.config)
-    return [key for key in found if key not in keys and not key.startswith(below)]
+    may = {key: pair for key, pair in found.items() if key in keys or key.startswith(below)}
+    repeated = [pair for pair in may.values() if all(_is_number(value) for value in pair)]
+    return [key for key, pair in found.items() if key not in may and pair not in repeated]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -282,3 +282,15 @@ def test_precisions_that_are_compared_are_no_mismatch(tmp_path):
     sides = {"better": {"precision": "fp32"}, "worse": {"precision": "bf16"}}
     found = primary(tmp_path, records, contrast(margin=0.5, says="equality", **sides))
     assert found.verdict == "supported" and found.finding.n == 5
+
+
+def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tmp_path):
+    def depth(layers, width=64):
+        model = {"depth": layers, "num_layers": layers, "dim": width}
+        return [run(k, "ln", 30.0 + layers + 0.01 * k, model=model) for k in range(1, 6)]
+
+    sides = {"better": {"model.depth": 6}, "worse": {"model.depth": 2}}
+    found = primary(tmp_path, depth(6) + depth(2), contrast(**sides))
+    assert found.finding.n == 5, found.finding.excluded
+    other = primary(tmp_path, depth(6) + depth(2, 32), contrast(**sides))
+    assert other.finding.excluded == ("sides of unlike settings (model.dim): 5",)
