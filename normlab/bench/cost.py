@@ -31,6 +31,7 @@ from normlab.tasks.documents import DocumentTask
 from normlab.tasks.translation import Translation
 from normlab.train.divergence import Diverged
 from normlab.train.runtime import Runtime
+from normlab.train.tested import best_by
 
 FORMAT = "normlab.bench.cost/1"
 _WARM_UP = 2  # updates that are taken and not counted, where there is time for them
@@ -177,14 +178,18 @@ class _Probe:
         return float(np.mean([next(stream).positions for _ in range(20)])) / positions
 
     def test(self, seconds: float) -> float:
-        """Return the seconds of all test splits, the first also under the task's conditions."""
+        """Return the seconds of all test splits, the first also under the task's conditions.
+
+        The best weights are tested too, each apart: what the last ones take if none is one of them.
+        """
         model = self.contender.trainer.model
         splits = self.task.test_splits()
         conditions = [each for each in self.task.conditions if each.matters(model)]
         each = seconds / (1 + len(conditions))
         plain = self.scoring(splits[0], Condition(), each)
         tokens = [float(self.task.lengths(split).sum()) for split in splits]
-        return plain * sum(tokens) / tokens[0] + sum(
+        weights = 1 + len(best_by(self.config["validate"], self.task.headline))
+        return weights * plain * sum(tokens) / tokens[0] + sum(
             self.scoring(splits[0], condition, each) for condition in conditions
         )
 
