@@ -1,7 +1,7 @@
 """The parts of a run from its config: norm, task, model."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from omegaconf import OmegaConf
@@ -15,6 +15,8 @@ from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.base import Task
+
+Kind = Literal["norm", "bias", "other"]
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
@@ -49,6 +51,48 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     )
     initialize(model, config["seed"])
     return model
+
+
+def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
+    """Build the optimizer of a plain config over a model's parameters.
+
+    `optim.no_decay` names kinds of parameters that weight decay leaves alone, `norm` (all of a
+    norm's own) and `bias` (of everything else), as BERT does. They are a group of their own, the
+    last. Without the key all parameters are one group.
+    """
+    node = {key: value for key, value in config["optim"].items() if key != "no_decay"}
+    spared = config["optim"].get("no_decay") or ()
+    if not spared:
+        return instantiate(node, "optim", params=model.parameters())
+    _check_kinds(spared)
+    decayed: list[nn.Parameter] = []
+    kept: list[nn.Parameter] = []
+    for parameter, kind in parameter_kinds(model):
+        (kept if kind in spared else decayed).append(parameter)
+    groups = [{"params": decayed}, {"params": kept, "weight_decay": 0.0}]
+    return instantiate(node, "optim", params=[group for group in groups if group["params"]])
+
+
+def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
+    """Yield each parameter of a model once, in the model's order, and what it is."""
+    of_norms = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Norm)
+        for parameter in module.parameters()
+    }
+    for name, parameter in model.named_parameters():
+        kind: Kind = "bias" if name.endswith("bias") else "other"
+        yield parameter, "norm" if id(parameter) in of_norms else kind
+
+
+def _check_kinds(spared: Sequence[str]) -> None:
+    allowed = [kind for kind in get_args(Kind) if kind != "other"]
+    if isinstance(spared, str) or not set(spared) <= set(allowed):
+        raise ValueError(
+            f"optim.no_decay={spared}: give a list of {' and '.join(allowed)}; for no weight decay "
+            "at all set optim.weight_decay=0"
+        )
 
 
 def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:

@@ -19,8 +19,9 @@ from torch import Tensor
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.documents.corpus import DocumentCorpus
+from normlab.data.documents.encoded import EncodedDocuments
 from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
-from normlab.data.documents.streams import EVAL_SEED
+from normlab.data.documents.streams import EVAL_SEED, stream
 from normlab.data.documents.tokenizer import Pieces
 from normlab.distributed import Shard, sum_scalars
 from normlab.models.architecture import TextArchitecture
@@ -70,12 +71,25 @@ class TextBatch:
 
 @dataclass(frozen=True)
 class LengthChange:
-    """From which step on examples have another `max_length` (both None: they never do)."""
+    """From which step on examples have another `max_length` (both None: they never do).
+
+    In place of `step`, `after` is the share of `steps` after which they have: BERT's is 0.9.
+    """
 
     step: int | None
     max_length: int | None
+    after: float | None = None
+    steps: int | None = None
 
     def __post_init__(self):
+        if self.after is not None:
+            if self.step is not None or self.steps is None or not 0 < self.after < 1:
+                raise ValueError(
+                    f"task.length_change.after={self.after} must be above 0 and below 1, with "
+                    f"task.length_change.steps={self.steps} a number (budget.steps) and "
+                    f"task.length_change.step={self.step} null"
+                )
+            object.__setattr__(self, "step", int(self.after * self.steps + 1e-9) + 1)
         if (self.step is None) != (self.max_length is None):
             raise ValueError(
                 f"task.length_change.step={self.step} and task.length_change.max_length="
@@ -88,7 +102,9 @@ class LengthChange:
 class DocumentStream(Iterator[Any]):
     """Training batches of documents; from some batch on, those of another `max_length`.
 
-    The epochs go on counting when the length changes, so that no masks come twice.
+    An epoch takes one shard of the text after the other (see `DocumentTask.text`); what the index
+    stream counts as epochs are shards here. They go on counting when the length changes, so that
+    no masks come twice.
     """
 
     def __init__(
@@ -103,15 +119,16 @@ class DocumentStream(Iterator[Any]):
 
     def _plan(self, epoch: int) -> IndexStream:
         limit = self._limit
-        stream = self._task.index_stream(self._shard, seed=self._seed, limit=limit)
-        stream.load_state_dict({"epoch": epoch, "index": 0})
-        return stream
+        indices = self._task.index_stream(self._shard, seed=self._seed, limit=limit)
+        indices.load_state_dict({"epoch": epoch, "index": 0})
+        return indices
 
     @property
     def epochs(self) -> float:
         """Return the number of epochs drawn, a begun one by its share."""
         place = self._indices.state_dict()
-        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
+        shards = place["epoch"] + place["index"] / self._indices.batches_per_epoch
+        return shards / len(self._task.data.shards["train"])
 
     def __next__(self) -> Any:
         if self._drawn == self._change_at:
@@ -188,7 +205,19 @@ class DocumentTask(Task):
 
     @abstractmethod
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Examples:
-        """Return the examples of an epoch, none longer than `limit` tokens."""
+        """Return the examples of an epoch of `text`, none longer than `limit` tokens."""
+
+    def text(self, split: str, *, seed: int, epoch: int) -> EncodedDocuments:
+        """Return the documents that examples of an epoch are made of.
+
+        These are a whole split, but for training text of several shards: there `epoch` counts
+        shards, which come in an order of their own each time all have come.
+        """
+        shards = self.data.shards["train"]
+        if split != "train" or len(shards) == 1:
+            return self.data.splits[split]
+        turn, place = divmod(epoch, len(shards))
+        return shards[int(stream("shards", seed=seed, epoch=turn).permutation(len(shards))[place])]
 
     @abstractmethod
     def collate(
@@ -223,9 +252,12 @@ class DocumentTask(Task):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the data's description: the text, the examples of an epoch, and their padding."""
-        stream = self.index_stream(Shard(0, 1), seed=0, limit=self.max_length)
-        batches = [next(stream) for _ in range(stream.batches_per_epoch)]
+        """Return the data's description: the text, the examples of an epoch, and their padding.
+
+        Of training text of several shards, `examples` and padding are those of one of them.
+        """
+        indices = self.index_stream(Shard(0, 1), seed=0, limit=self.max_length)
+        batches = [next(indices) for _ in range(indices.batches_per_epoch)]
         first = self._examples("train", limit=self.max_length, seed=0, epoch=0)
         held_out = [split for split in self.data.splits if split != "train"]
         return {

@@ -29,7 +29,7 @@ from normlab.train.interrupts import Interrupts
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
-from normlab.train.targets import Targets
+from normlab.train.targets import Convergence, Targets
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class Trainer:
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress = Progress()
         self.targets = Targets(settings.targets)
+        self.convergence = Convergence()
         self.valid_scores: dict[str, Score] = {}
         """The scores of the best validation."""
         self._clock = time.perf_counter()
@@ -306,6 +307,7 @@ class Trainer:
                 + ", ".join(sorted(score.removeprefix("valid/") for score in scores))
             )
         self.targets.see(scores, step=at.step, tokens=at.tokens)
+        self.convergence.see(scores, step=at.step, tokens=at.tokens)
         score = scores[name]
         sign = 1 if score.higher_is_better else -1
         if at.best_value is None or sign * score.value > sign * at.best_value:
@@ -339,6 +341,7 @@ class Trainer:
                 "probes": self.probes.state_dict(),
                 "progress": asdict(self.progress),
                 "targets": asdict(self.targets),
+                "convergence": asdict(self.convergence),
                 "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
                 "random": states,
             },
@@ -352,6 +355,7 @@ class Trainer:
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
         self.targets = Targets(**state["targets"])
+        self.convergence = Convergence(**state["convergence"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
         states = state["random"]
         if len(states) != self.runtime.world.size:
