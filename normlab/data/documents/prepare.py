@@ -11,7 +11,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,15 @@ _CHUNK = 20_000  # sentences that are lists of Python numbers at a time
 
 @dataclass(frozen=True)
 class PreparedDocuments:
-    """A corpus ready to train on: one vocabulary, the encoded splits, and what a record says."""
+    """A corpus ready to train on: one vocabulary, the encoded splits, and what a record says.
 
-    shards: Mapping[str, Shards]
+    `splits` hold what `shards` do, in one piece; training text is read shard by shard.
+    """
+
+    shards: dict[str, Shards]
+    splits: WholeSplits
     tokenizer: DocumentTokenizer
     description: dict[str, Any]
-    splits: Mapping[str, EncodedDocuments] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "splits", WholeSplits(self.shards))
 
 
 def prepare_documents(
@@ -95,7 +95,8 @@ def prepare_documents(
         split: sum(count for length, count in lengths[split] if length > max_length)
         for split in shards
     }
-    return PreparedDocuments(shards, DocumentTokenizer.load(folder), description)
+    tokenizer = DocumentTokenizer.load(folder)
+    return PreparedDocuments(shards, WholeSplits(shards), tokenizer, description)
 
 
 def _learnt_from(sample: Sample, train: Spooled) -> dict[str, int]:

@@ -6,9 +6,9 @@ opened (see `normlab.data.cache`), those of another when it is first used.
 """
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import overload
+from typing import Any
 
 from normlab.data.cache import check_files
 from normlab.data.documents.encoded import EncodedDocuments
@@ -48,7 +48,7 @@ class ShardWriter:
         self._parts, self._tokens = [], 0
 
 
-class Shards(Sequence[EncodedDocuments]):
+class Shards:
     """The shards of a split that `ShardWriter` wrote, mapped when they are asked for.
 
     Raises ValueError naming the file of one that is damaged, and what to do.
@@ -62,15 +62,12 @@ class Shards(Sequence[EncodedDocuments]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, index: int) -> EncodedDocuments: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[EncodedDocuments]: ...
-    def __getitem__(self, index: int | slice) -> EncodedDocuments | list[EncodedDocuments]:
-        """Return a shard, or several."""
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self._count))]
-        number = range(self._count)[index]
+    def __iter__(self) -> Iterator[EncodedDocuments]:
+        return (self[number] for number in range(self._count))
+
+    def __getitem__(self, number: int) -> EncodedDocuments:
+        """Return the shard of a number from 0."""
+        number = range(self._count)[number]
         if number not in self._open:
             self._open[number] = self._load(number)
         self._open.move_to_end(number)
@@ -90,7 +87,7 @@ class Shards(Sequence[EncodedDocuments]):
         return self[0] if self._count == 1 else EncodedDocuments.joined(list(self))
 
 
-class WholeSplits(Mapping[str, EncodedDocuments]):
+class WholeSplits(Mapping[str, Any]):
     """Splits in one piece, each put together when it is first asked for."""
 
     def __init__(self, shards: Mapping[str, Shards]) -> None:
@@ -102,7 +99,7 @@ class WholeSplits(Mapping[str, EncodedDocuments]):
             self._joined[split] = self._shards[split].whole()
         return self._joined[split]
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[str]:
         return iter(self._shards)
 
     def __len__(self) -> int:
