@@ -18,11 +18,14 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
+from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
+EVERY_EPOCH = "epoch"
+"""Value of `validate.every` for a validation after each pass over the training data."""
 
 
 class Batching(Enum):
@@ -78,7 +81,7 @@ class BudgetConfig:
 class ValidateConfig:
     """How validation chooses the weights that are tested."""
 
-    every: int = 250
+    every: int | str = 250
     select_by: str = "loss"
     patience: int | None = None
     average: int = 0
@@ -148,7 +151,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-        composed = hydra_compose(CONFIG_NAME, list(overrides), return_hydra_config=True)
+        composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
     choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
     with open_dict(composed):
         del composed["hydra"]
@@ -164,7 +167,7 @@ def from_hydra(config: DictConfig) -> DictConfig:
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
     """Name the chosen options in the config and check what spans several keys.
 
-    `given` are the overrides as typed. A `max_tokens` takes the place of the default `batch_size`.
+    `given` are the overrides as typed.
     """
     config = config.copy()
     _check_keys(config)
@@ -173,15 +176,10 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         for group, option in choices.items()
         if not group.startswith("hydra/") and isinstance(option, str | None)
     }
-    if config.max_tokens is not None and config.batch_size is not None:
-        if any(override.split("=")[0] == "batch_size" for override in given):
-            raise ValueError(
-                f"batch_size={config.batch_size} and max_tokens={config.max_tokens} are both set: "
-                f"give exactly one (sequences a batch, or tokens a batch)"
-            )
-        config.batch_size = None
-    if config.max_tokens is None and config.batch_size is None:
-        raise ValueError("neither batch_size nor max_tokens is set: give exactly one")
+    written = typed(given)
+    check_recipe(config.choices, written)
+    settle_placement(config, config.choices)
+    _settle_batch_size(config, written)
     for key in (
         "batch_size",
         "max_tokens",
@@ -197,6 +195,10 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         "validate.recalibration_batches",
     ):
         value = OmegaConf.select(config, key)
+        if value == EVERY_EPOCH and key == "validate.every":
+            continue
+        if isinstance(value, str):
+            raise ValueError(f"{key}={value} is neither a number of steps nor {EVERY_EPOCH}")
         if value is not None and value <= 0:
             raise ValueError(f"{key}={value} must be above 0")
     _check_targets(config.observe.targets)
@@ -207,6 +209,22 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     return config
+
+
+def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
+    """Leave one of the two sizes of a batch: the one that is typed, else `max_tokens`."""
+    sizes = {key: config[key] for key in ("max_tokens", "batch_size") if config[key] is not None}
+    if not sizes:
+        raise ValueError("neither batch_size nor max_tokens is set: give exactly one")
+    named = [key for key in sizes if key in written]
+    if len(named) == 2:
+        raise ValueError(
+            f"batch_size={config.batch_size} and max_tokens={config.max_tokens} are both set: "
+            f"give exactly one (sequences a batch, or tokens a batch)"
+        )
+    for key in sizes:
+        if key != (named or list(sizes))[0]:
+            config[key] = None
 
 
 def _check_targets(targets: object) -> None:

@@ -43,7 +43,8 @@ MAY_IMPORT = {
     # 7
     "sweep": (),
     "studies": ("registry",),
-    "config": ("registry",),
+    "recipes": (),
+    "config": ("registry", "recipes"),
     "reports": ("records", "metrics", "studies"),
     "claims": ("records", "metrics", "reports.html.page"),  # every page of results has one shell
 }
@@ -68,13 +69,15 @@ TORCHLESS = (
     "metrics",
     "registry",
     "config",
+    "recipes",
     "cli",
     "commands",
     "reports",
     "claims",
     "",
 )
-CONFIGURED = ("config", "build", "run", "commands")  # where hydra and omegaconf may appear
+# where hydra and omegaconf may appear
+CONFIGURED = ("config", "recipes", "build", "run", "commands")
 
 
 def name_of(path):

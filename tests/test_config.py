@@ -254,7 +254,8 @@ def test_a_scale_sets_model_and_budget_and_can_be_overridden(scale, model, size)
 
 
 def changes_of(scale):
-    return ["model.dropout=0.2"] if scale == "cpu" else []
+    inner = ["model.attention_dropout=0.1", "model.activation_dropout=0.1"]  # of recipe=rbn
+    return {"cpu": ["model.dropout=0.2"], "gpu": inner}.get(scale, [])
 
 
 def test_the_model_can_be_chosen_against_the_scale():

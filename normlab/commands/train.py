@@ -38,6 +38,7 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.types import RunMode
 
     from normlab.config import CONFIG_NAME, from_hydra, register
+    from normlab.recipes import with_recipe
     from normlab.registry import CONFIG_DIR
 
     end_with_the_sweep()
@@ -77,7 +78,7 @@ def run_hydra(argv: list[str]) -> int:
             raise ValueError(f"{' '.join(cells[-1])}: {ended[0].said}")
         return objective(record_of(from_hydra(config)), config, direction)
 
-    sys.argv = ["normlab train", *argv]
+    sys.argv = ["normlab train", *with_recipe(argv)]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     try:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -39,7 +39,8 @@ class LoopSettings:
     Attributes:
         accumulate: micro-batches a step.
         clip_norm: largest gradient norm; None leaves gradients as they are.
-        validate_every, log_every, checkpoint_every: steps between two of each.
+        validate_every, log_every, checkpoint_every: steps between two of each; validations can
+            also be due at the end of every epoch.
         select_by: the validation score that decides which weights are best.
         patience: validations without a better score after which a run stops; None never stops.
         average: validations whose weights the test averages; 0 tests the best weights.
@@ -52,7 +53,7 @@ class LoopSettings:
     budget: Budget
     accumulate: int
     clip_norm: float | None
-    validate_every: int
+    validate_every: int | Literal["epoch"]
     select_by: str
     patience: int | None
     average: int
@@ -115,6 +116,7 @@ class Trainer:
         self.convergence = Convergence()
         self.valid_scores: dict[str, Score] = {}
         """The scores of the best validation."""
+        self._epoch_ended = False
         self._clock = time.perf_counter()
 
     def fit(self) -> Outcome:
@@ -127,7 +129,7 @@ class Trainer:
                 except Diverged as divergence:
                     self.sinks.note(f"diverged at {divergence}")
                     return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
-                validated = self._due(self.settings.validate_every) or self._budget_spent()
+                validated = self._validation_due() or self._budget_spent()
                 if validated:
                     self._validate()
                 if interrupted or validated or self._due(self.settings.checkpoint_every):
@@ -166,11 +168,17 @@ class Trainer:
     def _due(self, every: int) -> bool:
         return self.progress.step % every == 0
 
+    def _validation_due(self) -> bool:
+        every = self.settings.validate_every
+        return self._epoch_ended if every == "epoch" else self._due(every)
+
     def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step; return whether a rank has been asked to stop."""
         started = time.perf_counter()
         step = self.progress.step + 1
+        epoch = int(self.stream.epochs)
         batches = [next(self.stream) for _ in range(self.settings.accumulate)]
+        self._epoch_ended = int(self.stream.epochs) > epoch
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         self.optimizer.zero_grad(set_to_none=True)
         random_state = _random_state(self.runtime.device)
@@ -274,7 +282,7 @@ class Trainer:
         at.interval_tokens += int(sums["tokens"])
         at.interval_seconds += seconds
         self._tick()
-        if not (self._due(self.settings.log_every) or self._due(self.settings.validate_every)):
+        if not (self._due(self.settings.log_every) or self._validation_due()):
             return
         mean = at.interval_loss / at.interval_steps
         row = {

@@ -1,7 +1,9 @@
 """Learning-rate schedules: from the number of an update (the first is 1) to a learning rate."""
 
 import math
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
+
+Number = TypeVar("Number", int, float)
 
 
 @runtime_checkable
@@ -16,16 +18,22 @@ class Schedule(Protocol):
 class InverseSqrt:
     """Rise linearly for `warmup` updates, then fall with the square root of the step.
 
-    fairseq's `inverse_sqrt`; Vaswani et al. 2017, section 5.3, with the peak given as `lr`.
+    fairseq's `inverse_sqrt`; Vaswani et al. 2017, section 5.3, with the peak given as `lr`. The
+    rise begins at `initial` before the first update, and no rate is below `minimum`.
     """
 
-    def __init__(self, *, lr: float, warmup: int):
+    def __init__(self, *, lr: float, warmup: int, initial: float = 0.0, minimum: float = 0.0):
         self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
+        self.initial = _not_negative("schedule.initial", initial)
+        self.minimum = _not_negative("schedule.minimum", minimum)
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of update `step`."""
-        warmup = max(self.warmup, 1)
-        return self.lr * min(step / warmup, math.sqrt(warmup / step))
+        if step < self.warmup:
+            rate = self.initial + (self.lr - self.initial) * (step / self.warmup)
+        else:
+            rate = self.lr * math.sqrt(max(self.warmup, 1) / step)
+        return max(self.minimum, rate)
 
 
 class Cosine:
@@ -86,7 +94,7 @@ def _positive(key: str, value: float) -> float:
     return value
 
 
-def _not_negative(key: str, value: int) -> int:
+def _not_negative(key: str, value: Number) -> Number:
     if value < 0:
         raise ValueError(f"{key}={value} must not be negative")
     return value
