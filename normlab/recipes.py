@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 # The recipe of a task that is named alone, and at scale=gpu. The other scales replace it.
 _OF_TASK = {"iwslt": "rbn"}
-_AT_GPU = {"iwslt": "rbn", "multi30k": "rbn", "toy": "rbn", "translation": "rbn"}
+_AT_GPU = {"mlm": "bert", "iwslt": "rbn", "multi30k": "rbn", "toy": "rbn", "translation": "rbn"}
 _SMALL = ("cpu", "smoke")
 _TASK = "toy"  # what configs/config.yaml has
 # What a recipe may give by placement, as in `lr: {pre: 1.5e-3, post: 5e-4}`.
