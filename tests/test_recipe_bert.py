@@ -9,6 +9,7 @@ from normlab.build import build_model, build_optimizer, build_task, parameter_ki
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.run import train
+from normlab.tasks.documents import DocumentTask
 
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.
@@ -98,6 +99,7 @@ def test_the_last_tenth_has_sequences_of_512():
     for steps, first in ((1_000_000, 900_001), (1_000, 901), (10, 10)):
         overrides = ["task=mlm", "recipe=bert", f"budget.steps={steps}"]
         task = build_task(to_dict(compose(overrides)))
+        assert isinstance(task, DocumentTask)
         assert (task.length_change.step, task.length_change.max_length) == (first, 512)
 
 
