@@ -1,7 +1,7 @@
 """The parts of a run from its config: norm, task, model."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Literal, get_args
 
 import torch
 from omegaconf import OmegaConf
@@ -19,6 +19,8 @@ from normlab.tasks.base import Task
 from normlab.train.schedule import Schedule
 
 _NORM_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+
+Kind = Literal["norm", "bias", "other"]
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
@@ -41,7 +43,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
         "task": (config["task"], Task, ()),
         "model": (_sizes(config["model"]), StackArchitecture, ("ffn_inner_norm", "embedding_norm")),
         "placement": (config["placement"], Placement, ("norm", "dropout")),
-        "optim": (config["optim"], torch.optim.Optimizer, ("params",)),
+        "optim": (_without_groups(config["optim"]), torch.optim.Optimizer, ("params",)),
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
@@ -72,6 +74,54 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     )
     initialize(model, config["seed"])
     return model
+
+
+def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
+    """Build the optimizer of a plain config over a model's parameters.
+
+    `optim.no_decay` names kinds of parameters that weight decay leaves alone, `norm` (all of a
+    norm's own) and `bias` (of everything else), as BERT does. They are a group of their own, the
+    last. Without the key all parameters are one group.
+    """
+    node = _without_groups(config["optim"])
+    spared = config["optim"].get("no_decay") or ()
+    if not spared:
+        return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
+    _check_kinds(spared)
+    decayed: list[nn.Parameter] = []
+    kept: list[nn.Parameter] = []
+    for parameter, kind in parameter_kinds(model):
+        (kept if kind in spared else decayed).append(parameter)
+    groups = [{"params": decayed}, {"params": kept, "weight_decay": 0.0}]
+    filled = [group for group in groups if group["params"]]
+    return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
+
+
+def _without_groups(optim: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out `no_decay`, which is no value of torch's optimizer."""
+    return {key: value for key, value in optim.items() if key != "no_decay"}
+
+
+def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
+    """Yield each parameter of a model once, in the model's order, and what it is."""
+    of_norms = {
+        id(parameter)
+        for module in model.modules()
+        if isinstance(module, Norm)
+        for parameter in module.parameters()
+    }
+    for name, parameter in model.named_parameters():
+        kind: Kind = "bias" if name.endswith("bias") else "other"
+        yield parameter, "norm" if id(parameter) in of_norms else kind
+
+
+def _check_kinds(spared: Sequence[str]) -> None:
+    allowed = [kind for kind in get_args(Kind) if kind != "other"]
+    if isinstance(spared, str) or not set(spared) <= set(allowed):
+        raise ValueError(
+            f"optim.no_decay={spared}: give a list of {' and '.join(allowed)}; for no weight decay "
+            "at all set optim.weight_decay=0"
+        )
 
 
 def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 # The recipe of a task that is named alone, and at scale=gpu. The other scales replace it.
 _OF_TASK = {"iwslt": "rbn"}
-_AT_GPU = {"iwslt": "rbn", "multi30k": "rbn", "toy": "rbn", "translation": "rbn"}
+_AT_GPU = {"mlm": "bert", "iwslt": "rbn", "multi30k": "rbn", "toy": "rbn", "translation": "rbn"}
 _SMALL = ("cpu", "smoke")
 _NONE = "none"
 _TASK = "toy"  # what configs/config.yaml has
@@ -37,7 +37,8 @@ def with_recipe(overrides: Sequence[str]) -> list[str]:
     Several tasks or scales in a sweep have no default recipe together; its runs have.
     """
     given = typed(overrides)
-    recipe = default_recipe(given.get("task", _TASK), given.get("scale"))
+    scale = given.get("scale")
+    recipe = default_recipe(given.get("task", _TASK), None if scale == "null" else scale)
     if recipe is None or "recipe" in given:
         return list(overrides)
     # Beside what it follows from: the flags of Hydra must not come between two arguments.

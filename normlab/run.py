@@ -11,7 +11,7 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.build import build_model, build_task, check_targets, make_fast
+from normlab.build import build_model, build_optimizer, build_task, check_targets, make_fast
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
@@ -163,9 +163,7 @@ class _Run:
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         if self.observe["fast"]:
             make_fast(model, task, runtime.device)
-        optimizer = instantiate(
-            config["optim"], "optim", torch.optim.Optimizer, params=model.parameters()
-        )
+        optimizer = build_optimizer(config, model)
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
         state = self._state_to_resume(checkpoints, data)
@@ -216,7 +214,8 @@ class _Run:
 
     def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
         outcome = trainer.fit()
-        reached = trainer.targets.scores(lost=outcome.status == "diverged")
+        lost = outcome.status == "diverged"
+        reached = trainer.targets.scores(lost=lost) | trainer.convergence.scores(lost=lost)
         scores = self._valid_scores(trainer) | reached
         weights: dict[str, int] = {}
         if outcome.status == "finished":

@@ -18,7 +18,7 @@ import torch
 from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, model_shapes
 from normlab.bench.spread import spread
-from normlab.build import build_model, build_task, make_fast
+from normlab.build import build_model, build_optimizer, build_task, make_fast
 from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
@@ -190,9 +190,7 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
     return Trainer(
         task=task,
         model=model,
-        optimizer=instantiate(
-            config["optim"], "optim", torch.optim.Optimizer, params=model.parameters()
-        ),
+        optimizer=build_optimizer(config, model),
         schedule=instantiate(config["schedule"], "schedule", Schedule),
         settings=LoopSettings(
             budget=Budget(steps=_NEVER),

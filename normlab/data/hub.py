@@ -9,6 +9,9 @@ from typing import Any
 
 from normlab.data.corpus import ParallelText
 
+_KINDS = ("*.jsonl", "*.jsonl.gz", "*.parquet")
+TABLES = (*_KINDS, *(f"*/{kind}" for kind in _KINDS))
+
 
 def read_table(
     path: str,
@@ -57,10 +60,7 @@ def _pairs(table: Any, origin: str, languages: tuple[str, str]) -> ParallelText:
 
 def has_tables(folder: Path) -> bool:
     """Tell whether a folder holds JSON lines or Parquet files, at its top or one level below."""
-    return any(
-        next(folder.glob(pattern), None) is not None
-        for pattern in ("*.jsonl", "*.parquet", "*/*.jsonl", "*/*.parquet")
-    )
+    return any(next(folder.glob(pattern), None) is not None for pattern in TABLES)
 
 
 def unavailable(what: str, tried: str, error: Exception, ways_out: str) -> ValueError:

@@ -5,7 +5,7 @@ A task of this kind says what an example is (`examples`) and what a model gets r
 """
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import pairwise
@@ -19,14 +19,16 @@ from torch import Tensor
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.documents.corpus import DocumentCorpus
+from normlab.data.documents.encoded import EncodedDocuments
 from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
-from normlab.data.documents.streams import EVAL_SEED
+from normlab.data.documents.streams import EVAL_SEED, stream
 from normlab.data.documents.tokenizer import Pieces
 from normlab.distributed import Shard, sum_scalars
 from normlab.models.architecture import TextArchitecture
 from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import Condition, Task
+from normlab.tasks.document_stream import DocumentStream, LengthChange
 
 
 @runtime_checkable
@@ -66,77 +68,6 @@ class TextBatch:
             if torch.is_tensor(value)
         }
         return replace(self, **moved)
-
-
-@dataclass(frozen=True)
-class LengthChange:
-    """From which step on examples have another `max_length` (both None: they never do)."""
-
-    step: int | None
-    max_length: int | None
-
-    def __post_init__(self):
-        if (self.step is None) != (self.max_length is None):
-            raise ValueError(
-                f"task.length_change.step={self.step} and task.length_change.max_length="
-                f"{self.max_length}: set both or neither"
-            )
-        if self.step is not None and self.step < 1:
-            raise ValueError(f"task.length_change.step={self.step} must be above 0")
-
-
-class DocumentStream(Iterator[Any]):
-    """Training batches of documents; from some batch on, those of another `max_length`.
-
-    The epochs go on counting when the length changes, so that no masks come twice.
-    """
-
-    def __init__(
-        self, task: "DocumentTask", shard: Shard, seed: int, *, limit: int, later: LengthChange
-    ):
-        self._task, self._shard, self._seed = task, shard, seed
-        self._change_at = None if later.step is None else (later.step - 1) * task.accumulate
-        self._later = later.max_length
-        self._drawn = 0
-        self._limit = limit
-        self._indices = self._plan(epoch=0)
-
-    def _plan(self, epoch: int) -> IndexStream:
-        limit = self._limit
-        stream = self._task.index_stream(self._shard, seed=self._seed, limit=limit)
-        stream.load_state_dict({"epoch": epoch, "index": 0})
-        return stream
-
-    @property
-    def epochs(self) -> float:
-        """Return the number of epochs drawn, a begun one by its share."""
-        place = self._indices.state_dict()
-        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
-
-    def __next__(self) -> Any:
-        if self._drawn == self._change_at:
-            place = self._indices.state_dict()
-            self._change(epoch=place["epoch"] + (place["index"] > 0))
-        epoch = self._indices.epoch
-        indices = next(self._indices)
-        self._drawn += 1
-        return self._task.collate("train", indices, limit=self._limit, seed=self._seed, epoch=epoch)
-
-    def _change(self, *, epoch: int) -> None:
-        assert self._later is not None
-        self._limit = self._later
-        self._indices = self._plan(epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place in the stream."""
-        return {"drawn": self._drawn, **self._indices.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place."""
-        self._drawn = state["drawn"]
-        if self._change_at is not None and self._drawn > self._change_at:
-            self._change(epoch=state["epoch"])
-        self._indices.load_state_dict({"epoch": state["epoch"], "index": state["index"]})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -188,7 +119,19 @@ class DocumentTask(Task):
 
     @abstractmethod
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Examples:
-        """Return the examples of an epoch, none longer than `limit` tokens."""
+        """Return the examples of an epoch of `text`, none longer than `limit` tokens."""
+
+    def text(self, split: str, *, seed: int, epoch: int) -> EncodedDocuments:
+        """Return the documents that examples of an epoch are made of.
+
+        These are a whole split, but for training text of several shards: there `epoch` counts
+        shards, which come in an order of their own each time all have come.
+        """
+        shards = self.data.shards["train"]
+        if split != "train" or len(shards) == 1:
+            return self.data.splits[split]
+        turn, place = divmod(epoch, len(shards))
+        return shards[int(stream("shards", seed=seed, epoch=turn).permutation(len(shards))[place])]
 
     @abstractmethod
     def collate(
@@ -227,9 +170,12 @@ class DocumentTask(Task):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the data's description: the text, the examples of an epoch, and their padding."""
-        stream = self.index_stream(Shard(0, 1), seed=0, limit=self.max_length)
-        batches = [next(stream) for _ in range(stream.batches_per_epoch)]
+        """Return the data's description: the text, the examples of an epoch, and their padding.
+
+        Of training text of several shards, `examples` and padding are those of one of them.
+        """
+        indices = self.index_stream(Shard(0, 1), seed=0, limit=self.max_length)
+        batches = [next(indices) for _ in range(indices.batches_per_epoch)]
         first = self._examples("train", limit=self.max_length, seed=0, epoch=0)
         held_out = [split for split in self.data.splits if split != "train"]
         return {

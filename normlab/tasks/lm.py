@@ -55,8 +55,8 @@ class LanguageModeling(DocumentTask):
     one_by_one: int
 
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Windows:
-        """Return the windows of a split, which are the same in every epoch."""
-        data = self.data.splits[split]
+        """Return the windows of a text, which are the same in every epoch of it."""
+        data = self.text(split, seed=seed, epoch=epoch)
         return text_windows(data.documents, data.text.lengths, max_length=limit)
 
     def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> CausalLM:
@@ -81,7 +81,7 @@ class LanguageModeling(DocumentTask):
         """Assemble windows into one padded batch."""
         windows = self._examples(split, limit=limit, seed=seed, epoch=epoch)
         assert isinstance(windows, Windows)
-        data = self.data.splits[split]
+        data = self.text(split, seed=seed, epoch=epoch)
         text = windows.batch(data, indices)
         rows, width = text.ids.shape
         tokens = int(text.valid.sum())

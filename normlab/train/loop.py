@@ -30,7 +30,7 @@ from normlab.train.interrupts import Interrupts
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
-from normlab.train.targets import Targets
+from normlab.train.targets import Convergence, Targets
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class Trainer:
         self.progress = Progress()
         self.targets = Targets(settings.targets)
         self.best = BestValidations([settings.select_by, *settings.best_by])
+        self.convergence = Convergence()
         self.valid_scores: dict[str, Score] = {}
         """The scores of the last validation."""
         self._epoch_ended = False
@@ -311,6 +312,7 @@ class Trainer:
         at = self.progress
         better = self.best.see(scores, step=at.step)
         self.targets.see(scores, step=at.step, tokens=at.tokens)
+        self.convergence.see(scores, step=at.step, tokens=at.tokens)
         at.validations_since_best += 1
         if self.settings.select_by in better:
             at.validations_since_best = 0
@@ -344,6 +346,7 @@ class Trainer:
                 "progress": asdict(self.progress),
                 "targets": asdict(self.targets),
                 "best": self.best.state_dict(),
+                "convergence": asdict(self.convergence),
                 "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
                 "random": states,
             },
@@ -358,6 +361,7 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.targets = Targets(**state["targets"])
         self.best.load_state_dict(state["best"])
+        self.convergence = Convergence(**state["convergence"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
         states = state["random"]
         if len(states) != self.runtime.world.size:

@@ -56,6 +56,27 @@ class Cosine:
         return self.lr * (self.final + (1 - self.final) * (1 + math.cos(math.pi * progress)) / 2)
 
 
+class Linear:
+    """Rise linearly for `warmup` updates, on to the line that falls from lr to 0 after `total`.
+
+    BERT's `optimization.py` (Devlin et al. 2019): the line begins at the first update, so the rate
+    after the warm-up is not quite lr. BERT counts updates from 0, which gives its first one a rate
+    of 0; here the warm-up is an update ahead, as in the other schedules.
+    """
+
+    def __init__(self, *, lr: float, warmup: int, total: int):
+        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
+        self.total = total
+        if total <= warmup:
+            raise ValueError(f"schedule.total={total} must be above schedule.warmup={warmup}")
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of update `step`."""
+        if step < self.warmup:
+            return self.lr * step / self.warmup
+        return self.lr * max(0.0, 1 - (step - 1) / self.total)
+
+
 class Constant:
     """Rise linearly for `warmup` updates, then stay."""
 

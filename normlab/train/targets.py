@@ -1,8 +1,9 @@
-"""How long a run takes to reach a score and keep it: "steps to converge" in comparison tables."""
+"""How long a run takes to reach a given score and keep it, and how long to converge."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from normlab.records.record import Score
 
@@ -55,3 +56,51 @@ class Targets:
 
 def _label(name: str, value: float) -> str:
     return f"{name}_{value:g}"
+
+
+@dataclass
+class Convergence:
+    """The one definition of "steps to converge", from a run's validation losses.
+
+    It is the first update at which the loss is at most `MARGIN` above its last value, and only if
+    the loss gained less than `MARGIN` over the last `TAIL` of the run. Without a validation before
+    that last part nobody knows, and the run has not converged.
+
+    Attributes:
+        curve: step, tokens and loss of each validation.
+    """
+
+    curve: list[tuple[int, int, float]] = field(default_factory=list)
+
+    LOSS: ClassVar[str] = "valid/loss"
+    MARGIN: ClassVar[float] = 0.01
+    TAIL: ClassVar[float] = 0.2
+
+    def see(self, scores: Mapping[str, Score], *, step: int, tokens: int) -> None:
+        """Take in a validation; a task without a score called `loss` never converges."""
+        if (score := scores.get(self.LOSS)) is not None:
+            self.curve.append((step, tokens, score.value))
+
+    def scores(self, *, lost: bool) -> dict[str, Score]:
+        """Return steps and tokens to converge; infinite for a run that did not, or is `lost`.
+
+        Names: `valid/steps_to_converge` and `valid/tokens_to_converge`.
+        """
+        place = None if lost else self._place()
+        steps, tokens = (math.inf, math.inf) if place is None else place
+        count = len(self.curve)
+        return {
+            "valid/steps_to_converge": Score(float(steps), False, count),
+            "valid/tokens_to_converge": Score(float(tokens), False, count),
+        }
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return step and tokens at which the run has converged, None where it has not."""
+        if not self.curve:
+            return None
+        end, _, last = self.curve[-1]
+        before = [loss for step, _, loss in self.curve if step <= (1 - self.TAIL) * end]
+        bound = last + self.MARGIN * abs(last)
+        if not before or not math.isfinite(last) or not before[-1] < bound:
+            return None
+        return next((step, tokens) for step, tokens, loss in self.curve if loss <= bound)

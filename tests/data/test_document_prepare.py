@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from normlab.data.documents.corpus import Document, DocumentCorpus, check_splits, distinct
+from normlab.data.documents.corpus import Document, DocumentCorpus, check_document
 from normlab.data.documents.encoded import columns_in, copy_runs
 from normlab.data.documents.local import FolderDocuments
 from normlab.data.documents.prepare import prepare_documents
@@ -135,14 +135,11 @@ def test_a_split_of_repeated_documents_alone_is_refused(tmp_path):
         prepare({"train": [["One."]], "valid": [["One."]], "test": [["Two."]]}, tmp_path)
 
 
-def test_distinct_tells_the_same_lines_cut_otherwise_apart():
-    splits = {
-        "train": [Document("a", ("One.", "Two.")), Document("b", ("One. Two.",))],
-        "test": [Document("c", ("One.",))],
-    }
-    kept, repeated = distinct(splits)
-    assert kept == splits
-    assert repeated == {"train": 0, "test": 0}
+def test_the_same_lines_cut_otherwise_are_another_document(tmp_path):
+    splits = {**SPLITS, "train": [["One.", "Two."], ["One. Two."]], "test": [["One."]]}
+    prepared = prepare(splits, tmp_path)
+    assert texts_of(prepared, "train") == splits["train"]
+    assert set(prepared.description["repeated_documents"].values()) == {0}
 
 
 def test_the_vocabulary_comes_from_training_text_alone(tmp_path):
@@ -252,9 +249,8 @@ def test_an_empty_split_is_named_with_the_ways_out(tmp_path, split):
     ],
 )
 def test_a_document_that_cannot_be_one_is_named(document, message):
-    splits = Given({**SPLITS, "valid": [["Good."], document]}).splits()
     with pytest.raises(ValueError, match=message):
-        check_splits("given", splits)
+        check_document("valid", Document("valid 1", tuple(document)))
 
 
 def test_a_vocabulary_without_room_is_refused(tmp_path):

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from normlab.records.record import Score
-from normlab.train.targets import Targets
+from normlab.train.targets import Convergence, Targets
 
 
 def seen(values, rows, *, higher=False, name="loss"):
@@ -83,3 +83,58 @@ def test_a_target_that_is_no_score_is_named():
     scores = {"valid/loss": Score(1.0, False, 1), "valid/bleu": Score(1.0, True, 1)}
     with pytest.raises(ValueError, match=r"set for blue, .* it has bleu, loss: .*observe\.targets"):
         Targets({"blue": [30.0]}).see(scores, step=1, tokens=1)
+
+
+# --- steps to converge ---
+
+
+def converged(losses, *, every=10, lost=False):
+    """Return steps and tokens to converge of validations every so many steps of 100 tokens."""
+    curve = Convergence()
+    for number, value in enumerate(losses, 1):
+        scores = {"valid/loss": Score(value, False, 7), "valid/bleu": Score(1.0, True, 7)}
+        curve.see(scores, step=every * number, tokens=100 * every * number)
+    scores = curve.scores(lost=lost)
+    assert {score.n for score in scores.values()} == {len(losses)}
+    assert not any(score.higher_is_better for score in scores.values())
+    return scores["valid/steps_to_converge"].value, scores["valid/tokens_to_converge"].value
+
+
+FLAT = [4.0, 3.0, 2.019, 2.01, 2.005, 2.004, 2.003, 2.002, 2.001, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("losses", "steps"),
+    [
+        (FLAT, 30),
+        ([2.021 if loss == 2.019 else loss for loss in FLAT], 40),  # 1.05 % above the last
+        ([*FLAT[:7], 2.02, 2.01, 2.0], math.inf),  # the last fifth gained 1 %
+        ([*FLAT[:7], 2.0199, 2.01, 2.0], 30),  # and a little less
+        ([3.0, 2.0, 1.0, 1.0, 1.5, 1.9, 2.0, 2.0, 2.0, 2.0], 20),  # a loss that rises gains nothing
+        ([2.0] * 5, 10),
+        ([2.0], math.inf),  # nothing is known of the part before
+        ([], math.inf),
+        ([*FLAT[:9], math.nan], math.inf),
+        ([*FLAT[:9], math.inf], math.inf),
+        ([math.nan, *FLAT[1:]], 30),
+    ],
+)
+def test_converged_is_within_one_percent_of_a_loss_that_has_settled(losses, steps):
+    assert converged(losses) == (steps, 100 * steps)
+
+
+def test_a_run_that_diverged_has_not_converged():
+    assert converged(FLAT, lost=True) == (math.inf, math.inf)
+
+
+def test_a_task_without_a_loss_has_not_converged():
+    curve = Convergence()
+    curve.see({"valid/bleu": Score(1.0, True, 7)}, step=1, tokens=1)
+    assert curve.scores(lost=False)["valid/steps_to_converge"] == Score(math.inf, False, 0)
+
+
+def test_convergence_goes_on_from_its_state():
+    curve = Convergence()
+    for step in (1, 2, 3):
+        curve.see({"valid/loss": Score(1.0, False, 7)}, step=step, tokens=step)
+    assert Convergence(**asdict(curve)) == curve

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from normlab import distributed
-from normlab.build import build_model, build_task
+from normlab.build import build_model, build_optimizer, build_task
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.norms.base import average_statistics_over_ranks
@@ -50,9 +50,7 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
     trainer = Trainer(
         task=task,
         model=model,
-        optimizer=instantiate(
-            config["optim"], "optim", torch.optim.Optimizer, params=model.parameters()
-        ),
+        optimizer=build_optimizer(config, model),
         schedule=instantiate(config["schedule"], "schedule", Schedule),
         settings=settings,
         runtime=runtime,

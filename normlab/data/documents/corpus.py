@@ -1,15 +1,16 @@
-"""Documents as every source of them hands them over, and what is refused or left out.
+"""Documents as every source of them hands them over, and what is refused.
 
-Decides the common form (`Document`, `DocumentCorpus`), that a document stands in one split only,
-which split it is where the source has none, and how a split is recognised (its checksum). Nothing
-here knows of subwords or tensors.
+Decides the common form (`Document`, `DocumentCorpus`), which split a document is in where the
+source has none, and how a split is recognised (its checksum). Nothing here knows of subwords or
+tensors.
 """
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from pathlib import Path
 
 REQUIRED = ("train", "valid", "test")
 
@@ -33,8 +34,9 @@ class Document:
 class DocumentCorpus(ABC):
     """A source of documents.
 
-    A concrete corpus sets the attributes and `splits`. `name` is a short identifier, `label` what a
-    table must call results on it, `licence` what its origin states, `language` its ISO 639 code.
+    A concrete corpus sets the attributes and `splits`; one that may be larger than the memory has a
+    `stream` and `split_names` of its own. `name` is a short identifier, `label` what a table must
+    call results on it, `licence` what its origin states, `language` its ISO 639 code.
     """
 
     name: str
@@ -45,6 +47,21 @@ class DocumentCorpus(ABC):
     @abstractmethod
     def splits(self) -> dict[str, list[Document]]:
         """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
+
+    def split_names(self) -> Sequence[str]:
+        """Return the names of the splits."""
+        return list(self.splits())
+
+    def stream(self) -> Iterator[tuple[str, Document]]:
+        """Yield each document with its split, one after the other.
+
+        What two splits share is kept in the first that comes: test sets come before `valid`, that
+        before `train`. Documents that a hash of their text tells apart may come in any order.
+        """
+        splits = self.splits()
+        for split in by_rank(splits):
+            for document in splits[split]:
+                yield split, document
 
     def left_out(self) -> dict[str, int]:
         """Return how many of what the reader left out on purpose; nothing unless overridden."""
@@ -81,78 +98,95 @@ def checksum(documents: Iterable[Document]) -> str:
     return hashlib.sha256("\n".join(document.text for document in documents).encode()).hexdigest()
 
 
-def check_splits(name: str, splits: Mapping[str, list[Document]]) -> None:
-    """Raise ValueError for a split that is missing or empty and a sentence that cannot be one."""
+def by_rank(splits: Iterable[str]) -> list[str]:
+    """Return splits in the order in which a repeated document is kept: test sets, valid, train."""
+    return sorted(splits, key=lambda name: (name == "train", name == "valid", name))
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Return splits as they are listed: train, valid, test, further test sets."""
+    names = list(splits)
+    return [*(n for n in REQUIRED if n in names), *sorted(n for n in names if n not in REQUIRED)]
+
+
+def collected(corpus: DocumentCorpus) -> dict[str, list[Document]]:
+    """Return the splits of a corpus that streams, as lists."""
+    splits: dict[str, list[Document]] = {name: [] for name in in_order(corpus.split_names())}
+    for split, document in corpus.stream():
+        splits[split].append(document)
+    return splits
+
+
+def check_names(name: str, splits: Sequence[str]) -> None:
+    """Raise ValueError for a corpus without one of the splits that it needs."""
     missing = [split for split in REQUIRED if split not in splits]
     if missing:
         raise ValueError(
             f"corpus {name} has no {' and no '.join(missing)} split (it has "
             f"{', '.join(splits) or 'none'}); give train, valid and test"
         )
-    for split, documents in splits.items():
-        if not documents:
-            sizes = ", ".join(f"{other}: {len(found)}" for other, found in splits.items())
+
+
+def check_sizes(name: str, sizes: Mapping[str, int]) -> None:
+    """Raise ValueError for a split without a document."""
+    for split, size in sizes.items():
+        if not size:
+            listed = ", ".join(f"{other}: {count}" for other, count in sizes.items())
             raise ValueError(
-                f"corpus {name}: the split {split} has no document (documents by split: {sizes}); "
+                f"corpus {name}: the split {split} has no document (documents by split: {listed}); "
                 "give more documents, files of your own for each split, or another valid_share "
                 "and test_share"
             )
-        for document in documents:
-            if not document.sentences:
-                raise ValueError(f"{document.origin} ({split}) has no sentence")
-            for number, sentence in enumerate(document.sentences, 1):
-                if not sentence.strip() or "\n" in sentence:
-                    raise ValueError(
-                        f"{document.origin} ({split}), sentence {number}: blank, or with a line "
-                        "break inside"
-                    )
 
 
-def distinct(
-    splits: Mapping[str, list[Document]],
-) -> tuple[dict[str, list[Document]], dict[str, int]]:
-    """Keep each text once, in a test set before `valid` before `train`; return it and the counts.
-
-    The counts say how many documents of each split were left out because the same sentences stand
-    in a split of higher rank or earlier in their own.
-    """
-    seen: set[str] = set()
-    kept: dict[str, list[Document]] = {}
-    for split in sorted(splits, key=lambda name: (name == "train", name == "valid", name)):
-        kept[split] = []
-        for document in splits[split]:
-            mark = hashlib.sha256(document.text.encode()).hexdigest()
-            if mark not in seen:
-                seen.add(mark)
-                kept[split].append(document)
-    repeated = {split: len(splits[split]) - len(kept[split]) for split in splits}
-    return {split: kept[split] for split in splits}, repeated
+def check_document(split: str, document: Document) -> None:
+    """Raise ValueError for a document without a sentence and for a sentence that cannot be one."""
+    if not document.sentences:
+        raise ValueError(f"{document.origin} ({split}) has no sentence")
+    for number, sentence in enumerate(document.sentences, 1):
+        if not sentence.strip() or "\n" in sentence:
+            raise ValueError(
+                f"{document.origin} ({split}), sentence {number}: blank, or with a line "
+                "break inside"
+            )
 
 
 def by_hash(
-    documents: Iterable[Document],
-    *,
-    valid_share: float,
-    test_share: float,
-    of: str = "origin",
+    documents: Iterable[Document], *, valid_share: float, test_share: float
 ) -> dict[str, list[Document]]:
-    """Split documents by a hash of their `origin` or of their `text`: no seed, no order.
+    """Split documents by a hash of their `origin`: no seed, no order.
 
-    A document stays in its split whatever is added or removed; two of equal text, hashed by `text`,
-    share one. Raises ValueError where the shares leave no training text.
+    A document stays in its split whatever is added or removed. Raises ValueError where the shares
+    leave no training text.
+    """
+    splits: dict[str, list[Document]] = {split: [] for split in REQUIRED}
+    for document in documents:
+        split = split_by_hash(document.origin, valid_share=valid_share, test_share=test_share)
+        splits[split].append(document)
+    return splits
+
+
+def split_by_hash(text: str, *, valid_share: float, test_share: float) -> str:
+    """Return which of the three splits a hash of a text puts it in.
+
+    Raises ValueError where the shares leave no training text.
     """
     if min(valid_share, test_share) <= 0 or valid_share + test_share >= 1:
         raise ValueError(
             f"valid_share={valid_share} and test_share={test_share} must be above 0 and sum to "
             "less than 1"
         )
-    splits: dict[str, list[Document]] = {split: [] for split in REQUIRED}
-    for document in documents:
-        digest = hashlib.sha256(getattr(document, of).encode()).digest()
-        place = int.from_bytes(digest[:8], "big") / 2**64
-        held_out = "test" if place < test_share else "valid"
-        splits[held_out if place < test_share + valid_share else "train"].append(document)
-    return splits
+    place = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") / 2**64
+    if place < test_share:
+        return "test"
+    return "valid" if place < test_share + valid_share else "train"
+
+
+def update_digest(digest: "hashlib._Hash", path: Path) -> None:
+    """Add the bytes of a file to a checksum, a part at a time."""
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):
+            digest.update(part)
 
 
 def rules_digest(*modules: str) -> str:

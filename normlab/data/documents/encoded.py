@@ -1,10 +1,10 @@
 """Encoded documents on disk, and how runs of their tokens become rows of a batch.
 
-Decides the layout beside `EncodedText`: where documents begin (`<split>.documents.npy`), which
-tokens begin a word (`<split>.begins.npy`) and how long each sentence was
-(`<split>.characters.npy`).
+Decides the layout beside `EncodedText`: where documents begin (`<stem>.documents.npy`), which
+tokens begin a word (`<stem>.begins.npy`) and how long each sentence was (`<stem>.characters.npy`).
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,20 +31,34 @@ class EncodedDocuments:
         """Return how many documents there are."""
         return len(self.documents) - 1
 
-    def save(self, folder: Path, split: str) -> None:
-        """Write all arrays as `<split>.<name>.npy`."""
-        self.text.save(folder, split)
+    @classmethod
+    def joined(cls, parts: Sequence["EncodedDocuments"]) -> "EncodedDocuments":
+        """Return the documents of all parts, one part after the other."""
+        sentences = np.cumsum([0, *(len(part.text) for part in parts)])
+        bounds = [part.documents[1:] + n for part, n in zip(parts, sentences, strict=False)]
+        return cls(
+            EncodedText.joined([part.text for part in parts]),
+            documents=np.concatenate([np.zeros(1, np.int64), *bounds]),
+            begins=np.concatenate([np.zeros(0, bool), *(part.begins for part in parts)]),
+            characters=np.concatenate(
+                [np.zeros(0, np.int32), *(part.characters for part in parts)]
+            ),
+        )
+
+    def save(self, folder: Path, stem: str) -> None:
+        """Write all arrays as `<stem>.<name>.npy`."""
+        self.text.save(folder, stem)
         for name in ("documents", "begins", "characters"):
-            np.save(folder / f"{split}.{name}.npy", getattr(self, name))
+            np.save(folder / f"{stem}.{name}.npy", getattr(self, name))
 
     @classmethod
-    def load(cls, folder: Path, split: str) -> "EncodedDocuments":
+    def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
         """Map what `save` wrote, read-only."""
         return cls(
-            EncodedText.load(folder, split),
-            documents=np.load(folder / f"{split}.documents.npy"),
-            begins=np.load(folder / f"{split}.begins.npy", mmap_mode="r"),
-            characters=np.load(folder / f"{split}.characters.npy", mmap_mode="r"),
+            EncodedText.load(folder, stem),
+            documents=np.load(folder / f"{stem}.documents.npy"),
+            begins=np.load(folder / f"{stem}.begins.npy", mmap_mode="r"),
+            characters=np.load(folder / f"{stem}.characters.npy", mmap_mode="r"),
         )
 
 

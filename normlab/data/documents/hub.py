@@ -6,18 +6,31 @@ set has no validation or test rows.
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from normlab.data.documents.corpus import REQUIRED, Document, DocumentCorpus, by_hash, rules_digest
+from normlab.data.documents.corpus import (
+    REQUIRED,
+    Document,
+    DocumentCorpus,
+    by_rank,
+    collected,
+    in_order,
+    rules_digest,
+    split_by_hash,
+    update_digest,
+)
 from normlab.data.documents.reading import TextForm, read_documents, whole_document
 from normlab.data.documents.sentences import split_sentences, splitter
-from normlab.data.hub import has_tables, unavailable
+from normlab.data.hub import TABLES, has_tables, unavailable
 
 Rows = Literal["documents", "lines", "articles"]
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
 _TEXT = ("string", "large_string", "null")  # a column of empty rows alone has no other type
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 # " = Title = " begins an article; " = = Section = = " does not.
 _TITLE = re.compile(r"= [^=](.*[^=])? =")
 
@@ -33,6 +46,10 @@ class HubDocuments(DocumentCorpus):
     `form` says whether a line is a sentence or a paragraph of `language`. A data set without
     validation or test rows has `valid_share` or `test_share` of its training documents held out, by
     a hash of their text. `max_documents` keeps the first so many of each split, null all.
+
+    With `streaming` rows come one after the other, from the network or from the files, and no copy
+    of the data set is kept: for text that is larger than the disk should hold twice. `revision` is
+    the data set's commit on the hub; null takes the newest, which is asked for at every start.
     """
 
     def __init__(
@@ -50,6 +67,8 @@ class HubDocuments(DocumentCorpus):
         valid_share: float,
         test_share: float,
         max_documents: int | None,
+        streaming: bool = False,
+        revision: str | None = None,
     ) -> None:
         self.name = name
         self.licence = licence
@@ -64,32 +83,79 @@ class HubDocuments(DocumentCorpus):
         self._form: TextForm = form
         self._shares = {"valid_share": valid_share, "test_share": test_share}
         self._max_documents = max_documents
+        self._streaming = streaming
+        self._revision = revision
+        self._empty: int | None = None
         self._loaded: dict[str, Any] | None = None
         self._found: dict[str, list[Document]] | None = None
 
     def splits(self) -> dict[str, list[Document]]:
         """Read the splits, once."""
         if self._found is None:
-            found = {
-                split: self._documents(split, table) for split, table in self._tables().items()
-            }
-            self._found = self._held_out(found)
+            self._found = collected(self)
         return self._found
 
     def origin(self) -> str:
         """Return the data set of the hub."""
         return f"Hugging Face Hub, {self._path}" + (f" ({self._config})" if self._config else "")
 
+    def split_names(self) -> Sequence[str]:
+        """Return the splits that there are rows for, and those that are held out of train."""
+        return in_order({*self._tables(), *REQUIRED})
+
+    def stream(self) -> Iterator[tuple[str, Document]]:
+        """Yield the documents of the rows, one after the other."""
+        tables = self._tables()
+        self._empty = 0
+        for split in by_rank(tables):
+            for document in self._documents(split, tables[split]):
+                yield self._held_out(document) if split == "train" else split, document
+
     def key(self) -> str:
-        """Return a string of the text of all rows and of what decides how they are cut."""
+        """Return a string of the text and of what decides how its rows are cut.
+
+        Of rows that stream it is the files or the data set's commit that stand for the text.
+        """
         digest = hashlib.sha256()
-        for split, table in self._tables().items():
-            digest.update(f"{split} {len(table)}\n".encode())
-            for texts in _batches(table, self._column):
-                digest.update("\x1e".join(texts).encode())
+        if self._streaming:
+            self._add_source(digest)
+        else:
+            for split, table in self._tables().items():
+                digest.update(f"{split} {len(table)}\n".encode())
+                for texts in _batches(table, self._column):
+                    digest.update("\x1e".join(texts).encode())
         settings = (self._rows, self._form, self.language, self._max_documents, self._shares)
         rules = rules_digest("hub", "reading", "sentences")
         return f"{self.name}-{digest.hexdigest()}-{settings}-{rules}-{splitter()}"
+
+    def _add_source(self, digest: "hashlib._Hash") -> None:
+        digest.update(f"{self._column}\n".encode())
+        if self._folder is None:
+            digest.update(f"{self._path} {self._config} {self._commit}\n".encode())
+        else:
+            folder = self._tables_folder()
+            for path in sorted(path for pattern in TABLES for path in folder.glob(pattern)):
+                digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
+                update_digest(digest, path)
+
+    @cached_property
+    def _commit(self) -> str:
+        """The commit of the data set on the hub that is read."""
+        if self._revision is not None and _COMMIT.fullmatch(self._revision):
+            return self._revision
+        from huggingface_hub import HfApi
+
+        try:
+            return str(HfApi().dataset_info(self._path, revision=self._revision).sha)
+        except Exception as error:
+            raise unavailable(
+                self.label,
+                f"the commit of the data set {self._path} on the Hugging Face Hub",
+                error,
+                "With a network, run the command again. Text that is prepared already needs no "
+                "network where task.corpus.revision is the data set's commit, 40 hexadecimal "
+                "digits.",
+            ) from error
 
     def describe(self) -> dict[str, object]:
         """Add the data set's own name and how its rows were cut."""
@@ -102,38 +168,33 @@ class HubDocuments(DocumentCorpus):
             "sentences_by": "lines" if self._form == "sentences" else splitter(),
             "max_documents": self._max_documents,
             **self._shares,
+            **({"revision": self._commit} if self._streaming and self._folder is None else {}),
         }
 
     def left_out(self) -> dict[str, int]:
-        """Return how many rows have no text."""
-        return {"empty_rows": self._empty} if self._rows == "documents" else {}
-
-    @property
-    def _empty(self) -> int:
-        self.splits()
-        return sum(
-            not text.strip()
-            for table in self._tables().values()
-            for texts in _batches(table, self._column)
-            for text in texts
-        )
+        """Return how many of the rows that were read have no text."""
+        if self._rows != "documents":
+            return {}
+        if self._empty is None:
+            self.splits()
+        return {"empty_rows": self._empty or 0}
 
     def _tables(self) -> dict[str, Any]:
-        """Load the rows by split, under the names of this package; nothing is read yet."""
+        """Open the rows by split, under the names of this package; hardly anything is read yet."""
         if self._loaded is None:
             tables = self._load()
             self._loaded = {SPLITS[s]: table for s, table in tables.items() if s in SPLITS}
             for split, table in self._loaded.items():
-                if self._column not in table.column_names:
+                columns = _columns(table)
+                if self._column not in columns:
                     raise ValueError(
-                        f"{self._path}:{split} has the columns {', '.join(table.column_names)}; "
+                        f"{self._path}:{split} has the columns {', '.join(columns)}; "
                         f"set task.corpus.column, now {self._column}, to the one with the text"
                     )
-                kind = getattr(table.features[self._column], "dtype", "list")
-                if kind not in _TEXT:
+                if (kind := columns[self._column]) not in _TEXT:
                     raise ValueError(
                         f"{self._path}:{split}: column {self._column} holds {kind}, not text; set "
-                        f"task.corpus.column to one with text ({', '.join(table.column_names)})"
+                        f"task.corpus.column to one with text ({', '.join(columns)})"
                     )
             if "train" not in self._loaded:
                 raise ValueError(
@@ -142,12 +203,23 @@ class HubDocuments(DocumentCorpus):
                 )
         return self._loaded
 
+    def _tables_folder(self) -> Path:
+        """Return the folder of files, which may be one of the config's name in `data_dir`."""
+        assert self._folder is not None
+        folder = self._folder / self._config if self._config else self._folder
+        return folder if folder.is_dir() else self._folder
+
     def _load(self) -> dict[str, Any]:
         import datasets  # heavy, and not needed where the text lies in plain files
 
         if self._folder is None:
             try:
-                tables = datasets.load_dataset(self._path, self._config)
+                tables = datasets.load_dataset(
+                    self._path,
+                    self._config,
+                    streaming=self._streaming,
+                    revision=self._commit if self._streaming else self._revision,
+                )
             except Exception as error:
                 raise unavailable(
                     self.label,
@@ -160,15 +232,14 @@ class HubDocuments(DocumentCorpus):
                     "Python carries needs no download: task/corpus=pydoc.",
                 ) from error
         else:
-            folder = self._folder / self._config if self._config else self._folder
-            folder = folder if folder.is_dir() else self._folder
+            folder = self._tables_folder()
             if not folder.is_dir() or not has_tables(folder):
                 raise ValueError(
                     f"{folder} holds no .parquet or .jsonl file; set data_dir to the folder of the "
-                    "data set's files"
+                    "data set's files (.jsonl.gz is read too)"
                 )
             try:
-                tables = datasets.load_dataset(str(folder))
+                tables = datasets.load_dataset(str(folder), streaming=self._streaming)
             except Exception as error:
                 cause = " ".join(str(error.__cause__ or error).split())[:200]
                 raise ValueError(
@@ -179,15 +250,16 @@ class HubDocuments(DocumentCorpus):
         assert isinstance(tables, Mapping)
         return {str(split): table for split, table in tables.items()}
 
-    def _documents(self, split: str, table: Any) -> list[Document]:
+    def _documents(self, split: str, table: Any) -> Iterator[Document]:
         origin = f"{self._path}:{split}"
-        texts = (text for batch in _batches(table, self._column) for text in batch)
-        found: list[Document] = []
-        for document in self._cut(texts, origin):
-            if self._max_documents is not None and len(found) == self._max_documents:
-                break
-            found.append(document)
-        return found
+        return islice(self._cut(self._texts(table), origin), self._max_documents)
+
+    def _texts(self, table: Any) -> Iterator[str]:
+        assert self._empty is not None
+        for texts in _batches(table, self._column):
+            for text in texts:
+                self._empty += not text.strip()
+                yield text
 
     def _cut(self, texts: Iterable[str], origin: str) -> Iterable[Document]:
         if self._rows == "documents":
@@ -205,15 +277,13 @@ class HubDocuments(DocumentCorpus):
             return articles(texts, form=self._form, language=self.language, origin=origin)
         return read_documents(texts, form=self._form, language=self.language, origin=origin)
 
-    def _held_out(self, found: dict[str, list[Document]]) -> dict[str, list[Document]]:
-        """Take the splits that a data set does not have from its training documents."""
-        missing = [split for split in REQUIRED if split not in found]
-        if not missing:
-            return found
-        cut = by_hash(found["train"], of="text", **self._shares)
-        held_out = {split: cut.pop(split) for split in missing}
-        train = [document for documents in cut.values() for document in documents]
-        return {**found, "train": train, **held_out}
+    def _held_out(self, document: Document) -> str:
+        """Return the split of a training document: one that the data set has no rows of, or train.
+
+        Where only one is missing, documents that a hash gives to the other stay in train.
+        """
+        split = split_by_hash(document.text, **self._shares)
+        return "train" if split in self._tables() else split
 
 
 def articles(
@@ -249,6 +319,14 @@ def _with_neighbours(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         line = after
     if line is not None:
         yield before, line, ""
+
+
+def _columns(table: Any) -> dict[str, str]:
+    """Return the columns of a table and what each holds; rows that stream may have to be asked."""
+    features = table.features
+    if features is None:
+        features = table._resolve_features().features
+    return {name: getattr(feature, "dtype", "list") for name, feature in features.items()}
 
 
 def _batches(table: Any, column: str) -> Iterator[list[str]]:

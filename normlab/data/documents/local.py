@@ -5,18 +5,21 @@ each document's text.
 """
 
 import hashlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal
 
-from normlab.data.corpus import read_lines
 from normlab.data.documents.corpus import (
     REQUIRED,
     Document,
     DocumentCorpus,
-    by_hash,
+    by_rank,
+    collected,
     rules_digest,
+    split_by_hash,
+    update_digest,
 )
-from normlab.data.documents.reading import TextForm, read_documents, whole_document
+from normlab.data.documents.reading import TextForm, read_documents, stream_lines, whole_document
 from normlab.data.documents.sentences import splitter
 
 Boundary = Literal["blank_line", "file"]
@@ -68,18 +71,31 @@ class FolderDocuments(DocumentCorpus):
     def splits(self) -> dict[str, list[Document]]:
         """Read the splits, once."""
         if self._found is None:
-            files = self._files()
-            if "all" in files:
-                documents = self._read(files["all"])
-                if len(documents) < len(REQUIRED):
-                    raise ValueError(
-                        f"{self._place} holds {len(documents)} document(s), too few to split into "
-                        f"{', '.join(REQUIRED)}: {self._how_documents_end()}"
-                    )
-                self._found = by_hash(documents, of="text", **self._shares)
-            else:
-                self._found = {split: self._read(paths) for split, paths in files.items()}
+            self._found = collected(self)
         return self._found
+
+    def split_names(self) -> Sequence[str]:
+        """Return the splits that there are files for, or those that one text is cut into."""
+        files = self._files()
+        return REQUIRED if "all" in files else list(files)
+
+    def stream(self) -> Iterator[tuple[str, Document]]:
+        """Yield the documents of the files, one after the other."""
+        files = self._files()
+        if "all" not in files:
+            for split in by_rank(files):
+                for document in self._read(files[split]):
+                    yield split, document
+            return
+        count = 0
+        for document in self._read(files["all"]):
+            count += 1
+            yield split_by_hash(document.text, **self._shares), document
+        if count < len(REQUIRED):
+            raise ValueError(
+                f"{self._place} holds {count} document(s), too few to split into "
+                f"{', '.join(REQUIRED)}: {self._how_documents_end()}"
+            )
 
     def key(self) -> str:
         """Return a string of the bytes of the files and of all that decides how they are cut."""
@@ -87,7 +103,7 @@ class FolderDocuments(DocumentCorpus):
         for split, paths in self._files().items():
             for path in paths:
                 digest.update(f"{split} {path.name} {path.stat().st_size}\n".encode())
-                digest.update(path.read_bytes())
+                update_digest(digest, path)
         settings = (self._form, self._boundary, self.language, sorted(self._shares.items()))
         rules = rules_digest("local", "reading", "sentences")
         return f"{self.name}-{digest.hexdigest()}-{settings}-{rules}-{splitter()}"
@@ -105,17 +121,16 @@ class FolderDocuments(DocumentCorpus):
             **cut_here,
         }
 
-    def _read(self, paths: list[Path]) -> list[Document]:
+    def _read(self, paths: list[Path]) -> Iterator[Document]:
         read = read_documents if self._boundary == "blank_line" else whole_document
-        documents: list[Document] = []
         for path in paths:
-            found = read(
-                read_lines(path), form=self._form, language=self.language, origin=path.name
-            )
+            found = False
+            lines = stream_lines(path)
+            for document in read(lines, form=self._form, language=self.language, origin=path.name):
+                found = True
+                yield document
             if not found:
                 raise ValueError(f"{path} holds no sentence, only blank lines; give it text")
-            documents.extend(found)
-        return documents
 
     def _files(self) -> dict[str, list[Path]]:
         """Return the files of each split, or those of `all` where the text has no splits."""

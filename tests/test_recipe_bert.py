@@ -1,0 +1,182 @@
+"""`recipe=bert`: every value of the composed config is the published one, and it trains."""
+
+import math
+
+import pytest
+import torch
+
+from normlab.build import build_model, build_optimizer, build_task, parameter_kinds
+from normlab.config import compose, to_dict
+from normlab.instantiate import instantiate
+from normlab.run import train
+from normlab.tasks.documents import DocumentTask
+
+PUBLISHED = {
+    # BERT-base (Devlin et al. 2019): text, model, batch, masking.
+    "task.corpus.path": "wikimedia/wikipedia",
+    "task.corpus.streaming": True,
+    "task.vocab_size": 30_522,
+    "task.pieces": "wordpiece",
+    "task.lowercase": True,
+    "task.nsp": True,
+    "task.short_share": 0.1,
+    "task.mask_share": 0.15,
+    "task.mask_split": [0.8, 0.1, 0.1],
+    "task.whole_word": False,
+    "task.max_length": 128,
+    "task.eval_max_length": 128,
+    "task.length_change.max_length": 512,
+    "task.length_change.after": 0.9,
+    "task.length_change.steps": 1_000_000,
+    "task.length_change.step": None,
+    "task.batch_size": 256,
+    "task.max_tokens": None,
+    "task.batching": "random",
+    "task.accumulate": 1,
+    "model.dim": 768,
+    "model.ffn_dim": 3072,
+    "model.num_heads": 12,
+    "model.num_layers": 12,
+    "model.activation": "gelu",
+    "model.dropout": 0.1,
+    "model.attention_dropout": 0.1,
+    "model.activation_dropout": 0.0,
+    "model.positions": "learned",
+    "model.max_positions": 512,
+    "model.scale_embeddings": False,
+    "batch_size": 256,
+    "max_tokens": None,
+    "batching": "random",
+    "accumulate": 1,
+    # Its code, optimization.py.
+    "optim._target_": "torch.optim.AdamW",
+    "optim.betas": [0.9, 0.999],
+    "optim.eps": 1e-6,
+    "optim.weight_decay": 0.01,
+    "optim.no_decay": ["norm", "bias"],
+    "schedule._target_": "normlab.train.schedule.Linear",
+    "schedule.total": 1_000_000,
+    "clip_norm": 1.0,
+    "budget.steps": 1_000_000,
+    "budget.epochs": None,
+    "budget.tokens": None,
+    "budget.minutes": None,
+    "validate.every": 10_000,
+    "validate.patience": None,
+}
+# Xiong et al. 2020: what each placement trains with.
+RATES = {"pre": (3e-4, 0), "post": (1e-4, 10_000)}
+
+
+def value(config, key):
+    for part in key.split("."):
+        config = config[part]
+    return config
+
+
+@pytest.mark.parametrize("placement", RATES)
+def test_every_value_is_the_published_one(placement):
+    config = to_dict(compose(["task=mlm", "scale=gpu", f"placement={placement}"]))
+    assert {key: value(config, key) for key in PUBLISHED} == PUBLISHED
+    lr, warmup = RATES[placement]
+    assert config["optim"]["lr"] == config["schedule"]["lr"] == lr
+    assert config["schedule"]["warmup"] == warmup
+    assert config["choices"]["recipe"] == "bert"
+    assert compose(["task=mlm", "recipe=bert", f"placement={placement}"]).optim.lr == lr
+
+
+def test_the_rate_rises_and_falls_in_a_line():
+    config = to_dict(compose(["task=mlm", "recipe=bert", "placement=post"]))
+    rate = instantiate(config["schedule"], "schedule")
+    assert rate(1) == pytest.approx(1e-8)
+    assert rate(5_000) == pytest.approx(5e-5)
+    assert rate(10_000) == pytest.approx(1e-4 * 0.990001)
+    assert rate(500_001) == pytest.approx(5e-5)
+    assert rate(1_000_000) == pytest.approx(1e-10)
+
+
+def test_the_last_tenth_has_sequences_of_512():
+    for steps, first in ((1_000_000, 900_001), (1_000, 901), (10, 10)):
+        overrides = ["task=mlm", "recipe=bert", f"budget.steps={steps}"]
+        task = build_task(to_dict(compose(overrides)))
+        assert isinstance(task, DocumentTask)
+        assert (task.length_change.step, task.length_change.max_length) == (first, 512)
+
+
+def test_task_mlm_alone_stays_small_and_without_data():
+    config = to_dict(compose(["task=mlm"]))
+    assert config["choices"]["recipe"] is None
+    assert config["task"]["corpus"]["_target_"].endswith("PydocCorpus")
+    assert (config["model"]["dim"], config["task"]["vocab_size"]) == (128, 4000)
+    assert "no_decay" not in config["optim"]
+
+
+SMALL = (
+    *("task=mlm", "recipe=bert", "task/corpus=documents", "model=bert_tiny", "model.depth=1"),
+    *("model.dim=32", "model.ffn_dim=64", "task.vocab_size=60", "batch_size=8", "sink=[]"),
+    *("probe=[]", "task.max_length=24", "task.eval_max_length=24", "model.max_positions=48"),
+    *("task.length_change.max_length=48", "task.corpus.valid_share=0.2", "device=cpu"),
+    *(
+        "task.corpus.test_share=0.2",
+        "observe.threads=1",
+        "precision=fp32",
+        "task.test_eval_stats=[]",
+    ),
+    *("task.test_batch_sizes=[]", "optim.lr=1e-2", "budget.steps=60", "validate.every=10"),
+)
+
+
+@pytest.fixture
+def text(tmp_path):
+    lines = [
+        f"The {a} {b} sees the {c}.\nThe {c} {b} sees a {a}.\n"
+        for a in ("dog", "cat", "bird", "fish")
+        for b in ("quickly", "often", "never", "now")
+        for c in ("tree", "house", "river", "stone")
+    ]
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    return tmp_path
+
+
+@pytest.mark.parametrize("placement", RATES)
+def test_a_short_run_of_the_recipe_trains(text, placement, monkeypatch):
+    monkeypatch.setenv("NORMLAB_CACHE", str(text / "cache"))
+    warmup = {"pre": 0, "post": 10}[placement]
+    record = train(
+        compose(
+            [
+                *SMALL,
+                *(f"placement={placement}", f"schedule.warmup={warmup}"),
+                *(f"data_dir={text}/text.txt", f"runs_dir={text}/runs"),
+            ]
+        )
+    )
+    assert record.outcome.status == "finished"
+    # 60 pieces at most: chance is 4.1 nats and, for the pairs, 0.7.
+    assert record.scores["valid/mlm_loss"].value < 3
+    assert record.scores["valid/loss"].value < math.log(60)
+    assert {"valid/steps_to_converge", "valid/tokens_to_converge"} < set(record.scores)
+
+
+def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
+    monkeypatch.setenv("NORMLAB_CACHE", str(text / "cache"))
+    config = to_dict(compose([*SMALL, f"data_dir={text}/text.txt"]))
+    model = build_model(config, build_task(config))
+    decayed, kept = build_optimizer(config, model).param_groups
+    assert (decayed["weight_decay"], kept["weight_decay"]) == (0.01, 0.0)
+    names = {id(p): name for name, p in model.named_parameters()}
+    spared = {names[id(p)] for p in kept["params"]}
+    assert {names[id(p)] for p in decayed["params"]} | spared == set(names.values())
+    assert all("norm" in name or name.endswith("bias") for name in spared)
+    assert {"token_bias", "token_norm.weight", "token_norm.bias", "pooler.bias"} < spared
+    assert not any(name.endswith("bias") for name in set(names.values()) - spared)
+    assert {names[id(p)] for p, kind in parameter_kinds(model) if kind == "norm"} == {
+        name for name in names.values() if "norm" in name
+    }
+
+
+@pytest.mark.parametrize("wrong", ["[gain]", "norm", "[other]"])
+def test_kinds_that_do_not_exist_are_named(wrong):
+    config = to_dict(compose(["+optim.no_decay=" + wrong]))
+    with pytest.raises(ValueError, match=r"optim\.no_decay=.*norm and bias"):
+        build_optimizer(config, torch.nn.Linear(2, 2))

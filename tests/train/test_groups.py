@@ -1,0 +1,50 @@
+"""Groups of parameters with settings of their own: they survive a checkpoint, bit for bit."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from normlab.train.checkpoint import load_checkpoint
+from tests.train.trainers import build_trainer, weights
+
+GROUPS = ("+optim.no_decay=[norm,bias]", "optim.weight_decay=0.1", "optim.lr=1e-2")
+
+
+def run(trainer, steps):
+    for _ in range(steps):
+        trainer.step()
+    return trainer
+
+
+@pytest.mark.parametrize("optim", ["adam", "sgd"])
+def test_groups_go_on_bitwise_where_a_checkpoint_says(optim: str, corpus: Path, tmp_path: Path):
+    values = (*GROUPS, f"optim={optim}")
+    undisturbed = run(build_trainer(corpus, tmp_path / "whole", *values), 6)
+    run(build_trainer(corpus, tmp_path / "killed", *values), 3).save()
+    again = build_trainer(corpus, tmp_path / "killed", *values)
+    again.resume(load_checkpoint(again.checkpoints.last))
+    assert [group["weight_decay"] for group in again.optimizer.param_groups] == [0.1, 0.0]
+    run(again, 3)
+    for name, value in weights(undisturbed.model).items():
+        assert torch.equal(weights(again.model)[name], value), name
+    rates = {group["lr"] for group in again.optimizer.param_groups}
+    assert rates == {again.schedule(6)}
+
+
+def test_spared_parameters_do_not_decay(corpus: Path, tmp_path: Path):
+    # A gradient of nothing leaves decay alone to move a parameter.
+    trainer = build_trainer(corpus, tmp_path, *GROUPS, "optim=sgd")
+    before = weights(trainer.model)
+    for parameter in trainer.parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    trainer.optimizer.step()
+    moved = {n for n, v in weights(trainer.model).items() if not torch.equal(v, before[n])}
+    assert moved
+    assert all(name.endswith("weight") and "norm" not in name for name in moved)
+
+
+def test_all_parameters_are_one_group_unless_groups_are_asked_for(corpus: Path, tmp_path: Path):
+    (group,) = build_trainer(corpus, tmp_path).optimizer.param_groups
+    trained = list(build_trainer(corpus, tmp_path).model.parameters())
+    assert len(group["params"]) == len(trained)
