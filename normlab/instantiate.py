@@ -16,6 +16,8 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 _ALLOWED = ("normlab.", "torch.optim.")
+# Where classes are now that the configs of older records name elsewhere.
+_MOVED = {"normlab.tasks.documents.LengthChange": "normlab.tasks.document_stream.LengthChange"}
 _Kind = TypeVar("_Kind")
 
 
@@ -92,7 +94,7 @@ def _locate(node: Mapping[str, Any], key: str, kind: type) -> type:
         raise ValueError(
             f"{key}._target_={name!r} is not allowed: it must start with {' or '.join(_ALLOWED)}"
         )
-    module, _, attribute = name.rpartition(".")
+    module, _, attribute = _MOVED.get(name, name).rpartition(".")
     try:
         target = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:

@@ -10,6 +10,7 @@ from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.run import train
 from normlab.tasks.documents import DocumentTask
+from normlab.train.schedule import Schedule
 
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.
@@ -87,7 +88,7 @@ def test_every_value_is_the_published_one(placement):
 
 def test_the_rate_rises_and_falls_in_a_line():
     config = to_dict(compose(["task=mlm", "recipe=bert", "placement=post"]))
-    rate = instantiate(config["schedule"], "schedule")
+    rate = instantiate(config["schedule"], "schedule", Schedule)
     assert rate(1) == pytest.approx(1e-8)
     assert rate(5_000) == pytest.approx(5e-5)
     assert rate(10_000) == pytest.approx(1e-4 * 0.990001)

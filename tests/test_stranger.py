@@ -29,6 +29,7 @@ HOSTILE = (
     "normlab.data.archive.urllib.request.urlopen",
     "normlab.instantiate.import_module",
     "normlab.instantiate.instantiate",
+    "normlab.tasks.translation.SearchSettings",
     "normlab.cli.main",
     "normlab.commands.train.main",
     "normlab.__main__.main",

@@ -15,7 +15,7 @@ from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture
 from normlab.models.linear import initialize
 from normlab.tasks.base import Condition
-from normlab.tasks.documents import LengthChange
+from normlab.tasks.document_stream import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
