@@ -8,4 +8,5 @@ bash scripts/environment.sh dev
 .venv/bin/ruff format --check .
 .venv/bin/pyright --pythonpath .venv/bin/python
 .venv/bin/normlab report --check
+.venv/bin/normlab claims --check
 .venv/bin/pytest -n 2 "$@"
