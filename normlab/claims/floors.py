@@ -18,11 +18,6 @@ UNITS = 0.5
 _LOSSES = ("loss", "nll")
 
 
-def floors_of(record: RunRecord) -> dict[str, float]:
-    """Return the floors that a record knows, by the last word of the score."""
-    return getattr(record, "floors", {})
-
-
 def trains(record: RunRecord, score: str) -> bool:
     """Tell whether a run ended with a score clear of its floor; a run that diverged did not."""
     return record.finished and at_floor([record], score) is None
@@ -34,10 +29,10 @@ def at_floor(records: Sequence[RunRecord], score: str) -> str | None:
     None where it is clear, where no floor of the score is known, and for a probe's figure.
     """
     name = score.rpartition("/")[2]
-    known = [record for record in records if name in floors_of(record) and score in record.scores]
+    known = [record for record in records if name in record.floors and score in record.scores]
     if not known:
         return None
-    floor = fmean(floors_of(record)[name] for record in known)
+    floor = fmean(record.floors[name] for record in known)
     scores = [record.scores[score] for record in known]
     values = [each.value for each in scores]
     if name.endswith(_LOSSES):

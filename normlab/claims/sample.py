@@ -61,11 +61,6 @@ class Sample:
         return found
 
 
-def weights_of(record: RunRecord) -> dict[str, int]:
-    """Return which weights a record tested, and the step of each."""
-    return getattr(record, "weights", {})
-
-
 def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
     """Say why a run decides nothing, whatever it is compared with; None where it may decide."""
     if record.outcome.status not in _ENDED:
@@ -80,7 +75,7 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
             return f"lacks {score}"
     if all(score in record.stability for score in scores):
         return None
-    tested = weights_of(record)
+    tested = record.weights
     if not tested:
         return "tested weights chosen by loss"
     return None if any(name in tested for name in _TESTED) else "tested weights chosen by a score"

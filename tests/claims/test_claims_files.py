@@ -311,9 +311,8 @@ def test_every_endpoint_finds_its_runs_once_its_study_is_carried_out(committed):
     for name, endpoint in endpoints(committed):
         if endpoint.family is None:
             continue
-        scores = getattr(endpoint, "scores", None) or (endpoint.score,)
         minus = getattr(endpoint, "minus", None)
-        names = (*scores, *((minus,) if minus else ()))
+        names = (*endpoint.scores, *((minus,) if minus else ()))
         made = planned_runs(*endpoint.family, names, composed)
         found = endpoint.judge(Runs(CONFIG_DIR, made), "difference")
         if found.verdict == "not measured" and not found.reason.startswith("other data"):

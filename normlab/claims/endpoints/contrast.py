@@ -25,9 +25,16 @@ from statistics import fmean
 from typing import ClassVar
 
 from normlab.claims.decision import Decision, decide
-from normlab.claims.endpoints.base import Endpoint, keys
+from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import less_often
-from normlab.claims.endpoints.study import Asked, diverged, mean_of, per_seed, train_count
+from normlab.claims.endpoints.study import (
+    Asked,
+    StudyEndpoint,
+    diverged,
+    mean_of,
+    per_seed,
+    train_count,
+)
 from normlab.claims.finding import Finding, figures, interval_text, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
@@ -36,19 +43,14 @@ from normlab.claims.sample import Sample
 
 
 @dataclass(frozen=True)
-class Contrast(Endpoint):
+class Contrast(StudyEndpoint):
     """Two sides of which the first is to be better by more than the margin."""
 
     kind: ClassVar[str] = "contrast"
     says: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
-    study: str
-    scale: str
-    scores: tuple[str, ...]
     better: Where
     worse: Where
-    where: Where
-    over: tuple[str, ...]
     inside: Where
     outside: Where
     margin: float
@@ -112,21 +114,9 @@ class Contrast(Endpoint):
         over = f"; mean over {', '.join(self.over)}" if self.over else ""
         return f"{said}, by more than {by}{where}{over}"
 
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return study and scale."""
-        return self.study, self.scale
-
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the paired difference; by the counts of seeds that train where any diverged."""
-        asked = Asked.of(
-            runs,
-            place=(self.study, self.scale),
-            sides=self._sides(),
-            where=self.where,
-            over=self.over,
-            scores=(*self.scores, *((self.minus,) if self.minus else ())),
-        )
+        asked = self.asked(runs, *self._sides(), minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
         sample, seeds = asked.sample, asked.last_look

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import Decision
-from normlab.claims.endpoints.base import Endpoint, keys
+from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.level import mean_text, stopped
-from normlab.claims.endpoints.study import Asked, per_seed
+from normlab.claims.endpoints.study import Asked, StudyEndpoint, per_seed
 from normlab.claims.finding import Finding, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.membership import value_of
@@ -31,18 +31,13 @@ from normlab.metrics.spread import p_value, t_interval
 
 
 @dataclass(frozen=True)
-class Document(Endpoint):
+class Document(StudyEndpoint):
     """One setting, of which the document states a figure."""
 
     kind: ClassVar[str] = "document"
     says: ClassVar[tuple[str, ...]] = ("figure",)
 
-    study: str
-    scale: str
-    scores: tuple[str, ...]
     of: Where
-    where: Where
-    over: tuple[str, ...]
     value: float
     data: Where
 
@@ -72,22 +67,10 @@ class Document(Endpoint):
             f"{self.value:g}; {where}"
         )
 
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return study and scale."""
-        return self.study, self.scale
-
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by whether the interval holds the figure, on the document's data alone."""
         side = keys(self.of)
-        asked = Asked.of(
-            runs,
-            place=(self.study, self.scale),
-            sides=[self.of],
-            where=self.where,
-            over=self.over,
-            scores=self.scores,
-        )
+        asked = self.asked(runs, self.of)
         if (other := self._other_data(asked)) is not None:
             return asked.finding(Finding("not measured", reason=f"other data: {other}"))
         if (unanswered := asked.without_answer(self._shown)) is not None:

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import Decision, decide
-from normlab.claims.endpoints.base import Endpoint, keys
-from normlab.claims.endpoints.study import Asked, diverged, mean_of, per_seed
+from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.study import Asked, StudyEndpoint, diverged, mean_of, per_seed
 from normlab.claims.finding import Finding, figures, interval_text, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
@@ -30,18 +30,13 @@ from normlab.claims.sample import Sample
 
 
 @dataclass(frozen=True)
-class Level(Endpoint):
+class Level(StudyEndpoint):
     """One setting, of which a figure is to lie above or below a bound."""
 
     kind: ClassVar[str] = "level"
     says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
 
-    study: str
-    scale: str
-    scores: tuple[str, ...]
     of: Where
-    where: Where
-    over: tuple[str, ...]
     bound: float
     above: bool
     margin: float
@@ -81,22 +76,10 @@ class Level(Endpoint):
         where = f"; {keys(self.where)}" if self.where else ""
         return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{where}"
 
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return study and scale."""
-        return self.study, self.scale
-
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the difference to the bound, in the direction that is claimed."""
         side = keys(self.of)
-        asked = Asked.of(
-            runs,
-            place=(self.study, self.scale),
-            sides=[self.of],
-            where=self.where,
-            over=self.over,
-            scores=(*self.scores, *((self.minus,) if self.minus else ())),
-        )
+        asked = self.asked(runs, self.of, minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
         if (stop := stopped(asked, side)) is not None:

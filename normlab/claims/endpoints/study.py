@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from normlab.claims.decision import DECIDED
-from normlab.claims.endpoints.base import keys
+from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.finding import Finding
 from normlab.claims.floors import at_floor, trains
 from normlab.claims.looks import FEWEST, LOOKS, reached
@@ -61,7 +61,7 @@ class Asked:
         if self.sample.problem is not None:
             return self.finding(Finding("not measured", reason=self.sample.problem))
         seeds = len(self.sample.seeds)
-        if getattr(self.plan.scale, "pilot", False):
+        if self.plan.scale.pilot:
             return self.finding(Finding("not measured", reason=_PILOT, n=seeds))
         if seeds >= FEWEST:
             return None
@@ -91,7 +91,7 @@ class Asked:
         if self.sample.problem is None and len(self.sample.seeds) >= FEWEST:
             chosen = self.last_look if seeds is None else seeds
         more: dict[str, Any] = {
-            "grade": getattr(self.plan.scale, "grade", "C"),
+            "grade": self.plan.scale.grade,
             "setting": self.setting,
             "excluded": self.sample.excluded,
             "n": found.n or len(chosen),
@@ -107,7 +107,7 @@ class Asked:
         cells = self.sample.cells.values()
         some = [run for cell in cells for each in cell.values() for run in each]
         task = self.query.where.get("task") or (some[0].choice("task") if some else None)
-        data = getattr(self.plan.scale, "data_name", "") or task
+        data = self.plan.scale.data_name or task
         sizes = sorted({size for run in some if (size := _layers(run))}, key=len)
         layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
         return ", ".join(str(each) for each in (data, layers) if each)
@@ -138,6 +138,33 @@ class Asked:
             "cost": f"{planned * seeds // each} runs, about {hours * seeds / each:.1f} h; "
             f"data: {self.plan.scale.data}",
         }
+
+
+@dataclass(frozen=True)
+class StudyEndpoint(Endpoint):
+    """A question to the runs of a study at a scale: which scores, where, averaged over what."""
+
+    study: str
+    scale: str
+    scores: tuple[str, ...]
+    where: Where
+    over: tuple[str, ...]
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return study and scale."""
+        return self.study, self.scale
+
+    def asked(self, runs: Runs, *sides: Where, minus: str | None = None) -> Asked:
+        """Gather the runs of the sides; `minus` is a further score that they need."""
+        return Asked.of(
+            runs,
+            place=(self.study, self.scale),
+            sides=sides,
+            where=self.where,
+            over=self.over,
+            scores=(*self.scores, *((minus,) if minus else ())),
+        )
 
 
 def mean_of(values: Mapping[int, float], seeds: Sequence[int]) -> float:

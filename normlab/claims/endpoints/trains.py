@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import Decision
-from normlab.claims.endpoints.base import Endpoint, keys
+from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import against, alone
-from normlab.claims.endpoints.study import Asked, train_count
+from normlab.claims.endpoints.study import StudyEndpoint, train_count
 from normlab.claims.finding import Finding, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
@@ -28,19 +28,14 @@ from normlab.claims.sample import Sample
 
 
 @dataclass(frozen=True)
-class Trains(Endpoint):
+class Trains(StudyEndpoint):
     """A side, and the side that it is held against, by the counts of seeds that train."""
 
     kind: ClassVar[str] = "trains"
     says: ClassVar[tuple[str, ...]] = ("trains", "fails")
 
-    study: str
-    scale: str
-    score: str
     side: Where
     reference: Where
-    where: Where
-    over: tuple[str, ...]
 
     @classmethod
     def read(cls, node: Node) -> "Trains":
@@ -50,7 +45,7 @@ class Trains(Endpoint):
         found = cls(
             study=study,
             scale=scale,
-            score=own.text("score"),
+            scores=(own.text("score"),),
             side=own.where("side", required=True),
             reference=own.where("reference"),
             where=own.where("where"),
@@ -66,24 +61,12 @@ class Trains(Endpoint):
         """Say in a line what is asked."""
         other = f", against {keys(self.reference)}" if self.reference else ""
         where = f"; {keys(self.where)}" if self.where else ""
-        return f"how many seeds train with {keys(self.side)}{other}, by {self.score}{where}"
-
-    @property
-    def family(self) -> tuple[str, str] | None:
-        """Return study and scale."""
-        return self.study, self.scale
+        return f"how many seeds train with {keys(self.side)}{other}, by {self.scores[0]}{where}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the counts of seeds that train; a reference has to be clear of its floor."""
         sides = [self.side, *([self.reference] if self.reference else [])]
-        asked = Asked.of(
-            runs,
-            place=self.family or ("", ""),
-            sides=sides,
-            where=self.where,
-            over=self.over,
-            scores=(self.score,),
-        )
+        asked = self.asked(runs, *sides)
         if (unanswered := asked.without_answer(self._counts)) is not None:
             return unanswered
         sample, seeds = asked.sample, asked.last_look
@@ -103,7 +86,7 @@ class Trains(Endpoint):
         return asked.finding(of_decision(decision, at, found=said))
 
     def _count(self, sample: Sample, side: Where, seeds: Sequence[int]) -> int:
-        return train_count(sample, keys(side), (self.score,), seeds)
+        return train_count(sample, keys(side), self.scores, seeds)
 
     def _counts(self, sample: Sample, seeds: Sequence[int] | None = None) -> str:
         """Write of how many seeds each side trains."""
