@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import repeat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -99,6 +98,25 @@ class _Drawn:
     widest: Batch
 
 
+class _Repeated(Iterator[Any]):
+    """A stream of one batch, over and over."""
+
+    epochs = 0.0
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch = batch
+
+    def __next__(self) -> Batch:
+        return self._batch
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return nothing: there is one place."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Stay."""
+
+
 @dataclass(frozen=True)
 class _Probe:
     """A run whose parts are timed."""
@@ -161,7 +179,7 @@ class _Probe:
     def widest_update(self, batch: Batch) -> None:
         """Take one update of the widest batch, for the memory that it takes."""
         trainer = self.contender.trainer
-        stream, trainer.stream = trainer.stream, repeat(batch)  # type: ignore[assignment]
+        stream, trainer.stream = trainer.stream, _Repeated(batch)
         try:
             trainer.step()
         except Diverged:

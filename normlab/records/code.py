@@ -23,7 +23,7 @@ _ROOT = "normlab.run"
 # whose values are the experiment, or says where a record lies.
 _CANNOT_MOVE_A_RESULT = (
     *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/"),
-    *("cli.py", "config.py", "machine.py", "registry.py"),
+    *("cli.py", "config.py", "machine.py", "recipes.py", "registry.py"),
     *("studies.py", "study_file.py", "sweep.py"),
     "train/sinks/",
     *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth")),

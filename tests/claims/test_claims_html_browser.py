@@ -32,7 +32,7 @@ def test_verdicts_and_documents_are_filtered_by_keyboard(visit):
     assert shown(page) == [2, 3], "several verdicts add up"
     page.locator('input[value="D2"]').press("Space")
     assert shown(page) == [2], "a document narrows them down"
-    for value in ("contradicted", "partly", "D2"):
+    for value in ("contradicted", "mixed", "D2"):
         page.locator(f'input[value="{value}"]').press("Space")
     assert shown(page) == [1, 2, 3, 4, 12]
     page.locator('input[value="D1"]').press("Space")

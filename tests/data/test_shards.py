@@ -164,8 +164,8 @@ def test_memory_does_not_grow_with_the_text(tmp_path, monkeypatch):
         tracemalloc.stop()
     characters = prepared.description["characters"]["train"]
     assert characters > 200_000
-    # The text itself would be more: it is nowhere in memory.
-    assert peaks[1] - peaks[0] < characters / 4
+    # The text itself would be twice as much: it is nowhere in memory.
+    assert peaks[1] - peaks[0] < characters / 2
 
 
 def test_the_vocabulary_is_learnt_from_a_sample_that_is_told(tmp_path):

@@ -62,8 +62,12 @@ def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
 
 
 def _fitting(overrides: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the overrides with the groups of group norm made to divide the tiny width of 16."""
-    return (*overrides, "norm.groups=4") if "norm=gn" in overrides else overrides
+    """Return the overrides with what a norm's own values must be at the tiny width of 16.
+
+    Groups have to divide it, and a sixteenth of it would be one feature, which may be near 0.
+    """
+    values = {"norm=gn": "norm.groups=4", "norm=prms": "norm.share=0.5"}
+    return (*overrides, *(value for norm, value in values.items() if norm in overrides))
 
 
 class Untouched:

@@ -20,6 +20,11 @@ from tests.health.subjects import EVERY_NORM, Untouched, subject, trained
 KEEPS = {  # norm: (features of a token, tokens of a feature), from the axes alone
     "ln": (True, False),
     "rms": (True, False),
+    "prms": (True, False),
+    "scale": (True, False),
+    "ada": (True, False),
+    "dyt": (True, True),
+    "derf": (True, True),
     "gn": (False, False),
     "in": (False, False),
     "seqn": (True, False),

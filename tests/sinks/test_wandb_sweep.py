@@ -89,7 +89,7 @@ def test_rows_and_summary_are_those_of_the_run_folder(cells, sweep):
         for name, score in record.scores.items():
             seen = [row[name] for row in rows.values() if name in row]
             if not seen:
-                assert run.summary[name] == pytest.approx(score.value)
+                assert float(run.summary[name]) == pytest.approx(score.value)
                 continue
             best = max if score.higher_is_better else min
             key = "max" if score.higher_is_better else "min"

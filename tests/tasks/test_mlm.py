@@ -97,7 +97,10 @@ def built(task, norm="ln", place="pre", **changes):
         "embedding_norm": lambda dim: make_norm("none", dim),
     }
     arch = TextArchitecture(**{**values, **changes})
-    model = task.build_model(arch, placement(place, norm), placement(place, norm))
+    # A sixteenth of this width is one feature, which may be near 0.
+    own = {"share": 0.5} if norm == "prms" else {}
+    stacks = [placement(place, norm, **own) for _ in range(2)]
+    model = task.build_model(arch, *stacks)
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()

@@ -257,7 +257,8 @@ def test_bf16_keeps_weights_and_statistics_in_float32(corpus: Path, tmp_path: Pa
     assert {v.dtype for v in state.values() if v.is_floating_point()} == {torch.float32}
     (record,) = normlab.records(tmp_path)
     assert record.environment["precision"] == "bf16"
-    assert all(math.isfinite(score.value) for score in record.scores.values())
+    reached = {name for name in record.scores if "_to_converge" in name}  # too short for that
+    assert all(math.isfinite(record.scores[name].value) for name in record.scores.keys() - reached)
     exact = parameters_after_a_run(
         corpus, tmp_path / "fp32", "norm=bn", "precision=fp32", "budget.steps=6"
     )
