@@ -1,8 +1,9 @@
-"""Decides the norms with the batch axis: one class, and the axes that go with the batch.
+"""The norms with the batch axis: one class, and the axes that go with the batch.
 
 BN's open questions are values: how padding counts (`padding`), what eval normalizes by
-(`eval_stats`), whether processes share statistics (`sync`), and what the running statistics keep
-(`momentum`, `unbiased`). Each is resolved at construction.
+(`eval_stats`), whether processes share statistics (`sync`), what the running statistics keep
+(`momentum`, `unbiased`), and how many sequences are a batch (`ghost`). Each is resolved at
+construction.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from normlab.distributed import all_reduce_sum, world
 from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
-from normlab.norms.moments import Pooling, Weights, standardize, widen
+from normlab.norms.ghost import GhostBatches
+from normlab.norms.moments import Moments, Pooling, Weights, standardize, widen
 
 Padding = Literal["exclude", "include", "fill"]
 
@@ -52,9 +54,13 @@ class BatchNorm(RunningNorm):
 
     Ioffe and Szegedy 2015, algorithm 1, with the tokens of a batch as its examples. Padding comes
     out as 0 where the batch gives the statistics, unless `padding` includes it.
+
+    `ghost` makes a batch of every so many sequences (see `GhostBatches`); None, of all.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(
         self,
@@ -67,23 +73,22 @@ class BatchNorm(RunningNorm):
         eval_stats: EvalStats,
         sync: bool,
         unbiased: bool,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
-            dim,
-            eps=eps,
-            affine=affine,
-            eval_stats=eval_stats,
-            sync=sync,
-            momentum=momentum,
-            unbiased=unbiased,
+            dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum
         )
+        self.unbiased = unbiased
+        self.ghosts = None if ghost is None else GhostBatches(ghost, self.pools)
         self.padding: Padding = padding
         self.weigh = _WEIGH[padding]
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
         """Start running statistics for `rows` positions."""
-        self.keep_statistics(rows, 1 if "feature" in self.pools else self.dim)
+        cols = 1 if "feature" in self.pools else self.dim
+        self.keep("running_mean", torch.zeros(rows, cols))
+        self.keep("running_var", torch.ones(rows, cols))
         self.alone = Pooling(self.pools)
         self.together = (
             Pooling(self.pools, partial(sum_rows_over_ranks, rows)) if self.sync else self.alone
@@ -102,9 +107,43 @@ class BatchNorm(RunningNorm):
         self.require_tokens(weights)
         # Only training steps go in step over processes; evaluation shards differ in length.
         pooling = self.together if self.training else self.alone
-        y, found = standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
+        y, found = self.standardize(x, weights, pooling)
         self.observe(found)
         return y
+
+    def standardize(
+        self, x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling
+    ) -> tuple[Float[Tensor, "B T D"], Moments]:
+        """Return `x` by the statistics of the batch, and these."""
+        affine = self.weight, self.bias
+        if self.ghosts is None:
+            return standardize(x, weights, *affine, pooling=pooling, eps=self.eps)
+        return self.ghosts.standardize(x, weights, *affine, pooling=pooling, eps=self.eps)
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        """Return the running mean and variance, `[rows, cols]`."""
+        return self.running_mean, self.running_var
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        """Move the running mean and variance of some rows by a share."""
+        self.running_mean[rows].lerp_(mean, share)
+        self.running_var[rows].lerp_(var, share)
+
+    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each.
+
+        `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
+        n one, as `nn.BatchNorm1d` does.
+        """
+        freedom = (found.spread - 1).clamp(min=1)
+        var = found.var * (found.spread / freedom) if self.unbiased else found.var
+        return found.mean[0].to(self.running_mean), var[0].to(self.running_var)
+
+    def batch_divisor(self) -> Tensor | None:
+        """Return the standard deviation of the last training batch, eps in it, `[cols]`."""
+        if self.seen is None or self.ghosts is not None or len(self.running_mean) > 1:
+            return None
+        return (self.seen.var.flatten() + self.eps).sqrt()
 
     def by_running(self, x: Float[Tensor, "B T D"], rows: slice) -> Float[Tensor, "B T D"]:
         """Return `x` by the running statistics: one multiply and add per value."""
@@ -168,6 +207,7 @@ class PositionBatchNorm(BatchNorm):
         sync: bool,
         unbiased: bool,
         num_positions: int,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -178,6 +218,7 @@ class PositionBatchNorm(BatchNorm):
             eval_stats=eval_stats,
             sync=sync,
             unbiased=unbiased,
+            ghost=ghost,
         )
         self.num_positions = num_positions
         self.keep_rows(num_positions)
