@@ -151,6 +151,11 @@ class RunningNorm(Norm):
         if name not in self._tables:
             self._tables.append(name)
 
+    def drop(self, name: str) -> None:
+        """Give up a table that a base class keeps."""
+        delattr(self, name)
+        self._tables.remove(name)
+
     @property
     def tables(self) -> dict[str, Tensor]:
         """The statistics kept between batches, by name: the buffers themselves."""

@@ -143,23 +143,28 @@ class BatchNorm(RunningNorm):
         """Return the standard deviation of the last training batch, eps in it, `[cols]`."""
         if self.seen is None or self.ghosts is not None or len(self.running_mean) > 1:
             return None
-        return (self.seen.var.flatten() + self.eps).sqrt()
+        return 1 / self.inverse(self.seen.var.flatten())
 
     def by_running(self, x: Float[Tensor, "B T D"], rows: slice) -> Float[Tensor, "B T D"]:
         """Return `x` by the running statistics: one multiply and add per value."""
         wide, weight, bias, mean, var = widen(
-            x, self.weight, self.bias, self.running_mean[rows], self.running_var[rows]
+            x, self.weight, self.bias, *(moment[rows] for moment in self.running_moments())
         )
-        scale = weight * (var + self.eps).rsqrt()
+        scale = weight * self.inverse(var)
         return torch.addcmul(bias - mean * scale, wide, scale).to(x.dtype)
+
+    def inverse(self, var: Tensor) -> Tensor:
+        """Return what values are multiplied by for their variance."""
+        return (var + self.eps).rsqrt()
 
     def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
         """Return what `by_running` does, if it is the same at every position."""
-        if self.by_batch or len(self.running_mean) > 1:
+        moments = self.running_moments()
+        if self.by_batch or len(moments[0]) > 1:
             return None
-        wide = (self.weight, self.bias, self.running_mean[0], self.running_var[0])
+        wide = (self.weight, self.bias, *(moment[0] for moment in moments))
         weight, bias, mean, var = (table.detach().double() for table in wide)
-        scale = weight * (var + self.eps).rsqrt()
+        scale = weight * self.inverse(var)
         return scale, bias - mean * scale
 
     def rows(self, start: int, length: int) -> slice:
