@@ -107,18 +107,18 @@ class BatchNorm(RunningNorm):
         self.require_tokens(weights)
         # Only training steps go in step over processes; evaluation shards differ in length.
         pooling = self.together if self.training else self.alone
-        y, found = self.standardize(x, weights, pooling)
+        if self.ghosts is None:
+            y, found = self.standardize(x, weights, pooling)
+        else:
+            y, found = self.ghosts.apart(self.standardize, x, weights, pooling)
         self.observe(found)
         return y
 
     def standardize(
         self, x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling
     ) -> tuple[Float[Tensor, "B T D"], Moments]:
-        """Return `x` by the statistics of the batch, and these."""
-        affine = self.weight, self.bias
-        if self.ghosts is None:
-            return standardize(x, weights, *affine, pooling=pooling, eps=self.eps)
-        return self.ghosts.standardize(x, weights, *affine, pooling=pooling, eps=self.eps)
+        """Return `x` by the statistics of one batch, or of the ghost batches, and these."""
+        return standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         """Return the running mean and variance, `[rows, cols]`."""

@@ -14,11 +14,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.moments import Moments, Pooling, Weights, standardize
+from normlab.norms.moments import Moments, Pooling, Weights
 
 
 class GhostBatches:
-    """Standardizes each `size` sequences by their own statistics, pooled over `pools`.
+    """Makes a batch of each `size` sequences, whose statistics are pooled over `pools`.
 
     A group with a single value comes out as the bias. With several processes, groups are of the
     sequences of one process.
@@ -34,23 +34,20 @@ class GhostBatches:
         self.by_position = "time" not in pools
         self.pooling = Pooling({"time"} | (pools & {"feature"}))
 
-    def standardize(
+    def apart(
         self,
+        standardize: Callable[[Tensor, Weights, Pooling], tuple[Tensor, Moments]],
         x: Float[Tensor, "B T D"],
         weights: Weights,
-        weight: Float[Tensor, " D"],
-        bias: Float[Tensor, " D"],
-        *,
         pooling: Pooling,
-        eps: float,
     ) -> tuple[Float[Tensor, "B T D"], Moments]:
-        """Return the affine map of each group, standardized, and the moments of all groups.
+        """Return what `standardize` makes of each group, and the moments of all groups together.
 
         `pooling` is that of the whole batch; only its sum over processes is used.
         """
         spread = None if weights.spread is None else self.cut(weights.spread)
         grouped = Weights(self.cut(weights.sums), spread, weights.known)
-        y, found = standardize(self.cut(x), grouped, weight, bias, pooling=self.pooling, eps=eps)
+        y, found = standardize(self.cut(x), grouped, self.pooling)
         rows = x.shape[1] if self.by_position else 1
         tables = (table.unflatten(0, (-1, rows)).squeeze(2) for table in found)
         return self.join(y, like=x), merge(Moments(*tables), pooling.everywhere)

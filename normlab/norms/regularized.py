@@ -45,6 +45,7 @@ class RegularizedBatchNorm(BatchNorm):
         penalty: Penalty,
         penalty_mean: float,
         penalty_var: float,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -55,6 +56,7 @@ class RegularizedBatchNorm(BatchNorm):
             eval_stats=eval_stats,
             sync=sync,
             unbiased=False,
+            ghost=ghost,
         )
         self.deviations = penalty == "diff2"
         self.penalty_mean = penalty_mean
@@ -83,19 +85,19 @@ class RegularizedBatchNorm(BatchNorm):
         return var.clamp(min=self.eps).rsqrt()
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """Return the penalty on the last training batch; it is given once.
+        """Return the penalty on the last training batch, or on its ghost batches; it is given once.
 
-        Processes that share the batch's statistics share the penalty.
+        Processes that share a batch's statistics share the penalty.
         """
         found, self._batch = self._batch, None
         if found is None or not (self.penalty_mean or self.penalty_var):
             return None
         mean, var = (moment.to(found.mean) for moment in self.running_moments())
-        by_mean = (found.mean[0] - mean).square().sum()
+        by_mean = (found.mean - mean).square().sum()
         if self.deviations:
-            sigma, sigma_batch = (v.clamp(min=self.eps).sqrt() for v in (var, found.var[0]))
+            sigma, sigma_batch = (v.clamp(min=self.eps).sqrt() for v in (var, found.var))
             by_var = (sigma_batch - sigma).square().sum()
         else:
-            by_var = (found.var[0] - var).abs().sum()
+            by_var = (found.var - var).abs().sum()
         total = self.penalty_mean * by_mean + self.penalty_var * by_var
-        return total / world().size if self.sync else total
+        return total / world().size if self.sync and self.ghosts is None else total

@@ -43,6 +43,7 @@ class BatchRenorm(WarmupNorm, BatchNorm):
         d_max: float,
         warmup_share: float,
         warmup_steps: int | None,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -53,6 +54,7 @@ class BatchRenorm(WarmupNorm, BatchNorm):
             eval_stats=eval_stats,
             sync=sync,
             unbiased=False,
+            ghost=ghost,
         )
         if r_max < 1 or d_max < 0:
             raise ValueError(f"norm.r_max={r_max} must be at least 1, norm.d_max={d_max} 0")

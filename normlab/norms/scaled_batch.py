@@ -18,7 +18,7 @@ class ScaledBatchNorm(BatchNorm):
         """Return `x` scaled, then by the statistics of the batch or by the running ones."""
         (wide,) = widen(x)
         square = wide.square().mean(-1, keepdim=True)
-        return super().forward((wide * (square + self.eps).rsqrt()).to(x.dtype), stream)
+        return super().forward(wide * (square + self.eps).rsqrt(), stream).to(x.dtype)
 
     def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
         """Return None: a token is scaled by all of its features."""

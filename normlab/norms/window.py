@@ -85,12 +85,17 @@ class WindowNorm(SquareNorm):
         if self.training:
             self.running_square.lerp_(square.reshape(1, -1).to(self.running_square), self.momentum)
 
-    def windowed(self, window: Tensor, newest: Tensor, slot: int) -> Tensor:
-        """Return a window with its newest entry, which is kept in training."""
-        entered = window.clone()
+    def windowed(
+        self, window: Tensor, newest: Tensor, slot: int, *, before: Tensor | None = None
+    ) -> Tensor:
+        """Return a window with its newest entry, which is kept in training.
+
+        `before` is the window to enter into where others may have entered since.
+        """
+        entered = (window if before is None else before).clone()
         entered[slot] = newest.flatten().to(window)
         if self.training:
-            window.copy_(entered)
+            window[slot] = entered[slot]
         return entered
 
     @property
@@ -145,9 +150,10 @@ class MovingAverageBatchNorm(WindowNorm):
         self.enter_square(square)
         scale = (square + self.eps).rsqrt()
         z = scaled(u, scale, scale)
+        before = self.gradient_moments.clone()
 
         def center(newest: Tensor) -> Tensor:
-            moments = self.windowed(self.gradient_moments, newest, slot)
+            moments = self.windowed(self.gradient_moments, newest, slot, before=before)
             return moments.mean(0) if full else newest
 
         self.hook(z, counted, center)
@@ -227,16 +233,16 @@ class UnifiedNorm(WindowNorm):
 
     def center(self, outlier: bool, by_window: bool) -> Callable[[Tensor], Tensor]:
         """Return what gives the moment to take out of the gradient, and keeps the newest."""
-        slot = self.slot
+        slot, before = self.slot, self.gradient_moments.clone()
+        running_before = self.gradient_moment.clone()
 
         def moment(newest: Tensor) -> Tensor:
-            entry = self.gradient_moment if outlier else newest
-            window = self.windowed(self.gradient_moments, entry, slot)
+            entry = running_before if outlier else newest
+            window = self.windowed(self.gradient_moments, entry, slot, before=before)
             mean = window.mean(0) if by_window else newest.to(window)
-            running = self.gradient_moment[0].lerp(mean, self.momentum)
             if self.training:
-                self.gradient_moment.copy_(running)
-            return mean if outlier else running
+                self.gradient_moment.lerp_(mean, self.momentum)
+            return mean if outlier else running_before[0].lerp(mean, self.momentum)
 
         return moment
 

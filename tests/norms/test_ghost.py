@@ -8,6 +8,7 @@ from normlab.norms.base import RunningNorm, Stream
 from normlab.registry import option_names
 
 GHOSTS = [name for name in option_names("norm") if hasattr(make_norm(name, 8), "ghosts")]
+assert len(GHOSTS) >= 4
 SIZES = (1, 2, 3, 4, 9)
 
 
