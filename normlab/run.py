@@ -15,7 +15,7 @@ from normlab.build import build_model, build_optimizer, build_task, check_target
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
-from normlab.norms.base import average_statistics_over_ranks
+from normlab.norms.base import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
@@ -187,7 +187,7 @@ class _Run:
             settings=settings,
             runtime=runtime,
             evaluator=evaluator,
-            share_statistics=lambda: average_statistics_over_ranks(model),
+            norms=ModelNorms(model),
             probes=ProbeGroup(
                 {
                     name: instantiate(node, f"observe.probe.{name}", Probe)

@@ -3,14 +3,16 @@
 FOLDER holds the repositories as `owner+name`, each a clone or a bare one; their code is never part
 of this project. Of each subject below `tests/norms/traces/NAME.npz` is written: some steps of
 training in float64 on inputs that numpy draws from a seed, with outputs and gradients at every
-step, and whatever the norm keeps. `tests/norms/test_parity.py` holds our norms against them.
+step, and whatever the norm keeps and adds to the loss. `tests/norms/test_parity.py` holds our norms
+against them.
 """
 
 import importlib.util
 import subprocess
 import sys
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,15 +24,38 @@ from torch import Tensor, nn
 
 TRACES = Path(__file__).resolve().parents[1] / "tests" / "norms" / "traces"
 SHAPE = 3, 5, 8  # sequences, positions, features
-STEPS = 3
+STEPS = (1, 2, 3)
+LENGTHS = 5, 2, 4  # of the sequences, where there is padding
+
+
+def _plain(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
+    return module(x)
+
+
+def _untold(module: nn.Module, step: int) -> None:
+    """Begin a step of which the module need not know."""
+
+
+def _free(module: nn.Module) -> Tensor | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """How a module is called, told which step comes, and asked for a term of the loss."""
+
+    forward: Callable[[Any, Tensor, Tensor], Tensor] = _plain
+    begin: Callable[[Any, int], None] = _untold
+    penalty: Callable[[Any], Tensor | None] = _free
 
 
 @dataclass(frozen=True)
 class Subject:
     """One norm of ours beside one file of its authors.
 
-    `build` makes the authors' module from their file; `option` and `values` name ours. `names`
-    maps our parameters to theirs. `factor` is theirs over ours where a constant is known to differ.
+    `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
+    `tables` map our parameters and statistics to theirs. `factor` is theirs over ours where a
+    constant is known to differ. The input of the step `outlier` is ten times as large.
     """
 
     repository: str
@@ -40,6 +65,11 @@ class Subject:
     option: str
     values: Mapping[str, Any] = field(default_factory=dict)
     names: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    driver: Driver = Driver()
+    steps: tuple[int, ...] = STEPS
+    padded: bool = False
+    outlier: int | None = None
     factor: float = 1.0
     tolerance: float = 1e-12
 
@@ -72,6 +102,114 @@ _RMSNORM = {
 }
 _DERF = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
 _BOUNDED = {"weight": "weight", "bias": "bias", "alpha": "alpha", "shift": "shift"}
+_AFFINE = {"weight": "weight", "bias": "bias"}
+
+
+def _time_first(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
+    return module(x.transpose(0, 1), pad_mask=~valid).transpose(0, 1)
+
+
+_POWERNORM = {
+    "repository": "sIncerass+powernorm",
+    "commit": "9ea6226a3203d5d6fcee07a5c6dec38ec6bc5e9f",
+    "names": _AFFINE,
+    "tolerance": 1e-10,
+}
+
+
+def _power(groups: int, *, padded: bool) -> Subject:
+    """Return PowerNorm over the end of a warm-up of six steps."""
+    return Subject(
+        **_POWERNORM,
+        path="fairseq/modules/norms/mask_powernorm.py",
+        build=lambda module: module.MaskPowerNorm(SHAPE[2], warmup_iters=6, group_num=groups),
+        option="pn",
+        values={"groups": groups, "padding": "forward", "warmup_steps": 6},
+        tables={"running_square": "running_phi", "gradient_moment": "ema_gz"},
+        driver=Driver(forward=_time_first),
+        steps=tuple(range(1, 16)),
+        padded=padded,
+    )
+
+
+def _regularized(penalty: str, mean: float, var: float) -> Subject:
+    return Subject(
+        repository="wjxts+RegularizedBN",
+        commit="57a5394505b122ccafb2b8914bd926cc2241e03c",
+        path="fairseq/modules/norm/mask_batchnorm3d.py",
+        build=lambda module: module.MaskBatchNorm3d(
+            SHAPE[2], penalty_type=penalty, penalty_mean=mean, penalty_var=var
+        ),
+        option="rbn",
+        values={"penalty": penalty, "penalty_mean": mean, "penalty_var": var},
+        names=_AFFINE,
+        tables={"running_mean": "running_mean", "running_var": "running_var"},
+        driver=Driver(forward=_time_first, penalty=lambda module: module.loss()),
+        steps=tuple(range(1, 11)),
+        padded=True,
+        tolerance=1e-10,
+    )
+
+
+def _counted(name: str) -> Callable[[Any, int], None]:
+    """Return what lets a counter of batches stand before a step."""
+    return lambda module, step: getattr(module, name).fill_(step - 1)
+
+
+def _renorm(*, padded: bool) -> Subject:
+    """Return batch renormalization along its schedule, which the authors wrote down in steps."""
+    return Subject(
+        repository="ludvb+batchrenorm",
+        commit="143076f952f0861bbf8af55833d046e10ffaa99b",
+        path="batchrenorm/batchrenorm.py",
+        build=lambda module: module.BatchRenorm1d(SHAPE[2]),
+        option="brn",
+        values={"warmup_steps": 40_000},
+        names=_AFFINE,
+        tables={"running_mean": "running_mean", "running_std": "running_std"},
+        driver=Driver(
+            forward=lambda module, x, valid: module(
+                x.transpose(1, 2), ~valid if padded else None
+            ).transpose(1, 2),
+            begin=_counted("num_batches_tracked"),
+        ),
+        steps=(1, 2, 5000, 5001, 5002, 6000, 9000, 15000, 25000, 25001, 30000, 40000, 40001, 50000),
+        padded=padded,
+        tolerance=1e-10,
+    )
+
+
+_WINDOW = {
+    "steps": tuple(range(991, 1011)),  # the warm-up ends at 999, the correction begins at 1001
+    "names": _AFFINE,
+    "tolerance": 1e-10,
+}
+_WINDOWED = {"window": 3, "warmup_steps": 999, "correction_steps": 1000}
+
+
+def _unified(*, outliers: bool, padded: bool) -> Subject:
+    return Subject(
+        **_WINDOW,
+        repository="hikvision-research+Unified-Normalization",
+        commit="0ce9bf26837f94c58ae5dd0d206ad3aa32d82d07",
+        path="image_classification/models/unified_normalization/unified_normalization.py",
+        build=lambda module: module.UN1d(
+            SHAPE[2], window_size=3, warmup_iters=1000, outlier_filtration=outliers
+        ),
+        option="un",
+        values={**_WINDOWED, "filter": outliers, "padding": "forward"},
+        tables={
+            "running_square": "running_var",
+            "gradient_moment": "ema_gz",
+            "squares": "buffer_x2",
+            "gradient_moments": "buffer_gz",
+        },
+        driver=Driver(forward=lambda module, x, valid: module(x, ~valid), begin=_counted("iters")),
+        outlier=1005,
+        padded=padded,
+    )
+
+
 # Their standard deviation is the n - 1 one, ours the n one; eps, which stands elsewhere, is 0.
 _CORRECTION = ((SHAPE[2] - 1) / SHAPE[2]) ** 0.5
 _DETACHED = {"affine": False, "eps": 0.0}
@@ -106,6 +244,45 @@ SUBJECTS: Mapping[str, Subject] = {
         option="prms",
         values={"share": 0.25},
     ),
+    "pn": _power(1, padded=False),
+    "pn_groups_padded": _power(4, padded=True),
+    "bn_rms": Subject(
+        **_POWERNORM,
+        path="fairseq/modules/norms/mask_syncbatchnorm.py",
+        build=lambda module: module.MaskSyncBatchNorm(SHAPE[2]),
+        option="bn_rms",
+        values={"padding": "fill"},
+        tables={"running_mean": "running_mean", "running_var": "running_var"},
+        driver=Driver(forward=_time_first),
+        steps=tuple(range(1, 11)),
+        padded=True,
+    ),
+    "rbn_diff": _regularized("diff", 0.1, 0.01),
+    "rbn_diff2": _regularized("diff2", 60.0, 0.5),
+    "brn": _renorm(padded=False),
+    "brn_padded": _renorm(padded=True),
+    "mabn": Subject(
+        **_WINDOW,
+        repository="megvii-model+MABN",
+        commit="995e8f5af82ced88394166a322766a5378ece969",
+        path="MABN.py",
+        build=lambda module: module.MABN2d(SHAPE[2], 1, 3, warmup_iters=1000),
+        option="mabn",
+        values=_WINDOWED,
+        tables={
+            "running_square": "running_var",
+            "squares": "buffer_x2",
+            "gradient_moments": "buffer_gz",
+        },
+        driver=Driver(
+            forward=lambda module, x, valid: module(x.transpose(1, 2)[..., None])[..., 0].transpose(
+                1, 2
+            ),
+            begin=_counted("iters"),
+        ),
+    ),
+    "un": _unified(outliers=False, padded=True),
+    "un_outliers": _unified(outliers=True, padded=False),
     "scale": Subject(
         repository="tnq177+transformers_without_tears",
         commit="c2dfaaa93c2437a75f08b52de88b1132f78e7cad",
@@ -148,9 +325,9 @@ SUBJECTS: Mapping[str, Subject] = {
 }
 
 
-def inputs(step: int) -> tuple[Tensor, Tensor]:
-    """Return the input of a step and the gradient of its output, float64 `[B, T, D]`."""
-    random = np.random.RandomState(step)  # numpy promises that its numbers stay
+def inputs(number: int) -> tuple[Tensor, Tensor]:
+    """Return the `number`-th input and the gradient of its output, float64 `[B, T, D]`."""
+    random = np.random.RandomState(number)  # numpy promises that its numbers stay
     x = random.standard_normal(SHAPE) * (1 + np.arange(SHAPE[2]) / 4) + 0.5
     return torch.tensor(x), torch.tensor(random.standard_normal(SHAPE))
 
@@ -167,26 +344,44 @@ def set_values(module: nn.Module, names: Mapping[str, str]) -> dict[str, nn.Para
 
 def trace(
     module: nn.Module,
+    subject: Subject,
+    driver: Driver,
     names: Mapping[str, str],
-    forward: Callable[[nn.Module, Tensor], Tensor] = lambda module, x: module(x),
+    tables: Mapping[str, str],
 ) -> dict[str, np.ndarray]:
-    """Take the steps; return `y`, `dx` and the gradients of the parameters, each by step."""
+    """Take the steps; return `y`, `dx`, the gradients of the parameters, the tables and the term.
+
+    Each is by step. At padding the gradient of the output is 0, and neither output nor gradient is
+    kept.
+    """
     module = module.double().train()
     parameters = set_values(module, names)
+    lengths = torch.tensor(LENGTHS if subject.padded else (SHAPE[1],) * SHAPE[0])
+    valid = torch.arange(SHAPE[1])[None] < lengths[:, None]
     found: dict[str, list[Tensor]] = {}
-    for step in range(STEPS):
-        x, grad = inputs(step)
-        x.requires_grad_()
+    for number, step in enumerate(subject.steps):
+        x, grad = inputs(number)
+        x = (x * 10 if step == subject.outlier else x).requires_grad_()
         module.zero_grad()
-        y = forward(module, x * 1.0)
-        y.backward(grad)
-        figures = {"y": y, "dx": x.grad} | {f"d{n}": p.grad for n, p in parameters.items()}
+        driver.begin(module, step)
+        y = driver.forward(module, x * 1.0, valid)
+        figures = {"y": y[valid]}
+        loss = (y * grad)[valid].sum()
+        penalty = driver.penalty(module)
+        if penalty is not None:
+            figures["penalty"] = penalty
+            loss = loss + penalty
+        loss.backward()
+        assert x.grad is not None
+        figures |= {"dx": x.grad[valid]} | {f"d{n}": p.grad for n, p in parameters.items()}
+        figures |= {ours: module.get_buffer(theirs) for ours, theirs in tables.items()}
         for name, value in figures.items():
             found.setdefault(name, []).append(value.detach().clone().flatten())
     return {name: torch.stack(values).numpy() for name, values in found.items()}
 
 
-def _their_module(subject: Subject, folder: Path) -> Any:
+@contextmanager
+def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
     """Import the authors' file at the commit, with empty stand-ins for what it only imports."""
     for name in ("timm", "timm.layers"):
         sys.modules.setdefault(name, types.ModuleType(name))
@@ -204,17 +399,20 @@ def _their_module(subject: Subject, folder: Path) -> Any:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-        return module
+        yield module
 
 
 def main() -> None:
     """Write the traces of the subjects named, or of all."""
     if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
         sys.exit("usage: python scripts/parity.py FOLDER [NAME ...]; FOLDER holds the repositories")
+    torch.set_default_dtype(torch.float64)  # of constants that the authors' code makes
     for name in sys.argv[2:] or SUBJECTS:
         subject = SUBJECTS[name]
-        module = subject.build(_their_module(subject, Path(sys.argv[1])))
-        np.savez_compressed(TRACES / f"{name}.npz", **trace(module, subject.names))
+        with _their_module(subject, Path(sys.argv[1])) as theirs:
+            module = subject.build(theirs)
+        found = trace(module, subject, subject.driver, subject.names, subject.tables)
+        np.savez_compressed(TRACES / f"{name}.npz", **found)
         print(f"{name}: {subject.repository} {subject.commit[:7]} {subject.path}")
 
 

@@ -102,7 +102,9 @@ def _model(
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype).eval()
     assert isinstance(model, Seq2Seq)
     for norm in running_norms(model):  # values that a trained norm might have
-        torch.nn.init.uniform_(norm.running_var, 0.5, 2.0)
+        mean, var = norm.running_moments()
+        var = torch.empty_like(var).uniform_(0.5, 2.0)
+        norm.enter(slice(len(mean)), mean.clone(), var, torch.ones_like(mean))
     if name == FOLDED:
         fold(model)
     order = task.lengths("valid").sum(1).argsort(kind="stable")

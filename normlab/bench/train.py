@@ -21,7 +21,7 @@ from normlab.bench.spread import spread
 from normlab.build import build_model, build_optimizer, build_task, make_fast
 from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
-from normlab.norms.base import average_statistics_over_ranks
+from normlab.norms.base import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import BatchStream, Task
 from normlab.tasks.documents import DocumentTask
@@ -209,7 +209,7 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
         ),
         runtime=runtime,
         evaluator=Evaluator(task, runtime, recalibration_batches=0),
-        share_statistics=lambda: average_statistics_over_ranks(model),
+        norms=ModelNorms(model),
         probes=ProbeGroup(
             {
                 name: instantiate(node, f"observe.probe.{name}", Probe)

@@ -142,5 +142,5 @@ def _cost(
 ) -> Cost | None:
     if worked is None or train is None or evaluated is None:
         return None
-    rows = norm.running_mean.shape[0] if isinstance(norm, RunningNorm) else None
+    rows = len(norm.running_moments()[0]) if isinstance(norm, RunningNorm) else None
     return cost(norm.pools, worked.kind, train, evaluated, rows=rows)

@@ -143,9 +143,10 @@ def _group(members: list[Cell], x: Tensor, y: Tensor, running: RunningNorm | Non
 def kept(norm: RunningNorm, cell: Cell) -> Kept:
     """Return the running statistics that stand in for a cell's group."""
     _, token, feature = cell
-    rows, cols = norm.running_mean.shape
+    mean, var = norm.running_moments()
+    rows, cols = mean.shape
     at = (token if rows > 1 else 0, feature if cols > 1 else 0)
-    return Kept(float(norm.running_mean[at]), float(norm.running_var[at]))
+    return Kept(float(mean[at]), float(var[at]))
 
 
 def _kind(norm: Norm, found: Sequence[Group], *, same: bool) -> Kind:

@@ -79,7 +79,7 @@ def examine(subject: Subject) -> Finding:
 def positions(model: nn.Module) -> int:
     """Return how many positions a model has: of its embeddings and of its norms' statistics."""
     rooms = [m.max_positions for m in model.modules() if isinstance(m, StreamEmbedding)]
-    rows = [len(m.running_mean) for m in model.modules() if isinstance(m, RunningNorm)]
+    rows = [len(m.running_moments()[0]) for m in model.modules() if isinstance(m, RunningNorm)]
     return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
 
 

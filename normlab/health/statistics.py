@@ -172,7 +172,7 @@ def against_running(norm: RunningNorm, found: Moments) -> Statistics:
     mean, var = norm.estimates(found)
     rows = slice(mean.shape[0])
     pooled = (found.count[0] > 1).expand(mean.shape)
-    running_mean, running_var = norm.running_mean[rows][pooled], norm.running_var[rows][pooled]
+    running_mean, running_var = (moment[rows][pooled] for moment in norm.running_moments())
     return Statistics(
         mean=mean[pooled],
         var=var[pooled],

@@ -1,9 +1,10 @@
-"""Decides what a norm is: a set of axes to pool statistics over, called on a stream of tokens.
+"""What a norm is: a set of axes to pool statistics over, called on a stream of tokens.
 
 Everything about a norm that other code may ask follows from its axes: whether a token depends on
 its batch, and whether tokens may be decoded one at a time. `RunningNorm` adds what pooling over
 the batch needs, statistics that stand in for a batch when there is none, and the two ways of
-replacing them from outside: recalibration and averaging over processes.
+replacing them from outside: recalibration and averaging over processes. `ModelNorms` is what a
+run asks of all norms of its model.
 """
 
 from abc import ABC, abstractmethod
@@ -22,6 +23,8 @@ from normlab.norms.moments import Moments
 
 Axis = Literal["batch", "time", "feature"]
 EvalStats = Literal["running", "batch", "recalibrated"]
+Regime = Literal["train", "batch", "running"]
+"""What a norm with statistics of its own does: train; the same without a trace; inference."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,13 @@ class Norm(nn.Module, ABC):
         """Whether, in eval, tokens may come one at a time: none depends on another."""
         return self.pools.isdisjoint({"batch", "time"})
 
+    def begin_step(self, step: int, total: int | None) -> None:
+        """Take notice that step `step` of `total` comes: for schedules of a norm's own."""
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """Return what the last training forward adds to the summed loss; None for nothing."""
+        return None
+
     def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
         """Return scale and shift in float64 if, in eval, each feature is only scaled and shifted.
 
@@ -95,16 +105,19 @@ class Norm(nn.Module, ABC):
 
 
 class RunningNorm(Norm):
-    """A norm that pools over the batch, with running statistics to use in place of a batch.
+    """A norm that pools over the batch, and keeps statistics of its own between batches.
 
-    A subclass calls `self.keep_statistics`. It normalizes by the batch where `self.by_batch` and
-    then hands the moments to `self.observe`; elsewhere it normalizes by `running_mean` and
-    `running_var`, `[rows, cols]`. `seen` are the moments of the last batch that was trained on,
-    for probes; nothing is computed from them.
+    These are its `tables`: persistent buffers that a subclass starts with `keep`. Nobody outside
+    knows them by name: `running_moments` says by which mean and variance inference normalizes,
+    `enter` changes them, and `tables` is what is averaged, swapped and put back as a whole.
+    Where `self.by_batch`, a subclass hands the moments of the batch to `self.observe`.
+
+    `seen` are the moments of the last batch that was trained on, for probes; nothing is computed
+    from them. Norms without the mean have moments with mean 0 and the second moment as variance.
     """
 
-    running_mean: Tensor
-    running_var: Tensor
+    exact_gradient: ClassVar[bool] = True
+    """Whether the backward pass gives the gradient of what training computes."""
 
     def __init__(
         self,
@@ -115,7 +128,6 @@ class RunningNorm(Norm):
         eval_stats: EvalStats,
         sync: bool,
         momentum: float,
-        unbiased: bool,
     ) -> None:
         super().__init__(dim, scale=affine, shift=affine)
         if not 0 < momentum <= 1:
@@ -123,25 +135,58 @@ class RunningNorm(Norm):
         self.eps = eps
         self.sync = sync
         self.momentum = momentum
-        self.unbiased = unbiased
         self.evaluate_with(eval_stats)
         self.tally: Tally | None = None
         self.seen: Moments | None = None
+        self._tables: list[str] = []
 
     def evaluate_with(self, eval_stats: EvalStats) -> None:
         """Choose the statistics of eval mode."""
         self.eval_stats: EvalStats = eval_stats
         self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
 
-    def keep_statistics(self, rows: int, cols: int) -> None:
-        """Start running statistics, mean 0 and variance 1, of `rows` by `cols`."""
-        self.register_buffer("running_mean", torch.zeros(rows, cols))
-        self.register_buffer("running_var", torch.ones(rows, cols))
+    def keep(self, name: str, value: Tensor) -> None:
+        """Start a table: a persistent buffer of that name, in the place of a former one."""
+        self.register_buffer(name, value)
+        if name not in self._tables:
+            self._tables.append(name)
+
+    def drop(self, name: str) -> None:
+        """Give up a table that a base class keeps."""
+        delattr(self, name)
+        self._tables.remove(name)
+
+    @property
+    def tables(self) -> dict[str, Tensor]:
+        """The statistics kept between batches, by name: the buffers themselves."""
+        return {name: getattr(self, name) for name in self._tables}
+
+    @abstractmethod
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        """Return the mean and the variance by which inference normalizes, `[rows, cols]` each."""
+
+    @abstractmethod
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        """Move the statistics of some rows by a share, 0 to 1, towards a mean and a variance."""
+
+    def batch_divisor(self) -> Tensor | None:
+        """Return what the last training batch was divided by, `[cols]`, after its mean was taken.
+
+        None where the statistics of that batch alone did not do it.
+        """
+        return None
+
+    @property
+    def regime(self) -> Regime:
+        """What it normalizes by."""
+        if self.training:
+            return "train"
+        return "batch" if self.eval_by_batch else "running"
 
     @property
     def by_batch(self) -> bool:
-        """Whether the batch at hand gives the statistics."""
-        return self.training or self.eval_by_batch
+        """Whether it does what training does."""
+        return self.regime != "running"
 
     @property
     def batch_independent(self) -> bool:
@@ -155,29 +200,26 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def observe(self, found: Moments) -> None:
-        """Let a batch's moments, `[1, T or 1, D or 1]`, into the running statistics or a tally.
+        """Let a batch's moments, `[1, T or 1, D or 1]`, into the statistics or a tally.
 
         A position where fewer than two values were pooled leaves its row as it was.
         """
         if self.training:
             self.seen = found
-            row_mean, row_var = self.estimates(found)
-            rows = slice(row_mean.shape[0])
-            step = self.momentum * (found.count[0] > 1).to(self.running_mean)
-            self.running_mean[rows].lerp_(row_mean, step)
-            self.running_var[rows].lerp_(row_var, step)
+            self.update(found)
         elif self.tally is not None:
             self.tally.add(found)
 
-    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each.
+    def update(self, found: Moments) -> None:
+        """Let the moments of a batch that is trained on into the statistics."""
+        mean, var = self.estimates(found)
+        share = self.momentum * (found.count[0] > 1).to(mean)
+        self.enter(slice(mean.shape[0]), mean, var, share)
 
-        `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
-        n one, as `nn.BatchNorm1d` does.
-        """
-        freedom = (found.spread - 1).clamp(min=1)
-        var = found.var * (found.spread / freedom) if self.unbiased else found.var
-        return found.mean[0].to(self.running_mean), var[0].to(self.running_var)
+    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each."""
+        mean, var = self.running_moments()
+        return found.mean[0].to(mean), found.var[0].to(var)
 
 
 _EVAL_BY_BATCH: dict[EvalStats, bool] = {"running": False, "batch": True, "recalibrated": False}
@@ -188,8 +230,8 @@ class Tally:
 
     def __init__(self, norm: RunningNorm) -> None:
         """Start empty, with the rows and columns of the norm's running statistics."""
-        rows, cols = norm.running_mean.shape
-        self.sums = norm.running_mean.new_zeros(4, rows, cols, dtype=torch.float64)
+        mean, _ = norm.running_moments()
+        self.sums = mean.new_zeros(4, *mean.shape, dtype=torch.float64)
 
     def add(self, found: Moments) -> None:
         """Add a batch."""
@@ -264,7 +306,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         ValueError: `run_batches` fed nothing.
     """
     norms = running_norms(model)
-    former = [(norm.running_mean.clone(), norm.running_var.clone()) for norm in norms]
+    former = [{name: table.clone() for name, table in norm.tables.items()} for norm in norms]
     try:
         try:
             for norm in norms:
@@ -280,15 +322,13 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
                 "recalibration fed no tokens to any norm: give run_batches at least one batch"
             )
         for norm, found in zip(norms, pooled, strict=True):
-            seen = found.count[0] > 1
             mean, var = norm.estimates(found)
-            norm.running_mean.copy_(torch.where(seen, mean, norm.running_mean))
-            norm.running_var.copy_(torch.where(seen, var, norm.running_var))
+            norm.enter(slice(mean.shape[0]), mean, var, (found.count[0] > 1).to(mean))
         yield
     finally:
-        for norm, (mean, var) in zip(norms, former, strict=True):
-            norm.running_mean.copy_(mean)
-            norm.running_var.copy_(var)
+        for norm, tables in zip(norms, former, strict=True):
+            for name, table in norm.tables.items():
+                table.copy_(tables[name])
 
 
 def average_statistics_over_ranks(model: nn.Module) -> None:
@@ -298,4 +338,29 @@ def average_statistics_over_ranks(model: nn.Module) -> None:
     the mean variance within processes; how far their means lie apart is left out.
     """
     unsynced = [norm for norm in running_norms(model) if not norm.sync]
-    average_([buffer for norm in unsynced for buffer in (norm.running_mean, norm.running_var)])
+    average_([table for norm in unsynced for table in norm.tables.values()])
+
+
+class ModelNorms:
+    """The norms of a model as a run meets them: once a step, once a micro-batch, and to share."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._norms = [module for module in model.modules() if isinstance(module, Norm)]
+
+    def begin_step(self, step: int, total: int | None) -> None:
+        """Tell all norms which step comes, from 1, of how many; None where that is not known."""
+        for norm in self._norms:
+            norm.begin_step(step, total)
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """Return the sum of what norms add to the summed loss of the last micro-batch, if any do.
+
+        It carries a gradient, and is to be taken before the backward pass.
+        """
+        terms = [term for norm in self._norms if (term := norm.penalty()) is not None]
+        return torch.stack(terms).sum() if terms else None
+
+    def share_statistics(self) -> None:
+        """Let processes whose norms are not synced agree on the running statistics."""
+        average_statistics_over_ranks(self._model)

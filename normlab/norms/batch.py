@@ -1,8 +1,9 @@
-"""Decides the norms with the batch axis: one class, and the axes that go with the batch.
+"""The norms with the batch axis: one class, and the axes that go with the batch.
 
 BN's open questions are values: how padding counts (`padding`), what eval normalizes by
-(`eval_stats`), whether processes share statistics (`sync`), and what the running statistics keep
-(`momentum`, `unbiased`). Each is resolved at construction.
+(`eval_stats`), whether processes share statistics (`sync`), what the running statistics keep
+(`momentum`, `unbiased`), and how many sequences are a batch (`ghost`). Each is resolved at
+construction.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,8 @@ from torch import Tensor
 
 from normlab.distributed import all_reduce_sum, world
 from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
-from normlab.norms.moments import Pooling, Weights, standardize, widen
+from normlab.norms.ghost import GhostBatches
+from normlab.norms.moments import Moments, Pooling, Weights, standardize, widen
 
 Padding = Literal["exclude", "include", "fill"]
 
@@ -52,9 +54,13 @@ class BatchNorm(RunningNorm):
 
     Ioffe and Szegedy 2015, algorithm 1, with the tokens of a batch as its examples. Padding comes
     out as 0 where the batch gives the statistics, unless `padding` includes it.
+
+    `ghost` makes a batch of every so many sequences (see `GhostBatches`); None, of all.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    running_mean: Tensor
+    running_var: Tensor
 
     def __init__(
         self,
@@ -67,23 +73,22 @@ class BatchNorm(RunningNorm):
         eval_stats: EvalStats,
         sync: bool,
         unbiased: bool,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
-            dim,
-            eps=eps,
-            affine=affine,
-            eval_stats=eval_stats,
-            sync=sync,
-            momentum=momentum,
-            unbiased=unbiased,
+            dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum
         )
+        self.unbiased = unbiased
+        self.ghosts = None if ghost is None else GhostBatches(ghost, self.pools)
         self.padding: Padding = padding
         self.weigh = _WEIGH[padding]
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
         """Start running statistics for `rows` positions."""
-        self.keep_statistics(rows, 1 if "feature" in self.pools else self.dim)
+        cols = 1 if "feature" in self.pools else self.dim
+        self.keep("running_mean", torch.zeros(rows, cols))
+        self.keep("running_var", torch.ones(rows, cols))
         self.alone = Pooling(self.pools)
         self.together = (
             Pooling(self.pools, partial(sum_rows_over_ranks, rows)) if self.sync else self.alone
@@ -102,25 +107,64 @@ class BatchNorm(RunningNorm):
         self.require_tokens(weights)
         # Only training steps go in step over processes; evaluation shards differ in length.
         pooling = self.together if self.training else self.alone
-        y, found = standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
+        if self.ghosts is None:
+            y, found = self.standardize(x, weights, pooling)
+        else:
+            y, found = self.ghosts.apart(self.standardize, x, weights, pooling)
         self.observe(found)
         return y
+
+    def standardize(
+        self, x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling
+    ) -> tuple[Float[Tensor, "B T D"], Moments]:
+        """Return `x` by the statistics of one batch, or of the ghost batches, and these."""
+        return standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        """Return the running mean and variance, `[rows, cols]`."""
+        return self.running_mean, self.running_var
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        """Move the running mean and variance of some rows by a share."""
+        self.running_mean[rows].lerp_(mean, share)
+        self.running_var[rows].lerp_(var, share)
+
+    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each.
+
+        `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
+        n one, as `nn.BatchNorm1d` does.
+        """
+        freedom = (found.spread - 1).clamp(min=1)
+        var = found.var * (found.spread / freedom) if self.unbiased else found.var
+        return found.mean[0].to(self.running_mean), var[0].to(self.running_var)
+
+    def batch_divisor(self) -> Tensor | None:
+        """Return the standard deviation of the last training batch, eps in it, `[cols]`."""
+        if self.seen is None or self.ghosts is not None or len(self.running_mean) > 1:
+            return None
+        return 1 / self.inverse(self.seen.var.flatten())
 
     def by_running(self, x: Float[Tensor, "B T D"], rows: slice) -> Float[Tensor, "B T D"]:
         """Return `x` by the running statistics: one multiply and add per value."""
         wide, weight, bias, mean, var = widen(
-            x, self.weight, self.bias, self.running_mean[rows], self.running_var[rows]
+            x, self.weight, self.bias, *(moment[rows] for moment in self.running_moments())
         )
-        scale = weight * (var + self.eps).rsqrt()
+        scale = weight * self.inverse(var)
         return torch.addcmul(bias - mean * scale, wide, scale).to(x.dtype)
+
+    def inverse(self, var: Tensor) -> Tensor:
+        """Return what values are multiplied by for their variance."""
+        return (var + self.eps).rsqrt()
 
     def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
         """Return what `by_running` does, if it is the same at every position."""
-        if self.by_batch or len(self.running_mean) > 1:
+        moments = self.running_moments()
+        if self.by_batch or len(moments[0]) > 1:
             return None
-        wide = (self.weight, self.bias, self.running_mean[0], self.running_var[0])
+        wide = (self.weight, self.bias, *(moment[0] for moment in moments))
         weight, bias, mean, var = (table.detach().double() for table in wide)
-        scale = weight * (var + self.eps).rsqrt()
+        scale = weight * self.inverse(var)
         return scale, bias - mean * scale
 
     def rows(self, start: int, length: int) -> slice:
@@ -168,6 +212,7 @@ class PositionBatchNorm(BatchNorm):
         sync: bool,
         unbiased: bool,
         num_positions: int,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -178,6 +223,7 @@ class PositionBatchNorm(BatchNorm):
             eval_stats=eval_stats,
             sync=sync,
             unbiased=unbiased,
+            ghost=ghost,
         )
         self.num_positions = num_positions
         self.keep_rows(num_positions)

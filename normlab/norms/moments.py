@@ -88,7 +88,7 @@ class Pooling:
         count = values * self.everywhere(self.over_tokens(weights.sums))
         spread = count
         if weights.spread is not None:
-            spread = values * self.everywhere(self.over_tokens(weights.spread))
+            spread = values * self.everywhere(self.over_tokens(weights.spread.to(x)))
         sums = self.over_tokens(_masked(x, mask))
         mean = self.everywhere(self.over_features(sums)) / count.clamp(min=1)
         squares = self.everywhere(self.over_features(self.squares(x, mask, mean)))
@@ -114,6 +114,21 @@ class Pooling:
         Compiled code fuses the plain formula itself, and other devices are fast at it.
         """
         return x.is_cpu and not torch.compiler.is_compiling() and self.tokens == (0, 1)
+
+
+def moments_with_gradient(x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling) -> Moments:
+    """Return the moments of the tokens that count, each feature's by itself, for autograd.
+
+    `x` is float32 or float64, and `pooling` pools no features.
+    """
+    sums = weights.sums.to(x)
+    count = pooling.everywhere(pooling.over_tokens(sums))
+    spread = count
+    if weights.spread is not None:
+        spread = pooling.everywhere(pooling.over_tokens(weights.spread.to(x)))
+    mean = pooling.everywhere(pooling.over_tokens(x * sums)) / count.clamp(min=1)
+    squares = pooling.everywhere(pooling.over_tokens((x - mean).square() * sums))
+    return Moments(mean, squares / spread.clamp(min=1), count, spread)
 
 
 def _masked(x: Tensor, mask: Tensor | None) -> Tensor:

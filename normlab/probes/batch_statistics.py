@@ -40,12 +40,12 @@ class StatisticsReader:
 
     def __init__(self, model: nn.Module) -> None:
         self.norms: dict[str, RunningNorm] = sites(model, RunningNorm)
-        self._before: dict[str, tuple[Tensor, Tensor]] = {}
+        self._before: dict[str, tuple[Tensor, ...]] = {}
 
     def remember(self) -> None:
         """Keep the running statistics as they are before a step."""
         self._before = {
-            name: (norm.running_mean.clone(), norm.running_var.clone())
+            name: tuple(moment.clone() for moment in norm.running_moments())
             for name, norm in self.norms.items()
         }
 
@@ -61,12 +61,13 @@ def _compare(norm: RunningNorm, seen: Moments, mean_before: Tensor, var_before: 
     mean, var = norm.estimates(seen)
     rows = slice(mean.shape[0])
     pooled = (seen.count[0] > 1).expand(mean.shape)
+    mean_after, var_after = norm.running_moments()
     return Statistics(
         mean=mean[pooled],
         var=var[pooled],
         mean_before=mean_before[rows][pooled],
         var_before=var_before[rows][pooled],
-        mean_after=norm.running_mean[rows][pooled],
-        var_after=norm.running_var[rows][pooled],
+        mean_after=mean_after[rows][pooled],
+        var_after=var_after[rows][pooled],
         count=seen.count.mean(),
     )

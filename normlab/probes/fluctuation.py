@@ -54,7 +54,7 @@ class Fluctuation(FigureProbe):
             distances = {**distances, **by_site(figure, values)}
         self.take(view, distances)
         for name, statistics in found.items():
-            if self._reader.norms[name].running_mean.shape[0] == 1:
+            if len(self._reader.norms[name].running_moments()[0]) == 1:
                 self._windows.setdefault(name, Window()).add(statistics)
         full = {n: w.close() for n, w in self._windows.items() if w.batches == self._length}
         ratios = {name: ratio for name, (ratio, _) in full.items()}

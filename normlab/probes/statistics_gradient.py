@@ -11,9 +11,10 @@ already, and nothing is hooked. `mean` and `var` are their Euclidean norms over 
 statistics: (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 (PowerNorm) follow the same
 gradients, g_mu and g_sigma^2, over training.
 
-Left out: norms without a learned weight and bias, and those with statistics per position, whose
-sums over tokens the parameters do not hold. With accumulation sigma is the last micro-batch's and
-the gradients are those of all; with several processes and `sync: false` likewise.
+Left out: norms without a learned weight and bias, those with statistics per position, whose sums
+over tokens the parameters do not hold, and those that a batch's own statistics alone do not
+normalize (ghost batches, PowerNorm, batch renormalization). With accumulation sigma is the last
+micro-batch's and the gradients are those of all; with several processes and `sync: false` likewise.
 """
 
 import torch
@@ -51,10 +52,10 @@ class StatisticsGradient(FigureProbe):
 @torch.no_grad()
 def statistics_gradient(norm: RunningNorm) -> tuple[Tensor, Tensor] | None:
     """Return dL/dmu and dL/dsigma^2 of a norm's last batch; None where they cannot be told."""
-    if norm.seen is None or norm.weight.grad is None or norm.bias.grad is None:
+    divisor = norm.batch_divisor()
+    if divisor is None or norm.weight.grad is None or norm.bias.grad is None:
         return None
     pulls = torch.stack([norm.weight * norm.bias.grad, norm.weight * norm.weight.grad])
     if "feature" in norm.pools:
         pulls = pulls.sum(-1, keepdim=True)
-    var = norm.seen.var.flatten() + norm.eps
-    return -pulls[0] / var.sqrt(), -pulls[1] / (2 * var)
+    return -pulls[0] / divisor, -pulls[1] / (2 * divisor.square())

@@ -9,7 +9,7 @@ counts them.
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from normlab.train.checkpoint import Checkpoints
 from normlab.train.divergence import Diverged, first_nonfinite_gradient, first_nonfinite_layer
 from normlab.train.evaluate import Evaluator
 from normlab.train.interrupts import Interrupts
+from normlab.train.norms import Norms
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
@@ -78,6 +79,7 @@ class Progress:
     first_loss: float = math.nan
     validations_since_best: int = 0
     interval_loss: float = 0.0
+    interval_penalty: float = 0.0
     interval_steps: int = 0
     interval_positions: int = 0
     interval_padding: int = 0
@@ -98,7 +100,7 @@ class Trainer:
         settings: LoopSettings,
         runtime: Runtime,
         evaluator: Evaluator,
-        share_statistics: Callable[[], None],
+        norms: Norms,
         probes: ProbeGroup,
         sinks: SinkGroup,
         checkpoints: Checkpoints,
@@ -108,8 +110,7 @@ class Trainer:
         self.optimizer, self.schedule = optimizer, schedule
         self.settings, self.runtime, self.evaluator = settings, runtime, evaluator
         self.probes, self.sinks, self.checkpoints = probes, sinks, checkpoints
-        self.share_statistics = share_statistics
-        """Lets ranks whose norms are not synchronized agree on running statistics."""
+        self.norms = norms
         self.stream = task.train_batches(runtime.world, seed)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress = Progress()
@@ -184,22 +185,27 @@ class Trainer:
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         self.optimizer.zero_grad(set_to_none=True)
         random_state = _random_state(self.runtime.device)
+        self.norms.begin_step(step, self.settings.budget.steps)
         self.probes.before_forward(step)
-        loss = torch.zeros((), dtype=torch.float64, device=self.runtime.device)
+        loss, penalty = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
         for batch in batches:
             share = self._loss(batch, counts)
             loss += share.detach().double()
+            extra = self._penalty(counts)
+            if extra is not None:
+                penalty += extra.detach().double()
+                share = share + extra
             complete = self.parameters if batch is batches[-1] else ()
             with distributed.summed_gradients(complete):
                 share.backward()
-        loss = distributed.all_reduce_sum(loss)
+        loss, penalty = distributed.all_reduce_sum(torch.stack([loss, penalty]))
         norm = torch.nn.utils.get_total_norm(
             [p.grad for p in self.parameters if p.grad is not None]
         )
-        loss_value, norm_value = torch.stack([loss, norm.double()]).tolist()
-        if not math.isfinite(loss_value):
+        loss_value, penalty_value, norm_value = torch.stack([loss, penalty, norm.double()]).tolist()
+        if not math.isfinite(loss_value + penalty_value):
             layer = self._first_nonfinite_layer(batches, counts, random_state)
-            raise Diverged(step, f"loss is {loss_value}", layer)
+            raise Diverged(step, f"loss is {loss_value + penalty_value}", layer)
         if not math.isfinite(norm_value):
             layer = first_nonfinite_gradient(self.model)
             raise Diverged(step, f"gradient norm is {norm_value}", layer)
@@ -220,6 +226,7 @@ class Trainer:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip_norm, norm)
         self.optimizer.step()
         self.probes.after_update(view)
+        self.progress.interval_penalty += penalty_value
         self._record(loss_value, norm_value, rate, sums, time.perf_counter() - started)
         return sums["stop"] > 0
 
@@ -246,6 +253,14 @@ class Trainer:
             # A step may have nothing of a kind, such as no token that could be masked.
             means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
             return torch.stack(means).sum()
+
+    def _penalty(self, counts: Mapping[str, float]) -> Tensor | None:
+        """Return what norms add to the micro-batch's share, over the tokens of the main loss.
+
+        The tokens of a loss are the most that one is a mean over.
+        """
+        term = self.norms.penalty()
+        return None if term is None else term / max(*counts.values(), 1)
 
     def _first_nonfinite_layer(
         self, batches: list[Batch], counts: Mapping[str, float], random_state: Mapping[str, Tensor]
@@ -298,7 +313,9 @@ class Trainer:
             "train/tokens_per_second": at.interval_tokens / at.interval_seconds,
             **self.probes.metrics(),
         }
-        at.interval_loss = at.interval_seconds = 0.0
+        if at.interval_penalty:  # of norms that have one
+            row["train/penalty"] = at.interval_penalty / at.interval_steps
+        at.interval_loss = at.interval_penalty = at.interval_seconds = 0.0
         at.interval_steps = at.interval_positions = at.interval_padding = at.interval_tokens = 0
         self.sinks.log(row)
         limit = self.settings.divergence_factor * at.first_loss
@@ -307,7 +324,7 @@ class Trainer:
 
     def _validate(self) -> None:
         """Score the validation split, log it, and keep the weights that are best by a score."""
-        self.share_statistics()
+        self.norms.share_statistics()
         scores = self.valid_scores = self.evaluator.scores(self.model, "valid")
         at = self.progress
         better = self.best.see(scores, step=at.step)
@@ -332,7 +349,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write the whole state, from which `resume` goes on bitwise on a CPU."""
-        self.share_statistics()
+        self.norms.share_statistics()
         self._tick()
         states = distributed.gather_objects(_random_state(self.runtime.device))
         self.checkpoints.save(

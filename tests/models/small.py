@@ -101,8 +101,10 @@ def unsettle(model, seed):
             if isinstance(module.bias, torch.nn.Parameter):
                 uniform(module.bias, -0.5, 0.5)
         if isinstance(module, RunningNorm):
-            uniform(module.running_mean, -0.5, 0.5)
-            uniform(module.running_var, 0.5, 2.0)
+            mean, var = (torch.empty_like(moment) for moment in module.running_moments())
+            uniform(mean, -0.5, 0.5)
+            uniform(var, 0.5, 2.0)
+            module.enter(slice(len(mean)), mean, var, torch.ones_like(mean))
 
 
 def sentences(lengths, *, seed=0, vocab=VOCAB, first=None, width=None):

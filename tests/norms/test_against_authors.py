@@ -1,16 +1,24 @@
-"""Every published norm computes what the code of its authors computes: output and gradients."""
+"""Every published norm computes what the code of its authors computes: output, gradients, state."""
 
 import numpy as np
 import pytest
-import torch
 
 from normlab.build import make_norm
 from normlab.norms.base import Stream
-from scripts.parity import SHAPE, SUBJECTS, TRACES, trace
+from scripts.parity import SHAPE, SUBJECTS, TRACES, Driver, trace
 
 
-def _stream() -> Stream:
-    return Stream(torch.ones(SHAPE[:2], dtype=torch.bool))
+def _begin(norm, step):
+    """Let step and batches stand as after so many steps of one micro-batch each."""
+    norm.begin_step(step, None)
+    norm.batches = step - 1
+
+
+OURS = Driver(
+    forward=lambda norm, x, valid: norm(x, Stream(valid)),
+    begin=_begin,
+    penalty=lambda norm: norm.penalty(),
+)
 
 
 @pytest.mark.parametrize("name", SUBJECTS)
@@ -18,7 +26,8 @@ def test_a_norm_equals_its_authors_code_at_every_step(name):
     subject = SUBJECTS[name]
     theirs = np.load(TRACES / f"{name}.npz")
     norm = make_norm(subject.option, SHAPE[2], **subject.values)
-    ours = trace(norm, {own: own for own in subject.names}, lambda norm, x: norm(x, _stream()))
+    own = ({name: name for name in names} for names in (subject.names, subject.tables))
+    ours = trace(norm, subject, OURS, *own)
     assert ours.keys() == set(theirs.files)
     for figure in theirs.files:
         expected = theirs[figure] / subject.factor

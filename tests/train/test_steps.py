@@ -97,7 +97,7 @@ def steps_on_a_rank(corpus: Path, folder: Path, steps: int, *overrides: str):
     trainer = build_trainer(corpus, folder, *EXACT, *overrides)
     for _ in range(steps):
         trainer.step()
-    trainer.share_statistics()
+    trainer.norms.share_statistics()
     return {name: value.numpy() for name, value in weights(trainer.model).items()}
 
 

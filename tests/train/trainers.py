@@ -13,7 +13,7 @@ from normlab import distributed
 from normlab.build import build_model, build_optimizer, build_task
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
-from normlab.norms.base import average_statistics_over_ranks
+from normlab.norms.base import ModelNorms
 from normlab.probes.base import ProbeGroup
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
@@ -55,7 +55,7 @@ def build_trainer(corpus: Path, folder: Path, *overrides: str) -> Trainer:
         settings=settings,
         runtime=runtime,
         evaluator=Evaluator(task, runtime, recalibration_batches=4),
-        share_statistics=lambda: average_statistics_over_ranks(model),
+        norms=ModelNorms(model),
         probes=ProbeGroup({}),
         sinks=SinkGroup({}),
         checkpoints=Checkpoints(folder / "checkpoints", writes=distributed.is_main()),

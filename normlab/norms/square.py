@@ -1,0 +1,179 @@
+"""What norms without a mean share: second moments over a batch, and of the gradient."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from normlab.distributed import sum_over_ranks
+from normlab.norms.base import Axis, EvalStats, Stream
+from normlab.norms.batch import exclude, include
+from normlab.norms.moments import Moments, Weights, widen
+from normlab.norms.warmup import WarmupNorm
+
+SquarePadding = Literal["exclude", "include", "forward"]
+
+
+class Counted(NamedTuple):
+    """Which positions enter the forward and the backward moment: 1 or 0, `[B, T, 1]`.
+
+    `mask` is what the output is multiplied by; None keeps what stands at padding.
+    """
+
+    forward: Tensor
+    backward: Tensor
+    mask: Tensor | None
+
+
+class SquareNorm(WarmupNorm):
+    """A norm that divides by a root mean square over the batch, `running_square` in inference.
+
+    `padding` says which tokens count: `exclude` real ones, `include` all, `forward` real ones in
+    the forward pass and all in the moment of the gradient, as published code has it.
+
+    A subclass trains by `self.train_by`.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    running_square: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        eps: float,
+        affine: bool,
+        padding: SquarePadding,
+        eval_stats: EvalStats,
+        sync: bool,
+        momentum: float,
+        warmup_share: float,
+        warmup_steps: int | None,
+    ) -> None:
+        super().__init__(
+            dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum
+        )
+        self.warm_up(warmup_share, warmup_steps)
+        self.padding: SquarePadding = padding
+        self.count = _COUNT[padding]
+        self.keep("running_square", torch.ones(1, dim))
+
+    @torch.compiler.disable
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return `x` over the root mean square of the batch, or the running one."""
+        (wide,) = widen(x)
+        u = self.before(wide)
+        if not self.by_batch:
+            return self.affine(self.by_running(u)).to(x.dtype)
+        counted = self.count(stream, wide)
+        if counted.mask is not None:
+            u = u * counted.mask
+        y = self.train_by(u, counted)
+        return (y if counted.mask is None else y * counted.mask).to(x.dtype)
+
+    def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Return what the moment is taken of."""
+        return x
+
+    def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
+        """Return the output of training, and let the batch into the statistics."""
+        raise NotImplementedError
+
+    def affine(
+        self, z: Float[Tensor, "B T D"], weight: Tensor | None = None
+    ) -> Float[Tensor, "B T D"]:
+        """Return `weight * z + bias`."""
+        return torch.addcmul(self.bias.to(z), z, (self.weight if weight is None else weight).to(z))
+
+    def by_running(self, u: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+        """Return the normalized tokens of inference."""
+        return u * (self.running_square.to(u) + self.eps).rsqrt()
+
+    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
+        """Return what inference does, where that is a scale and shift."""
+        if self.by_batch:
+            return None
+        scale = (self.running_square[0].double() + self.eps).rsqrt() * self.weight.detach().double()
+        return scale, self.bias.detach().double()
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        """Return a mean of 0 and the running mean square as variance, `[1, cols]`."""
+        return torch.zeros_like(self.running_square), self.running_square
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        """Move the running mean square by a share; there is no mean."""
+        self.running_square[rows].lerp_(var, share)
+
+    @property
+    def all_reduce(self) -> Callable[[Tensor], Tensor]:
+        """The sum over processes: only training steps go in step."""
+        return sum_over_ranks if self.sync and self.training else _alone
+
+    @torch.no_grad()
+    def moments(self, u: Float[Tensor, "B T D"], counted: Counted) -> Moments:
+        """Return the mean square of the tokens that count, as moments with mean 0."""
+        count, square = self.mean(u.square(), counted.forward)
+        return Moments(torch.zeros_like(square), square, count, count)
+
+    @torch.no_grad()
+    def mean(self, values: Float[Tensor, "B T D"], counts: Tensor) -> tuple[Tensor, Tensor]:
+        """Return how many tokens count, and their mean of values, `[1, 1, 1 or D]`."""
+        sums = torch.cat([counts.expand((*values.shape[:2], 1)), values * counts], -1)
+        total = self.all_reduce(sums.sum((0, 1), keepdim=True))
+        count = total[..., :1]
+        return count, total[..., 1:] / count.clamp(min=1)
+
+
+def _alone(table: Tensor) -> Tensor:
+    return table
+
+
+def _exclude(stream: Stream, x: Tensor) -> Counted:
+    real = _sums(exclude(stream), x)
+    return Counted(real, real, real)
+
+
+def _include(stream: Stream, x: Tensor) -> Counted:
+    every = _sums(include(stream), x)
+    return Counted(every, every, None)
+
+
+def _forward(stream: Stream, x: Tensor) -> Counted:
+    return Counted(_sums(exclude(stream), x), _sums(include(stream), x), None)
+
+
+def _sums(weights: Weights, x: Tensor) -> Tensor:
+    return weights.sums.to(x)
+
+
+_COUNT: dict[SquarePadding, Callable[[Stream, Tensor], Counted]] = {
+    "exclude": _exclude,
+    "include": _include,
+    "forward": _forward,
+}
+
+
+class _Scale(torch.autograd.Function):
+    """`u * scale`, whose gradient is multiplied by another scale."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, scale: Tensor, backward_scale: Tensor) -> Tensor:
+        ctx.save_for_backward(backward_scale)
+        return u * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (backward_scale,) = ctx.saved_tensors
+        return grad * backward_scale, None, None
+
+
+def scaled(u: Tensor, scale: Tensor, backward_scale: Tensor) -> Tensor:
+    """Return `u * scale`; the gradient of `u` is that of the output times `backward_scale`.
+
+    The scales are constants of the backward pass.
+    """
+    return _Scale.apply(u, scale, backward_scale)

@@ -1,0 +1,19 @@
+"""What the loop asks of a model's norms, without knowing any."""
+
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+
+@runtime_checkable
+class Norms(Protocol):
+    """The norms of the model that is trained."""
+
+    def begin_step(self, step: int, total: int | None) -> None:
+        """Take notice of a step, from 1, before its first micro-batch."""
+
+    def penalty(self) -> Tensor | None:
+        """Return a differentiable term for the summed loss of the last micro-batch, or None."""
+
+    def share_statistics(self) -> None:
+        """Let processes whose norms are not synced agree on running statistics."""

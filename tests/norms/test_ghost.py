@@ -1,0 +1,70 @@
+"""Ghost batches: each group of sequences has statistics of its own, the running ones are whole."""
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.norms.base import RunningNorm, Stream
+from normlab.registry import option_names
+
+GHOSTS = [name for name in option_names("norm") if hasattr(make_norm(name, 8), "ghosts")]
+assert len(GHOSTS) >= 4
+SIZES = (1, 2, 3, 4, 9)
+
+
+def _batch():
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(7, 6, 8, generator=generator, dtype=torch.float64) * 2 + 1
+    valid = torch.arange(6)[None] < torch.tensor([6, 3, 2, 5, 6, 4, 5])[:, None]
+    return x, valid
+
+
+def _output_and_gradient(norm, x, valid):
+    x = x.clone().requires_grad_()
+    y = norm(x, Stream(valid)) * valid[..., None]
+    (gradient,) = torch.autograd.grad((y * torch.sin(x.detach())).sum(), x)
+    return y.detach(), gradient
+
+
+@pytest.mark.parametrize("padding", ["exclude", "include", "fill"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("option", GHOSTS)
+def test_each_group_comes_out_as_it_would_alone(option, size, padding):
+    x, valid = _batch()
+    norm = make_norm(option, 8, ghost=size, padding=padding).double()
+    found = _output_and_gradient(norm, x, valid)
+    alone = [
+        _output_and_gradient(make_norm(option, 8, padding=padding).double(), *group)
+        for group in zip(x.split(size), valid.split(size), strict=True)
+    ]
+    for ours, theirs in zip(found, zip(*alone, strict=True), strict=True):
+        torch.testing.assert_close(ours, torch.cat(theirs), rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize("padding", ["exclude", "include", "fill"])
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("option", GHOSTS)
+def test_running_statistics_are_those_of_the_whole_batch(option, size, padding):
+    x, valid = _batch()
+    ghosts = make_norm(option, 8, ghost=size, padding=padding).double()
+    whole = make_norm(option, 8, padding=padding).double()
+    for norm in (ghosts, whole):
+        norm(x, Stream(valid))
+    assert isinstance(ghosts, RunningNorm) and isinstance(whole, RunningNorm)
+    torch.testing.assert_close(ghosts.tables, whole.tables, rtol=1e-10, atol=1e-12)
+    assert ghosts.seen is not None and whole.seen is not None
+    for ours, theirs in zip(ghosts.seen, whole.seen, strict=True):
+        assert ours.shape == theirs.shape
+
+
+def test_evaluation_by_the_batch_has_the_groups_of_training():
+    x, valid = _batch()
+    norm = make_norm("bn", 8, ghost=2, eval_stats="batch").double()
+    in_training = norm(x, Stream(valid))
+    torch.testing.assert_close(norm.eval()(x, Stream(valid)), in_training)
+    assert not torch.allclose(make_norm("bn", 8).double()(x, Stream(valid)), in_training)
+
+
+def test_a_group_of_no_sequence_is_refused():
+    with pytest.raises(ValueError, match=r"norm\.ghost=0.*at least 1 sequence"):
+        make_norm("bn", 8, ghost=0)

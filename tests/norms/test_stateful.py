@@ -1,0 +1,189 @@
+"""Norms with a warm-up, a penalty or a backward pass of their own: what they ask of a run."""
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.norms.base import ModelNorms, RunningNorm, Stream, batch_statistics, recalibrated
+from normlab.norms.warmup import WarmupNorm
+from normlab.registry import option_names
+
+STATEFUL = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
+WARMUPS = [n for n in STATEFUL if isinstance(make_norm(n, 8), WarmupNorm)]
+PAST = 20  # steps: the end of every warm-up
+
+
+def _batch(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 6, 8, generator=generator, dtype=torch.float64) * 3 + 2
+    valid = torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None]
+    return x, Stream(valid)
+
+
+def _step(norm, step, *, total=PAST, seed=None):
+    x, stream = _batch(step if seed is None else seed)
+    x.requires_grad_()
+    norm.begin_step(step, total)
+    y = norm(x, stream) * stream.valid[..., None]
+    (y * y.detach().cos()).sum().backward()
+    return y.detach(), x.grad
+
+
+def _trained(option, steps=PAST, **values):
+    norm = make_norm(option, 8, **values).double()
+    for step in range(1, steps + 1):
+        _step(norm, step)
+    return norm
+
+
+@pytest.mark.parametrize("option", WARMUPS)
+def test_a_saved_norm_goes_on_bitwise(option):
+    for stop in (3, 12):
+        norm, other = _trained(option, stop), make_norm(option, 8).double()
+        other.load_state_dict(norm.state_dict())
+        for step in range(stop + 1, stop + 4):
+            torch.testing.assert_close(_step(norm, step), _step(other, step), rtol=0, atol=0)
+        torch.testing.assert_close(norm.state_dict(), other.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("option", WARMUPS)
+def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
+    norm = make_norm(option, 8, warmup_share=0.5)
+    norm.begin_step(1, 40)
+    assert norm.warmup == 20
+    norm = make_norm(option, 8, warmup_steps=7)
+    norm.begin_step(7, 40)
+    assert norm.warmup == 7 and norm.warming_up
+    norm.begin_step(8, 40)
+    assert not norm.warming_up
+    with pytest.raises(ValueError, match=r"norm\.\w+_share=.*budget\.steps.*norm\.\w+_steps"):
+        make_norm(option, 8).begin_step(1, None)
+    with pytest.raises(ValueError, match=r"norm\.warmup_share=2\.0"):
+        make_norm(option, 8, warmup_share=2.0)
+
+
+@pytest.mark.parametrize("option", STATEFUL)
+def test_what_training_does_leaves_no_trace_in_the_regime_of_the_batch(option):
+    norm = _trained(option)
+    before = {name: value.clone() for name, value in norm.state_dict().items()}
+    with batch_statistics(torch.nn.Sequential(norm)):
+        assert norm.regime == "batch"
+        x, stream = _batch(70)
+        norm(x.requires_grad_(), stream).sum().backward()
+    assert norm.regime == "train"
+    torch.testing.assert_close(norm.state_dict(), before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("option", STATEFUL)
+def test_recalibration_replaces_what_inference_uses_and_puts_it_back(option):
+    norm = _trained(option)
+    before = {name: table.clone() for name, table in norm.tables.items()}
+    moments = [moment.clone() for moment in norm.running_moments()]
+    with recalibrated(torch.nn.Sequential(norm), lambda: norm(*_batch(80))):
+        assert not torch.allclose(norm.running_moments()[1], moments[1])
+        found = [moment.clone() for moment in norm.running_moments()]
+    torch.testing.assert_close(norm.tables, before, rtol=0, atol=0)
+    with recalibrated(torch.nn.Sequential(norm), lambda: norm(*_batch(80))):
+        torch.testing.assert_close(list(norm.running_moments()), found)
+
+
+@pytest.mark.parametrize("option", STATEFUL)
+def test_a_fixed_map_is_what_inference_computes(option):
+    norm = _trained(option).eval()
+    if (fixed := norm.fixed_map()) is None:
+        pytest.skip(f"{option} is no fixed map")
+    x, stream = _batch(90)
+    scale, shift = fixed
+    torch.testing.assert_close(norm(x, stream), x * scale + shift)
+
+
+@pytest.mark.parametrize("option", STATEFUL)
+def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
+    norm = _trained(option)
+    state = {name: value.clone() for name, value in norm.state_dict().items()}
+    grads = []
+    for order in ("apart", "together"):
+        norm.load_state_dict(state)
+        pairs = [_batch(seed) for seed in (50, 51)]
+        xs = [x.requires_grad_() for x, _ in pairs]
+        sums = []
+        for x, (_, stream) in zip(xs, pairs, strict=True):
+            sums.append((norm(x, stream) * stream.valid[..., None]).square().sum())
+            if order == "apart":
+                with torch.no_grad():
+                    kept = {name: table.clone() for name, table in norm.tables.items()}
+                sums[-1].backward()
+                for name, table in norm.tables.items():  # of the gradient nothing is known yet
+                    table.copy_(kept[name])
+        if order == "together":
+            (sums[0] + sums[1]).backward()
+        grads.append([x.grad for x in xs])
+    torch.testing.assert_close(grads[0][0], grads[1][0])
+    assert all(bool(grad.isfinite().all()) for order in grads for grad in order)
+
+
+def test_power_norm_divides_by_the_running_square_after_its_warm_up():
+    norm = _trained("pn", groups=None, affine=False)
+    x, stream = _batch(60)
+    norm.begin_step(PAST + 1, PAST)
+    before = norm.running_square.clone()
+    y = norm(x, stream)
+    expected = x / (before + norm.eps).sqrt()
+    torch.testing.assert_close(y[stream.valid], expected[stream.valid])
+
+
+def test_the_backward_pass_of_the_paper_and_of_the_code_are_one_in_the_warm_up_only():
+    code, paper = make_norm("pn", 8).double(), make_norm("pn", 8, backward="paper").double()
+    for step in range(1, 11):
+        (y, dx), (other_y, other_dx) = _step(code, step), _step(paper, step)
+        assert torch.allclose(dx, other_dx) == (step <= 5)
+        if step <= 6:
+            torch.testing.assert_close(y, other_y)
+
+
+def test_pn_v_is_batch_norm_of_tokens_whose_mean_is_zero():
+    x, stream = _batch()
+    x = (x - x[stream.valid].mean(0)).requires_grad_()
+    y = make_norm("pn_v", 8, groups=None).double()(x, stream)
+    expected = make_norm("bn", 8).double()(x, stream)
+    torch.testing.assert_close(y, expected)
+
+
+def test_batch_renorm_is_batch_norm_while_its_bounds_stand():
+    renorm, plain = make_norm("brn", 8, eps=0.0).double(), make_norm("bn", 8, eps=0.0).double()
+    steps = _step(renorm, 2, total=4 * PAST), _step(plain, 2)
+    for found, expected in zip(*steps, strict=True):
+        torch.testing.assert_close(found, expected)
+    renorm.begin_step(PAST, PAST)
+    assert not torch.allclose(renorm(*_batch(5)), plain(*_batch(5)))
+
+
+def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training():
+    norm = make_norm("rbn", 8, penalty_mean=0.5, penalty_var=0.0, momentum=0.25).double()
+    norms = ModelNorms(torch.nn.Sequential(norm, make_norm("bn", 8)))
+    assert norms.penalty() is None
+    x, stream = _batch()
+    x.requires_grad_()
+    norm(x, stream)
+    penalty = norms.penalty()
+    assert penalty is not None
+    # The batch has entered: of a distance of mu to a running mean of 0, three quarters are left.
+    mean = x[stream.valid].mean(0)
+    torch.testing.assert_close(penalty, 0.5 * (0.75 * mean).square().sum())
+    (grad,) = torch.autograd.grad(penalty, x)
+    assert grad[stream.valid].abs().min() > 0 and not grad[~stream.valid].any()
+    assert norms.penalty() is None
+    norm.eval()(x, stream)
+    assert norms.penalty() is None
+
+
+def test_unified_norm_leaves_an_outlying_batch_out_of_its_window():
+    norm = _trained("un", filter=True)
+    x, stream = _batch(33)
+    norm.begin_step(PAST + 1, PAST)
+    running = norm.running_square.clone()
+    y = norm(100 * x, stream)
+    torch.testing.assert_close(norm.squares[norm.slot], running[0])
+    square = (100 * x)[stream.valid].square().mean(0)
+    expected = 100 * x / (square + norm.eps).sqrt()
+    torch.testing.assert_close(y[stream.valid], expected[stream.valid])
