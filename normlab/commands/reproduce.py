@@ -2,25 +2,16 @@
 
 import argparse
 import shlex
-import signal
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._plan import Item, Plan, head
 from normlab.commands._probes import Probes, Subject
 from normlab.commands._terminal import complain, print_prose
-from normlab.records.code import code_of, same_code
-from normlab.records.store import RECORD_FILE, read_record
 from normlab.studies import Planned, Study, load_study
-from normlab.sweep import INTERRUPTED, Sweep, summary_lines
-
-if TYPE_CHECKING:
-    from normlab.records.record import RunRecord
+from normlab.sweep import Sweep, summary_lines
 
 _BUILT_IN = ("normlab.data.toy.", "normlab.data.documents.builtin.")
 
@@ -82,12 +73,12 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_intermixed_args(argv)
     study = load_study(arguments.study)
     scale, planned, extra = _asked(study, arguments.overrides)
-    configs = _configs(planned)
-    places = _places(planned, configs)
+    configs = configs(planned)
+    places = places(planned, configs)
     then = "the table goes without it" if arguments.so_far else "it is made again"
-    found = [_record(place, then) for place in places]
+    found = [record_at(place, then) for place in places]
     anew = "observe.other_code=rerun" in extra
-    ended = [_ended(each, anew) for each in found]
+    ended = [has_ended(each, anew) for each in found]
     open_runs = [run for run, done in zip(planned, ended, strict=True) if not done]
     if arguments.so_far:
         print_prose(head(study, scale, planned, open_runs))
@@ -98,20 +89,20 @@ def main(argv: list[str]) -> int:
         probes = Probes(places[0].parents[1], processes=arguments.processes, minutes=minutes)
         # A plan whose costs are known already needs no data.
         needs = open_runs and not (arguments.plan and not probes.missing(_subjects(items)))
-        problem = _data_problem(open_runs[0]) if needs else None
+        problem = data_problem(open_runs[0]) if needs else None
         plan = _measured(study, scale, items, probes, problem)
         plan.show()
         if arguments.commands:
             for run in planned:
                 print(f"  normlab train {shlex.join(run.overrides)}")
         if problem is not None:
-            complain(_what_instead(study, scale, problem))
+            complain(what_instead(study, scale, problem))
         if arguments.plan:
             return 0
         if problem is not None:
             return 1
     failed = _carry_out(study, open_runs, places[0].parents[1], arguments.processes)
-    runs = [(run, _record(place)) for run, place in zip(planned, places, strict=True)]
+    runs = [(run, record_at(place)) for run, place in zip(planned, places, strict=True)]
     from normlab.reports.render import markdown
     from normlab.reports.table import build
 
@@ -143,18 +134,6 @@ def _asked(study: Study, overrides: Sequence[str]) -> tuple[str, list[Planned], 
     names = study.scale(scale).rows
     kept = None if rows is None else read_rows(rows, names)
     return scale, study.planned(scale, seeds=seeds, rows=kept, extra=extra), tuple(extra)
-
-
-def _configs(planned: Sequence[Planned]) -> list[dict[str, Any]]:
-    """Compose every run, once for all seeds; finds a wrong value before any starts."""
-    composed: dict[tuple[str, ...], dict[str, Any]] = {}
-    configs: list[dict[str, Any]] = []
-    for run in planned:
-        others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
-        if others not in composed:
-            composed[others] = _composed(run)
-        configs.append({**composed[others], "seed": run.seed})
-    return configs
 
 
 def _measured(
@@ -192,91 +171,6 @@ def _measured(
 def _subjects(items: Sequence[Item]) -> list[Subject]:
     """Return the runs to go, as they are measured."""
     return [Subject(item.config, item.run.overrides) for item in items if not item.ended]
-
-
-def _places(planned: Sequence[Planned], configs: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Return the folder of each run.
-
-    Raises ValueError for two that would be one run, as when an override makes two rows the same.
-    """
-    from normlab.records.store import RunStore
-
-    places: dict[Path, Planned] = {}
-    for run, config in zip(planned, configs, strict=True):
-        place = RunStore(config["runs_dir"]).run_dir(config)
-        if place in places:
-            twice = " and ".join(_name(one) for one in (places[place], run))
-            raise ValueError(
-                f"{twice} are the same run: leave out the overrides or seeds that make them so"
-            )
-        places[place] = run
-    return list(places)
-
-
-def _name(run: Planned) -> str:
-    return " ".join(part for part in (run.row, run.point, f"seed={run.seed}") if part)
-
-
-def _composed(run: Planned) -> dict[str, Any]:
-    from normlab.config import compose, to_dict
-
-    return to_dict(compose(run.overrides))
-
-
-def _data_problem(run: Planned) -> str | None:
-    """Prepare the data of a run, once for all that share it; return why they cannot be had."""
-    task = str(_composed(run)["choices"]["task"])
-    overrides = [override for override in run.overrides if not override.startswith("task=")]
-    # In a process of its own, which gives back what torch and the text take.
-    command = [sys.executable, "-m", "normlab", "data", task, *overrides, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode == 0:
-        return None
-    if done.returncode in (INTERRUPTED, -signal.SIGINT):
-        raise KeyboardInterrupt
-    lines = done.stderr.strip().splitlines() or [f"normlab data ended with {done.returncode}"]
-    return lines[-1].removeprefix("normlab data: ")
-
-
-def _what_instead(study: Study, scale: str, problem: str) -> str:
-    """Say what a study needs whose data cannot be had, and at which scales it needs none."""
-    lines = [
-        f"the data of {study.name} at scale={scale} cannot be had: {problem}",
-        f"  it needs {study.scale(scale).data}",
-    ]
-    lines += [
-        f"  without any data: normlab reproduce {study.name} scale={other} ({size.data})"
-        for other, size in study.scales.items()
-        if other != scale and _built_in(_composed(study.planned(other)[0]))
-    ]
-    return "\n".join(lines)
-
-
-def _built_in(config: Mapping[str, Any]) -> bool:
-    """Tell whether a run trains on text that every installation carries or generates."""
-    corpus = config["task"].get("corpus") or {}
-    return str(corpus.get("_target_")).startswith(_BUILT_IN)
-
-
-def _record(place: Path, then: str | None = None) -> "RunRecord | None":
-    """Return the record of a run, None where there is none or it is damaged.
-
-    `then` is what is done about damage, which is said; None says nothing.
-    """
-    path = place / RECORD_FILE
-    try:
-        return read_record(path, mend=then or "") if path.is_file() else None
-    except ValueError as error:
-        if then is not None:
-            complain(str(error))
-        return None
-
-
-def _ended(record: "RunRecord | None", anew: bool) -> bool:
-    """Tell whether a run has ended; if others are made `anew`, whether this code made it."""
-    if record is None or record.outcome.status not in ("finished", "diverged"):
-        return False
-    return not anew or same_code(record.environment, code_of(record.config))
 
 
 def _carry_out(study: Study, runs: Sequence[Planned], root: Path, processes: int | None) -> bool:

@@ -1,0 +1,116 @@
+"""How the rates of a study were chosen: `results/<study>/tuning.json`, and the table made of it.
+
+The file has every trial: its value, what became of it, its score by seed, its commit. It stands
+beside the scales of the study and apart from their records: no trial is evidence for a claim.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from normlab.records.atomic import atomic_write
+from normlab.records.canonical import plain
+from normlab.reports.manifest import accept
+
+FORMAT = "normlab.tuning/1"
+NAME = "tuning"
+
+
+def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Write what tuning found at some scales beside that of others; return the page."""
+    folder = root / study
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{NAME}.json"
+    content = {**read(path), **scales}
+    whole = {"format": FORMAT, "study": study, "scales": content}
+    page = path.with_suffix(".md")
+    for place, text in (
+        (path, json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n"),
+        (page, markdown(study, content)),
+    ):
+        with atomic_write(place) as file:
+            file.write(text)
+    accept(root, [path, page])
+    return page
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what tuning found, by scale; nothing without a file, ValueError for a damaged one."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["format"] != FORMAT:
+            raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
+        return dict(content["scales"])
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error!r}); remove it and tune again") from None
+
+
+def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the page: a table a scale, rows by values, with what was chosen."""
+    parts = [f"# How the rates of {study} were chosen\n"]
+    for scale, found in scales.items():
+        parts.append(f"## scale={scale}\n\n{table(found)}\n{''.join(notes(found))}")
+    return "\n".join(parts)
+
+
+def table(found: Mapping[str, Any]) -> str:
+    """Return the table of one scale: a line a row and point, a column a value."""
+    values: Sequence[str] = found["tuning"]["values"]
+    points = any(row["point"] for row in found["rows"])
+    head = ["row", *(["point"] if points else []), *values, "chosen"]
+    rules = ["---"] * (2 if points else 1) + ["---:"] * len(values) + ["---:"]
+    lines = [head, rules]
+    for row in found["rows"]:
+        trials = {trial["value"]: trial for trial in row["trials"]}
+        cells = [_cell(trials.get(value)) for value in values]
+        chosen = row["chosen"] or ("none" if _over(row, values) else "-")
+        lines.append([row["row"], *([row["point"]] if points else []), *cells, chosen])
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def notes(found: Mapping[str, Any]) -> list[str]:
+    """Return what a reader of the table must know, a line each."""
+    tuning = found["tuning"]
+    seeds = ", ".join(map(str, tuning["seeds"]))
+    trials = [trial for row in found["rows"] for trial in row["trials"]]
+    commits = sorted({commit for trial in trials for commit in trial["commits"]})
+    more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
+    said = [
+        f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed {seeds}, which "
+        f"no other run has{more}",
+        f"the same values, seeds and budget for every row; {len(trials)} trials, "
+        f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
+        *([f"by commit {', '.join(commits)}"] if commits else []),
+        *(
+            f"{_name(row)}: {row['chosen']} is at the edge of the values; wider ones may be better"
+            for row in found["rows"]
+            if row["chosen"] in (tuning["values"][0], tuning["values"][-1])
+        ),
+        *(
+            f"{_name(row)}: no value trains"
+            for row in found["rows"]
+            if row["chosen"] is None and _over(row, tuning["values"])
+        ),
+    ]
+    return [f"- {each}\n" for each in said]
+
+
+def _over(row: Mapping[str, Any], values: Sequence[str]) -> bool:
+    return len(row["trials"]) == len(values)
+
+
+def _name(row: Mapping[str, Any]) -> str:
+    return f"{row['row']} @ {row['point']}" if row["point"] else str(row["row"])
+
+
+def _cell(trial: Mapping[str, Any] | None) -> str:
+    if trial is None:
+        return "-"
+    if trial["score"] is not None:
+        return f"{trial['score']:.4g}"
+    at = f" at {trial['step']}" if trial["step"] is not None else ""
+    last = f" ({trial['last']:.4g})" if trial["last"] is not None else ""
+    return f"{trial['status']}{at}{last}"
