@@ -27,12 +27,13 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that has ended: its overrides, exit status, last line and seconds."""
+    """A cell that has ended: its overrides, exit status, last line, seconds and number."""
 
     overrides: tuple[str, ...]
     status: int
     said: str
     seconds: float
+    number: int = 0
 
     @property
     def interrupted(self) -> bool:
@@ -88,6 +89,12 @@ class Order:
 
     def __init__(self, count: int) -> None:
         self._left = list(range(count))
+        self._count = count
+
+    @property
+    def count(self) -> int:
+        """Return how many cells are to be made, those that have ended among them."""
+        return self._count
 
     def take(self) -> int | None:
         """Return the number of the cell to begin, None where there is none now."""
@@ -228,7 +235,7 @@ class Sweep:
             if self._stopped.is_set():  # while it was begun
                 process.terminate()
             status = process.wait()
-        cell = Cell(overrides, status, _last_line(log), time.monotonic() - started)
+        cell = Cell(overrides, status, _last_line(log), time.monotonic() - started, number)
         if cell.interrupted and number not in self._dropped:
             self._stopped.set()
         with self._lock:
@@ -240,7 +247,7 @@ class Sweep:
             outcome = "stopped: hopeless"
         elif cell.interrupted and self.out_of_time:
             outcome = "saved, goes on another time"
-        self._say(f"[{done}/{len(self.cells)}] cell {number}, {cell.seconds:.0f} s: {outcome}")
+        self._say(f"[{done}/{self.order.count}] cell {number}, {cell.seconds:.0f} s: {outcome}")
         return cell
 
     def _say(self, line: str) -> None:
@@ -271,12 +278,12 @@ def end_with_the_sweep() -> None:
 
 def summary_lines(cells: Sequence[Cell], logs: Path) -> list[str]:
     """Return the last lines of a sweep: how many cells are done, and the others with reasons."""
-    failed = [(number, cell) for number, cell in enumerate(cells) if cell.status]
+    failed = [cell for cell in cells if cell.status]
     lines = [f"{len(cells) - len(failed)} of {len(cells)} cells done"]
     lines += [
         f"  failed with status {cell.status}: {' '.join(cell.overrides)}\n"
-        f"    {cell.said or 'it said nothing'} ({logs / f'cell{number}.log'})"
-        for number, cell in failed
+        f"    {cell.said or 'it said nothing'} ({logs / f'cell{cell.number}.log'})"
+        for cell in failed
     ]
     return lines
 

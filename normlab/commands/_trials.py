@@ -128,6 +128,7 @@ class Bout:
             trial.status, trial.reason = "failed", cell.said or f"status {cell.status}"
 
     def _begin(self) -> None:
+        self._stop = None
         self._asked = self._optuna.ask()
         value = self._asked.suggest_categorical(self.tuning.key, list(self.tuning.values))
         self.trials.append(Trial(value))
@@ -139,7 +140,9 @@ class Bout:
         record = record_at(run.place)
         if record is not None and has_ended(record, self.anew):
             self._finished(run, trial, record)
-        elif (stopped := _pruned(run.place)) is not None and not self.anew:
+        elif (stopped := _pruned(run.place)) is not None and (
+            self._stop is not None or not self.anew
+        ):
             self._report(run)
             trial.status, (trial.step, trial.last) = "pruned", stopped
             _account(trial, run, record)
@@ -192,6 +195,11 @@ class Trials(Order):
         self.bouts = bouts
         runs = [(run, bout) for bout in bouts for each in bout.runs.values() for run in each]
         self._of = {run.number: bout for run, bout in runs}
+
+    @property
+    def count(self) -> int:
+        """Return the runs of all trials."""
+        return len(self._of)
 
     def take(self) -> int | None:
         """Return the cell of the next trial, of the bout that has the most left."""

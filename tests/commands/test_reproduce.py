@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from normlab.commands import reproduce
+from normlab.commands import _grid, reproduce
 from normlab.records.code import code_of
 from normlab.reports.published import read
 from normlab.studies import load_study
@@ -97,7 +97,7 @@ class Place:
         (folder / "plan").write_text("".join(calls))
         targets = [
             f"{path / 'record.json'}\n"
-            for path in reproduce._places(planned, reproduce._configs(planned))
+            for path in _grid.places(planned, _grid.configs(planned))
         ]
         (folder / "targets").write_text("".join(targets))
 
@@ -117,7 +117,7 @@ class Place:
 @pytest.fixture(scope="module")
 def composed():
     """Compose each config once for all tests."""
-    compose, configs = reproduce._composed, {}
+    compose, configs = _grid.composed, {}
 
     def once(run):
         if run.overrides not in configs:
@@ -130,7 +130,7 @@ def composed():
 @pytest.fixture
 def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reproduce, "_composed", composed)
+    monkeypatch.setattr(_grid, "composed", composed)
     monkeypatch.setattr(
         reproduce, "load_study", lambda name: load_study(name, tmp_path / "configs")
     )
@@ -352,7 +352,7 @@ def test_what_is_published_makes_the_same_table(place, capsys):
     [
         (["nope"], "no study 'nope': there are tiny"),
         (["tiny", "scale=huge"], "study tiny has no scale=huge: there are smoke, cpu"),
-        (["tiny", "scale"], "scale: expected key=value, such as scale=cpu"),
+        (["tiny", "scale"], "no study 'scale': there are tiny"),
         (["tiny", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
         (["tiny", "rows=gn"], "rows: 'gn' is no row: there are 1 ln; 2 bn"),
         (["tiny", "seeds="], "seeds=: expected numbers"),
@@ -404,7 +404,7 @@ def test_the_real_command_tells_of_data_that_are_not_there(place, capsys, monkey
     run = replace(
         place.study.planned("cpu")[0], overrides=("task=translation", "data_dir=none", "seed=1")
     )
-    problem = reproduce._data_problem(run)
+    problem = _grid.data_problem(run)
     assert problem is not None and "none" in problem and not problem.startswith("normlab")
 
 
