@@ -47,6 +47,7 @@ class Night:
             whole=self._publish,
         )
         self.out_of_time = False
+        self.published: list[Path] = []
 
     def run(self, logs: Path) -> bool:
         """Carry out what has not ended; tell whether any run failed."""
@@ -156,7 +157,8 @@ class Night:
             folders=[run.place for run in runs],
             add=True,
         )
-        _say(f"published seed {', '.join(map(str, whole))} of {job.name}: {folder}")
+        self.published.append(folder)
+        _say(f"published {job.name}: seed {' '.join(map(str, whole))}")
 
 
 def _say(line: str) -> None:

@@ -106,15 +106,8 @@ class Queue(Order):
 
     def take(self) -> int | None:
         """Return the number of the run to begin."""
-        units = [
-            (job, seed)
-            for job in sorted(self.jobs, key=self._rank)
-            for seed in job.seeds
-            if not job.over
-        ]
-        # What is begun is ended first.
-        for job, seed in sorted(units, key=lambda unit: not self._begun(*unit)):
-            for run in job.runs[seed]:
+        for job in sorted(self.jobs, key=self._rank):
+            for run in self._in_order(job):
                 if run.place not in self.done | self.failed | self.at_work:
                     self.at_work.add(run.place)
                     return self.numbers[run.place]
@@ -163,6 +156,11 @@ class Queue(Order):
     def worth(self, job: Job) -> float:
         """Return the open parts that an hour decides."""
         return job.open_parts / max(self.hours_to_look(job), _LEAST_HOURS)
+
+    def _in_order(self, job: Job) -> list[Run]:
+        """Return the runs asked for: those of a seed that is begun before those of another."""
+        seeds = [] if job.over else sorted(job.seeds, key=lambda seed: not self._begun(job, seed))
+        return [run for seed in seeds for run in job.runs[seed]]
 
     def _rank(self, job: Job) -> float:
         return -self.worth(job)

@@ -5,6 +5,7 @@ not depend on how many run at a time. Rows of several studies that are one exper
 """
 
 import json
+import logging
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -225,13 +226,13 @@ def check_optuna() -> None:
         raise ValueError(
             "tuning needs Optuna, which is an optional part: pip install 'normlab[optuna]'"
         ) from None
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(logging.WARNING)
 
 
 def _optuna_study(tuning: Tuning, warmup: int) -> Any:
     """Return a study that tries the values in their order and prunes by the median.
 
-    A grid sampler would draw their order, and with it what is pruned, at random.
+    Optuna's grid sampler would draw their order, and with it what is pruned, at random.
     """
     import optuna
 
@@ -239,7 +240,7 @@ def _optuna_study(tuning: Tuning, warmup: int) -> Any:
         warnings.simplefilter("ignore")
         study = optuna.create_study(
             direction="minimize",
-            sampler=optuna.samplers.GridSampler({tuning.key: list(tuning.values)}),
+            sampler=optuna.samplers.RandomSampler(seed=0),  # never asked: all values are queued
             pruner=optuna.pruners.MedianPruner(n_startup_trials=FIRST, n_warmup_steps=warmup),
         )
         for value in tuning.values:

@@ -140,9 +140,8 @@ def main(argv: list[str]) -> int:
     root = jobs[0].asked()[0].place.parents[1]
     failed = night.run(root / ".sweeps" / "+".join(dict.fromkeys(j.study.name for j in jobs)))
     _tables(jobs)
-    if arguments.publish is not None:
-        for job in night.jobs:
-            print(f"written to {arguments.publish / job.study.name / job.scale}")
+    for folder in dict.fromkeys(night.published):
+        print(f"written to {folder}")
     if several or night.out_of_time:
         print("\n".join(["", *night.summary(f"normlab reproduce {shlex.join(argv)}")]))
     return 1 if failed or problems else 0

@@ -96,8 +96,7 @@ class Place:
         calls = [f"-m normlab train {' '.join(run.overrides)}\n" for run in planned]
         (folder / "plan").write_text("".join(calls))
         targets = [
-            f"{path / 'record.json'}\n"
-            for path in _grid.places(planned, _grid.configs(planned))
+            f"{path / 'record.json'}\n" for path in _grid.places(planned, _grid.configs(planned))
         ]
         (folder / "targets").write_text("".join(targets))
 
