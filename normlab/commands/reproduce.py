@@ -8,6 +8,7 @@ from pathlib import Path
 
 from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
+from normlab.commands._clone import go_on_in
 from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, uncommitted, visible_lines
@@ -33,7 +34,7 @@ _EXAMPLES = """examples:
 
 a night:
   normlab reproduce batching padding iwslt_norms scale=cpu data_dir=FOLDER \\
-    iwslt_norms:placement=pre --budget 8h --until-decided --publish results
+    iwslt_norms:placement=pre --budget 8h --until-decided --publish results --clone ../night
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
 names, beginnings of names, and the numbers that --plan shows. Before it begins, each configuration
@@ -42,6 +43,7 @@ folder of runs. Several studies are one queue, seed by seed of all rows, by the 
 that a study decides over the hours to its next look; runs that they share are made once. When the
 budget is spent, the runs at work save and stop. Start the same command again to go on where it was
 stopped: runs that have ended are not made again. Only whole seeds are published, as they come.
+With --clone the work can go on in the checkout meanwhile.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
@@ -83,6 +85,13 @@ def parser() -> argparse.ArgumentParser:
         "--commands", action="store_true", help="print also the `normlab train` of each run"
     )
     result.add_argument(
+        "--clone",
+        type=Path,
+        metavar="FOLDER",
+        help="run by the code of a clone, made at the commit of now if it is not there: the code "
+        "stays as it is whatever becomes of the checkout",
+    )
+    result.add_argument(
         "--so-far", action="store_true", help="run nothing: the table of what has ended"
     )
     result.add_argument(
@@ -101,6 +110,8 @@ def main(argv: list[str]) -> int:
     0 where the budget was spent: the last line is the command that goes on.
     """
     arguments = parser().parse_intermixed_args(argv)
+    if arguments.clone is not None:
+        go_on_in(arguments.clone, ["reproduce", *_without_clone(argv)])
     until = deadline(arguments.budget)
     jobs, extra = _asked(arguments.words, looks=arguments.until_decided)
     anew = "observe.other_code=rerun" in extra
@@ -145,6 +156,11 @@ def main(argv: list[str]) -> int:
     if several or night.out_of_time:
         print("\n".join(["", *night.summary(f"normlab reproduce {shlex.join(argv)}")]))
     return 1 if failed or problems else 0
+
+
+def _without_clone(argv: Sequence[str]) -> list[str]:
+    at = next(n for n, word in enumerate(argv) if word.partition("=")[0] == "--clone")
+    return [*argv[:at], *argv[at + (1 if "=" in argv[at] else 2) :]]
 
 
 def _asked(words: Sequence[str], *, looks: bool) -> tuple[list[Job], tuple[str, ...]]:

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from normlab.claims.claim import load_all
-from normlab.commands import _grid, _looks, reproduce
+from normlab.commands import _clone, _grid, _looks, reproduce
 from normlab.commands._budget import read_budget
 from normlab.commands._queue import Job, Queue, Run, seeds_by_looks
 from normlab.reports.published import read
@@ -315,3 +315,59 @@ def test_every_claim_of_the_project_can_be_asked_by_study():
     claims = load_all(CONFIG_DIR / "claim")
     found = standings(claims, Runs(CONFIG_DIR), "batching", "cpu")
     assert found and {each.verdict for each in found} == {"not measured"}
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Return a checkout with one commit, of a package that only says where it lies."""
+    folder = tmp_path / "checkout"
+    (folder / "normlab").mkdir(parents=True)
+    (folder / "configs").mkdir()
+    (folder / "configs" / "a.yaml").write_text("a: 1\n")
+    (folder / "normlab" / "__init__.py").write_text("")
+    (folder / "normlab" / "__main__.py").write_text("import sys; print(__file__, *sys.argv[1:])\n")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-qm", "one")):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    for module in (_looks, _clone):
+        monkeypatch.setattr(module, "CONFIG_DIR", folder / "configs")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def by_clone(checkout, monkeypatch, *argv):
+    """Return what the program prints that a call with a clone becomes."""
+    said = []
+
+    def run(program, words, environment):
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        said.append(done.stdout)
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execve", run)
+    with pytest.raises(SystemExit):
+        reproduce.main([*argv, "--clone", "../clone"])
+    return said[0]
+
+
+def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeypatch, capsys):
+    argv = ("one", "scale=cpu", "--budget", "2h")
+    said = by_clone(checkout, monkeypatch, *argv)
+    home = (checkout.parent / "clone").resolve()
+    assert said.split() == [str(home / "normlab" / "__main__.py"), "reproduce", *argv]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    assert commit.strip() in capsys.readouterr().out
+    (checkout / "configs" / "a.yaml").write_text("a: 2\n")
+    assert by_clone(checkout, monkeypatch, *argv) == said, "a clone that is there goes on"
+    assert (home / "configs" / "a.yaml").read_text() == "a: 1\n"
+
+
+def test_what_is_not_committed_is_not_cloned_in_silence(checkout):
+    (checkout / "configs" / "a.yaml").write_text("a: 2\n")
+    with pytest.raises(ValueError, match="not committed"):
+        reproduce.main(["one", "--clone", "../clone"])
+
+
+def test_a_folder_that_is_no_clone_is_refused(checkout):
+    with pytest.raises(ValueError, match="is no clone of normlab"):
+        reproduce.main(["one", f"--clone={checkout / 'configs'}"])
