@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FOLDER",
         help="write table, page, records and curves of whole seeds to FOLDER/STUDY/SCALE, each "
-        "seed as it ends",
+        "seed as it ends; with --plan the costs alone, to FOLDER/STUDY/pilot.json",
     )
     return result
 
@@ -142,7 +142,10 @@ def main(argv: list[str]) -> int:
     if arguments.plan:
         for job in jobs:
             print(f"what {job.name} could show of the parts that it decides:")
-            print("\n".join(visible_lines(judge, job) or ["  it decides none"]))
+            could = visible_lines(judge, job) or ["  it decides none"]
+            print("\n".join(could))
+            if arguments.publish is not None:
+                _keep_pilot(arguments.publish, job, shown[id(job)], could)
         return 0
     if len(problems) == len(jobs):
         return 1
@@ -255,6 +258,15 @@ def _plan(job: Job, arguments: argparse.Namespace, *, anew: bool) -> tuple[Plan,
     if problem is not None:
         complain(_grid.what_instead(job.study, job.scale, problem))
     return plan, problem
+
+
+def _keep_pilot(root: Path, job: Job, plan: Plan, could: Sequence[str]) -> None:
+    """Write what runs cost and could show to `ROOT/STUDY/pilot.json`, apart from any record."""
+    from normlab.reports.pilots import costs, keep
+
+    items = [(i.run.row, i.run.point, i.cost, plan.seconds(i)) for i in plan.items]
+    found = {**costs(items), "parts": [line.strip() for line in could]}
+    print(f"written to {keep(root, job.study.name, 'pilot', {job.scale: found})}")
 
 
 def _seconds(plan: Plan, run: Run) -> float:

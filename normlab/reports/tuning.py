@@ -1,51 +1,23 @@
-"""How the rates of a study were chosen: `results/<study>/tuning.json`, and the table made of it.
+"""How the rates of a study were chosen: `results/<study>/tuning.json`, and the page made of it.
 
-The file has every trial: its value, what became of it, its score by seed, its commit. It stands
-beside the scales of the study and apart from their records: no trial is evidence for a claim.
+The file has every trial: its value, what became of it, its score by seed, its commit.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.records.atomic import atomic_write
-from normlab.records.canonical import plain
 from normlab.reports.manifest import accept
-
-FORMAT = "normlab.tuning/1"
-NAME = "tuning"
+from normlab.reports.pilots import keep, read, write
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
     """Write what tuning found at some scales beside that of others; return the page."""
-    folder = root / study
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{NAME}.json"
-    content = {**read(path), **scales}
-    whole = {"format": FORMAT, "study": study, "scales": content}
+    path = keep(root, study, "tuning", scales)
     page = path.with_suffix(".md")
-    for place, text in (
-        (path, json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n"),
-        (page, markdown(study, content)),
-    ):
-        with atomic_write(place) as file:
-            file.write(text)
-    accept(root, [path, page])
+    write(page, markdown(study, read(path)))
+    accept(root, [page])
     return page
-
-
-def read(path: Path) -> dict[str, Any]:
-    """Return what tuning found, by scale; nothing without a file, ValueError for a damaged one."""
-    try:
-        content = json.loads(path.read_text("utf-8"))
-        if content["format"] != FORMAT:
-            raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
-        return dict(content["scales"])
-    except FileNotFoundError:
-        return {}
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path}: damaged ({error!r}); remove it and tune again") from None
 
 
 def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:

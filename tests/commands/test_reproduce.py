@@ -255,6 +255,18 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
     assert not list((place.folder / "runs").rglob("record.json"))
 
 
+def test_a_plan_is_published_apart_from_records(place, capsys):
+    assert carry_out(capsys, "--plan", "--publish", "results")[0] == 0
+    content = json.loads((place.folder / "results" / "tiny" / "pilot.json").read_text())
+    (first, *others) = content["scales"]["smoke"]["runs"]
+    assert (first["row"], first["point"], first["seconds"]) == ("ln", "placement=pre", 336.0)
+    assert (
+        len(others) == 3
+        and "tiny/pilot.json" in (place.folder / "results/MANIFEST.sha256").read_text()
+    )
+    assert not list((place.folder / "results").rglob("record.json"))
+
+
 def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(place, capsys):
     carry_out(capsys, "--plan")
     assert len(place.lines("bench_calls")) == 4
