@@ -3,7 +3,7 @@
 The file has every trial: its value, what became of it, its score by seed, its commit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -56,11 +56,8 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"the same values, seeds and budget for every row; {len(trials)} trials, "
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
-        *(
-            f"{_name(row)}: {row['chosen']} is at the edge of the values; wider ones may be better"
-            for row in found["rows"]
-            if row["chosen"] in (tuning["values"][0], tuning["values"][-1])
-        ),
+        *_those("at the edge of the values, wider ones may be better", found, _at_edge),
+        *_those("as good with another value, the first was taken", found, _tied),
         *(
             f"{_name(row)}: no value trains"
             for row in found["rows"]
@@ -68,6 +65,25 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         ),
     ]
     return [f"- {each}\n" for each in said]
+
+
+def _those(
+    what: str, found: Mapping[str, Any], holds: Callable[[Mapping[str, Any], Sequence[str]], bool]
+) -> list[str]:
+    """Name in a line the rows for which something holds, with what they chose."""
+    rows = [row for row in found["rows"] if holds(row, found["tuning"]["values"])]
+    named = "; ".join(f"{_name(row)}: {row['chosen']}" for row in rows)
+    return [f"{what}: {named}"] if rows else []
+
+
+def _at_edge(row: Mapping[str, Any], values: Sequence[str]) -> bool:
+    return row["chosen"] in (values[0], values[-1])
+
+
+def _tied(row: Mapping[str, Any], values: Sequence[str]) -> bool:
+    scores = {trial["value"]: trial["score"] for trial in row["trials"]}
+    best = scores.get(row["chosen"])
+    return best is not None and list(scores.values()).count(best) > 1
 
 
 def _over(row: Mapping[str, Any], values: Sequence[str]) -> bool:
