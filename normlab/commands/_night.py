@@ -13,6 +13,8 @@ from normlab.commands._queue import Job, Queue, Run
 from normlab.commands._terminal import complain
 from normlab.sweep import Sweep, summary_lines
 
+_LONGER = 0.1  # of the time that a run took, if it is over its estimate
+
 
 class Night:
     """The jobs of a queue, carried out until all have ended or the deadline.
@@ -108,7 +110,10 @@ class Night:
         places = [run.place for run in self.queue.left()]
         places.sort(key=lambda place: place not in at_work)
         left = [
-            max(0.0, factor * self.queue.estimates[place] - at_work.get(place, 0.0))
+            max(
+                factor * self.queue.estimates[place] - at_work.get(place, 0.0),
+                _LONGER * at_work.get(place, 0.0),
+            )
             for place in places
         ]
         return makespan(left, at_a_time)
