@@ -5,10 +5,11 @@ the others are compared with), what is varied for every row (`grid`), which scor
 the document says, and by scale how large, on which data, with which seeds. An axis of the grid is
 a list of values of its key, or gives each value the overrides it stands for. A scale may leave out
 rows and values: `rows` and `grid` of its own name those it keeps. Its `rates` are the values that
-tuning chose for a row, or for a row at some points. No torch, no Hydra.
+tuning chose for a row, or for a row at some points; its `tuning` says how they are found, or names
+the study by whose grid. No torch, no Hydra.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from itertools import product
@@ -16,16 +17,19 @@ from pathlib import Path
 
 from normlab.registry import CONFIG_DIR, option_names, options
 from normlab.study_file import StudyFile
+from normlab.study_tuning import Tuning, read_tuning
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
 _MAY = ("document_data",)
 _SCALE_KEYS = ("overrides", "seeds", "minutes", "data")
-_SCALE_MAY = ("rows", "grid", "grade", "data_name", "rates", "pilot")
+_SCALE_MAY = ("rows", "grid", "grade", "data_name", "rates", "pilot", "tuning")
 GRADES = ("A", "B", "C")
 """What a scale is worth as evidence: the document's own data; trained out and tuned; any other."""
 STABILITY = "stability"
 """The name under which `figures` have what a document says of training stability."""
 _AT = " @ "
+TRIALS = "tuning"
+"""The study that trials of tuning name, so that they are nobody's evidence."""
 
 Axis = Mapping[str, tuple[str, ...]]
 """The values of an axis of the grid, and the overrides that each stands for."""
@@ -37,7 +41,8 @@ class Scale:
 
     `minutes` are typed in, not measured. `rows` are those that are run at this scale, `grid` the
     axes with the values that are. `data_name` is short, for titles. `rates` are the overrides that
-    tuning chose, by "row" or "row @ axis=value ..."; a `pilot` never counts as evidence.
+    tuning chose, by "row" or "row @ axis=value ..."; a `pilot` never counts as evidence. `tuning`
+    says how, or names the study whose tuning, at the scale of the same name, is used here too.
     """
 
     overrides: tuple[str, ...]
@@ -50,6 +55,7 @@ class Scale:
     data_name: str = ""
     rates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     pilot: bool = False
+    tuning: Tuning | str | None = None
 
     def chosen(self, row: str, point: str) -> tuple[str, ...]:
         """Return what tuning chose for a row at a point of the grid, such as `optim.lr=1e-3`.
@@ -148,6 +154,28 @@ class Study:
             for point, own in _points(grid).items()
             for row in size.rows
             if rows is None or row in rows
+        ]
+
+    def trials(self, scale: str, tuning: Tuning, extra: Sequence[str] = ()) -> list[Planned]:
+        """Return the runs by which a scale is tuned: rows, points, values and seeds, in this order.
+
+        `extra` are overrides of every run. Their study is `TRIALS`: no trial is evidence.
+        """
+        size = self.scale(scale)
+        return [
+            Planned(
+                row=row,
+                point=point,
+                seed=seed,
+                overrides=(
+                    *(*size.overrides, *self.rows[row], *own, *tuning.overrides, *extra),
+                    *(f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
+                ),
+            )
+            for row in size.rows
+            for point, own in _points(size.grid).items()
+            for value in tuning.values
+            for seed in tuning.seeds
         ]
 
     def cost(self, scale: str) -> tuple[int, float]:
@@ -286,6 +314,7 @@ def _scale(
     minutes = node["minutes"]
     if isinstance(minutes, bool) or not isinstance(minutes, int | float) or minutes <= 0:
         raise read.wrong(f"{key}.minutes", f"expected a number above 0, found {minutes!r:.60}")
+    seeds = read.numbers(node["seeds"], f"{key}.seeds")
     data = read.text(node["data"], f"{key}.data")
     grade = read.text(node.get("grade", "C"), f"{key}.grade")
     read.among([grade], GRADES, f"{key}.grade")
@@ -294,7 +323,7 @@ def _scale(
         raise read.wrong(f"{key}.pilot", f"expected true or false, found {pilot!r:.60}")
     return Scale(
         overrides=read.overrides(node["overrides"], f"{key}.overrides"),
-        seeds=read.numbers(node["seeds"], f"{key}.seeds"),
+        seeds=seeds,
         minutes=float(minutes),
         data=data,
         rows=kept,
@@ -303,6 +332,7 @@ def _scale(
         data_name=read.text(node.get("data_name", _short(data)), f"{key}.data_name"),
         rates=_rates(read, f"{key}.rates", node.get("rates", {}), kept, axes),
         pilot=pilot,
+        tuning=read_tuning(read, f"{key}.tuning", node.get("tuning"), (*seeds, *axes)),
     )
 
 
@@ -326,3 +356,22 @@ def _rates(
             if (axis := override.partition("=")[0]) in grid:
                 raise read.wrong(f"{key}.{name}", f"{override}: {axis} is an axis of the grid")
     return found
+
+
+def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_study) -> Tuning:
+    """Return how a study is tuned at a scale; ValueError where nothing says so."""
+    found, by = study.scale(scale).tuning, study
+    if isinstance(found, str):
+        by = load(found)
+        found = by.scale(scale).tuning
+    if not isinstance(found, Tuning):
+        raise ValueError(
+            f"configs/study/{by.name}.yaml: scales.{scale} has no tuning: give key, values, seeds "
+            "and score, or in another study the name of this one"
+        )
+    return found
+
+
+def rate_name(row: str, point: str) -> str:
+    """Return the name under which `rates` have what was chosen for a row at a point."""
+    return f"{row}{_AT}{point}" if point else row

@@ -4,34 +4,36 @@ Decides how many at once, which share of the machine each has, and what becomes 
 it costs itself. Cells are begun in order; each writes what it says into a file of its own.
 """
 
+import math
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 
 INTERRUPTED = 130
 """Exit status of a run that was told to stop, and has saved."""
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
+_LOOK = 0.5  # seconds between two questions whether a cell is hopeless
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell that has ended: its overrides, exit status, last line and seconds."""
+    """A cell that has ended: its overrides, exit status, last line, seconds and number."""
 
     overrides: tuple[str, ...]
     status: int
     said: str
     seconds: float
+    number: int = 0
 
     @property
     def interrupted(self) -> bool:
@@ -79,11 +81,42 @@ def visible_gpus() -> list[str]:
     return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
 
 
+class Order:
+    """Which cell is begun next: here one after the other, as they are given.
+
+    The sweep asks and tells one thread at a time.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._left = list(range(count))
+        self._count = count
+
+    @property
+    def count(self) -> int:
+        """Return how many cells are to be made, those that have ended among them."""
+        return self._count
+
+    def take(self) -> int | None:
+        """Return the number of the cell to begin, None where there is none now."""
+        return self._left.pop(0) if self._left else None
+
+    def ended(self, number: int, cell: Cell) -> None:
+        """Learn that a cell has ended, or was told to stop because it is hopeless."""
+
+    def hopeless(self, number: int) -> bool:
+        """Tell whether a cell at work is to be stopped."""
+        return False
+
+
 class Sweep:
     """Cells to carry out, and those that have ended, in the order of their numbers.
 
-    `tell` is given a line of progress whenever a cell begins or ends.
+    `tell` is given a line of progress whenever a cell begins or ends. `order` says which is next.
+    At `deadline`, a time of `time.monotonic`, the cells at work are told to stop, and none is begun
+    any more. `beat` is called every `BEAT` seconds from the start on.
     """
+
+    BEAT = 60.0
 
     def __init__(
         self,
@@ -92,44 +125,98 @@ class Sweep:
         processes: int | None,
         logs: Path,
         tell: Callable[[str], object],
+        order: Order | None = None,
+        deadline: float = math.inf,
+        beat: Callable[[Mapping[int, float]], object] | None = None,
     ) -> None:
         self.cells = [tuple(overrides) for overrides in cells]
         self.places = places(processes)
         self.logs = logs
         self.tell = tell
+        self.order = order or Order(len(self.cells))
+        self.deadline = deadline
+        self.out_of_time = False
+        self._beat = beat
         self._ended: dict[int, Cell] = {}
         self._running: dict[int, subprocess.Popen[bytes]] = {}
+        self._begun: dict[int, float] = {}
+        self._dropped: set[int] = set()
         self._stopped = threading.Event()
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
 
     def run(self) -> list[Cell]:
-        """Carry out every cell; KeyboardInterrupt when told to stop, after all have saved.
+        """Carry out the cells; KeyboardInterrupt when told to stop, after all have saved.
 
-        Ctrl-C reaches the cells by itself, SIGTERM is passed on.
+        Ctrl-C reaches the cells by itself, SIGTERM is passed on. Cells that the deadline stopped
+        are among those returned; `out_of_time` then holds.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
-        free: SimpleQueue[Place] = SimpleQueue()
-        for place in self.places:
-            free.put(place)
         with (
             _handled(signal.SIGINT, self._stopped.set),
             _handled(signal.SIGTERM, self._terminate),
             ThreadPoolExecutor(len(self.places)) as pool,
         ):
-            waiting = [pool.submit(self._carry_out, n, free) for n in range(len(self.cells))]
-            for future in waiting:
-                # In slices, so that a signal is handled while the main thread waits.
-                while not future.done():
+            working = [pool.submit(self._work, place) for place in self.places]
+            # In slices, so that a signal is handled while the main thread waits.
+            try:
+                while not all(future.done() for future in working):
+                    self._watch()
                     time.sleep(0.05)
-                future.result()
-        if self._stopped.is_set() or any(cell.interrupted for cell in self._ended.values()):
+                    if any(future.done() and future.exception() for future in working):
+                        break
+            except BaseException:
+                self._terminate()
+                raise
+            if any(future.done() and future.exception() for future in working):
+                self._terminate()
+        for future in working:
+            future.result()
+        interrupted = any(
+            cell.interrupted for number, cell in self._ended.items() if number not in self._dropped
+        )
+        if (self._stopped.is_set() or interrupted) and not self.out_of_time:
             raise KeyboardInterrupt
         return [self._ended[number] for number in sorted(self._ended)]
 
-    def _carry_out(self, number: int, free: "SimpleQueue[Place]") -> None:
-        if self._stopped.is_set():
-            return
-        place, overrides = free.get_nowait(), self.cells[number]  # as many places as threads
+    def _watch(self) -> None:
+        now = time.monotonic()
+        if now >= self.deadline and not self._stopped.is_set():
+            self.out_of_time = True
+            self._terminate()
+        if self._beat is not None and now >= self._next_beat:
+            self._next_beat = now + self.BEAT
+            self._beat({number: now - begun for number, begun in list(self._begun.items())})
+        if now >= self._next_look:
+            self._next_look = now + _LOOK
+            with self._turn:
+                for number, process in list(self._running.items()):
+                    if number not in self._dropped and self.order.hopeless(number):
+                        self._dropped.add(number)
+                        process.terminate()
+
+    _next_beat = _next_look = -math.inf
+
+    def _work(self, place: Place) -> None:
+        """Carry out cells at a place until there is none left."""
+        while not self._stopped.is_set():
+            with self._turn:
+                number = self.order.take()
+                if number is not None:
+                    self._begun[number] = time.monotonic()
+                elif not self._begun:
+                    return
+            if number is None:  # what is at work may allow another when it ends
+                time.sleep(0.05)
+                continue
+            cell = self._carry_out(number, place)
+            with self._turn:
+                del self._begun[number]
+                if not cell.interrupted or number in self._dropped:
+                    self.order.ended(number, cell)
+
+    def _carry_out(self, number: int, place: Place) -> Cell:
+        overrides = self.cells[number]
         given = {override.split("=")[0] for override in overrides}
         own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
         log = self.logs / f"cell{number}.log"
@@ -145,17 +232,23 @@ class Sweep:
             )
             with self._lock:
                 self._running[number] = process
+            if self._stopped.is_set():  # while it was begun
+                process.terminate()
             status = process.wait()
-        cell = Cell(overrides, status, _last_line(log), time.monotonic() - started)
-        if cell.interrupted:
+        cell = Cell(overrides, status, _last_line(log), time.monotonic() - started, number)
+        if cell.interrupted and number not in self._dropped:
             self._stopped.set()
         with self._lock:
             del self._running[number]
             self._ended[number] = cell
             done = len(self._ended)
-        free.put(place)
         outcome = cell.said if status == 0 else f"failed with status {status}: {cell.said}"
-        self._say(f"[{done}/{len(self.cells)}] cell {number}, {cell.seconds:.0f} s: {outcome}")
+        if cell.interrupted and number in self._dropped:
+            outcome = "stopped: hopeless"
+        elif cell.interrupted and self.out_of_time:
+            outcome = "saved, goes on another time"
+        self._say(f"[{done}/{self.order.count}] cell {number}, {cell.seconds:.0f} s: {outcome}")
+        return cell
 
     def _say(self, line: str) -> None:
         with self._lock:  # threads would print into each other's lines
@@ -185,12 +278,12 @@ def end_with_the_sweep() -> None:
 
 def summary_lines(cells: Sequence[Cell], logs: Path) -> list[str]:
     """Return the last lines of a sweep: how many cells are done, and the others with reasons."""
-    failed = [(number, cell) for number, cell in enumerate(cells) if cell.status]
+    failed = [cell for cell in cells if cell.status]
     lines = [f"{len(cells) - len(failed)} of {len(cells)} cells done"]
     lines += [
         f"  failed with status {cell.status}: {' '.join(cell.overrides)}\n"
-        f"    {cell.said or 'it said nothing'} ({logs / f'cell{number}.log'})"
-        for number, cell in failed
+        f"    {cell.said or 'it said nothing'} ({logs / f'cell{cell.number}.log'})"
+        for cell in failed
     ]
     return lines
 

@@ -44,7 +44,8 @@ MAY_IMPORT = {
     # 7
     "sweep": (),
     "study_file": (),
-    "studies": ("registry", "study_file"),
+    "study_tuning": ("study_file",),
+    "studies": ("registry", "study_file", "study_tuning"),
     "recipes": (),
     "config": ("registry", "recipes", "machine"),
     "reports": ("records", "metrics", "studies"),

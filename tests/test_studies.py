@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 import yaml
 
-from normlab.commands import ls, reproduce
+from normlab.commands import _grid, ls
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.records.fingerprint import fingerprint
@@ -88,7 +88,7 @@ def test_every_row_and_point_composes_and_is_another_experiment(name, scale):
         Budget(**config["budget"])
         marks.add(fingerprint(config))
         if scale == "smoke":
-            assert reproduce._built_in(config), "a check that everything runs takes no data"
+            assert _grid.built_in(config), "a check that everything runs takes no data"
         if name == "batch_size":  # at equal tokens
             assert config["budget"]["steps"] is None and config["max_tokens"] is None
             assert f"batch_size={config['batch_size']}" == run.point

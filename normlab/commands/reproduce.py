@@ -1,30 +1,26 @@
-"""`normlab reproduce STUDY`: carry out the grid that fills a table of the documents; show it."""
+"""`normlab reproduce STUDY ...`: carry out the grids that fill the tables of the documents."""
 
 import argparse
 import shlex
-import signal
-import subprocess
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
+from normlab.commands import _grid
+from normlab.commands._budget import deadline, read_budget
+from normlab.commands._clone import go_on_in
 from normlab.commands._cut import read_rows, read_seeds
+from normlab.commands._estimate import duration
+from normlab.commands._looks import Judge, uncommitted, visible_lines
+from normlab.commands._night import Night
 from normlab.commands._plan import Item, Plan, head
 from normlab.commands._probes import Probes, Subject
-from normlab.commands._terminal import complain, print_prose
-from normlab.records.code import code_of, same_code
-from normlab.records.store import RECORD_FILE, read_record
+from normlab.commands._queue import Job, Run, make_job
+from normlab.commands._terminal import complain, print_prose, print_table
+from normlab.registry import CONFIG_DIR
 from normlab.studies import Planned, Study, load_study
-from normlab.sweep import INTERRUPTED, Sweep, summary_lines
 
-if TYPE_CHECKING:
-    from normlab.records.record import RunRecord
-
-_BUILT_IN = ("normlab.data.toy.", "normlab.data.documents.builtin.")
-
-HELP = "carry out a study: the runs of a comparison table, then the table"
+HELP = "carry out studies: the runs of comparison tables, then the tables"
 
 _EXAMPLES = """examples:
   normlab reproduce iwslt_norms                          seconds a run: does everything work?
@@ -36,11 +32,22 @@ _EXAMPLES = """examples:
   normlab reproduce iwslt_norms scale=cpu placement=pre  a part of the grid
   normlab ls study                                       the studies, and what they cost
 
-key=value are those of `normlab train`, for every run. rows= takes names, beginnings of names, and
-the numbers that --plan shows. Before it begins, each configuration is tried for some seconds, which
-gives the hours and the memory; what was measured is kept in the folder of runs. Start the same
-command again to go on where it was stopped: runs that have ended are not made again.
+a night:
+  normlab reproduce batching padding iwslt_norms scale=cpu data_dir=FOLDER \\
+    iwslt_norms:placement=pre --budget 8h --until-decided --publish results --clone ../night
+
+key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
+names, beginnings of names, and the numbers that --plan shows. Before it begins, each configuration
+is tried for some seconds, which gives the hours and the memory; what was measured is kept in the
+folder of runs. Several studies are one queue, seed by seed of all rows, by the open parts of claims
+that a study decides over the hours to its next look; runs that they share are made once. When the
+budget is spent, the runs at work save and stop. Start the same command again to go on where it was
+stopped: runs that have ended are not made again. Only whole seeds are published, as they come.
+With --clone the work can go on in the checkout meanwhile.
 """
+_RESULTS = CONFIG_DIR.parent / "results"
+_MEASURING = 0.1  # of the budget, at most
+_START = 10.0  # seconds that a probe takes to begin and to test
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,19 +58,38 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("study", metavar="STUDY", help="normlab ls study lists them")
     result.add_argument(
-        "overrides",
-        nargs="*",
-        metavar="key=value",
-        help="scale=smoke|cpu|gpu (default: smoke), rows=, seeds=, and values of every run",
+        "words",
+        nargs="+",
+        metavar="STUDY ... key=value ...",
+        help="studies (normlab ls study lists them); scale=smoke|cpu|gpu (default: smoke), rows=, "
+        "seeds=, and values of every run",
     )
     result.add_argument("--processes", type=int, help="runs at a time (default: one a GPU or core)")
     result.add_argument(
-        "--plan", action="store_true", help="run nothing: updates, data, memory and hours by row"
+        "--budget", type=read_budget, metavar="TIME", help="stop after a time, such as 90m or 2.5h"
+    )
+    result.add_argument(
+        "--until-decided",
+        action="store_true",
+        help="judge the parts of claims after 5, 8 and 12 seeds: a study of which a part is open "
+        "goes on to the next look (without it: the seeds of the study, and no more)",
+    )
+    result.add_argument(
+        "--plan",
+        action="store_true",
+        help="run nothing: updates, data, memory and hours by row, the order of the queue, the "
+        "smallest difference that each part could show",
     )
     result.add_argument(
         "--commands", action="store_true", help="print also the `normlab train` of each run"
+    )
+    result.add_argument(
+        "--clone",
+        type=Path,
+        metavar="FOLDER",
+        help="run by the code of a clone, made at the commit of now if it is not there: the code "
+        "stays as it is whatever becomes of the checkout",
     )
     result.add_argument(
         "--so-far", action="store_true", help="run nothing: the table of what has ended"
@@ -72,66 +98,99 @@ def parser() -> argparse.ArgumentParser:
         "--publish",
         type=Path,
         metavar="FOLDER",
-        help="write table, page, records and curves to FOLDER/STUDY/SCALE",
+        help="write table, page, records and curves of whole seeds to FOLDER/STUDY/SCALE, each "
+        "seed as it ends; with --plan the costs alone, to FOLDER/STUDY/pilot.json",
     )
     return result
 
 
 def main(argv: list[str]) -> int:
-    """Plan, run what has not ended, print the table; 1 where a run failed or data cannot be had."""
+    """Plan, run what has not ended, print tables; 1 where a run failed or data cannot be had.
+
+    0 where the budget was spent: the last line is the command that goes on.
+    """
     arguments = parser().parse_intermixed_args(argv)
-    study = load_study(arguments.study)
-    scale, planned, extra = _asked(study, arguments.overrides)
-    configs = _configs(planned)
-    places = _places(planned, configs)
-    then = "the table goes without it" if arguments.so_far else "it is made again"
-    found = [_record(place, then) for place in places]
+    if arguments.clone is not None:
+        go_on_in(arguments.clone, ["reproduce", *_without_clone(argv)])
+    until = deadline(arguments.budget)
+    jobs, extra = _asked(arguments.words, looks=arguments.until_decided)
     anew = "observe.other_code=rerun" in extra
-    ended = [_ended(each, anew) for each in found]
-    open_runs = [run for run, done in zip(planned, ended, strict=True) if not done]
+    results = _RESULTS if arguments.publish is None else arguments.publish
+    judge = Judge(jobs, results)
     if arguments.so_far:
-        print_prose(head(study, scale, planned, open_runs))
-        open_runs = []
-    else:
-        items = [Item(*each, None) for each in zip(planned, configs, ended, strict=True)]
-        minutes = study.scale(scale).minutes
-        probes = Probes(places[0].parents[1], processes=arguments.processes, minutes=minutes)
-        # A plan whose costs are known already needs no data.
-        needs = open_runs and not (arguments.plan and not probes.missing(_subjects(items)))
-        problem = _data_problem(open_runs[0]) if needs else None
-        plan = _measured(study, scale, items, probes, problem)
-        plan.show()
-        if arguments.commands:
-            for run in planned:
-                print(f"  normlab train {shlex.join(run.overrides)}")
-        if problem is not None:
-            complain(_what_instead(study, scale, problem))
-        if arguments.plan:
-            return 0
-        if problem is not None:
-            return 1
-    failed = _carry_out(study, open_runs, places[0].parents[1], arguments.processes)
-    runs = [(run, _record(place)) for run, place in zip(planned, places, strict=True)]
-    from normlab.reports.render import markdown
-    from normlab.reports.table import build
-
-    print()
-    print(markdown(build(study, scale, runs)), end="")
-    if arguments.publish is not None:
-        from normlab.reports.published import publish
-
-        folder = publish(arguments.publish, study, scale, runs, folders=places)
+        return _show_so_far(jobs, judge, arguments, anew=anew)
+    plans = [_plan(job, arguments, anew=anew) for job in jobs]
+    problems = [problem for _, problem in plans if problem is not None]
+    several = len(jobs) > 1 or arguments.until_decided
+    if several or arguments.plan:
+        runs = judge.runs()
+        for job in jobs:
+            job.open_parts = sum(not each.decided for each in judge.standings(job, runs))
+    shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
+    night = Night(
+        [job for job, (_, problem) in zip(jobs, plans, strict=True) if problem is None],
+        judge,
+        seconds=lambda job, run: _seconds(shown[id(job)], run),
+        anew=anew,
+        publish=None if arguments.plan else arguments.publish,
+        until_decided=arguments.until_decided and not arguments.plan,
+        deadline=until,
+        processes=arguments.processes,
+    )
+    if several:
+        _show_order(night)
+    if arguments.plan:
+        for job in jobs:
+            print(f"what {job.name} could show of the parts that it decides:")
+            could = visible_lines(judge, job) or ["  it decides none"]
+            print("\n".join(could))
+            if arguments.publish is not None:
+                _keep_pilot(arguments.publish, job, shown[id(job)], could)
+        return 0
+    if len(problems) == len(jobs):
+        return 1
+    if (said := uncommitted()) is not None and any(job.open_parts for job in jobs):
+        complain(said)
+    root = jobs[0].asked()[0].place.parents[1]
+    failed = night.run(root / ".sweeps" / "+".join(dict.fromkeys(j.study.name for j in jobs)))
+    _tables(jobs)
+    for folder in dict.fromkeys(night.published):
         print(f"written to {folder}")
-    return 1 if failed else 0
+    if several or night.out_of_time:
+        print("\n".join(["", *night.summary(f"normlab reproduce {shlex.join(argv)}")]))
+    return 1 if failed or problems else 0
 
 
-def _asked(study: Study, overrides: Sequence[str]) -> tuple[str, list[Planned], tuple[str, ...]]:
-    """Return the scale, the runs that are asked for, and the overrides that are for every run."""
+def _without_clone(argv: Sequence[str]) -> list[str]:
+    at = next(n for n, word in enumerate(argv) if word.partition("=")[0] == "--clone")
+    return [*argv[:at], *argv[at + (1 if "=" in argv[at] else 2) :]]
+
+
+def _asked(words: Sequence[str], *, looks: bool) -> tuple[list[Job], tuple[str, ...]]:
+    """Return what is asked for of each study, and the overrides that are for every run."""
+    named = [word for word in words if "=" not in word]
+    overrides = [word for word in words if "=" in word]
+    own: dict[str, list[str]] = {}
+    common: list[str] = []
+    for override in overrides:
+        study, colon, _ = override.partition("=")[0].partition(":")
+        if colon and study in named:
+            own.setdefault(study, []).append(override.removeprefix(f"{study}:"))
+        else:
+            common.append(override)
+    if not named:
+        raise ValueError("name a study, such as normlab reproduce iwslt_norms")
+    if len(set(named)) < len(named):
+        raise ValueError(f"{' '.join(named)}: name a study once; STUDY:key=value cuts its grid")
+    studies = [load_study(name) for name in named]
+    jobs = [_job(study, [*common, *own.get(study.name, [])], looks=looks) for study in studies]
+    return jobs, tuple(common)
+
+
+def _job(study: Study, overrides: Sequence[str], *, looks: bool) -> Job:
     scale, seeds, rows, extra = "smoke", None, None, list[str]()
     for override in overrides:
-        key, equals, value = override.partition("=")
-        if not equals:
-            raise ValueError(f"{override}: expected key=value, such as scale=cpu")
+        key, _, value = override.partition("=")
         if key == "scale":
             scale = value
         elif key in ("seeds", "seed"):
@@ -140,21 +199,111 @@ def _asked(study: Study, overrides: Sequence[str]) -> tuple[str, list[Planned], 
             rows = value
         else:
             extra.append(override)
-    names = study.scale(scale).rows
-    kept = None if rows is None else read_rows(rows, names)
-    return scale, study.planned(scale, seeds=seeds, rows=kept, extra=extra), tuple(extra)
+    if looks and seeds is not None:
+        raise ValueError("seeds=: --until-decided plans the seeds of each look by itself")
+    kept = None if rows is None else read_rows(rows, study.scale(scale).rows)
+
+    def plan(of: Sequence[int] | None) -> list[Planned]:
+        return study.planned(scale, seeds=seeds if of is None else of, rows=kept, extra=extra)
+
+    return make_job(study, scale, plan, looks=looks)
 
 
-def _configs(planned: Sequence[Planned]) -> list[dict[str, Any]]:
-    """Compose every run, once for all seeds; finds a wrong value before any starts."""
-    composed: dict[tuple[str, ...], dict[str, Any]] = {}
-    configs: list[dict[str, Any]] = []
-    for run in planned:
-        others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
-        if others not in composed:
-            composed[others] = _composed(run)
-        configs.append({**composed[others], "seed": run.seed})
-    return configs
+def _open(job: Job, anew: bool, then: str) -> list[Run]:
+    """Return the runs asked for that have not ended; of a damaged record it says what is done."""
+    found = [(run, _grid.record_at(run.place, then)) for run in job.asked()]
+    return [run for run, record in found if not _grid.has_ended(record, anew)]
+
+
+def _show_so_far(
+    jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace, *, anew: bool
+) -> int:
+    """Print the tables of what has ended, and publish whole seeds if asked to."""
+    for job in jobs:
+        left = _open(job, anew, "the table goes without it")
+        print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
+    _tables(jobs)
+    Night(
+        jobs,
+        judge,
+        seconds=lambda job, run: 0.0,
+        anew=anew,
+        publish=arguments.publish,
+        until_decided=False,
+        deadline=deadline(None),
+        processes=arguments.processes,
+    ).publish_whole()
+    return 0
+
+
+def _plan(job: Job, arguments: argparse.Namespace, *, anew: bool) -> tuple[Plan, str | None]:
+    """Show what a job takes; return its plan, and why its data cannot be had if so."""
+    left = _open(job, anew, "it is made again")
+    places = {run.place for run in left}
+    items = [Item(run.planned, run.config, run.place not in places, None) for run in job.asked()]
+    probes = Probes(
+        job.asked()[0].place.parents[1],
+        processes=arguments.processes,
+        minutes=job.study.scale(job.scale).minutes,
+    )
+    # A plan whose costs are known already needs no data.
+    needs = left and not (arguments.plan and not probes.missing(_subjects(items)))
+    problem = _grid.data_problem(left[0].planned) if needs else None
+    most = None if arguments.budget is None else _MEASURING * arguments.budget
+    plan = _measured(job.study, job.scale, items, probes, problem, most)
+    plan.show()
+    if arguments.commands:
+        for item in items:
+            print(f"  normlab train {shlex.join(item.run.overrides)}")
+    if problem is not None:
+        complain(_grid.what_instead(job.study, job.scale, problem))
+    return plan, problem
+
+
+def _keep_pilot(root: Path, job: Job, plan: Plan, could: Sequence[str]) -> None:
+    """Write what runs cost and could show to `ROOT/STUDY/pilot.json`, apart from any record."""
+    from normlab.reports.pilots import costs, keep
+
+    items = [(i.run.row, i.run.point, i.cost, plan.seconds(i)) for i in plan.items]
+    found = {**costs(items), "parts": [line.strip() for line in could]}
+    print(f"written to {keep(root, job.study.name, 'pilot', {job.scale: found})}")
+
+
+def _seconds(plan: Plan, run: Run) -> float:
+    """Return what a run takes, by the plan: as others of its row and point do."""
+    same = [
+        item
+        for item in plan.items
+        if (item.run.row, item.run.point) == (run.planned.row, run.planned.point)
+    ]
+    return plan.seconds(next((item for item in same if item.cost is not None), same[0]))
+
+
+def _show_order(night: Night) -> None:
+    """Print the queue: what each study decides, its hours, in the order in which it is begun."""
+    queue = night.queue
+    rows = [
+        [
+            job.name,
+            str(job.open_parts),
+            str(sum(run.place not in queue.done for run in job.asked())),
+            duration(3600 * queue.hours_to_look(job)),
+            f"{queue.worth(job):.2g}" if queue.hours_to_look(job) else "-",
+        ]
+        for job in sorted(queue.jobs, key=lambda job: -queue.worth(job))
+    ]
+    numeric = ("open parts", "runs to go", "to its look", "parts an hour")
+    print_table(["queue", *numeric], rows, numeric=numeric)
+
+
+def _tables(jobs: Sequence[Job]) -> None:
+    from normlab.reports.render import markdown
+    from normlab.reports.table import build
+
+    for job in jobs:
+        runs = [(run.planned, _grid.record_at(run.place)) for run in job.asked()]
+        print()
+        print(markdown(build(job.study, job.scale, runs)), end="")
 
 
 def _measured(
@@ -163,14 +312,21 @@ def _measured(
     items: Sequence[Item],
     probes: Probes,
     problem: str | None,
+    most: float | None,
 ) -> Plan:
-    """Return the plan of runs with what those to go cost, measured where the data can be had."""
+    """Return the plan of runs with what those to go cost, measured where the data can be had.
+
+    What would take more than `most` seconds in all is not measured.
+    """
     plan = Plan(study, scale, items, len(probes.places))
     if problem is not None:
         return replace(plan, unmeasured="the data cannot be had")
     missing = probes.missing(_subjects(items))
     if missing:
         seconds = probes.seconds(len(missing))
+        whole = (seconds + _START) * len(missing) / len(probes.places)
+        if most is not None and whole > most:
+            return replace(plan, unmeasured="the budget has no time for it (--plan measures)")
         print(
             f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
             f"{seconds:.0f} s each and the time to start ...",
@@ -192,105 +348,3 @@ def _measured(
 def _subjects(items: Sequence[Item]) -> list[Subject]:
     """Return the runs to go, as they are measured."""
     return [Subject(item.config, item.run.overrides) for item in items if not item.ended]
-
-
-def _places(planned: Sequence[Planned], configs: Sequence[Mapping[str, Any]]) -> list[Path]:
-    """Return the folder of each run.
-
-    Raises ValueError for two that would be one run, as when an override makes two rows the same.
-    """
-    from normlab.records.store import RunStore
-
-    places: dict[Path, Planned] = {}
-    for run, config in zip(planned, configs, strict=True):
-        place = RunStore(config["runs_dir"]).run_dir(config)
-        if place in places:
-            twice = " and ".join(_name(one) for one in (places[place], run))
-            raise ValueError(
-                f"{twice} are the same run: leave out the overrides or seeds that make them so"
-            )
-        places[place] = run
-    return list(places)
-
-
-def _name(run: Planned) -> str:
-    return " ".join(part for part in (run.row, run.point, f"seed={run.seed}") if part)
-
-
-def _composed(run: Planned) -> dict[str, Any]:
-    from normlab.config import compose, to_dict
-
-    return to_dict(compose(run.overrides))
-
-
-def _data_problem(run: Planned) -> str | None:
-    """Prepare the data of a run, once for all that share it; return why they cannot be had."""
-    task = str(_composed(run)["choices"]["task"])
-    overrides = [override for override in run.overrides if not override.startswith("task=")]
-    # In a process of its own, which gives back what torch and the text take.
-    command = [sys.executable, "-m", "normlab", "data", task, *overrides, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
-    if done.returncode == 0:
-        return None
-    if done.returncode in (INTERRUPTED, -signal.SIGINT):
-        raise KeyboardInterrupt
-    lines = done.stderr.strip().splitlines() or [f"normlab data ended with {done.returncode}"]
-    return lines[-1].removeprefix("normlab data: ")
-
-
-def _what_instead(study: Study, scale: str, problem: str) -> str:
-    """Say what a study needs whose data cannot be had, and at which scales it needs none."""
-    lines = [
-        f"the data of {study.name} at scale={scale} cannot be had: {problem}",
-        f"  it needs {study.scale(scale).data}",
-    ]
-    lines += [
-        f"  without any data: normlab reproduce {study.name} scale={other} ({size.data})"
-        for other, size in study.scales.items()
-        if other != scale and _built_in(_composed(study.planned(other)[0]))
-    ]
-    return "\n".join(lines)
-
-
-def _built_in(config: Mapping[str, Any]) -> bool:
-    """Tell whether a run trains on text that every installation carries or generates."""
-    corpus = config["task"].get("corpus") or {}
-    return str(corpus.get("_target_")).startswith(_BUILT_IN)
-
-
-def _record(place: Path, then: str | None = None) -> "RunRecord | None":
-    """Return the record of a run, None where there is none or it is damaged.
-
-    `then` is what is done about damage, which is said; None says nothing.
-    """
-    path = place / RECORD_FILE
-    try:
-        return read_record(path, mend=then or "") if path.is_file() else None
-    except ValueError as error:
-        if then is not None:
-            complain(str(error))
-        return None
-
-
-def _ended(record: "RunRecord | None", anew: bool) -> bool:
-    """Tell whether a run has ended; if others are made `anew`, whether this code made it."""
-    if record is None or record.outcome.status not in ("finished", "diverged"):
-        return False
-    return not anew or same_code(record.environment, code_of(record.config))
-
-
-def _carry_out(study: Study, runs: Sequence[Planned], root: Path, processes: int | None) -> bool:
-    """Run what has not ended; tell whether any failed."""
-    if not runs:
-        return False
-    logs = root / ".sweeps" / study.name
-    cells = [run.overrides for run in runs]
-    sweep = Sweep(cells, processes=processes, logs=logs, tell=lambda line: print(line, flush=True))
-    try:
-        found = sweep.run()
-    except KeyboardInterrupt:
-        complain("stopped; start the same command again to go on")
-        raise
-    for line in summary_lines(found, logs):
-        print(line)
-    return any(cell.status for cell in found)

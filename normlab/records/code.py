@@ -24,7 +24,7 @@ _ROOT = "normlab.run"
 _CANNOT_MOVE_A_RESULT = (
     *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/"),
     *("cli.py", "config.py", "machine.py", "recipes.py", "registry.py"),
-    *("studies.py", "study_file.py", "sweep.py"),
+    *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
     "train/sinks/",
     *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth")),
     *(f"records/{name}.py" for name in ("fingerprint", "labels", "rows", "selection", "store")),

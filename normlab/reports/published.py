@@ -35,11 +35,13 @@ def publish(
     runs: Sequence[tuple[Planned, RunRecord | None]],
     *,
     folders: Sequence[Path] | None = None,
+    add: bool = False,
 ) -> Path:
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
     `folders` are those of the runs, in their order; without them there are neither curves nor
-    hypotheses. What the folder held before of runs that the study is no longer made of is removed.
+    hypotheses. What the folder held before of runs that the study is no longer made of is removed;
+    to `add` keeps other seeds, rows and points of it.
     Raises ValueError, before anything is written, for rows of a run that are damaged.
     """
     folder = root / study.name / scale
@@ -59,13 +61,44 @@ def publish(
         entries.append(entry)
     for path, kept in files.items():
         _write(path, kept)
+    others = _others(folder, study.planned(scale), entries) if add else []
+    entries += others
     content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": entries}
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    lost = _remove_others(folder, files)
+    beside = [path for each in others for path in (folder / each["record"]).parent.iterdir()]
+    lost = _remove_others(folder, [*files, *beside])
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
     accept(root, [*files, folder / RUNS_FILE], lost=lost)
     return folder
+
+
+def _others(
+    folder: Path, plan: Sequence[Planned], entries: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return what is published beside some entries: other rows, points and seeds of the plan.
+
+    Of a row at a point that is among the entries only the same experiment is kept.
+    """
+    if not (folder / RUNS_FILE).is_file():
+        return []
+    _content(folder)  # a damaged list is named
+    old = json.loads((folder / RUNS_FILE).read_text("utf-8"))["runs"]
+    kept: list[dict[str, Any]] = []
+    planned = {(run.row, run.point) for run in plan}
+    new = {(each["row"], each["point"], each["seed"]) for each in entries}
+    experiments = {(e["row"], e["point"]): _experiment(e) for e in entries if "record" in e}
+    for each in old:
+        cell = each["row"], each["point"]
+        if "record" not in each or cell not in planned or (*cell, each["seed"]) in new:
+            continue
+        if experiments.get(cell, _experiment(each)) == _experiment(each):
+            kept.append(each)
+    return kept
+
+
+def _experiment(entry: Mapping[str, Any]) -> str:
+    return Path(entry["record"]).parents[1].name
 
 
 def _beside(run_dir: Path, record: RunRecord) -> dict[str, bytes]:

@@ -27,6 +27,7 @@ Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # glibc's names of the settings
 _FLOAT32_ERROR = 1e-5  # of the product below; in float32 it is 1.5e-6, in bf16 0.06
+_CODE = ("normlab", "configs", "pyproject.toml")  # what makes a run, of a checkout
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
@@ -162,13 +163,17 @@ def _processor() -> str:
 
 
 def _git_state() -> tuple[str | None, bool | None]:
-    """Return commit and whether files differ from it; None outside a checkout."""
+    """Return commit and whether code or configs differ from it; None outside a checkout.
+
+    Results may: they are published while a study goes on.
+    """
     folder = Path(__file__).resolve().parents[2]
     if not (folder / ".git").exists():
         return None, None
     try:
         commit = _git(folder, "rev-parse", "HEAD")
-        return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        status = ("status", "--porcelain", "--untracked-files=no")
+        return commit, bool(_git(folder, *status, "--", *_CODE))
     except (OSError, subprocess.SubprocessError):
         return None, None
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from normlab.commands import reproduce
+from normlab.commands import _grid, reproduce
 from normlab.records.code import code_of
 from normlab.reports.published import read
 from normlab.studies import load_study
@@ -96,8 +96,7 @@ class Place:
         calls = [f"-m normlab train {' '.join(run.overrides)}\n" for run in planned]
         (folder / "plan").write_text("".join(calls))
         targets = [
-            f"{path / 'record.json'}\n"
-            for path in reproduce._places(planned, reproduce._configs(planned))
+            f"{path / 'record.json'}\n" for path in _grid.places(planned, _grid.configs(planned))
         ]
         (folder / "targets").write_text("".join(targets))
 
@@ -117,7 +116,7 @@ class Place:
 @pytest.fixture(scope="module")
 def composed():
     """Compose each config once for all tests."""
-    compose, configs = reproduce._composed, {}
+    compose, configs = _grid.composed, {}
 
     def once(run):
         if run.overrides not in configs:
@@ -130,7 +129,7 @@ def composed():
 @pytest.fixture
 def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(reproduce, "_composed", composed)
+    monkeypatch.setattr(_grid, "composed", composed)
     monkeypatch.setattr(
         reproduce, "load_study", lambda name: load_study(name, tmp_path / "configs")
     )
@@ -256,6 +255,18 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
     assert not list((place.folder / "runs").rglob("record.json"))
 
 
+def test_a_plan_is_published_apart_from_records(place, capsys):
+    assert carry_out(capsys, "--plan", "--publish", "results")[0] == 0
+    content = json.loads((place.folder / "results" / "tiny" / "pilot.json").read_text())
+    (first, *others) = content["scales"]["smoke"]["runs"]
+    assert (first["row"], first["point"], first["seconds"]) == ("ln", "placement=pre", 336.0)
+    assert (
+        len(others) == 3
+        and "tiny/pilot.json" in (place.folder / "results/MANIFEST.sha256").read_text()
+    )
+    assert not list((place.folder / "results").rglob("record.json"))
+
+
 def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(place, capsys):
     carry_out(capsys, "--plan")
     assert len(place.lines("bench_calls")) == 4
@@ -352,7 +363,7 @@ def test_what_is_published_makes_the_same_table(place, capsys):
     [
         (["nope"], "no study 'nope': there are tiny"),
         (["tiny", "scale=huge"], "study tiny has no scale=huge: there are smoke, cpu"),
-        (["tiny", "scale"], "scale: expected key=value, such as scale=cpu"),
+        (["tiny", "scale"], "no study 'scale': there are tiny"),
         (["tiny", "seeds=a,b"], "seeds=a,b: expected numbers, such as seeds=1,2,3"),
         (["tiny", "rows=gn"], "rows: 'gn' is no row: there are 1 ln; 2 bn"),
         (["tiny", "seeds="], "seeds=: expected numbers"),
@@ -404,7 +415,7 @@ def test_the_real_command_tells_of_data_that_are_not_there(place, capsys, monkey
     run = replace(
         place.study.planned("cpu")[0], overrides=("task=translation", "data_dir=none", "seed=1")
     )
-    problem = reproduce._data_problem(run)
+    problem = _grid.data_problem(run)
     assert problem is not None and "none" in problem and not problem.startswith("normlab")
 
 

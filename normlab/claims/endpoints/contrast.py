@@ -39,7 +39,7 @@ from normlab.claims.finding import Finding, figures, interval_text, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
-from normlab.claims.sample import Sample
+from normlab.claims.sample import Query, Sample, collect
 
 
 @dataclass(frozen=True)
@@ -144,6 +144,24 @@ class Contrast(StudyEndpoint):
             mean, low, high = (math.exp(x) for x in (found.mean, found.low, found.high))
             more["found"] = f"factor {interval_text(mean, low, high)}"
         return asked.finding(of_decision(decision, at, **more), used)
+
+    def differences(self, runs: Runs) -> dict[int, float]:
+        """Return the difference by seed, of a factor its logarithm, also of runs that do not count.
+
+        That is for their spread, before the runs that do; they decide nothing.
+        """
+        place = self.study, self.scale
+        sides = {keys(side): side for side in self._sides()}
+        query = Query(*place, sides, self.where, self.over, self._all_scores)
+        sample = collect(runs.of_study(*place), runs.plan(*place), query, strict=False)
+        if sample.problem is not None:
+            return {}
+        found = self._differences(sample)
+        return {seed: value for seed, value in found.items() if math.isfinite(value)}
+
+    @property
+    def _all_scores(self) -> tuple[str, ...]:
+        return (*self.scores, *((self.minus,) if self.minus else ()))
 
     def _sides(self) -> list[Where]:
         """Return the sides: two, or four of an interaction, those `in` first."""

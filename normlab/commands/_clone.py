@@ -1,0 +1,49 @@
+"""A night from a clone of its own, frozen at a commit, so that work may go on in the checkout."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from normlab.commands._looks import uncommitted
+from normlab.registry import CONFIG_DIR
+
+
+def go_on_in(clone: Path, argv: Sequence[str]) -> NoReturn:
+    """Make the clone if there is none, and carry out `normlab ARGV` by its code from here on.
+
+    Folders given in `argv` mean what they mean here. Raises ValueError for changes that are not
+    committed, which a clone would not have, and for a folder that is no clone.
+    """
+    commit = frozen(clone, CONFIG_DIR.parent)
+    print(f"by the clone {clone}, frozen at commit {commit}", flush=True)
+    # Safe: else the folder of here would come before that of the clone.
+    places = {"PYTHONPATH": str(clone.resolve()), "PYTHONSAFEPATH": "1"}
+    os.execve(sys.executable, [sys.executable, "-m", "normlab", *argv], {**os.environ, **places})
+
+
+def frozen(clone: Path, checkout: Path) -> str:
+    """Return the commit of a clone, made of a checkout's own commit where it is not there yet."""
+    if not clone.exists():
+        if not (checkout / ".git").exists():
+            raise ValueError(f"--clone: {checkout} is no checkout of git that could be cloned")
+        if uncommitted() is not None:
+            raise ValueError("--clone: code or configs have changes that are not committed: commit")
+        commit = _git(checkout, "rev-parse", "HEAD")
+        _git(checkout, "clone", "--quiet", "--no-checkout", str(checkout), str(clone.resolve()))
+        _git(clone, "checkout", "--quiet", "--detach", commit)
+    if not (clone / "normlab" / "__main__.py").is_file():
+        raise ValueError(f"--clone: {clone} is there, and is no clone of normlab: name another")
+    return _git(clone, "rev-parse", "HEAD")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-C", str(folder), *arguments], capture_output=True, text=True, errors="replace"
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+        raise ValueError(f"--clone: git {arguments[0]}: {lines[-1]}")
+    return done.stdout.strip()

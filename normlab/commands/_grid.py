@@ -1,0 +1,116 @@
+"""The runs of studies: their configs and folders, which have ended, whether data can be had."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normlab.commands._terminal import complain
+from normlab.records.code import code_of, same_code
+from normlab.records.store import RECORD_FILE, read_record
+from normlab.studies import Planned, Study
+from normlab.sweep import INTERRUPTED
+
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
+
+_BUILT_IN = ("normlab.data.toy.", "normlab.data.documents.builtin.")
+
+
+def configs(planned: Sequence[Planned]) -> list[dict[str, Any]]:
+    """Compose every run, once for all seeds; finds a wrong value before any starts."""
+    known: dict[tuple[str, ...], dict[str, Any]] = {}
+    found: list[dict[str, Any]] = []
+    for run in planned:
+        others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
+        if others not in known:
+            known[others] = composed(run)
+        found.append({**known[others], "seed": run.seed})
+    return found
+
+
+def places(planned: Sequence[Planned], configs: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """Return the folder of each run.
+
+    Raises ValueError for two that would be one run, as when an override makes two rows the same.
+    """
+    from normlab.records.store import RunStore
+
+    found: dict[Path, Planned] = {}
+    for run, config in zip(planned, configs, strict=True):
+        place = RunStore(config["runs_dir"]).run_dir(config)
+        if place in found:
+            twice = " and ".join(name_of(one) for one in (found[place], run))
+            raise ValueError(
+                f"{twice} are the same run: leave out the overrides or seeds that make them so"
+            )
+        found[place] = run
+    return list(found)
+
+
+def name_of(run: Planned) -> str:
+    return " ".join(part for part in (run.row, run.point, f"seed={run.seed}") if part)
+
+
+def composed(run: Planned) -> dict[str, Any]:
+    from normlab.config import compose, to_dict
+
+    return to_dict(compose(run.overrides))
+
+
+def data_problem(run: Planned) -> str | None:
+    """Prepare the data of a run, once for all that share it; return why they cannot be had."""
+    task = str(composed(run)["choices"]["task"])
+    overrides = [override for override in run.overrides if not override.startswith("task=")]
+    # In a process of its own, which gives back what torch and the text take.
+    command = [sys.executable, "-m", "normlab", "data", task, *overrides, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode == 0:
+        return None
+    if done.returncode in (INTERRUPTED, -signal.SIGINT):
+        raise KeyboardInterrupt
+    lines = done.stderr.strip().splitlines() or [f"normlab data ended with {done.returncode}"]
+    return lines[-1].removeprefix("normlab data: ")
+
+
+def what_instead(study: Study, scale: str, problem: str) -> str:
+    """Say what a study needs whose data cannot be had, and at which scales it needs none."""
+    lines = [
+        f"the data of {study.name} at scale={scale} cannot be had: {problem}",
+        f"  it needs {study.scale(scale).data}",
+    ]
+    lines += [
+        f"  without any data: normlab reproduce {study.name} scale={other} ({size.data})"
+        for other, size in study.scales.items()
+        if other != scale and built_in(composed(study.planned(other)[0]))
+    ]
+    return "\n".join(lines)
+
+
+def built_in(config: Mapping[str, Any]) -> bool:
+    """Tell whether a run trains on text that every installation carries or generates."""
+    corpus = config["task"].get("corpus") or {}
+    return str(corpus.get("_target_")).startswith(_BUILT_IN)
+
+
+def record_at(place: Path, then: str | None = None) -> "RunRecord | None":
+    """Return the record of a run, None where there is none or it is damaged.
+
+    `then` is what is done about damage, which is said; None says nothing.
+    """
+    path = place / RECORD_FILE
+    try:
+        return read_record(path, mend=then or "") if path.is_file() else None
+    except ValueError as error:
+        if then is not None:
+            complain(str(error))
+        return None
+
+
+def has_ended(record: "RunRecord | None", anew: bool) -> bool:
+    """Tell whether a run has ended; if others are made `anew`, whether this code made it."""
+    if record is None or record.outcome.status not in ("finished", "diverged"):
+        return False
+    return not anew or same_code(record.environment, code_of(record.config))

@@ -1,0 +1,120 @@
+"""What the studies of a queue decide: their open parts by the runs so far, and what seeds show."""
+
+import math
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from normlab.commands._queue import Job
+from normlab.registry import CONFIG_DIR
+
+if TYPE_CHECKING:
+    from normlab.claims.claim import Claim
+    from normlab.claims.progress import Standing
+    from normlab.claims.runs import Runs
+
+
+class Judge:
+    """Judges the parts that a job decides, by published records and the runs of the jobs.
+
+    `results` is the folder of what is published, `configs` that of studies and claims.
+    """
+
+    def __init__(self, jobs: Sequence[Job], results: Path, configs: Path | None = None) -> None:
+        self.jobs, self.results = jobs, results
+        self.configs = CONFIG_DIR if configs is None else configs
+
+    def standings(self, job: Job, runs: "Runs | None" = None) -> "list[Standing]":
+        """Return the parts that a job decides, and where they stand."""
+        from normlab.claims.progress import standings
+
+        return standings(self._claims, runs or self.runs(), job.study.name, job.scale)
+
+    def runs(self) -> "Runs":
+        """Read all runs there are; a run that jobs share belongs to each of them."""
+        from normlab.claims.runs import Runs
+
+        shared: dict[str, set[str]] = {}
+        folders: dict[Path, None] = {}
+        for job in self.jobs:
+            for each in job.runs.values():
+                for run in each:
+                    name = f"{run.place.parent.name}-{run.place.name}"
+                    shared.setdefault(name, set()).add(job.study.name)
+                    folders[run.place.parents[1]] = None
+        places = [place for place in (self.results, *folders) if place.is_dir()]
+        found = Runs.read(places, root=self.configs.parent, configs=self.configs)
+        both: Mapping[str, set[str]] = {
+            name: {*found.published.get(name, ()), *shared.get(name, ())}
+            for name in {*found.published, *shared}
+        }
+        return replace(found, published=both)
+
+    @cached_property
+    def _claims(self) -> "Sequence[Claim]":
+        from normlab.claims.claim import load_all
+
+        return load_all(self.configs / "claim")
+
+
+def standing_lines(found: "Sequence[Standing]") -> list[str]:
+    """Say of parts where they stand, those of one verdict in a line."""
+    by: dict[str, list[str]] = {}
+    for each in found:
+        by.setdefault(each.verdict, []).append(each.name)
+    return [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
+
+
+def visible_lines(judge: Judge, job: Job) -> list[str]:
+    """Say of each part that a job decides the smallest difference that its looks would show."""
+    from normlab.claims.endpoints.contrast import Contrast
+    from normlab.claims.finding import figures
+    from normlab.claims.progress import visible
+
+    runs = judge.runs()
+    scales = [job.scale, *(scale for scale in job.study.scales if scale != job.scale)]
+    lines: list[str] = []
+    for each in judge.standings(job, runs):
+        endpoint = each.endpoint
+        head = f"  part {each.name} ({each.verdict}): "
+        if not isinstance(endpoint, Contrast):
+            lines.append(f"{head}decided by {getattr(endpoint, 'kind', 'counts')}, no difference")
+            continue
+        found = visible(endpoint, runs, scales)
+        if found is None:
+            lines.append(f"{head}spread not known before two seeds of both sides")
+            continue
+        write = math.exp if endpoint.ratio else float
+        shown = ", ".join(
+            f"{figures(write(value))[0]} with {seeds} seeds"
+            for seeds, value in found.by_look.items()
+        )
+        kind = "a factor of " if endpoint.ratio else ""
+        lines.append(
+            f"{head}{kind}{shown} would show at 80 % power (margin {endpoint.margin:g}; by the "
+            f"spread of {found.seeds} seeds at scale={found.scale})"
+        )
+    return lines
+
+
+def uncommitted() -> str | None:
+    """Say that runs will decide nothing because code or configs are not committed, else None."""
+    command = [
+        "git",
+        "-C",
+        str(CONFIG_DIR.parent),
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+        "--",
+    ]
+    try:
+        done = subprocess.run([*command, "normlab", "configs"], capture_output=True, text=True)
+    except OSError:
+        return None
+    if done.returncode or not done.stdout.strip():
+        return None
+    return "code or configs have changes that are not committed: these runs will decide nothing"

@@ -1,0 +1,170 @@
+"""Carrying out a queue: a line a minute, whole seeds published as they come, an end in time."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from normlab.commands import _grid
+from normlab.commands._estimate import duration
+from normlab.commands._looks import Judge, standing_lines
+from normlab.commands._plan import makespan
+from normlab.commands._queue import Job, Queue, Run
+from normlab.commands._terminal import complain
+from normlab.sweep import Sweep, summary_lines
+
+_LONGER = 0.1  # of the time that a run took, if it is over its estimate
+
+
+class Night:
+    """The jobs of a queue, carried out until all have ended or the deadline.
+
+    Args:
+        seconds: what a run takes.
+        anew: runs of other code are made anew.
+        publish: the folder to which whole seeds go, None for none.
+        until_decided: at each planned look a job ends whose parts are decided.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        judge: Judge,
+        *,
+        seconds: Callable[[Job, Run], float],
+        anew: bool,
+        publish: Path | None,
+        until_decided: bool,
+        deadline: float,
+        processes: int | None,
+    ) -> None:
+        self.jobs, self.judge, self.publish = jobs, judge, publish
+        self.deadline, self.processes = deadline, processes
+        self._anew = anew
+        self.queue = Queue(
+            jobs,
+            ended=lambda place: _grid.has_ended(_grid.record_at(place), anew),
+            seconds=seconds,
+            look=self._look if until_decided else None,
+            whole=self._publish,
+        )
+        self.out_of_time = False
+        self.published: list[Path] = []
+
+    def run(self, logs: Path) -> bool:
+        """Carry out what has not ended; tell whether any run failed."""
+        self.publish_whole()  # of an earlier night that was killed before it could
+        if not self.queue.left():
+            return False
+        sweep = Sweep(
+            [run.planned.overrides for run in self.queue.cells],
+            processes=self.processes,
+            logs=logs,
+            tell=_say,
+            order=self.queue,
+            deadline=self.deadline,
+            beat=lambda at_work: _say(self.line(at_work, len(sweep.places))),
+        )
+        try:
+            found = sweep.run()
+        except KeyboardInterrupt:
+            complain("stopped; start the same command again to go on")
+            raise
+        self.out_of_time = sweep.out_of_time
+        ended = [cell for cell in found if not cell.interrupted]
+        for line in summary_lines(ended, logs):
+            print(line)
+        return any(cell.status for cell in ended)
+
+    def publish_whole(self) -> None:
+        """Publish what there is of whole seeds."""
+        for job in self.jobs:
+            if any(self.queue.is_whole(job, seed) for seed in job.runs):
+                self._publish(job)
+
+    def line(self, at_work: Mapping[int, float], at_a_time: int) -> str:
+        """Return the line of a minute: what is running, done and left, and how long it takes."""
+        running = {self.queue.cells[number].place: past for number, past in at_work.items()}
+        left = self.queue.left()
+        names = [
+            f"{self._job_of(place)} {_grid.name_of(self.queue.cells[number].planned)} "
+            f"({duration(past)})"
+            for number, (place, past) in zip(at_work, running.items(), strict=True)
+        ]
+        parts = [
+            f"running {'; '.join(names) or 'nothing yet'}",
+            f"{len(self.queue.done)} done",
+            f"{len(left)} left, {duration(self.seconds_left(running, at_a_time))} to the end",
+        ]
+        if self.queue.failed:
+            parts.append(f"{len(self.queue.failed)} failed")
+        if self.deadline < float("inf"):
+            parts.append(f"budget {duration(max(0.0, self.deadline - time.monotonic()))}")
+        return f"{datetime.now():%H:%M} {' | '.join(parts)}"
+
+    def seconds_left(self, at_work: Mapping[Path, float], at_a_time: int) -> float:
+        """Estimate how long the rest takes, corrected by what ended runs took."""
+        took = self.queue.took
+        expected = sum(self.queue.estimates[place] for place in took)
+        factor = sum(took.values()) / expected if expected else 1.0
+        places = [run.place for run in self.queue.left()]
+        places.sort(key=lambda place: place not in at_work)
+        left = [
+            max(
+                factor * self.queue.estimates[place] - at_work.get(place, 0.0),
+                _LONGER * at_work.get(place, 0.0),
+            )
+            for place in places
+        ]
+        return makespan(left, at_a_time)
+
+    def summary(self, again: str) -> list[str]:
+        """Say what is done and left, and the command that goes on."""
+        left = self.queue.left()
+        hours = sum(self.queue.estimates[run.place] for run in left)
+        lines = [
+            f"{len(self.queue.done)} runs done, {self.queue.made} of them now; "
+            f"{len(left)} left" + (f", about {duration(hours)} of runs" if left else "")
+        ]
+        for job in self.jobs:
+            seeds = [seed for seed in job.runs if self.queue.is_whole(job, seed)]
+            whole = f"whole seeds {' '.join(map(str, seeds))}" if seeds else "no whole seed"
+            lines.append(f"  {job.name}: {whole}")
+        if left or self.queue.failed:
+            lines.append(f"it goes on with: {again}")
+        return lines
+
+    def _job_of(self, place: Path) -> str:
+        names = (j.study.name for j in self.jobs if any(r.place == place for r in j.asked()))
+        return next(names, "")
+
+    def _look(self, job: Job) -> int:
+        """Judge the parts of a job at a planned look; return how many are open."""
+        found = self.judge.standings(job)
+        _say(f"look at {len(job.seeds)} seeds of {job.name}:")
+        for line in standing_lines(found) or ["it decides no part of a claim"]:
+            _say(f"  {line}")
+        return sum(not each.decided for each in found)
+
+    def _publish(self, job: Job) -> None:
+        """Write the whole seeds of a job, and no other."""
+        if self.publish is None:
+            return
+        from normlab.reports.published import publish
+
+        whole = [seed for seed in job.runs if self.queue.is_whole(job, seed)]
+        runs = [run for seed in whole for run in job.runs[seed]]
+        folder = publish(
+            self.publish,
+            job.study,
+            job.scale,
+            [(run.planned, _grid.record_at(run.place)) for run in runs],
+            folders=[run.place for run in runs],
+            add=True,
+        )
+        self.published.append(folder)
+        _say(f"published {job.name}: seed {' '.join(map(str, whole))}")
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

@@ -1,0 +1,202 @@
+"""The queue of a night: studies at their scales, what each decides, and which run is next.
+
+A seed of all rows and points of a study is one unit, since half a seed decides nothing. Units go by
+what they decide: the open primary parts of their study, over the hours to its next planned look.
+Runs that studies share are made once.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from normlab.claims.looks import LOOKS
+from normlab.commands import _grid
+from normlab.studies import Planned, Study
+from normlab.sweep import Cell, Order
+
+_LEAST_HOURS = 1e-6
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a study: what is carried out, its config, and where it lies."""
+
+    planned: Planned
+    config: Mapping[str, Any]
+    place: Path
+
+
+@dataclass
+class Job:
+    """A study at a scale in a queue.
+
+    `runs` are by seed. `seeds` are to be made now, each list of `later` if, at the look before it,
+    a part is still open. `open_parts` are the primary parts that it decides and that are open.
+    """
+
+    study: Study
+    scale: str
+    runs: Mapping[int, Sequence[Run]]
+    seeds: list[int]
+    later: list[list[int]] = field(default_factory=list)
+    open_parts: int = 0
+    over: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name study and scale."""
+        return f"{self.study.name} scale={self.scale}"
+
+    def asked(self) -> list[Run]:
+        """Return the runs of the seeds to be made now."""
+        return [run for seed in self.seeds for run in self.runs[seed]]
+
+
+def seeds_by_looks(seeds: Sequence[int]) -> tuple[list[int], list[list[int]]]:
+    """Return the seeds of the first look, begun with those of a study, and those of later ones."""
+    most = LOOKS[-1].seeds
+    more = [seed for seed in range(1, most + len(seeds) + 1) if seed not in seeds]
+    every = [*seeds, *more][: max(most, len(seeds))]
+    ends = [look.seeds for look in LOOKS if look.seeds >= len(seeds)] or [len(seeds)]
+    parts = [every[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    return parts[0], parts[1:]
+
+
+class Queue(Order):
+    """The order in which the runs of some jobs are begun.
+
+    Args:
+        jobs: in the order in which they were named, which holds where nothing else decides.
+        ended: tells whether the run at a place has ended.
+        seconds: what a run takes.
+        look: at a planned look of a job, returns its open parts; None adds no seeds.
+        whole: called with a job whenever one of its seeds is whole.
+    """
+
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        *,
+        ended: Callable[[Path], bool],
+        seconds: Callable[[Job, Run], float],
+        look: Callable[[Job], int] | None,
+        whole: Callable[[Job], object],
+    ) -> None:
+        self.jobs = jobs
+        self._is_ended, self._look, self._whole = ended, look, whole
+        every = [(job, run) for job in jobs for runs in job.runs.values() for run in runs]
+        self.numbers: dict[Path, int] = {}
+        self.cells: list[Run] = []
+        self.estimates: dict[Path, float] = {}
+        for job, run in every:
+            if run.place not in self.numbers:
+                self.numbers[run.place] = len(self.cells)
+                self.cells.append(run)
+                self.estimates[run.place] = seconds(job, run)
+        self.done = {run.place for run in self.cells if ended(run.place)}
+        self.took: dict[Path, float] = {}
+        self._at_start = len(self.done)
+        # What was begun before takes less than a whole run.
+        self._begun_before = {run.place for run in self.cells if run.place.exists()}
+        self.failed: set[Path] = set()
+        self.at_work: set[Path] = set()
+        for job in jobs:
+            self._reach_looks(job)
+
+    def take(self) -> int | None:
+        """Return the number of the run to begin."""
+        for job in sorted(self.jobs, key=self._rank):
+            for run in self._in_order(job):
+                if run.place not in self.done | self.failed | self.at_work:
+                    self.at_work.add(run.place)
+                    return self.numbers[run.place]
+        return None
+
+    def ended(self, number: int, cell: Cell) -> None:
+        """Learn that a run has ended: a seed may be whole now, and a look reached."""
+        place = self.cells[number].place
+        self.at_work.discard(place)
+        if cell.status or not self._is_ended(place):
+            self.failed.add(place)
+            return
+        self.done.add(place)
+        if place not in self._begun_before:
+            self.took[place] = cell.seconds
+        for job in self.jobs:
+            for seed in job.seeds:
+                if any(run.place == place for run in job.runs[seed]) and self.is_whole(job, seed):
+                    self._whole(job)
+                    self._reach_looks(job)
+
+    @property
+    def count(self) -> int:
+        """Return how many runs are to be made, those made now among them."""
+        return self.made + len(self.failed) + len(self.left())
+
+    @property
+    def made(self) -> int:
+        """Return how many runs have ended since the start."""
+        return len(self.done) - self._at_start
+
+    def is_whole(self, job: Job, seed: int) -> bool:
+        """Tell whether all runs of a seed have ended."""
+        return all(run.place in self.done for run in job.runs[seed])
+
+    def left(self) -> list[Run]:
+        """Return the runs to be made that have not ended, each once."""
+        asked = {run.place: run for job in self.jobs if not job.over for run in job.asked()}
+        return [run for place, run in asked.items() if place not in self.done | self.failed]
+
+    def hours_to_look(self, job: Job) -> float:
+        """Return the hours of the runs that a job lacks for its next look."""
+        lacks = {run.place for run in job.asked()} - self.done
+        return sum(self.estimates[place] for place in lacks) / 3600
+
+    def worth(self, job: Job) -> float:
+        """Return the open parts that an hour decides."""
+        return job.open_parts / max(self.hours_to_look(job), _LEAST_HOURS)
+
+    def _in_order(self, job: Job) -> list[Run]:
+        """Return the runs asked for: those of a seed that is begun before those of another."""
+        seeds = [] if job.over else sorted(job.seeds, key=lambda seed: not self._begun(job, seed))
+        return [run for seed in seeds for run in job.runs[seed]]
+
+    def _rank(self, job: Job) -> float:
+        return -self.worth(job)
+
+    def _begun(self, job: Job, seed: int) -> bool:
+        places = {run.place for run in job.runs[seed]}
+        return bool(places & (self.done | self.at_work)) and not places <= self.done
+
+    def _reach_looks(self, job: Job) -> None:
+        """At a planned look, end a job whose parts are decided, or plan the seeds of the next."""
+        while not job.over and all(self.is_whole(job, seed) for seed in job.seeds):
+            if self._look is not None:
+                job.open_parts = self._look(job)
+            if self._look is None or not job.open_parts or not job.later:
+                job.over = True
+            else:
+                job.seeds += job.later.pop(0)
+
+
+def make_job(
+    study: Study,
+    scale: str,
+    plan: Callable[[Sequence[int] | None], Sequence[Planned]],
+    *,
+    looks: bool,
+) -> Job:
+    """Compose the runs of a job; `plan` returns those of some seeds, None for the study's own."""
+    first = list(plan(None))
+    seeds = list(dict.fromkeys(run.seed for run in first))
+    later: list[list[int]] = []
+    if looks:
+        seeds, later = seeds_by_looks(seeds)
+        first = list(plan([*seeds, *(seed for part in later for seed in part)]))
+    configs = _grid.configs(first)
+    places = _grid.places(first, configs)
+    runs: dict[int, list[Run]] = {}
+    for planned, config, place in zip(first, configs, places, strict=True):
+        runs.setdefault(planned.seed, []).append(Run(planned, config, place))
+    return Job(study, scale, runs, seeds, later)

@@ -1,0 +1,268 @@
+"""Trials of a tuning: which is next, which is hopeless, what each came to.
+
+A bout is a row at a point: its values are tried one after the other, so that what is pruned does
+not depend on how many run at a time. Rows of several studies that are one experiment share a bout.
+"""
+
+import json
+import logging
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from normlab.commands._grid import has_ended, record_at
+from normlab.records.atomic import atomic_write
+from normlab.records.rows import METRICS_FILE, read_rows, series
+from normlab.studies import Planned
+from normlab.study_tuning import Tuning
+from normlab.sweep import Cell, Order
+
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
+
+PRUNED_FILE = "pruned.json"
+"""In the folder of a run that was stopped as hopeless: at which step, with which score."""
+FIRST = 2
+"""Trials of a bout that are never pruned."""
+_FALLS = ("loss", "nll", "bits_per_character")
+_SEED_STEPS = 10**7  # Optuna counts the steps of a trial's second seed from here
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of a trial: what is carried out, and where it lies; `number` is its cell."""
+
+    number: int
+    planned: Planned
+    config: Mapping[str, Any]
+    place: Path
+
+
+@dataclass
+class Trial:
+    """What a value came to; `status` is finished, pruned, diverged or failed.
+
+    `score` is the mean over seeds, None unless finished. `step` is the one at which it was pruned
+    or diverged; then `last` is the last score that was seen.
+    """
+
+    value: str
+    status: str = ""
+    score: float | None = None
+    step: int | None = None
+    last: float | None = None
+    reason: str = ""
+    seeds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    commits: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+
+
+class Bout:
+    """A row at a point, and the trials of its values, each of which has a run a seed."""
+
+    def __init__(self, tuning: Tuning, runs: Mapping[str, Sequence[Run]], *, anew: bool) -> None:
+        self.tuning, self.runs, self.anew = tuning, runs, anew
+        self.trials: list[Trial] = []
+        self.at_work: Run | None = None
+        self.sign = 1 if tuning.score.endswith(_FALLS) else -1
+        self._optuna = _optuna_study(tuning, self._warmup())
+        self._asked: Any = None
+        self._stop: tuple[int, float] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Tell whether all values were tried."""
+        ended = len(self.trials) == len(self.tuning.values) and bool(self.trials[-1].status)
+        return ended or self.failed
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether a trial could not be carried out, so that nothing can be chosen."""
+        return any(trial.status == "failed" for trial in self.trials)
+
+    @property
+    def chosen(self) -> str | None:
+        """Return the value with the best mean, the first of equals; None before all were tried."""
+        scored = [trial for trial in self.trials if trial.score is not None]
+        if not self.over or self.failed or not scored:
+            return None
+        return min(scored, key=lambda trial: self.sign * (trial.score or 0.0)).value
+
+    def next(self) -> Run | None:
+        """Return the run to begin; None where all have ended, or one is at work."""
+        while not (self.over or self.at_work):
+            if not self.trials or self.trials[-1].status:
+                self._begin()
+            trial = self.trials[-1]
+            run = self.runs[trial.value][len(trial.runs)]
+            if not self._take_in(run, trial):
+                self.at_work, self._stop = run, None
+                return run
+        return None
+
+    def hopeless(self) -> bool:
+        """Tell whether the run at work is to be stopped, by its validations so far."""
+        if self.at_work is None:
+            return False
+        seen = self._report(self.at_work)
+        if seen and self._asked.should_prune():
+            self._stop = seen[-1]
+        return self._stop is not None
+
+    def ended(self, cell: Cell) -> None:
+        """Learn how the run at work has ended; what it came to is read from its folder."""
+        run, self.at_work = self.at_work, None
+        assert run is not None, "a run that ended had begun"
+        trial = self.trials[-1]
+        if has_ended(record_at(run.place), self.anew):
+            (run.place / PRUNED_FILE).unlink(missing_ok=True)
+        elif self._stop is not None:
+            step, score = self._stop
+            with atomic_write(run.place / PRUNED_FILE) as file:
+                file.write(json.dumps({"step": step, "score": score}) + "\n")
+        if not self._take_in(run, trial):
+            trial.status, trial.reason = "failed", cell.said or f"status {cell.status}"
+
+    def _begin(self) -> None:
+        self._stop = None
+        self._asked = self._optuna.ask()
+        value = self._asked.suggest_categorical(self.tuning.key, list(self.tuning.values))
+        self.trials.append(Trial(value))
+
+    def _take_in(self, run: Run, trial: Trial) -> bool:
+        """Add what a run left to its trial; False where it is still to be made."""
+        from optuna.trial import TrialState
+
+        record = record_at(run.place)
+        if record is not None and has_ended(record, self.anew):
+            self._finished(run, trial, record)
+        elif (stopped := _pruned(run.place)) is not None and (
+            self._stop is not None or not self.anew
+        ):
+            self._report(run)
+            trial.status, (trial.step, trial.last) = "pruned", stopped
+            _account(trial, run, record)
+            self._optuna.tell(self._asked, state=TrialState.PRUNED)
+        else:
+            return False
+        return True
+
+    def _finished(self, run: Run, trial: Trial, record: "RunRecord") -> None:
+        seen = self._report(run)
+        _account(trial, run, record)
+        if not record.finished:
+            trial.status, trial.step = "diverged", record.outcome.step
+            trial.reason = record.outcome.reason or ""
+            trial.last = seen[-1][1] if seen else None
+            self._optuna.tell(self._asked, math.inf)
+            return
+        score = record.scores.get(self.tuning.score)
+        if score is None or score.higher_is_better == (self.sign > 0):
+            there = ", ".join(name for name in record.scores if name.startswith("valid/"))
+            trial.status = "failed"
+            trial.reason = f"no score {self.tuning.score} to tune by: there are {there}"
+            return
+        trial.seeds[str(run.planned.seed)] = score.value
+        if len(trial.seeds) == len(self.tuning.seeds):
+            trial.status, trial.score = "finished", fmean(trial.seeds.values())
+            self._optuna.tell(self._asked, self.sign * trial.score)
+
+    def _report(self, run: Run) -> list[tuple[int, float]]:
+        """Report the validations of a run to Optuna, once each; return them."""
+        path = run.place / METRICS_FILE
+        seen = series(read_rows(path), self.tuning.score) if path.is_file() else []
+        offset = _SEED_STEPS * self.tuning.seeds.index(run.planned.seed)
+        for step, value in seen:
+            with warnings.catch_warnings():  # of a step that is reported again
+                warnings.simplefilter("ignore")
+                self._asked.report(self.sign * value, offset + step)
+        return seen
+
+    def _warmup(self) -> int:
+        """Return the step before which nothing is pruned: half of the run."""
+        config = next(iter(self.runs.values()))[0].config
+        return (config["budget"]["steps"] or 0) // 2
+
+
+class Trials(Order):
+    """The order of the trials of all bouts: those of a bout one after the other."""
+
+    def __init__(self, bouts: Sequence[Bout]) -> None:
+        self.bouts = bouts
+        runs = [(run, bout) for bout in bouts for each in bout.runs.values() for run in each]
+        self._of = {run.number: bout for run, bout in runs}
+
+    @property
+    def count(self) -> int:
+        """Return the runs of all trials."""
+        return len(self._of)
+
+    def take(self) -> int | None:
+        """Return the cell of the next trial, of the bout that has the most left."""
+        for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
+            if (run := bout.next()) is not None:
+                return run.number
+        return None
+
+    def ended(self, number: int, cell: Cell) -> None:
+        """Learn how a trial has ended."""
+        self._of[number].ended(cell)
+
+    def hopeless(self, number: int) -> bool:
+        """Tell whether a trial is to be pruned."""
+        return self._of[number].hopeless()
+
+
+def check_optuna() -> None:
+    """Raise ValueError, with what to install, where Optuna is missing."""
+    try:
+        import optuna
+    except ImportError:
+        raise ValueError(
+            "tuning needs Optuna, which is an optional part: pip install 'normlab[optuna]'"
+        ) from None
+    optuna.logging.set_verbosity(logging.WARNING)
+
+
+def _optuna_study(tuning: Tuning, warmup: int) -> Any:
+    """Return a study that tries the values in their order and prunes by the median.
+
+    Optuna's grid sampler would draw their order, and with it what is pruned, at random.
+    """
+    import optuna
+
+    with warnings.catch_warnings():  # older versions call asking and telling experimental
+        warnings.simplefilter("ignore")
+        study = optuna.create_study(
+            direction="minimize",
+            sampler=optuna.samplers.RandomSampler(seed=0),  # never asked: all values are queued
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=FIRST, n_warmup_steps=warmup),
+        )
+        for value in tuning.values:
+            study.enqueue_trial({tuning.key: value})
+    return study
+
+
+def _account(trial: Trial, run: Run, record: "RunRecord | None") -> None:
+    """Note a run with its trial: its name, time and commit."""
+    trial.runs.append("/".join(run.place.parts[-2:]))
+    if record is not None:
+        trial.seconds += record.budget.wall_seconds
+        commit = str(record.environment.get("commit"))
+        commit += " with changes" if record.environment.get("dirty") else ""
+        if commit not in trial.commits:
+            trial.commits.append(commit)
+
+
+def _pruned(place: Path) -> tuple[int, float] | None:
+    """Return at which step a run was pruned and with which score; None where it was not."""
+    try:
+        content = json.loads((place / PRUNED_FILE).read_text("utf-8"))
+        return int(content["step"]), float(content["score"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None

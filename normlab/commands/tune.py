@@ -1,0 +1,217 @@
+"""`normlab tune STUDY`: choose a value for every row by the same grid, seeds and budget."""
+
+import argparse
+import shlex
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from normlab.commands import _grid
+from normlab.commands._budget import deadline, read_budget
+from normlab.commands._terminal import complain
+from normlab.commands._trials import Bout, Run, Trials, check_optuna
+from normlab.records.atomic import atomic_write
+from normlab.registry import CONFIG_DIR
+from normlab.studies import Planned, Study, load_study, rate_name, tuning_of
+from normlab.study_tuning import Tuning, with_rates
+from normlab.sweep import Sweep, summary_lines
+
+HELP = "choose the rates of a study: the same values, seeds and budget for every row"
+
+_EXAMPLES = """examples:
+  normlab tune batching scale=cpu data_dir=FOLDER
+  normlab tune batching padding scale=cpu data_dir=FOLDER    what they share is tried once
+  normlab tune batching --no-write                   does it work? seconds; writes nothing
+
+`tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, values, seeds, score and
+overrides; or it names the study by whose grid, so that both choose alike. Each value is tried for
+each row at each point, by the validation score of the last weights, mean over seeds. From the third
+value of a row on, one that is worse after half of its run than the median of those before is pruned
+(Optuna's median pruner), which is not diverged; a run that diverged counts as the worst. The choice
+is written into `rates` of the scale, every trial into results/STUDY/tuning.json. Start the same
+command again to go on where it was stopped. Commit the choice before the runs that count.
+"""
+_RESULTS = CONFIG_DIR.parent / "results"
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A study at a scale, how it is tuned, and its bouts by row and point."""
+
+    study: Study
+    scale: str
+    tuning: Tuning
+    bouts: dict[tuple[str, str], Bout]
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        prog="normlab tune",
+        description=HELP.capitalize() + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument(
+        "words",
+        nargs="+",
+        metavar="STUDY ... key=value ...",
+        help="studies, scale=SCALE[,SCALE] (default: smoke), and values of every run",
+    )
+    result.add_argument("--processes", type=int, help="runs at a time (default: one a GPU or core)")
+    result.add_argument(
+        "--budget", type=read_budget, metavar="TIME", help="stop after a time, such as 90m or 2.5h"
+    )
+    result.add_argument(
+        "--no-write", action="store_true", help="show the choice, and write it nowhere"
+    )
+    result.add_argument(
+        "--results", type=Path, default=_RESULTS, metavar="FOLDER", help="where tuning.json goes"
+    )
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Carry out the trials that are left, show and write the choice; 1 where a trial failed.
+
+    Raises ValueError for a study that is not tuned, and where Optuna is missing.
+    """
+    arguments = parser().parse_intermixed_args(argv)
+    check_optuna()
+    names = [word for word in arguments.words if "=" not in word]
+    scales, extra = ["smoke"], list[str]()
+    for word in (word for word in arguments.words if "=" in word):
+        if word.startswith("scale="):
+            scales = word.removeprefix("scale=").split(",")
+        else:
+            extra.append(word)
+    if not names:
+        raise ValueError("name a study, such as normlab tune batching scale=cpu")
+    until = deadline(arguments.budget)
+    jobs, runs = _jobs([load_study(name) for name in names], scales, extra)
+    sweep = _carry_out(jobs, runs, arguments.processes, until)
+    for job in jobs:
+        _show(job)
+        if not arguments.no_write and all(bout.over for bout in job.bouts.values()):
+            _write(job, arguments.results)
+    if sweep is not None and sweep.out_of_time:
+        print(f"the budget is spent; it goes on with: normlab tune {shlex.join(argv)}")
+    return 1 if any(bout.failed for job in jobs for bout in job.bouts.values()) else 0
+
+
+def _jobs(
+    studies: Sequence[Study], scales: Sequence[str], extra: Sequence[str]
+) -> tuple[list[_Job], list[Run]]:
+    """Return what is to be tuned, and the runs of all trials; what is shared is there once."""
+    anew = "observe.other_code=rerun" in extra
+    runs: list[Run] = []
+    bouts: dict[tuple[Path, ...], Bout] = {}
+    jobs: list[_Job] = []
+    for study, scale in [(study, scale) for study in studies for scale in scales]:
+        tuning = tuning_of(study, scale, load_study)
+        planned = study.trials(scale, tuning, extra)
+        configs = _grid.configs(planned)
+        places = _grid.places(planned, configs)
+        job = _Job(study, scale, tuning, {})
+        by_cell: dict[tuple[str, str], list[tuple[Planned, dict[str, Any], Path]]] = {}
+        for run, config, place in zip(planned, configs, places, strict=True):
+            by_cell.setdefault((run.row, run.point), []).append((run, config, place))
+        for cell, members in by_cell.items():
+            key = tuple(place for _, _, place in members)
+            if key not in bouts:
+                own = [Run(len(runs) + n, *each) for n, each in enumerate(members)]
+                runs += own
+                each = len(tuning.seeds)
+                of = {v: own[n * each : (n + 1) * each] for n, v in enumerate(tuning.values)}
+                bouts[key] = Bout(tuning, of, anew=anew)
+            job.bouts[cell] = bouts[key]
+        jobs.append(job)
+    return jobs, runs
+
+
+def _carry_out(
+    jobs: Sequence[_Job], runs: Sequence[Run], processes: int | None, until: float
+) -> Sweep | None:
+    """Make the trials that are left; None where there are none, or no data."""
+    bouts = list({id(bout): bout for job in jobs for bout in job.bouts.values()}.values())
+    left = [run for bout in bouts for each in bout.runs.values() for run in each]
+    left = [run for run in left if _grid.record_at(run.place) is None]
+    print(
+        f"tuning {', '.join(f'{job.study.name} scale={job.scale}' for job in jobs)}: "
+        f"{len(bouts)} row(s) and points, {len(runs)} runs at most, {len(left)} not begun",
+        flush=True,
+    )
+    if left and (problem := _grid.data_problem(left[0].planned)) is not None:
+        job = jobs[0]
+        raise ValueError(_grid.what_instead(job.study, job.scale, problem))
+    logs = runs[0].place.parents[1] / ".sweeps" / "tuning"
+    sweep = Sweep(
+        [run.planned.overrides for run in runs],
+        processes=processes,
+        logs=logs,
+        tell=lambda line: print(line, flush=True),
+        order=Trials(bouts),
+        deadline=until,
+    )
+    try:
+        found = sweep.run()
+    except KeyboardInterrupt:
+        complain("stopped; start the same command again to go on")
+        raise
+    for line in summary_lines([cell for cell in found if not cell.interrupted], logs)[1:]:
+        print(line)
+    return sweep
+
+
+def _found(job: _Job) -> dict[str, Any]:
+    """Return what is kept of a tuning."""
+    return {
+        "tuning": asdict(job.tuning),
+        "rows": [
+            {
+                "row": row,
+                "point": point,
+                "chosen": bout.chosen,
+                "trials": [asdict(trial) for trial in bout.trials if trial.status],
+            }
+            for (row, point), bout in job.bouts.items()
+        ],
+    }
+
+
+def _show(job: _Job) -> None:
+    from normlab.reports.tuning import notes, table
+
+    found = _found(job)
+    print(f"\n{job.study.name} at scale={job.scale}\n\n{table(found)}\n{''.join(notes(found))}")
+
+
+def _write(job: _Job, results: Path) -> None:
+    """Write the choice into the study's file, and every trial beside its results."""
+    from normlab.reports.tuning import publish
+
+    if any(bout.failed for bout in job.bouts.values()):
+        complain(f"{job.study.name}: a trial failed, so nothing is chosen; start it again")
+        return
+    rates = {
+        rate_name(row, point): [f"{job.tuning.key}={bout.chosen}"]
+        for (row, point), bout in job.bouts.items()
+        if bout.chosen is not None
+    }
+    path = study_file(job.study.name)
+    before = path.read_text("utf-8")
+    try:
+        after = with_rates(before, job.scale, rates)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    page = publish(results, job.study.name, {job.scale: _found(job)})
+    if after != before:
+        with atomic_write(path) as file:
+            file.write(after)
+    print(f"chosen: rates of scale={job.scale} in {path}; all trials: {page}")
+
+
+def study_file(name: str) -> Path:
+    """Return the file of a study."""
+    return CONFIG_DIR / "study" / f"{name}.yaml"

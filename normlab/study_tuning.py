@@ -1,0 +1,139 @@
+"""How the rates of a study are chosen, and how the choice is written into its file.
+
+No torch, no Hydra.
+"""
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+from normlab.study_file import StudyFile
+
+MOST_SEEDS = 12
+"""The seeds of the last planned look: 1 to 12 belong to the runs that count."""
+_KEYS = ("key", "values", "seeds", "score")
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a value is chosen for each row at each point: the same grid, seeds and budget for all.
+
+    Each of `values` of the config's `key` is tried on `seeds`, which are not used again, by the
+    validation score `score` of the last weights. `overrides` are those of the trials.
+    """
+
+    key: str
+    values: tuple[str, ...]
+    seeds: tuple[int, ...]
+    score: str
+    overrides: tuple[str, ...] = ()
+
+
+def read_tuning(
+    read: StudyFile, key: str, value: object, taken: Collection[int | str]
+) -> Tuning | str | None:
+    """Read how rates are chosen, or the name of the study that says so.
+
+    `taken` are the seeds of the scale and the axes of its grid.
+    """
+    if value is None or isinstance(value, str):
+        return value
+    node = read.node(value, key, _KEYS, may=("overrides",))
+    found = Tuning(
+        key=read.text(node["key"], f"{key}.key"),
+        values=read.texts(node["values"], f"{key}.values"),
+        seeds=read.numbers(node["seeds"], f"{key}.seeds"),
+        score=read.text(node["score"], f"{key}.score"),
+        overrides=read.overrides(node.get("overrides", []), f"{key}.overrides"),
+    )
+    if len(found.values) < 2:
+        raise read.wrong(f"{key}.values", "one value is no choice: give two or more")
+    if not found.score.startswith("valid/"):
+        raise read.wrong(f"{key}.score", f"{found.score} is not of validation, as valid/bleu")
+    if used := sorted(set(found.seeds) & {*taken, *range(1, MOST_SEEDS + 1)}):
+        raise read.wrong(f"{key}.seeds", f"{used[0]} is a seed of the study: take others, as 101")
+    if found.key in taken:
+        raise read.wrong(f"{key}.key", f"{found.key} is an axis of the grid")
+    return found
+
+
+def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str]]) -> str:
+    """Return the text of a study whose scale has these rates; nothing else is changed.
+
+    Rates of other rows, and comments, stay. Raises ValueError for a scale that is written in one
+    line within braces.
+    """
+    wanted = yaml.safe_load(text)
+    node = _value(_value(yaml.compose(text), "scales"), scale)
+    wanted["scales"][scale].setdefault("rates", {}).update({k: list(v) for k, v in rates.items()})
+    if node.flow_style:
+        raise ValueError(
+            f"scales.{scale}: written within braces, where there is no place for rates: "
+            "write a key a line"
+        )
+    indent = " " * node.value[0][0].start_mark.column
+    held = {key.value: value for key, value in node.value}
+    changes: list[tuple[int, int, str]] = []
+    entries = {name: f"[{', '.join(map(_scalar, values))}]" for name, values in rates.items()}
+    old = held.get("rates")
+    if old is not None and (old.flow_style or not old.value):
+        kept = yaml.safe_load(text)["scales"][scale]["rates"] or {}
+        kept = {name: f"[{', '.join(map(_scalar, values))}]" for name, values in kept.items()}
+        lines = _lines({**kept, **entries}, indent + "  ")
+        changes.append((old.start_mark.index, old.end_mark.index, "\n" + lines.rstrip("\n")))
+    elif old is not None:
+        there = {key.value: value for key, value in old.value}
+        for name in [name for name in entries if name in there]:
+            value = there[name]
+            changes.append((value.start_mark.index, _end(value), entries.pop(name)))
+        last = _end(old.value[-1][1])
+        after = _line_after(text, last)
+        inner = " " * old.value[0][0].start_mark.column
+        changes.append((after, after, _lines(entries, inner)))
+    else:
+        # Before the key that says how they are chosen, or behind the last.
+        at = next((key for key, _ in node.value if key.value == "tuning"), None)
+        place = at.start_mark.index - len(indent) if at else _line_after(text, _end(node))
+        lines = f"{indent}rates:\n{_lines(entries, indent + '  ')}"
+        changes.append((place, place, lines))
+    for start, end, new in sorted(changes, reverse=True):
+        before = text[:start]
+        gap = "\n" if new.startswith(indent) and before and not before.endswith("\n") else ""
+        text = before + gap + new + text[end:]
+    assert yaml.safe_load(text) == wanted, "only the rates of one scale change"
+    return text
+
+
+def _value(node: Any, key: str) -> Any:
+    return next(value for name, value in node.value if name.value == key)
+
+
+def _end(node: Any) -> int:
+    """Return where a node ends; of a block, where its last value does, before any comment."""
+    if isinstance(node, yaml.MappingNode) and not node.flow_style and node.value:
+        return _end(node.value[-1][1])
+    if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
+        return _end(node.value[-1])
+    return node.end_mark.index
+
+
+def _line_after(text: str, index: int) -> int:
+    """Return where the line after the one of `index` begins."""
+    found = text.find("\n", index)
+    return len(text) if found < 0 else found + 1
+
+
+def _lines(entries: Mapping[str, str], indent: str) -> str:
+    return "".join(f"{indent}{_scalar(name)}: {value}\n" for name, value in entries.items())
+
+
+def _scalar(text: str) -> str:
+    """Write a text as YAML: as it is where it is read back so, else in quotes."""
+    try:
+        plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
+    except (yaml.YAMLError, TypeError):
+        plain = False
+    return text if plain else json.dumps(text)

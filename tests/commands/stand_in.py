@@ -1,0 +1,90 @@
+"""A program that stands where the interpreter would: runs of studies that take no time.
+
+`-m normlab train OVERRIDES` writes the rows that a test has planned, one after the other, and then
+the record, in the folder where the run belongs; told to stop, it ends as a run that has saved.
+"""
+
+import json
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from normlab.commands import _grid
+from normlab.records.record import Outcome, Score
+from normlab.records.store import RunStore, run_id
+from tests.records.examples import record
+
+PROGRAM = """\
+#!{python} -IS
+import json, os, signal, sys, time
+os.chdir({folder!r})
+words = [word for word in sys.argv[4:] if not word.startswith("observe.threads=")]
+if sys.argv[3] != "train":
+    sys.exit("a test asks for no " + sys.argv[3])
+planned = json.load(open("planned.json"))[" ".join(words)]
+with open("calls", "a") as calls:
+    calls.write(planned["name"] + "\\n")
+def stop(*_):
+    with open("stopped", "a") as stopped:
+        stopped.write(planned["name"] + "\\n")
+    os._exit(130)
+signal.signal(signal.SIGTERM, stop)
+os.makedirs(planned["place"], exist_ok=True)
+with open(planned["place"] + "/metrics.jsonl", "w") as rows:
+    for row in planned["rows"]:
+        print(json.dumps(row), file=rows, flush=True)
+    time.sleep(planned["seconds"])
+if planned["fails"]:
+    print("normlab train: no such thing")
+    sys.exit(3)
+with open(planned["place"] + "/record.json", "w") as file:
+    file.write(planned["record"])
+print("done")
+"""
+
+
+@dataclass
+class StandIn:
+    """The folder of a test, and what its runs come to."""
+
+    folder: Path
+    planned: dict = field(default_factory=dict)
+
+    def install(self, monkeypatch):
+        """Let the program answer instead of the interpreter."""
+        program = self.folder / "python"
+        program.write_text(PROGRAM.format(python=sys.executable, folder=str(self.folder)))
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+
+    def plan(self, runs, of):
+        """Plan runs; `of` returns what one comes to, as keywords of `outcome`."""
+        for run, config in zip(runs, _grid.configs(runs), strict=True):
+            self.planned[" ".join(run.overrides)] = outcome(run, config, **of(run))
+        (self.folder / "planned.json").write_text(json.dumps(self.planned))
+
+    def lines(self, name):
+        path = self.folder / name
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def outcome(run, config, scores, *, status="finished", rows=(), seconds=0.0, fails=False):
+    """Return what the program does for a run."""
+    made = replace(
+        record(environment={"dirty": False, "code": "abc", "device": "CPU", "commit": "c0ffee"}),
+        run_id=run_id(config),
+        seed=run.seed,
+        config=config,
+        outcome=Outcome(status, 100),
+        scores={name: Score(value, True, 10, None) for name, value in scores.items()},
+        weights={"last": 100},
+        floors={"bleu": 3.0},
+    )
+    return {
+        "name": f"{config['observe']['study']} {_grid.name_of(run)}",
+        "place": str(RunStore(config["runs_dir"]).run_dir(config)),
+        "record": made.to_json(),
+        "rows": list(rows),
+        "seconds": seconds,
+        "fails": fails,
+    }

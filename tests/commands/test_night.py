@@ -1,0 +1,373 @@
+"""A queue of studies: whole seeds, shared runs once, an end in time, looks as they are planned."""
+
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from normlab.claims.claim import load_all
+from normlab.commands import _clone, _grid, _looks, reproduce
+from normlab.commands._budget import read_budget
+from normlab.commands._queue import Job, Queue, Run, seeds_by_looks
+from normlab.reports.published import read
+from normlab.studies import Planned, load_study
+from normlab.sweep import Cell, Sweep
+from tests.commands.stand_in import StandIn
+
+STUDY = """\
+# normlab reproduce {name}
+# Norms, for tests.
+document: D0
+table: Norms
+claims: [1]
+rows: {rows}
+grid: {{}}
+columns: [test/bleu]
+figures: {{}}
+scales:
+  smoke: {{overrides: [task=toy], seeds: {seeds}, minutes: 0.5, data: the built-in corpus}}
+"""
+CLAIM = {
+    "id": 1,
+    "documents": ["D0"],
+    "statement": "It is so.",
+    "figure": None,
+    "literature": "None.",
+    "parts": [
+        {
+            "name": "worse",
+            "statement": "It is worse.",
+            "says": "difference",
+            "endpoint": {
+                "contrast": {
+                    "study": "one",
+                    "scale": "smoke",
+                    "score": "test/bleu",
+                    "better": {"norm": "ln"},
+                    "worse": {"norm": "bn"},
+                    "margin": 0.5,
+                }
+            },
+        }
+    ],
+}
+
+
+@pytest.fixture(scope="module")
+def composed():
+    compose, known = _grid.composed, {}
+
+    def once(run):
+        key = tuple(o for o in run.overrides if not o.startswith("seed="))
+        if key not in known:
+            known[key] = compose(run)
+        return {**known[key], "seed": run.seed}
+
+    return once
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, composed):
+    """Return the stand-in for runs, with two studies that share a row, and a claim of the first."""
+    configs = tmp_path / "configs"
+    (configs / "study").mkdir(parents=True)
+    (configs / "claim").mkdir()
+    for name, rows in (("one", ("ln", "bn")), ("two", ("ln", "none"))):
+        written = "{" + ", ".join(f"{row}: [norm={row}]" for row in rows) + "}"
+        text = STUDY.format(name=name, rows=written, seeds="[1, 2]")
+        (configs / "study" / f"{name}.yaml").write_text(text)
+    claim = "# normlab claims 1\n# So.\n" + yaml.safe_dump(CLAIM, sort_keys=False)
+    (configs / "claim" / "01_so.yaml").write_text(claim)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_grid, "composed", composed)
+    monkeypatch.setattr(_grid, "data_problem", lambda run: None)
+    monkeypatch.setattr(_looks, "CONFIG_DIR", configs)
+    monkeypatch.setattr(reproduce, "_RESULTS", tmp_path / "published")
+    monkeypatch.setattr(reproduce, "load_study", lambda name: load_study(name, configs))
+    monkeypatch.setattr(reproduce, "_START", 10**9)  # a budget never has time to measure
+    found = StandIn(tmp_path)
+    found.install(monkeypatch)
+    return found
+
+
+def plan(place, of, seeds=range(1, 13)):
+    for name in ("one", "two"):
+        study = load_study(name, place.folder / "configs")
+        place.plan(study.planned("smoke", seeds=list(seeds)), of)
+
+
+def bleu(gap, noise=0.1):
+    """Return what runs come to: ln is better than the others by a gap, give or take the noise."""
+
+    def of(run):
+        own = 0.0 if run.row == "ln" else gap + noise * (-1) ** run.seed
+        return {"scores": {"test/bleu": 30.0 - own}}
+
+    return of
+
+
+def night(capsys, *argv, budget="1h"):
+    code = reproduce.main([*argv, "--processes", "1", "--budget", budget])
+    return code, capsys.readouterr().out
+
+
+def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, capsys):
+    plan(place, bleu(3.0))
+    code, out = night(capsys, "one", "two", "--publish", "results")
+    assert code == 0 and len(place.lines("calls")) == 6
+    assert "6 runs done, 6 of them now; 0 left" in out
+    for name in ("one", "two"):
+        _, runs = read(place.folder / "results" / name / "smoke")
+        assert [run.seed for run, record in runs if record is not None] == [1, 1, 2, 2]
+
+
+def test_what_decides_a_part_comes_first_and_a_seed_is_ended_before_the_next(place, capsys):
+    plan(place, bleu(3.0))
+    night(capsys, "two", "one")
+    calls = [re.sub(r"^\w+ ", "", call) for call in place.lines("calls")]
+    # `one` decides a part, `two` none, though it was named first; ln is made for both.
+    assert calls[:4] == ["ln seed=1", "bn seed=1", "ln seed=2", "bn seed=2"]
+    assert calls[4:] == ["none seed=1", "none seed=2"]
+
+
+def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys):
+    slow = {("bn", 2)}
+
+    def of(run):
+        return {**bleu(3.0)(run), "seconds": 30.0 if (run.row, run.seed) in slow else 0.0}
+
+    plan(place, of)
+    started = time.monotonic()
+    code, out = night(capsys, "one", "--publish", "results", budget="3s")
+    assert code == 0 and time.monotonic() - started < 20
+    assert place.lines("stopped") == ["one bn seed=2"]
+    assert "1 left" in out and "it goes on with: normlab reproduce one --publish results" in out
+    assert "one scale=smoke: whole seeds 1\n" in out
+    _, runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.seed for run, _ in runs] == [1, 1], "half a seed is not published"
+    plan(place, bleu(3.0))
+    code, out = night(capsys, "one", "--publish", "results")
+    assert code == 0 and len(place.lines("calls")) == 5
+    _, runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.seed for run, _ in runs] == [1, 1, 2, 2]
+
+
+def test_a_kill_loses_no_whole_seed(place, capsys, monkeypatch):
+    plan(place, bleu(3.0))
+    ended = Queue.ended
+
+    def killed(self, number, cell):
+        ended(self, number, cell)
+        if len(self.done) == 3:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(Queue, "ended", killed)
+    with pytest.raises(RuntimeError):
+        night(capsys, "one", "--publish", "results")
+    _, runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.seed for run, _ in runs] == [1, 1]
+    monkeypatch.setattr(Queue, "ended", ended)
+    night(capsys, "one", "--publish", "results")
+    assert len(place.lines("calls")) == 4
+    assert len(read(place.folder / "results" / "one" / "smoke")[1]) == 4
+
+
+def test_a_run_that_fails_keeps_its_seed_from_being_published(place, capsys):
+    plan(place, lambda run: {**bleu(3.0)(run), "fails": (run.row, run.seed) == ("bn", 1)})
+    code, out = night(capsys, "one", "--publish", "results")
+    assert code == 1 and "failed with status 3" in out
+    _, runs = read(place.folder / "results" / "one" / "smoke")
+    assert [run.seed for run, _ in runs] == [2, 2]
+
+
+def test_publishing_some_seeds_keeps_the_others(place, capsys):
+    plan(place, bleu(3.0))
+    night(capsys, "one", "seeds=1-3", "--publish", "results")
+    night(capsys, "one", "seeds=4", "--publish", "results")
+    folder = place.folder / "results" / "one" / "smoke"
+    assert sorted(run.seed for run, _ in read(folder)[1]) == [1, 1, 2, 2, 3, 3, 4, 4]
+    assert len(list(folder.rglob("record.json"))) == 8
+
+
+def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
+    plan(place, bleu(3.0))
+    code, out = night(capsys, "one", "--until-decided")
+    assert code == 0 and len(place.lines("calls")) == 10
+    assert "look at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
+    assert "look at 8" not in out
+
+
+def test_an_open_part_goes_on_to_the_last_look_and_no_further(place, capsys):
+    plan(place, bleu(0.5, noise=3.0))
+    code, out = night(capsys, "one", "--until-decided")
+    assert code == 0 and len(place.lines("calls")) == 24
+    assert [int(n) for n in re.findall(r"look at (\d+) seeds", out)] == [5, 8, 12]
+    assert out.count("undecided: 1 worse") == 3
+
+
+def test_without_looks_no_seed_is_added(place, capsys):
+    plan(place, bleu(0.5, noise=3.0))
+    night(capsys, "one")
+    assert len(place.lines("calls")) == 4
+
+
+def test_a_plan_names_the_smallest_difference_once_two_seeds_are_there(place, capsys):
+    plan(place, bleu(3.0))
+    out = night(capsys, "one", "--plan")[1]
+    assert "part 1 worse (not measured): spread not known before two seeds of both sides" in out
+    night(capsys, "one")
+    out = night(capsys, "one", "--plan")[1]
+    assert re.search(r"part 1 worse \(not measured\): [\d.]+ with 5 seeds, [\d.]+ with 8", out)
+    assert "by the spread of 2 seeds at scale=smoke" in out
+
+
+def test_the_line_of_a_minute_says_what_runs_and_what_is_left(place, capsys, monkeypatch):
+    monkeypatch.setattr(Sweep, "BEAT", 0.2)
+    plan(place, lambda run: {**bleu(3.0)(run), "seconds": 0.5})
+    out = night(capsys, "one")[1]
+    line = next(line for line in out.splitlines() if " running one bn seed=1 (" in line)
+    assert "| 1 done | 3 left, " in line and " to the end | budget 60 min" in line
+
+
+def test_an_override_may_be_for_one_study(place, capsys):
+    plan(place, bleu(3.0))
+    night(capsys, "one", "two", "two:rows=none", "seeds=1")
+    assert sorted(call.split()[1] for call in place.lines("calls")) == ["bn", "ln", "none"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["one", "one"], "name a study once"),
+        (["one", "seeds=1", "--until-decided"], "plans the seeds of each look by itself"),
+        (["scale=cpu"], "name a study, such as"),
+    ],
+)
+def test_a_queue_that_does_not_fit_is_refused(place, argv, message):
+    with pytest.raises(ValueError, match=message):
+        reproduce.main(argv)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400), ("2.5h", 9000), ("45s", 45), ("1 h", 3600)]
+)
+def test_a_budget_is_a_number_and_a_unit(text, seconds):
+    assert read_budget(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["90", "h", "-1h", "0h", "2.5 years"])
+def test_a_budget_without_a_unit_is_refused(text, capsys):
+    with pytest.raises(SystemExit):
+        reproduce.parser().parse_args(["one", f"--budget={text}"])
+    assert "such as 90m or 2.5h" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seeds", "first", "later"),
+    [
+        ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
+        ([1, 2, 3], [1, 2, 3, 4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
+        ([11, 12, 13, 14, 15], [11, 12, 13, 14, 15], [[1, 2, 3], [4, 5, 6, 7]]),
+        (list(range(1, 8)), list(range(1, 9)), [[9, 10, 11, 12]]),
+    ],
+)
+def test_seeds_are_planned_by_the_looks(seeds, first, later):
+    assert seeds_by_looks(seeds) == (first, later)
+
+
+def test_hours_left_follow_what_runs_took():
+    runs = {
+        1: [
+            Run(Planned("a", "", 1, ()), {}, Path("x/1")),
+            Run(Planned("b", "", 1, ()), {}, Path("x/2")),
+        ]
+    }
+    study = load_study("batching")
+    queue = Queue(
+        [Job(study, "smoke", runs, [1])],
+        ended=lambda place: place == Path("x/1"),
+        seconds=lambda job, run: 100.0,
+        look=None,
+        whole=lambda job: None,
+    )
+    assert [run.place.name for run in queue.left()] == ["2"]
+    assert queue.take() == 1 and queue.take() is None
+    queue.ended(1, Cell((), 3, "no", 1.0))
+    assert queue.left() == [] and queue.failed == {Path("x/2")}
+
+
+def test_claims_are_left_out_of_a_light_import():
+    code = "import sys, normlab.commands.tune, normlab.commands.reproduce; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert not {"torch", "hydra", "omegaconf", "optuna", "scipy", "normlab.claims.ledger"} & loaded
+
+
+def test_every_claim_of_the_project_can_be_asked_by_study():
+    from normlab.claims.progress import standings
+    from normlab.claims.runs import Runs
+    from normlab.registry import CONFIG_DIR
+
+    claims = load_all(CONFIG_DIR / "claim")
+    found = standings(claims, Runs(CONFIG_DIR), "batching", "cpu")
+    assert found and {each.verdict for each in found} == {"not measured"}
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """Return a checkout with one commit, of a package that only says where it lies."""
+    folder = tmp_path / "checkout"
+    (folder / "normlab").mkdir(parents=True)
+    (folder / "configs").mkdir()
+    (folder / "configs" / "a.yaml").write_text("a: 1\n")
+    (folder / "normlab" / "__init__.py").write_text("")
+    (folder / "normlab" / "__main__.py").write_text("import sys; print(__file__, *sys.argv[1:])\n")
+    who = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-qm", "one")):
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    for module in (_looks, _clone):
+        monkeypatch.setattr(module, "CONFIG_DIR", folder / "configs")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def by_clone(checkout, monkeypatch, *argv):
+    """Return what the program prints that a call with a clone becomes."""
+    said = []
+
+    def run(program, words, environment):
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, check=True)
+        said.append(done.stdout)
+        raise SystemExit(0)
+
+    monkeypatch.setattr("os.execve", run)
+    with pytest.raises(SystemExit):
+        reproduce.main([*argv, "--clone", "../clone"])
+    return said[0]
+
+
+def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeypatch, capsys):
+    argv = ("one", "scale=cpu", "--budget", "2h")
+    said = by_clone(checkout, monkeypatch, *argv)
+    home = (checkout.parent / "clone").resolve()
+    assert said.split() == [str(home / "normlab" / "__main__.py"), "reproduce", *argv]
+    commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
+    assert commit.strip() in capsys.readouterr().out
+    (checkout / "configs" / "a.yaml").write_text("a: 2\n")
+    assert by_clone(checkout, monkeypatch, *argv) == said, "a clone that is there goes on"
+    assert (home / "configs" / "a.yaml").read_text() == "a: 1\n"
+
+
+def test_what_is_not_committed_is_not_cloned_in_silence(checkout):
+    (checkout / "configs" / "a.yaml").write_text("a: 2\n")
+    with pytest.raises(ValueError, match="not committed"):
+        reproduce.main(["one", "--clone", "../clone"])
+
+
+def test_a_folder_that_is_no_clone_is_refused(checkout):
+    with pytest.raises(ValueError, match="is no clone of normlab"):
+        reproduce.main(["one", f"--clone={checkout / 'configs'}"])

@@ -1,0 +1,275 @@
+"""Every row is tuned by the same values; the choice goes into the study's file and nothing else."""
+
+import json
+import sys
+
+import pytest
+import yaml
+
+from normlab.commands import _grid, tune
+from normlab.studies import load_study, tuning_of
+from normlab.study_tuning import with_rates
+from tests.commands.stand_in import StandIn
+
+STUDY = """\
+# normlab reproduce {name}
+# Norms, for tests.
+document: D0
+table: Norms
+claims: [1]
+rows: {rows}
+grid: {{}}
+columns: [test/bleu]
+figures: {{}}
+scales:
+  smoke:
+    overrides: [task=toy, budget.steps=100]  # few
+    seeds: [1, 2]
+    minutes: 0.5
+    data: the built-in corpus
+    {tuning}
+  cpu:  # not tuned
+    overrides: [task=toy]
+    seeds: [1]
+    minutes: 1
+    data: the built-in corpus
+"""
+TUNING = """tuning:  # the same for all
+      key: optim.lr
+      values: [1e-3, 2e-3, 4e-3]
+      seeds: [101]
+      score: valid/bleu
+      overrides: [validate.every=25]"""
+BEST = {"ln": "2e-3", "bn": "4e-3"}
+
+
+@pytest.fixture(scope="module")
+def composed():
+    compose, known = _grid.composed, {}
+
+    def once(run):
+        if run.overrides not in known:
+            known[run.overrides] = compose(run)
+        return known[run.overrides]
+
+    return once
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, composed):
+    """Return the stand-in for runs; two studies lie beside it, the second tuned like the first."""
+    folder = tmp_path / "configs" / "study"
+    folder.mkdir(parents=True)
+    rows = "{ln: [norm=ln], bn: [norm=bn]}"
+    (folder / "one.yaml").write_text(STUDY.format(name="one", rows=rows, tuning=TUNING))
+    rows = "{ln: [norm=ln], none: [norm=none]}"
+    (folder / "two.yaml").write_text(STUDY.format(name="two", rows=rows, tuning="tuning: one"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(_grid, "composed", composed)
+    monkeypatch.setattr(_grid, "data_problem", lambda run: None)
+    monkeypatch.setattr(tune, "load_study", lambda name: load_study(name, tmp_path / "configs"))
+    monkeypatch.setattr(tune, "study_file", lambda name: folder / f"{name}.yaml")
+    found = StandIn(tmp_path)
+    found.install(monkeypatch)
+    return found
+
+
+def study(place, name="one"):
+    return load_study(name, place.folder / "configs")
+
+
+def trials(place, name, of):
+    found = study(place, name)
+    load = lambda other: study(place, other)  # noqa: E731
+    place.plan(found.trials("smoke", tuning_of(found, "smoke", load)), of)
+
+
+def value(run):
+    return next(o for o in reversed(run.overrides) if o.startswith("optim.lr=")).split("=")[1]
+
+
+def by_best(run):
+    good = value(run) == BEST.get(run.row, "1e-3")
+    return {"scores": {"valid/bleu": 20.0 if good else 10.0}}
+
+
+def tuned(place, capsys, *argv):
+    code = tune.main([*argv, "--processes", "1", "--results", "results"])
+    return code, capsys.readouterr().out
+
+
+def test_the_best_value_of_each_row_is_written_and_comments_stay(place, capsys):
+    trials(place, "one", by_best)
+    path = place.folder / "configs" / "study" / "one.yaml"
+    before = path.read_text()
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and "| bn | 10 | 10 | 20 | 4e-3 |" in out
+    after = path.read_text()
+    rates = "    rates:\n      ln: [optim.lr=2e-3]\n      bn: [optim.lr=4e-3]\n"
+    assert after.replace(rates, "") == before and rates in after
+    chosen = {run.row: value(run) for run in study(place).planned("smoke", seeds=[1])}
+    assert chosen == BEST
+    assert "at the edge of the values, wider ones may be better: bn: 4e-3\n" in out
+    assert "as good with another value" not in out
+
+
+def test_every_trial_is_kept_apart_from_the_records(place, capsys):
+    trials(place, "one", by_best)
+    tuned(place, capsys, "one")
+    content = json.loads((place.folder / "results/one/tuning.json").read_text())
+    found = content["scales"]["smoke"]["rows"]
+    assert [(row["row"], row["chosen"]) for row in found] == [("ln", "2e-3"), ("bn", "4e-3")]
+    (first, *_) = found[0]["trials"]
+    assert (first["status"], first["seeds"], first["commits"]) == (
+        "finished",
+        {"101": 10.0},
+        ["c0ffee"],
+    )
+    page = (place.folder / "results/one/tuning.md").read_text()
+    assert "| ln | 10 | 20 | 10 | 2e-3 |" in page and "c0ffee" in page
+    manifest = (place.folder / "results/MANIFEST.sha256").read_text()
+    assert "one/tuning.json" in manifest and "one/tuning.md" in manifest
+
+
+def test_started_again_no_trial_is_made_twice_and_the_choice_is_the_same(place, capsys):
+    trials(place, "one", by_best)
+    tuned(place, capsys, "one")
+    kept = (place.folder / "results/one/tuning.json").read_bytes()
+    file = (place.folder / "configs/study/one.yaml").read_bytes()
+    tuned(place, capsys, "one")
+    assert len(place.lines("calls")) == 6
+    assert (place.folder / "results/one/tuning.json").read_bytes() == kept
+    assert (place.folder / "configs/study/one.yaml").read_bytes() == file
+
+
+def test_rows_that_studies_share_are_tried_once_and_choose_alike(place, capsys):
+    trials(place, "one", by_best)
+    trials(place, "two", by_best)
+    code, _ = tuned(place, capsys, "one", "two")
+    assert code == 0 and len(place.lines("calls")) == 9
+    rates = [study(place, name).scale("smoke").rates for name in ("one", "two")]
+    assert rates[0]["ln"] == rates[1]["ln"] == ("optim.lr=2e-3",)
+    runs = [study(place, name).planned("smoke", seeds=[1], rows=["ln"]) for name in ("one", "two")]
+    assert len({_grid.places(each, _grid.configs(each))[0] for each in runs}) == 1
+
+
+def rows(*scores):
+    return [{"step": 25 * n, "valid/bleu": score} for n, score in enumerate(scores, 1)]
+
+
+def test_a_hopeless_trial_is_pruned_and_is_not_diverged(place, capsys):
+    def of(run):
+        good = value(run) != "4e-3"
+        scores = {"valid/bleu": 20.0 if good else 5.0}
+        seen = rows(1, 9, 12, 20) if good else rows(1, 2)
+        return {"scores": scores, "rows": seen, "seconds": 0.0 if good else 30.0}
+
+    trials(place, "one", of)
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and len(place.lines("stopped")) == 2
+    assert "| ln | 20 | 20 | pruned at 50 (2) | 1e-3 |" in out and "diverged" not in out
+    assert "| ln | 20 | 20 | pruned at 50 (2) | 1e-3 |" in tuned(place, capsys, "one")[1]
+    assert len(place.lines("calls")) == 6, "what was pruned is not begun again"
+
+
+def test_nothing_is_pruned_before_half_of_its_run(place, capsys):
+    def of(run):
+        last = value(run) == "4e-3"
+        seen = rows(0.5) if last else rows(1, 9, 12, 20)
+        return {"scores": {"valid/bleu": 30.0}, "rows": seen, "seconds": 1.5 if last else 0.0}
+
+    trials(place, "one", of)
+    tuned(place, capsys, "one")
+    assert place.lines("stopped") == []
+
+
+def test_a_run_that_diverges_is_the_worst(place, capsys):
+    def of(run):
+        if value(run) == "1e-3":
+            return {"scores": {"valid/bleu": 90.0}, "status": "diverged"}
+        return by_best(run)
+
+    trials(place, "one", of)
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and "| ln | diverged at 100 | 20 | 10 | 2e-3 |" in out
+
+
+def test_where_a_trial_fails_nothing_is_chosen(place, capsys):
+    path = place.folder / "configs" / "study" / "one.yaml"
+    before = path.read_text()
+    trials(place, "one", lambda run: {**by_best(run), "fails": run.row == "bn"})
+    code, out = tuned(place, capsys, "one")
+    assert code == 1 and path.read_text() == before
+    assert not (place.folder / "results").exists() and "no such thing" in out
+
+
+def test_a_spent_budget_stops_the_trials_and_the_next_call_goes_on(place, capsys):
+    def of(run):
+        return {**by_best(run), "seconds": 30.0 if run.row == "bn" else 0.0}
+
+    trials(place, "one", of)
+    code, out = tuned(place, capsys, "one", "--budget", "2s")
+    assert code == 0 and "it goes on with: normlab tune one" in out
+    assert not (place.folder / "results").exists()
+    trials(place, "one", by_best)
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and "| bn | 10 | 10 | 20 | 4e-3 |" in out
+    assert sum(call == "tuning ln seed=101" for call in place.lines("calls")) == 3
+
+
+def test_trials_are_evidence_for_no_study(place):
+    found = study(place).trials("smoke", tuning_of(study(place), "smoke"))
+    assert all("observe.study=tuning" in run.overrides for run in found)
+    assert {run.seed for run in found} == {101}
+
+
+def test_without_write_nothing_changes(place, capsys):
+    trials(place, "one", by_best)
+    before = (place.folder / "configs/study/one.yaml").read_bytes()
+    assert tuned(place, capsys, "one", "--no-write")[0] == 0
+    assert (place.folder / "configs/study/one.yaml").read_bytes() == before
+    assert not (place.folder / "results").exists()
+
+
+def test_optuna_that_is_missing_is_named_with_the_cure(place, monkeypatch):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ValueError, match=r"pip install 'normlab\[optuna\]'"):
+        tune.main(["one"])
+
+
+def test_a_scale_without_tuning_is_named(place):
+    with pytest.raises(ValueError, match=r"one.yaml: scales.cpu has no tuning"):
+        tune.main(["one", "scale=cpu"])
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("seeds: [101]", "seeds: [3]", "3 is a seed of the study"),
+        ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", "one value is no choice"),
+        ("score: valid/bleu", "score: test/bleu", "not of validation"),
+        ("      score: valid/bleu\n", "", "score is missing"),
+    ],
+)
+def test_a_tuning_that_is_wrong_is_named(place, old, new, message):
+    path = place.folder / "configs" / "study" / "one.yaml"
+    path.write_text(path.read_text().replace(old, new))
+    with pytest.raises(ValueError, match=message):
+        study(place)
+
+
+def test_rates_that_are_there_are_changed_in_place():
+    text = STUDY.format(name="one", rows="{ln: [norm=ln], bn: [norm=bn]}", tuning=TUNING)
+    once = with_rates(text, "smoke", {"ln": ["optim.lr=1e-3"]})
+    noted = once.replace("[optim.lr=1e-3]\n", "[optim.lr=1e-3]  # why\n")
+    twice = with_rates(noted, "smoke", {"ln": ["optim.lr=2e-3"], "bn, so @ a=1": ["optim.lr=1"]})
+    assert "      ln: [optim.lr=2e-3]  # why\n" in twice
+    assert yaml.safe_load(twice)["scales"]["smoke"]["rates"] == {
+        "ln": ["optim.lr=2e-3"],
+        "bn, so @ a=1": ["optim.lr=1"],
+    }
+
+
+def test_a_scale_within_braces_has_no_place_for_rates():
+    with pytest.raises(ValueError, match="within braces"):
+        with_rates("scales:\n  cpu: {seeds: [1]}\n", "cpu", {"ln": ["optim.lr=1"]})
