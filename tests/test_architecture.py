@@ -269,15 +269,91 @@ floor: 1.0e-3
 """
 
 
+NEW_STATEFUL_NORM = '''
+"""Divide by a running peak, by a gradient of its own and at a price."""
+
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import Axis, RunningNorm, Stream
+from normlab.norms.moments import Moments
+
+
+class RunningPeak(RunningNorm):
+    """Each feature over a running mean square, which the batch enters first."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    exact_gradient: ClassVar[bool] = False
+
+    def __init__(self, dim: int, *, price: float) -> None:
+        super().__init__(
+            dim, eps=1e-5, affine=True, eval_stats="running", sync=True, momentum=0.1
+        )
+        self.price = price
+        self.keep("square", torch.ones(1, dim))
+        self.keep("gradient", torch.zeros(1, dim))
+        self.term: Tensor | None = None
+        self.share = 0.0
+
+    def begin_step(self, step: int, total: int | None) -> None:
+        """Know how much of the run is over."""
+        self.share = step / (total or step)
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return `x` over the running root mean square."""
+        if self.by_batch:
+            real = stream.valid[..., None].to(x)
+            count = real.sum((0, 1), keepdim=True)
+            mean_square = (x.square() * real).sum((0, 1), keepdim=True) / count
+            found = mean_square.detach()
+            self.observe(Moments(torch.zeros_like(found), found, count, count))
+            if self.training and x.requires_grad:
+                self.term = self.price * self.share * mean_square.sum()
+        z = x * (self.square.clone() + self.eps).rsqrt()
+        if z.requires_grad and self.training:
+            z.register_hook(self.through)
+        return z * self.weight + self.bias
+
+    def through(self, grad: Tensor) -> Tensor:
+        """Take the running mean of the gradient out of it."""
+        before = self.gradient.clone()
+        self.gradient.lerp_(grad.mean((0, 1))[None], 0.1)
+        return grad - before
+
+    def penalty(self) -> Tensor | None:
+        """Return the price of a large square."""
+        term, self.term = self.term, None
+        return term
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        """Return the running mean square as variance."""
+        return torch.zeros_like(self.square), self.square
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        """Move the running mean square by a share."""
+        self.square[rows].lerp_(var, share)
+'''
+NEW_STATEFUL_CONFIG = """# normlab train norm=running_peak
+# Each feature over a running mean square.
+_target_: normlab.norms.running_peak.RunningPeak
+price: 1.0e-3
+"""
+
+
 @pytest.fixture(scope="module")
 def with_new_norm(tmp_path_factory):
-    """Return a copy of the project to which one file and one config were added."""
+    """Return a copy of the project to which two norms were added, a file and a config each."""
     copy = tmp_path_factory.mktemp("project")
     for folder in ("normlab", "configs"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / folder, copy / folder, ignore=ignored)
     (copy / "normlab" / "norms" / "peak.py").write_text(NEW_NORM.lstrip())
     (copy / "configs" / "norm" / "peak.yaml").write_text(NEW_CONFIG)
+    (copy / "normlab" / "norms" / "running_peak.py").write_text(NEW_STATEFUL_NORM.lstrip())
+    (copy / "configs" / "norm" / "running_peak.yaml").write_text(NEW_STATEFUL_CONFIG)
     text = copy / "text"
     text.mkdir()
     for split, count in (("train", 24), ("valid", 4), ("test", 4)):
@@ -324,6 +400,26 @@ def test_a_new_norm_trains_in_every_site_and_placement(with_new_norm):
         assert record["config"]["norm"]["floor"] == 0.01
         assert "test/bleu" in record["scores"]
     assert "peak" in call(with_new_norm, "compare")
+
+
+def test_a_new_norm_with_a_state_and_a_backward_of_its_own_trains_and_is_probed(with_new_norm):
+    call(
+        with_new_norm,
+        *("train", "norm=running_peak", "task=translation", "data_dir=text", "runs_dir=stateful"),
+        *("task.corpus.source_language=de", "task.corpus.target_language=en"),
+        *("task.vocab_size=60", "batch_size=6", "model.dim=16", "model.ffn_dim=32"),
+        *("model.num_heads=2", "model.encoder_layers=1", "model.decoder_layers=1"),
+        *("budget.steps=4", "validate.every=2", "validate.average=2", "sink=[jsonl]"),
+        *("observe.threads=1", "device=cpu", "task.test_search.beam=2", "probe=full"),
+        *("observe.probe.tid.every=1", "observe.log_every=2"),
+    )
+    (path,) = (with_new_norm / "stateful").rglob("record.json")
+    record = json.loads(path.read_text())
+    assert record["outcome"]["status"] == "finished" and "test/bleu" in record["scores"]
+    lines = path.with_name("metrics.jsonl").read_text().splitlines()
+    rows = [row for row in map(json.loads, lines) if "train/loss" in row]
+    assert all(row["train/penalty"] > 0 for row in rows)
+    assert any("tid/" in key for row in rows for key in row), sorted(rows[-1])
 
 
 def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):

@@ -8,7 +8,9 @@ from normlab.models.folding import fold
 from normlab.norms.base import RunningNorm, Stream
 from tests.models.small import BOS, GRID, NORMS, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
-ONE_ROW = ["bn", "global"]  # statistics that are the same at every position
+# statistics that are the same at every position, and nothing else
+ONE_ROW = ["bn", "global", "brn", "rbn", "mabn", "un"]
+KEEPING = [name for name in NORMS if isinstance(make_norm(name, 8), RunningNorm)]
 
 
 def outputs(model):
@@ -49,8 +51,17 @@ def test_a_norm_inside_the_feed_forward_layer_goes_into_the_product_before_it(pl
 
 @pytest.mark.parametrize("norm", NORMS)
 def test_batch_statistics_are_no_fixed_map(norm):
-    values = {"eval_stats": "batch"} if norm in ("bn", "global", "bn_position", "bn_sample") else {}
+    values = {"eval_stats": "batch"} if norm in KEEPING else {}
     assert make_norm(norm, 8, **values).eval().fixed_map() is None
+
+
+@pytest.mark.parametrize("norm", ["pn", "pn_v"])
+def test_power_norm_is_a_fixed_map_without_group_scaling(norm):
+    assert fold(seq2seq(norm, "pre")) == []
+    model = seq2seq(norm, "pre", norm_values={"groups": None})
+    expected = outputs(model)
+    assert fold(model)
+    assert_close(outputs(model), expected)
 
 
 def test_a_norm_in_training_is_no_fixed_map():

@@ -1,0 +1,76 @@
+"""What the loop does for norms with a state of their own: steps, penalties, checkpoints."""
+
+import pytest
+import torch
+
+from normlab.norms.base import RunningNorm, running_norms
+from normlab.norms.warmup import WarmupNorm
+from normlab.train.checkpoint import load_checkpoint
+from tests.train.trainers import build_trainer, weights
+
+STEPS = ("budget.steps=8", "norm.warmup_share=0.5", "accumulate=2")
+
+
+class Rows:
+    """Keeps what the loop logs."""
+
+    def __init__(self):
+        self.rows = []
+
+    def log(self, row, scores=None):
+        self.rows.append(row)
+
+
+def test_a_warm_up_is_counted_in_updates_and_batches_in_micro_batches(corpus, tmp_path):
+    trainer = build_trainer(corpus, tmp_path, "norm=pn", *STEPS)
+    for _ in range(3):
+        trainer.step()
+    for norm in running_norms(trainer.model):
+        assert isinstance(norm, WarmupNorm)
+        assert (norm.step, norm.warmup, norm.batches) == (3, 4, 6)
+
+
+@pytest.mark.parametrize("norm", ["pn", "un", "rbn", "brn"])
+def test_a_resumed_run_with_a_stateful_norm_goes_on_bitwise(norm, corpus, tmp_path):
+    changes = (f"norm={norm}", "budget.steps=8")
+    whole = build_trainer(corpus, tmp_path / "a", *changes)
+    for _ in range(6):
+        whole.step()
+    first = build_trainer(corpus, tmp_path / "b", *changes)
+    for _ in range(3):
+        first.step()
+    first.save()
+    resumed = build_trainer(corpus, tmp_path / "b", *changes)
+    resumed.resume(load_checkpoint(resumed.checkpoints.last))
+    for _ in range(3):
+        resumed.step()
+    torch.testing.assert_close(weights(resumed.model), weights(whole.model), rtol=0, atol=0)
+
+
+def test_the_penalty_is_part_of_the_gradient_and_logged_apart(corpus, tmp_path):
+    rows, losses, norms = [], [], []
+    for name, size in (("with", 50.0), ("without", 0.0)):
+        trainer = build_trainer(
+            corpus,
+            tmp_path / name,
+            *("norm=rbn", f"norm.penalty_mean={size}", "norm.penalty_var=0.0"),
+            *("observe.log_every=1", "accumulate=2"),
+        )
+        trainer.sinks = Rows()
+        trainer.step()
+        (row,) = trainer.sinks.rows
+        rows.append(row)
+        losses.append(row["train/loss"])
+        norms.append(row["train/grad_norm"])
+    assert rows[0]["train/penalty"] > 0 and "train/penalty" not in rows[1]
+    assert losses[0] == losses[1] and norms[0] != norms[1]
+
+
+def test_no_table_of_a_norm_is_lost_in_a_checkpoint(corpus, tmp_path):
+    trainer = build_trainer(corpus, tmp_path, "norm=un")
+    trainer.step()
+    saved = trainer.model.state_dict()
+    for name, norm in trainer.model.named_modules():
+        if isinstance(norm, RunningNorm):
+            for table in norm.tables:
+                assert f"{name}.{table}" in saved
