@@ -18,6 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
+from normlab import constraints
 from normlab.machine import settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
@@ -192,35 +193,12 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     check_recipe(config.choices, written)
     settle_placement(config, config.choices)
     _settle_batch_size(config, written)
-    for key in (
-        "batch_size",
-        "max_tokens",
-        "accumulate",
-        "validate.every",
-        "observe.log_every",
-        "observe.checkpoint_every",
-        "observe.threads",
-        "observe.processes",
-        "clip_norm",
-        "divergence_factor",
-        "validate.patience",
-        "validate.recalibration_batches",
-    ):
-        value = OmegaConf.select(config, key)
-        if value == EVERY_EPOCH and key == "validate.every":
-            continue
-        if isinstance(value, str):
-            raise ValueError(f"{key}={value} is neither a number of steps nor {EVERY_EPOCH}")
-        if value is not None and value <= 0:
-            raise ValueError(f"{key}={value} must be above 0")
     _check_targets(config.observe.targets)
     _check_tested(config)
-    for key in ("seed", "validate.average"):
-        if (value := OmegaConf.select(config, key)) < 0:
-            raise ValueError(f"{key}={value} must not be negative")
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
+    constraints.check(to_dict(config))
     return config
 
 

@@ -11,10 +11,11 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.build import build_model, build_task, check_targets, make_fast
+from normlab.build import build_model, build_task, check_scores, check_targets, make_fast
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
+from normlab.memory import check_memory
 from normlab.norms.base import average_statistics_over_ranks
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.records.arithmetic import arithmetic_of
@@ -50,6 +51,8 @@ class _Run:
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
         check_targets(self.config)
+        check_memory(self.config, training=True)
+        check_scores(self.config, build_task(self.config))
         self.config["precision"] = settled_precision(
             self.config["precision"], device=self.config["device"]
         )
