@@ -19,7 +19,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
 from normlab import constraints
-from normlab.machine import settled_precision
+from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
 
@@ -281,6 +281,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     one: a record has none, and one that was made by hand must not read this machine's environment.
     """
     _refuse_interpolations(plain, "")
+    _check_shape(plain)
     config = OmegaConf.create(dict(plain))
     for change in changes:
         key, found, _ = change.partition("=")
@@ -295,7 +296,51 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
     assert isinstance(merged, DictConfig)
     _check_tested(merged)
+    constraints.check(to_dict(_with_threads_of_here(merged, changes)))
     return merged
+
+
+def _with_threads_of_here(config: DictConfig, changes: Sequence[str]) -> DictConfig:
+    """Leave the number of threads to this machine where the run's own has more cores than it."""
+    given = any(change.startswith("observe.threads=") for change in changes)
+    threads = config.observe.get("threads")
+    if not given and isinstance(threads, int) and threads > MOST_THREADS:
+        config.observe.threads = None
+    return config
+
+
+def _check_shape(plain: Mapping[str, Any]) -> None:
+    """Refuse the config of a record that lacks a part, or has one of another type.
+
+    Keys that are not of the schema are ignored: they are of another version.
+    """
+    nodes = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
+    for name in (*nodes, "seed", "device", "precision", "encoder_norm", "decoder_norm"):
+        if name not in plain:
+            raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
+    for name in nodes:
+        if not isinstance(plain[name], Mapping):
+            raise ValueError(f"the run's config has {plain[name]!r:.60} at {name}, not a node")
+    needed = ("select_by", "average", "average_statistics", "recalibration_batches")
+    for name in needed:
+        if name not in plain["validate"]:
+            raise ValueError(f"the run's config lacks validate.{name}: it is damaged")
+    parts = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
+    typed_parts: list[tuple[str, Any, Mapping[str, Any]]] = [("", RunConfig, plain)]
+    typed_parts += [
+        (f"{name}.", kind, plain[name]) for name, kind in parts.items() if name in plain
+    ]
+    for prefix, kind, node in typed_parts:
+        schema = OmegaConf.structured(kind)
+        for key in (part.name for part in fields(kind)):
+            if key in node and key not in parts:
+                try:
+                    OmegaConf.update(schema, key, node[key])
+                except Exception as error:  # what OmegaConf raises is of many kinds
+                    raise ValueError(
+                        f"the run's config has {node[key]!r:.60} at {prefix}{key}: "
+                        f"{str(error).splitlines()[0]}"
+                    ) from None
 
 
 def _refuse_interpolations(value: Any, key: str) -> None:

@@ -201,8 +201,8 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "task.one_by_one": _count("windows", low=0),
     "task.length_change.step": _count("step"),
     "task.length_change.max_length": _count("tokens", low=2, high=_MODEL_SIZE),
-    "task.test_batch_sizes": Constraint(1, _LARGEST, "sequences", whole=True, length=0),
-    "task.length_buckets": Constraint(1, _LARGEST, "tokens", whole=True, length=0),
+    "task.test_batch_sizes": Constraint(1, unit="sequences", whole=True, length=0),
+    "task.length_buckets": Constraint(1, unit="tokens", whole=True, length=0),
     "task.mask_share": _SHARE,
     "task.mask_split": Constraint(0, 1, "shares of masked, random, unchanged", length=3),
     "task.short_share": Constraint(0, 1, "share of the examples"),
@@ -315,10 +315,10 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(split, list) and not math.isclose(math.fsum(split), 1, abs_tol=1e-6):
         yield f"task.mask_split={split} must sum to 1: the shares of masked, random, unchanged"
     corpus = _node(task, "corpus")
-    shares = [corpus.get("valid_share"), corpus.get("test_share")]
-    if None not in shares and math.fsum(map(float, shares)) >= 1:
+    valid, test = corpus.get("valid_share"), corpus.get("test_share")
+    if valid is not None and test is not None and valid + test >= 1:
         yield (
-            f"task.corpus.valid_share={shares[0]} and task.corpus.test_share={shares[1]} must sum "
+            f"task.corpus.valid_share={valid} and task.corpus.test_share={test} must sum "
             "to less than 1: the rest is trained on"
         )
     buckets = task.get("length_buckets") or []

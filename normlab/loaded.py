@@ -8,6 +8,7 @@ from torch import nn
 
 from normlab.build import build_model, build_task, check_targets
 from normlab.config import from_dict, to_dict
+from normlab.memory import check_memory
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
 from normlab.records.hypotheses import (
@@ -65,6 +66,7 @@ def load_run(
     record = RunStore(folder).read(folder)
     config = to_dict(from_dict(record.config, changes or ()))
     check_targets(config)
+    check_memory(config, training=False)
     runtime = Runtime.start(
         device=config["device"],
         precision=config["precision"],

@@ -250,8 +250,8 @@ def test_a_scale_sets_model_and_budget_and_can_be_overridden(scale, model, size)
     assert config["model"] == composed(f"model={model}", *changes_of(scale))["model"]
     assert config[size[0]] == config["task"][size[0]] == size[1]
     assert (config["batch_size"] is None) != (config["max_tokens"] is None)
-    changed = composed(f"scale={scale}", "budget.steps=7", "model.dim=64", "norm=bn")
-    assert changed["budget"]["steps"] == 7 and changed["model"]["dim"] == 64
+    changed = composed(f"scale={scale}", "budget.steps=777", "model.dim=64", "norm=bn")
+    assert changed["budget"]["steps"] == 777 and changed["model"]["dim"] == 64
     assert changed["choices"]["norm"] == "bn" and changed["choices"]["model"] == model
 
 
@@ -283,7 +283,7 @@ def test_changes_of_a_plain_form_reach_their_key_or_are_refused():
 def test_make_norm_takes_an_option_and_other_values():
     norm = make_norm("bn", 12, padding="include", momentum=1)
     assert isinstance(norm, BatchNorm) and norm.padding == "include" and norm.dim == 12
-    with pytest.raises(ValueError, match=r"no norm 'batch': there are bn, "):
+    with pytest.raises(ValueError, match=r"no norm 'batch': there are ada, bn, "):
         make_norm("batch", 12)
     with pytest.raises(ValueError, match=r"norm\.groups=5 does not fit|groups=5 does not divide"):
         make_norm("gn", 12, groups=5)

@@ -12,6 +12,7 @@ from normlab.instantiate import instantiate
 from normlab.recipes import with_recipe
 from normlab.registry import option_names
 from normlab.run import train
+from normlab.train.schedule import Schedule
 from tests.tiny_runs import write_corpus
 
 SOURCE_50 = {"length_factor": 1.0, "length_offset": 50}
@@ -146,7 +147,7 @@ def test_every_recipe_of_translation_is_on_the_page():
 )
 def test_the_rate_rises_to_its_peak_and_falls_with_the_root(recipe, placement, steps, rates):
     node = composed(f"recipe={recipe}", f"placement={placement}")["schedule"]
-    schedule = instantiate(node, "schedule")
+    schedule = instantiate(node, "schedule", Schedule)
     assert [schedule(step) for step in steps] == pytest.approx(list(rates), rel=1e-3)
     assert schedule(10**18) == pytest.approx(1e-9 if recipe != "fairseq" else 0, abs=1e-10)
 
@@ -208,7 +209,7 @@ def test_a_key_on_the_command_line_wins(recipe):
     assert config["optim"]["lr"] == 1e-3 and config["optim"]["_target_"] == "torch.optim.SGD"
     assert config["schedule"]["total"] == config["budget"]["steps"] == 20
     assert config["validate"]["every"] == 10 and config["task"]["test_search"]["beam"] == 1
-    instantiate(config["schedule"], "schedule")
+    instantiate(config["schedule"], "schedule", Schedule)
 
 
 @pytest.mark.parametrize("overrides", [["task=iwslt"], ["scale=gpu"], ["scale=cpu"], []])

@@ -9,7 +9,6 @@ from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenized_bleu
 from normlab.metrics.counts import perplexity, unigram_nll
 from normlab.records.record import Score
 
-
 NAMES = (
     *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
 )
