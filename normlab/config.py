@@ -147,6 +147,10 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
+_PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
+_NODES = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
+
+
 def register() -> None:
     """Make the schema known to Hydra as `schema`."""
     ConfigStore.instance().store("schema", node=RunConfig)
@@ -243,8 +247,7 @@ def _check_tested(config: DictConfig) -> None:
 
 def _check_keys(config: DictConfig) -> None:
     """Refuse keys that the schema has not: Hydra lets `+key=value` add any."""
-    parts = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
-    for prefix, schema in {"": RunConfig, **parts}.items():
+    for prefix, schema in {"": RunConfig, **_PARTS}.items():
         allowed = [part.name for part in fields(schema)]
         for key in OmegaConf.select(config, prefix) if prefix else config:
             if key not in allowed and key != "hydra":
@@ -314,33 +317,31 @@ def _check_shape(plain: Mapping[str, Any]) -> None:
 
     Keys that are not of the schema are ignored: they are of another version.
     """
-    nodes = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
-    for name in (*nodes, "seed", "device", "precision", "encoder_norm", "decoder_norm"):
+    for name in (*_NODES, "seed", "device", "precision", "encoder_norm", "decoder_norm"):
         if name not in plain:
             raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
-    for name in nodes:
-        if not isinstance(plain[name], Mapping):
+        if name in _NODES and not isinstance(plain[name], Mapping):
             raise ValueError(f"the run's config has {plain[name]!r:.60} at {name}, not a node")
-    needed = ("select_by", "average", "average_statistics", "recalibration_batches")
-    for name in needed:
+    for name in ("select_by", "average", "average_statistics", "recalibration_batches"):
         if name not in plain["validate"]:
             raise ValueError(f"the run's config lacks validate.{name}: it is damaged")
-    parts = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
-    typed_parts: list[tuple[str, Any, Mapping[str, Any]]] = [("", RunConfig, plain)]
-    typed_parts += [
-        (f"{name}.", kind, plain[name]) for name, kind in parts.items() if name in plain
-    ]
-    for prefix, kind, node in typed_parts:
-        schema = OmegaConf.structured(kind)
-        for key in (part.name for part in fields(kind)):
-            if key in node and key not in parts:
-                try:
-                    OmegaConf.update(schema, key, node[key])
-                except Exception as error:  # what OmegaConf raises is of many kinds
-                    raise ValueError(
-                        f"the run's config has {node[key]!r:.60} at {prefix}{key}: "
-                        f"{str(error).splitlines()[0]}"
-                    ) from None
+    _check_types(RunConfig, plain, "")
+    for name, schema in _PARTS.items():
+        _check_types(schema, plain.get(name) or {}, f"{name}.")
+
+
+def _check_types(schema: type, node: Mapping[str, Any], prefix: str) -> None:
+    typed_node = OmegaConf.structured(schema)
+    for key in (part.name for part in fields(schema) if part.name not in _PARTS):
+        if key not in node:
+            continue
+        try:
+            OmegaConf.update(typed_node, key, node[key])
+        except Exception as error:  # what OmegaConf raises is of many kinds
+            raise ValueError(
+                f"the run's config has {node[key]!r:.60} at {prefix}{key}: "
+                f"{str(error).splitlines()[0]}"
+            ) from None
 
 
 def _refuse_interpolations(value: Any, key: str) -> None:

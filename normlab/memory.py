@@ -11,12 +11,7 @@ from typing import Any
 from normlab.constraints import NORMS
 from normlab.machine import memory_bytes
 
-_MOMENTS = {
-    "AdamW": 2,
-    "Adam": 2,
-    "RAdam": 2,
-    "NAdam": 2,
-}  # of the optimizer, a copy of all weights
+_MOMENTS = {"AdamW": 2, "Adam": 2, "RAdam": 2, "NAdam": 2}  # copies of all weights
 _GIB = 2**30
 
 
@@ -66,14 +61,8 @@ def _tables(config: Mapping[str, Any]) -> int:
     sizes = _sizes(config)
     dim = sizes.get("dim", 0)
     sinusoids = 0 if _learned(config) else sizes.get("max_positions", 0) * dim
-    rows = max(
-        (
-            node.get("num_positions") or 0
-            for site in NORMS
-            if isinstance(node := config[site], dict)
-        ),
-        default=0,
-    )
+    norms = [node for site in NORMS if isinstance(node := config.get(site), Mapping)]
+    rows = max((node.get("num_positions") or 0 for node in norms), default=0)
     return sinusoids + 2 * rows
 
 

@@ -171,11 +171,8 @@ def test_a_model_beyond_memory_is_refused_with_numbers_before_it_is_built(config
 
 
 def test_changes_of_a_record_obey_the_table(config):
-    for change in (
-        "task.label_smoothing=nan",
-        "task.test_search.beam=0",
-        "observe.threads=1000000",
-    ):
+    wrong = ("task.label_smoothing=nan", "task.test_search.beam=0", "observe.threads=1000000")
+    for change in wrong:
         key, _, value = change.partition("=")
         with pytest.raises(ValueError, match=rf"^{key}={value} must be"):
             from_dict(config, [change])
