@@ -19,7 +19,7 @@ from normlab.records.hypotheses import (
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RunStore
 from normlab.tasks.base import Task
-from normlab.train.checkpoint import Checkpoints
+from normlab.train.checkpoint import Checkpoints, reading
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
 from normlab.train.tested import judged_by, load_weights
@@ -80,7 +80,8 @@ def load_run(
         Checkpoints(folder / "checkpoints", writes=False),
         step=record.budget.steps,
     )
-    model.load_state_dict(found.state)
+    with reading(folder / "checkpoints"):
+        model.load_state_dict(found.state)
     model.to(runtime.device, runtime.parameter_dtype).eval()
     if fold:
         _fold(model, recalibrate=found.recalibrate)

@@ -8,10 +8,11 @@ curves are drawn from and what its tested weights translated.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from normlab.records.atomic import atomic_write
+from normlab.records.files import read_json
 from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
@@ -162,11 +163,11 @@ def _content(folder: Path) -> dict[str, Any]:
     """Read `runs.json`: study, scale, and runs as pairs of what was planned and a path or None."""
     path = folder / RUNS_FILE
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT:
             raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
         runs = [
-            (Planned(str(e["row"]), str(e["point"]), int(e["seed"]), ()), e.get("record"))
+            (Planned(str(e["row"]), str(e["point"]), int(e["seed"]), ()), _inside(folder, e))
             for e in content["runs"]
         ]
         return {"study": str(content["study"]), "scale": str(content["scale"]), "runs": runs}
@@ -174,6 +175,21 @@ def _content(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} holds no {RUNS_FILE}: it is no published study") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: damaged ({error!r}); publish the study again") from None
+
+
+def _inside(folder: Path, entry: Mapping[str, Any]) -> str | None:
+    """Return the path of an entry's record; ValueError for one that leads out of the folder.
+
+    A study may come from elsewhere, and says itself which files are read.
+    """
+    place = entry.get("record")
+    if place is None:
+        return None
+    parts = PurePosixPath(place).parts if isinstance(place, str) and place.isprintable() else ()
+    wrong = len(parts) < 2 or parts[0] != _RECORDS or ".." in parts
+    if wrong or not (folder / place).resolve().is_relative_to(folder.resolve()):
+        raise ValueError(f"record {place!r:.60} is not below {_RECORDS}/ of the study")
+    return place
 
 
 def _remove_others(folder: Path, kept: Collection[Path]) -> list[Path]:
