@@ -22,7 +22,7 @@ import msgspec
 from normlab.records.canonical import number, plain
 from normlab.records.files import unreadable
 from normlab.records.fingerprint import fingerprint
-from normlab.records.shape import misshapen
+from normlab.records.shape import misshapen, unfit_name
 
 FORMAT = "normlab.record/1"
 MEND_RUN = "remove the file and start the run again"
@@ -162,6 +162,7 @@ class RunRecord:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return cls._read_by_key(text)
         _check_shape("config", file.config)
+        _check_name(file.run_id)
         return cls(
             run_id=file.run_id,
             seed=file.seed,
@@ -198,6 +199,7 @@ class RunRecord:
             )
         for part in ("config", "environment", "data"):
             _check_shape(part, node.mapping(part))
+        _check_name(node.text("run_id"))
         scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
         stability = node.node("stability")
         weights, floors = node.optional_node("weights"), node.optional_node("floors")
@@ -263,6 +265,14 @@ def _shared(part: str, text: bytes) -> dict[str, Any]:
 def _check_shape(part: str, content: dict[str, Any]) -> None:
     if (problem := misshapen(part, content)) is not None:
         raise _DamagedError(f"damaged record, {problem}")
+
+
+def _check_name(run_id: str) -> None:
+    if unfit_name(run_id):
+        raise _DamagedError(
+            f"damaged record, run_id: {run_id!r:.60} cannot name a folder: letters, digits and "
+            "._+@=,- can"
+        )
 
 
 def _finite_or_not(figures: dict[str, Number]) -> dict[str, float]:

@@ -7,9 +7,11 @@ stranger would end a list.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
+_NAME = re.compile(r"[A-Za-z0-9_][\w.+@=,-]{0,250}")
 _TEXT, _NUMBER = (str, type(None)), (int, type(None))
 # "*" is each key of a mapping, or each item of a list.
 _SHAPES: Mapping[str, Mapping[str, tuple[type, ...]]] = {
@@ -46,6 +48,11 @@ _NAMES = {
     **{str: "a string", int: "a whole number", bool: "true or false", dict: "an object"},
     **{list: "a list", type(None): "null"},
 }
+
+
+def unfit_name(run_id: str) -> bool:
+    """Tell whether a run's name could not be a folder: published records lie below it."""
+    return not _NAME.fullmatch(run_id)
 
 
 def misshapen(part: str, content: Mapping[str, Any]) -> str | None:
