@@ -6,6 +6,7 @@ curves are drawn from and what its tested weights translated.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -27,6 +28,7 @@ from normlab.studies import Planned, Study
 FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
+_PLACE = re.compile(r"(\.\./\.\./[\w-]+/[\w-]+/)?records/[\w.+@=,/-]+")
 
 
 def publish(
@@ -178,17 +180,19 @@ def _content(folder: Path) -> dict[str, Any]:
 
 
 def _inside(folder: Path, entry: Mapping[str, Any]) -> str | None:
-    """Return the path of an entry's record; ValueError for one that leads out of the folder.
+    """Return the path of an entry's record; ValueError for one that leads elsewhere.
 
-    A study may come from elsewhere, and says itself which files are read.
+    A study may come from a stranger, and says itself which files are read: records of its own, or
+    those that another study published beside it (`../../STUDY/SCALE/records/...`).
     """
     place = entry.get("record")
     if place is None:
         return None
-    parts = PurePosixPath(place).parts if isinstance(place, str) and place.isprintable() else ()
-    wrong = len(parts) < 2 or parts[0] != _RECORDS or ".." in parts
-    if wrong or not (folder / place).resolve().is_relative_to(folder.resolve()):
-        raise ValueError(f"record {place!r:.60} is not below {_RECORDS}/ of the study")
+    if not isinstance(place, str) or not _PLACE.fullmatch(place) or "/../" in place[6:]:
+        raise ValueError(f"record {place!r:.60} is not below {_RECORDS}/ of a study")
+    root = folder.resolve().parents[1] if place.startswith("..") else folder.resolve()
+    if not (folder / place).resolve().is_relative_to(root):
+        raise ValueError(f"record {place!r:.60} leads out of the study by a link")
     return place
 
 
