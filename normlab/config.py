@@ -5,6 +5,7 @@ full path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_
 values are checked against the target's signature when it is built. No torch here.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -147,6 +148,7 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
+_LONG_NUMBER = re.compile(r"\d{101}")
 _PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 _NODES = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
 
@@ -163,6 +165,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
         hydra.errors.HydraException: an unknown key, option or value, with its path.
         ValueError: values that contradict each other.
     """
+    check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
@@ -171,6 +174,29 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     with open_dict(composed):
         del composed["hydra"]
     return settle(composed, choices, given)
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ValueError naming an argument that Hydra cannot read, whose own errors name none.
+
+    Flags, and the words that follow them, are Hydra's business.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parser = OverridesParser.create()
+    for text in arguments:
+        key, found, value = text.partition("=")
+        if text.startswith("-") or not (found or text.startswith("~")):
+            continue
+        named = f"{key}={value[:57]}..." if len(value) > 60 else text
+        if not key.strip("~+"):
+            raise ValueError(f"{named!r} has no key: give key=value")
+        if _LONG_NUMBER.search(value):
+            raise ValueError(f"{named} has a number of more than 100 digits")
+        try:
+            parser.parse_override(text)
+        except Exception as error:  # the parser's, and Python's own of what it makes
+            raise ValueError(f"{named!r} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
@@ -267,7 +293,9 @@ def error_line(error: Exception) -> str:
         key = lines[0].split("'")[1]
         return f"{key} does not exist; normlab train --cfg job shows every key there is"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
-    return "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
+    said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
+    keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
+    return f"{keys[0]}: {said}" if keys and keys[0] not in said else said
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -317,7 +345,7 @@ def _check_shape(plain: Mapping[str, Any]) -> None:
 
     Keys that are not of the schema are ignored: they are of another version.
     """
-    for name in (*_NODES, "seed", "device", "precision", "encoder_norm", "decoder_norm"):
+    for name in (*_NODES, "seed", "device", "precision", *constraints.NORMS):
         if name not in plain:
             raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
         if name in _NODES and not isinstance(plain[name], Mapping):

@@ -294,7 +294,7 @@ def _shown(value: object) -> str:
 
 
 def _together(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with values that fit one by one."""
+    """Yield what is wrong with values that fit one by one; a node may stand where a value should."""
     budget = _node(config, "budget")
     if budget and all(limit is None for limit in budget.values()):
         yield "budget: set at least one of budget.steps, epochs, tokens, minutes"
@@ -315,7 +315,7 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(split, list) and not math.isclose(math.fsum(split), 1, abs_tol=1e-6):
         yield f"task.mask_split={split} must sum to 1: the shares of masked, random, unchanged"
     corpus = _node(task, "corpus")
-    valid, test = corpus.get("valid_share"), corpus.get("test_share")
+    valid, test = _number(corpus.get("valid_share")), _number(corpus.get("test_share"))
     if valid is not None and test is not None and valid + test >= 1:
         yield (
             f"task.corpus.valid_share={valid} and task.corpus.test_share={test} must sum "
@@ -336,7 +336,10 @@ def _ordered(
     node: Mapping[str, Any], prefix: str, low: str, high: str, *, strictly: bool
 ) -> Iterator[str]:
     first, second = node.get(low), node.get(high)
-    if first is None or second is None or (first < second if strictly else first <= second):
+    low_end, high_end = _number(first), _number(second)
+    if low_end is None or high_end is None:
+        return
+    if low_end < high_end or (low_end == high_end and not strictly):
         return
     relation = "above" if strictly else "at least"
     yield f"{prefix}.{high}={second} must be {relation} {prefix}.{low}={first}"
