@@ -294,7 +294,7 @@ def _shown(value: object) -> str:
 
 
 def _together(config: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with values that fit one by one; a node may stand where a value should."""
+    """Yield what is wrong with values that fit one by one; any may be a node instead."""
     budget = _node(config, "budget")
     if budget and all(limit is None for limit in budget.values()):
         yield "budget: set at least one of budget.steps, epochs, tokens, minutes"

@@ -11,10 +11,45 @@ from normlab.registry import option_names, run_groups
 from tests.faults.tally import Tally
 
 KIND = "bad command lines"
-_WRONG = ("nan", "-inf", "inf", "-1", "many", "true", "[]", "{}", "[[1]]", "1e999", "''", "x.y", "0x")
+_WRONG = (
+    "nan",
+    "-inf",
+    "inf",
+    "-1",
+    "many",
+    "true",
+    "[]",
+    "{}",
+    "[[1]]",
+    "1e999",
+    "''",
+    "x.y",
+    "0x",
+)
 _NOT_NUMBERS = ("many", "[]", "{a:1}", "[[1]]", "x.y", "0x", "'a b'", "1_", "--1", "1e")
-_GARBAGE = ("=", "=1", "a=b=", "norm==", "norm=[", "{", "}", "norm=}", "++", "~", "a b=1", "\x1b[2J=1")
-_GARBAGE += ("norm=$", "${x}=1", "norm=${nothing}", "seed=${oc.env:HOME}", "@a=b", "norm@=ln", "é=1")
+_GARBAGE = (
+    "=",
+    "=1",
+    "a=b=",
+    "norm==",
+    "norm=[",
+    "{",
+    "}",
+    "norm=}",
+    "++",
+    "~",
+    "a b=1",
+    "\x1b[2J=1",
+)
+_GARBAGE += (
+    "norm=$",
+    "${x}=1",
+    "norm=${nothing}",
+    "seed=${oc.env:HOME}",
+    "@a=b",
+    "norm@=ln",
+    "é=1",
+)
 _CHARACTERS = (9, 27, 34, 39, 61, 91, 123, 0x202E, 8232, 65, 256)
 _NODES = ("norm", "model", "optim", "schedule", "task", "placement", "task.corpus")
 
@@ -23,7 +58,9 @@ def attacks(rng: random.Random) -> Iterator[tuple[list[str], tuple[str, ...]]]:
     """Yield overrides that are wrong, without end, and words of which the message has one."""
     fixed = [key.name for key in keys() if "*" not in key.name]
     numbers = [key for key in CONSTRAINTS if _is_there(key)]
-    groups = [group for group in run_groups() if group not in ("probe", "sink") and "/" not in group]
+    groups = [
+        group for group in run_groups() if group not in ("probe", "sink") and "/" not in group
+    ]
     while True:
         kind = rng.randrange(8)
         if kind == 0:

@@ -27,7 +27,6 @@ _COMMANDS: tuple[Callable[[Path, Path], list[str]], ...] = (
 # One of these a folder: they build the model.
 _SLOW: tuple[Callable[[Path, Path], list[str]], ...] = (
     lambda run, root: ["eval", str(run)],
-    lambda run, root: ["translate", str(run), str(root.parent / "text" / "test.de")],
     lambda run, root: ["plot", str(run), "--out", str(root / ".plots")],
     lambda run, root: ["inspect", str(run), "--json"],
 )
@@ -102,7 +101,9 @@ def _unlike(path: Path, rng: random.Random) -> None:
     elif path.suffix == ".json":
         content = json.loads(path.read_bytes())
         place = rng.choice(list(places(content)))
-        wrong: Any = rng.choice((None, [], {}, "\x1b[2J", -1, "nan", [[]], {"_target_": "os.system"}))
+        wrong: Any = rng.choice(
+            (None, [], {}, "\x1b[2J", -1, "nan", [[]], {"_target_": "os.system"})
+        )
         path.write_text(json.dumps(changed(content, place, wrong, remove=rng.random() < 0.3)))
     else:
         _flipped(path, rng)
@@ -126,8 +127,8 @@ def attack(tally: Tally, rng: random.Random, run: Path, work: Path, count: int) 
         commands = [*_COMMANDS, rng.choice(_SLOW)]
         argvs = [command(harmed, root) for command in commands]
         problems = [f"{argv[0]}: {said}" for argv, said in _carried_out(argvs)]
-        if _state(root) != before:
-            problems.append("something was written into a run")
+        if new := set(_state(root)) ^ set(before):
+            problems.append(f"something was written into a run: {sorted(new)[:2]}")
         tally.count(KIND, f"{harm.__name__} {name}", "; ".join(problems) or None)
         shutil.rmtree(root)
 

@@ -37,7 +37,8 @@ class Tally:
     def text(self, *, minutes: float, seed: int) -> str:
         """Return the report in Markdown."""
         rows = [
-            f"| {kind} | {tried} | {self.held[kind]} |" for kind, tried in sorted(self.tried.items())
+            f"| {kind} | {tried} | {self.held[kind]} |"
+            for kind, tried in sorted(self.tried.items())
         ]
         lines = [
             "# Faults",
