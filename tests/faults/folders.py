@@ -18,6 +18,7 @@ from tests.faults.tally import Tally
 
 KIND = "hostile run folders"
 SECONDS = 20
+_MADE = (".lock", "inspect.json")  # what commands leave in a run's folder
 _FILES = ("record.json", "config.yaml", "metrics.jsonl", "hypotheses.txt", "checkpoints/last.pt")
 _COMMANDS: tuple[Callable[[Path, Path], list[str]], ...] = (
     lambda run, root: ["ls", "runs", "--runs-dir", str(root)],
@@ -141,7 +142,7 @@ def _give_seed(path: Path, seed: int) -> None:
 
 def _state(root: Path) -> list[tuple[str, int]]:
     paths = (path for path in root.rglob("*") if ".plots" not in path.parts)
-    return sorted((str(path), path.lstat().st_size) for path in paths if path.name != ".lock")
+    return sorted((str(path), path.lstat().st_size) for path in paths if path.name not in _MADE)
 
 
 def _carried_out(argvs: list[list[str]]) -> Iterator[tuple[list[str], str]]:

@@ -1,4 +1,4 @@
-"""The harness for a person: `python -m tests.faults.run --hours 1`, as scripts/faults.sh calls it."""
+"""The harness for a person, which scripts/faults.sh starts."""
 
 import argparse
 import os
