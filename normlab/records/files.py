@@ -35,7 +35,7 @@ def read_file(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
     """
     # Without blocking: a pipe is opened at once, and found to be one.
     descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-    with open(descriptor, "rb", buffering=0) as file:
+    try:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path}: {_kind(status.st_mode)}, not a file; remove it")
@@ -43,7 +43,10 @@ def read_file(path: Path | str, *, most: int = MOST_BYTES) -> bytes:
             raise ValueError(
                 f"{path}: {status.st_size} bytes, more than the {most} that it can have; remove it"
             )
-        return file.read()
+        with open(descriptor, "rb", buffering=0, closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)
 
 
 def check_is_file(path: Path | str) -> None:
@@ -85,7 +88,7 @@ def unreadable(text: bytes) -> str | None:
         if len(fewer) == len(brackets):
             break
         brackets = fewer
-    if len(brackets) > DEEPEST and _depth(text) > DEEPEST:
+    if brackets and _is_deep(text):
         return f"nests more than {DEEPEST} levels deep"
     if _ZEROS in text.translate(_DIGITS) and (found := _LONG_NUMBER.search(text)) is not None:
         line = text.count(b"\n", 0, found.end()) + 1
@@ -93,9 +96,9 @@ def unreadable(text: bytes) -> str | None:
     return None
 
 
-def _depth(text: bytes) -> int:
-    """Return how deep brackets nest outside of strings."""
-    deepest = depth = 0
+def _is_deep(text: bytes) -> bool:
+    """Tell whether brackets nest too deep outside of strings."""
+    depth = 0
     in_string = escaped = False
     for code in text:
         if in_string:
@@ -105,7 +108,8 @@ def _depth(text: bytes) -> int:
             in_string = True
         elif code in b"[{":
             depth += 1
-            deepest = max(deepest, depth)
+            if depth > DEEPEST:
+                return True
         elif code in b"]}":
             depth -= 1
-    return deepest
+    return False
