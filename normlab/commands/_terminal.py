@@ -7,9 +7,9 @@ import textwrap
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import zip_longest
-from typing import IO, Any, TextIO, cast
+from typing import Any, TextIO, cast
 
-from normlab.records.text import in_markdown, one_line, printable
+from normlab.records.text import in_markdown, in_prose, one_line, printable
 
 _PIPE_WIDTH = 10_000  # wider than any table: what a program reads is not folded
 _PROSE = 50  # characters from which a cell is prose
@@ -111,7 +111,7 @@ def print_markdown(
         print("| " + " | ".join(map(in_markdown, cells)) + " |")
     print()
     for note in notes:
-        print(f"- {one_line(note)}")
+        print(f"- {in_prose(note)}")
 
 
 def complain(message: str) -> None:
@@ -125,7 +125,7 @@ class PrintableStream:
     Whatever a command prints may come from a record, a text or a model. Colours pass.
     """
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: Any) -> None:
         """Write to `stream`."""
         self._stream = stream
 

@@ -30,9 +30,14 @@ def one_line(text: str) -> str:
     return printable(_BREAKS.sub(" ", text)) if not text.isprintable() else text
 
 
+def in_prose(text: str) -> str:
+    """Return text for a line of Markdown, in which it opens no tag."""
+    return _MARKUP.sub("&lt;", one_line(text))
+
+
 def in_markdown(text: str) -> str:
-    """Return text for a cell or a line of Markdown, in which it opens no tag and no cell."""
-    return _MARKUP.sub("&lt;", one_line(text)).replace("|", r"\|")
+    """Return text for a cell of Markdown, in which it opens no tag and no cell."""
+    return in_prose(text).replace("|", r"\|")
 
 
 def in_sheet(value: object) -> object:

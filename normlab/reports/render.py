@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from normlab.metrics.spread import Interval
-from normlab.records.text import in_markdown, in_sheet, one_line
+from normlab.records.text import in_markdown, in_prose, in_sheet, one_line
 from normlab.reports.digits import figure
 from normlab.reports.table import Entry, Row, Table
 
@@ -26,14 +26,14 @@ def markdown(table: Table) -> str:
     """Return a table in Markdown, its notes as a list beneath."""
     names = map(in_markdown, (*table.columns, "stability", *_heading(table)))
     header = ["setting", "at", *names]
-    lines = [f"**{in_markdown(table.title)}**", "", _pipes(header), _pipes(["---"] * len(header))]
+    lines = [f"**{in_prose(table.title)}**", "", _pipes(header), _pipes(["---"] * len(header))]
     for row in table.rows:
         cells = [_markdown_entry(entry, column) for column, entry in shown(table, row)]
         beside = [in_markdown(each) for each in stability(table, row)]
         names = [in_markdown(each) for each in (row.name, row.point or "-")]
         also = [in_markdown(each) for each in said(table, row)]
         lines.append(_pipes([*names, *cells, "<br>".join(beside), *also]))
-    lines += ["", *(f"- {one_line(note)}" for note in table.notes)]
+    lines += ["", *(f"- {in_prose(note)}" for note in table.notes)]
     return "\n".join(lines) + "\n"
 
 
