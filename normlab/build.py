@@ -58,6 +58,20 @@ def build_task(config: Mapping[str, Any]) -> Task:
     return instantiate(config["task"], "task", Task)
 
 
+def check_scores(config: Mapping[str, Any], task: Task) -> None:
+    """Raise ValueError where a run goes by a score that its task has not, before it trains."""
+    there = task.score_names()
+    targets = config["observe"]["targets"]
+    named = {"validate.select_by": [config["validate"]["select_by"]]}
+    named["observe.targets"] = list(task.targets if targets is None else targets)
+    for key, names in named.items():
+        for name in names:
+            if there and name not in there:
+                raise ValueError(
+                    f"{key}={name} is no score of this task; it has {', '.join(sorted(there))}"
+                )
+
+
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config with the first values of its seed."""
     arch = instantiate(
@@ -137,8 +151,10 @@ def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     task.assemble_on(device)
 
 
-def _sizes(model: Mapping[str, Any]) -> dict[str, Any]:
+def _sizes(model: Any) -> dict[str, Any]:
     """Leave out `depth`, from which the numbers of layers have taken their values."""
+    if not isinstance(model, Mapping):
+        raise ValueError(f"model={model!r:.60} is no node: it must be a mapping with _target_")
     return {key: value for key, value in model.items() if key != "depth"}
 
 

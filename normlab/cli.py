@@ -23,11 +23,14 @@ def main(argv: list[str] | None = None) -> int:
         print(version("normlab"))
         return 0
     if name not in names():
-        print(f"normlab: no command {name!r}; there are {', '.join(names())}", file=sys.stderr)
+        print(f"normlab: no command {name!r:.80}; there are {', '.join(names())}", file=sys.stderr)
         return 2
     command = import_module(f"normlab.commands.{name}")
+    from normlab.commands._terminal import printable_output
+
     try:
-        return command.main(rest)
+        with printable_output():
+            return command.main(rest)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -37,7 +40,9 @@ def main(argv: list[str] | None = None) -> int:
         message = _message(error)
         if message is None:
             raise
-        print(f"normlab {name}: {message}", file=sys.stderr)
+        from normlab.records.text import printable
+
+        print(f"normlab {name}: {printable(message)}", file=sys.stderr)
         return 1
 
 

@@ -5,6 +5,7 @@ full path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_
 values are checked against the target's signature when it is built. No torch here.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -18,7 +19,8 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
-from normlab.machine import settled_precision
+from normlab import constraints
+from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
 
@@ -146,6 +148,11 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
+_LONG_NUMBER = re.compile(r"\d{101}")
+_PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
+_NODES = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
+
+
 def register() -> None:
     """Make the schema known to Hydra as `schema`."""
     ConfigStore.instance().store("schema", node=RunConfig)
@@ -158,6 +165,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
         hydra.errors.HydraException: an unknown key, option or value, with its path.
         ValueError: values that contradict each other.
     """
+    check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
@@ -166,6 +174,29 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     with open_dict(composed):
         del composed["hydra"]
     return settle(composed, choices, given)
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ValueError naming an argument that Hydra cannot read, whose own errors name none.
+
+    Flags, and the words that follow them, are Hydra's business.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parser = OverridesParser.create()
+    for text in arguments:
+        key, found, value = text.partition("=")
+        if text.startswith("-") or not (found or text.startswith("~")):
+            continue
+        named = f"{key}={value[:57]}..." if len(value) > 60 else text
+        if not key.strip("~+"):
+            raise ValueError(f"{named!r} has no key: give key=value")
+        if _LONG_NUMBER.search(value):
+            raise ValueError(f"{named} has a number of more than 100 digits")
+        try:
+            parser.parse_override(text)
+        except Exception as error:  # the parser's, and Python's own of what it makes
+            raise ValueError(f"{named!r} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:
@@ -192,35 +223,12 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     check_recipe(config.choices, written)
     settle_placement(config, config.choices)
     _settle_batch_size(config, written)
-    for key in (
-        "batch_size",
-        "max_tokens",
-        "accumulate",
-        "validate.every",
-        "observe.log_every",
-        "observe.checkpoint_every",
-        "observe.threads",
-        "observe.processes",
-        "clip_norm",
-        "divergence_factor",
-        "validate.patience",
-        "validate.recalibration_batches",
-    ):
-        value = OmegaConf.select(config, key)
-        if value == EVERY_EPOCH and key == "validate.every":
-            continue
-        if isinstance(value, str):
-            raise ValueError(f"{key}={value} is neither a number of steps nor {EVERY_EPOCH}")
-        if value is not None and value <= 0:
-            raise ValueError(f"{key}={value} must be above 0")
     _check_targets(config.observe.targets)
     _check_tested(config)
-    for key in ("seed", "validate.average"):
-        if (value := OmegaConf.select(config, key)) < 0:
-            raise ValueError(f"{key}={value} must not be negative")
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
+    constraints.check(to_dict(config))
     return config
 
 
@@ -265,8 +273,7 @@ def _check_tested(config: DictConfig) -> None:
 
 def _check_keys(config: DictConfig) -> None:
     """Refuse keys that the schema has not: Hydra lets `+key=value` add any."""
-    parts = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
-    for prefix, schema in {"": RunConfig, **parts}.items():
+    for prefix, schema in {"": RunConfig, **_PARTS}.items():
         allowed = [part.name for part in fields(schema)]
         for key in OmegaConf.select(config, prefix) if prefix else config:
             if key not in allowed and key != "hydra":
@@ -286,7 +293,9 @@ def error_line(error: Exception) -> str:
         key = lines[0].split("'")[1]
         return f"{key} does not exist; normlab train --cfg job shows every key there is"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
-    return "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
+    said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
+    keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
+    return f"{keys[0]}: {said}" if keys and keys[0] not in said else said
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -303,6 +312,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     one: a record has none, and one that was made by hand must not read this machine's environment.
     """
     _refuse_interpolations(plain, "")
+    _check_shape(plain)
     config = OmegaConf.create(dict(plain))
     for change in changes:
         key, found, _ = change.partition("=")
@@ -317,7 +327,49 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
     assert isinstance(merged, DictConfig)
     _check_tested(merged)
+    constraints.check(to_dict(_with_threads_of_here(merged, changes)))
     return merged
+
+
+def _with_threads_of_here(config: DictConfig, changes: Sequence[str]) -> DictConfig:
+    """Leave the number of threads to this machine where the run's own has more cores than it."""
+    given = any(change.startswith("observe.threads=") for change in changes)
+    threads = config.observe.get("threads")
+    if not given and isinstance(threads, int) and threads > MOST_THREADS:
+        config.observe.threads = None
+    return config
+
+
+def _check_shape(plain: Mapping[str, Any]) -> None:
+    """Refuse the config of a record that lacks a part, or has one of another type.
+
+    Keys that are not of the schema are ignored: they are of another version.
+    """
+    for name in (*_NODES, "seed", "device", "precision", *constraints.NORMS):
+        if name not in plain:
+            raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
+        if name in _NODES and not isinstance(plain[name], Mapping):
+            raise ValueError(f"the run's config has {plain[name]!r:.60} at {name}, not a node")
+    for name in ("select_by", "average", "average_statistics", "recalibration_batches"):
+        if name not in plain["validate"]:
+            raise ValueError(f"the run's config lacks validate.{name}: it is damaged")
+    _check_types(RunConfig, plain, "")
+    for name, schema in _PARTS.items():
+        _check_types(schema, plain.get(name) or {}, f"{name}.")
+
+
+def _check_types(schema: type, node: Mapping[str, Any], prefix: str) -> None:
+    typed_node = OmegaConf.structured(schema)
+    for key in (part.name for part in fields(schema) if part.name not in _PARTS):
+        if key not in node:
+            continue
+        try:
+            OmegaConf.update(typed_node, key, node[key])
+        except Exception as error:  # what OmegaConf raises is of many kinds
+            raise ValueError(
+                f"the run's config has {node[key]!r:.60} at {prefix}{key}: "
+                f"{str(error).splitlines()[0]}"
+            ) from None
 
 
 def _refuse_interpolations(value: Any, key: str) -> None:

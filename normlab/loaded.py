@@ -8,6 +8,7 @@ from torch import nn
 
 from normlab.build import build_model, build_task, check_targets
 from normlab.config import from_dict, to_dict
+from normlab.memory import check_memory
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
 from normlab.records.hypotheses import (
@@ -18,7 +19,7 @@ from normlab.records.hypotheses import (
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RunStore
 from normlab.tasks.base import Task
-from normlab.train.checkpoint import Checkpoints
+from normlab.train.checkpoint import Checkpoints, reading
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
 from normlab.train.tested import judged_by, load_weights
@@ -65,6 +66,7 @@ def load_run(
     record = RunStore(folder).read(folder)
     config = to_dict(from_dict(record.config, changes or ()))
     check_targets(config)
+    check_memory(config, training=False)
     runtime = Runtime.start(
         device=config["device"],
         precision=config["precision"],
@@ -78,7 +80,8 @@ def load_run(
         Checkpoints(folder / "checkpoints", writes=False),
         step=record.budget.steps,
     )
-    model.load_state_dict(found.state)
+    with reading(folder / "checkpoints"):
+        model.load_state_dict(found.state)
     model.to(runtime.device, runtime.parameter_dtype).eval()
     if fold:
         _fold(model, recalibrate=found.recalibrate)

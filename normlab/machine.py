@@ -4,6 +4,7 @@ Read without torch, so that a list or a plan names a run's folder at once; it ag
 decides. The config is settled by it before anything is hashed.
 """
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -14,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 _CPUINFO = Path("/proc/cpuinfo")
+_MEMINFO = Path("/proc/meminfo")
+_CONTAINER = Path("/sys/fs/cgroup/memory.max")
 _DRIVER = "libcuda.so.1"
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76  # CUdevice_attribute of the CUDA driver API
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 products (Ampere)
@@ -34,6 +37,9 @@ _LIMITS = (
     *("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE"),
     *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
 )
+
+MOST_THREADS = 4 * (os.cpu_count() or 1)
+"""Threads of a run, and runs at a time, that are more than a mistake of typing."""
 
 Gpu = tuple[int, int]
 """Compute capability of a GPU, such as (9, 0)."""
@@ -70,6 +76,20 @@ def instruction_set(device: str) -> str:
     names = (name for name, needed in _INSTRUCTION_SETS if needed <= features)
     limits = [f"{name}={os.environ[name]}" for name in _LIMITS if os.environ.get(name)]
     return " ".join([next(names, platform.machine()), *limits])
+
+
+def memory_bytes() -> int | None:
+    """Return the memory of this machine with its swap, or of its container; None if unknown."""
+    try:
+        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        swap = re.search(r"^SwapTotal:\s*(\d+) kB", _MEMINFO.read_text("ascii"), re.MULTILINE)
+        found += 1024 * int(swap[1]) if swap else 0
+    with contextlib.suppress(OSError, ValueError):  # without a limit it says "max"
+        found = min(found, int(_CONTAINER.read_text("ascii")))
+    return found
 
 
 @lru_cache(maxsize=1)

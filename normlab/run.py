@@ -11,21 +11,31 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.build import build_model, build_optimizer, build_task, check_targets, make_fast
+from normlab.build import (
+    build_model,
+    build_optimizer,
+    build_task,
+    check_scores,
+    check_targets,
+    make_fast,
+)
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
+from normlab.memory import check_memory
 from normlab.norms.base import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.code import changed_files, same_code
+from normlab.records.files import check_is_file
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
-from normlab.records.store import CONFIG_FILE, RunStore, run_id
+from normlab.records.rows import METRICS_FILE
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
-from normlab.train.checkpoint import Checkpoints, load_checkpoint
+from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
@@ -34,6 +44,7 @@ from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
 from normlab.train.tested import BEST, best_by, judged_by, renamed, score_weights
 
 _NAMED = 5  # of the files that changed
+_WRITTEN = (CONFIG_FILE, RECORD_FILE, METRICS_FILE)
 
 
 def train(config: DictConfig) -> RunRecord:
@@ -50,6 +61,8 @@ class _Run:
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
         check_targets(self.config)
+        check_memory(self.config, training=True)
+        check_scores(self.config, build_task(self.config))
         self.config["precision"] = settled_precision(
             self.config["precision"], device=self.config["device"]
         )
@@ -84,6 +97,9 @@ class _Run:
             raise ValueError(
                 f"{self.folder}: another process is at work on this run; wait for it, or stop it"
             ) from None
+        for path in (*self.folder.glob("*.*"), *self.folder.glob("checkpoints/*.pt")):
+            if path.name in _WRITTEN or path.suffix == ".pt":
+                check_is_file(path)  # a folder in the way would end the run when it writes
         remove_leftovers(self.folder)  # of a process that was killed while it wrote
 
     def _finished(self) -> RunRecord | None:
@@ -199,7 +215,8 @@ class _Run:
             seed=config["seed"],
         )
         if state is not None:
-            trainer.resume(state)
+            with reading(checkpoints.last):
+                trainer.resume(state)
         if distributed.is_main():
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
@@ -256,9 +273,10 @@ class _Run:
         if not checkpoints.last.exists():
             return None
         state = load_checkpoint(checkpoints.last)
-        if not (self._same_code(state) and self._same_arithmetic(state.get("arithmetic"))):
-            return None
-        self._check_same_data(state["checksums"], data, "begun")
+        with reading(checkpoints.last):
+            if not (self._same_code(state) and self._same_arithmetic(state.get("arithmetic"))):
+                return None
+            self._check_same_data(state["checksums"], data, "begun")
         return state
 
     def _settings(self, task: Task, data: Mapping[str, Any]) -> LoopSettings:

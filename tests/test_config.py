@@ -251,8 +251,8 @@ def test_a_scale_sets_model_and_budget_and_can_be_overridden(scale, model, size)
     assert config["model"] == composed(f"model={model}", *changes_of(scale))["model"]
     assert config[size[0]] == config["task"][size[0]] == size[1]
     assert (config["batch_size"] is None) != (config["max_tokens"] is None)
-    changed = composed(f"scale={scale}", "budget.steps=7", "model.dim=64", "norm=bn")
-    assert changed["budget"]["steps"] == 7 and changed["model"]["dim"] == 64
+    changed = composed(f"scale={scale}", "budget.steps=777", "model.dim=64", "norm=bn")
+    assert changed["budget"]["steps"] == 777 and changed["model"]["dim"] == 64
     assert changed["choices"]["norm"] == "bn" and changed["choices"]["model"] == model
 
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from normlab.records.files import read_json
+
 FORMAT = "normlab.computed/1"
 _NOISE = 1e-9  # figures are in float64: what is smaller is rounding, which machines do differently
 
@@ -48,7 +50,7 @@ def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
 def read_computed(path: Path) -> dict[str, list[Evidence]]:
     """Read what the checks found; nothing without a file, `ValueError` for a damaged one."""
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT:
             raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
         return {

@@ -21,6 +21,7 @@ from normlab.claims.reading import (
     seeds_text,
     verdict_text,
 )
+from normlab.records.text import in_markdown
 
 _WIDTH = 100
 _COLUMNS = ("part", "asked", "found", "seeds", "p", "corrected", "so it is")
@@ -131,6 +132,4 @@ def _bold(text: str, verdict: str) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [columns, ["---"] * len(columns), *rows]
-    return "".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |\n" for row in cells
-    )
+    return "".join("| " + " | ".join(in_markdown(cell) for cell in row) + " |\n" for row in cells)

@@ -3,11 +3,12 @@
 It is the report of `normlab bench norms`, in which all candidates of a group took turns.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from normlab.records.files import read_json
 
 REPORT = Path("bench", "norms.json")
 FORMAT = "normlab.bench.norms/1"
@@ -37,7 +38,7 @@ def read_timings(folder: Path, *, named: str) -> Timings | None:
     """
     path = folder / REPORT
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT:
             raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
         machine = content["environment"]

@@ -21,6 +21,7 @@ from typing import Any
 
 from normlab.records.atomic import atomic_write
 from normlab.records.code import code_hash
+from normlab.records.files import read_json
 from normlab.records.fingerprint import fingerprint
 from normlab.sweep import Place, places, visible_gpus
 
@@ -65,8 +66,12 @@ class Probes:
             if key in self._known or key in found:
                 continue
             try:
-                self._known[key] = json.loads((self._root / f"{key}.json").read_text("utf-8"))
+                kept = read_json(self._root / f"{key}.json")
             except (OSError, ValueError):
+                kept = None
+            if isinstance(kept, dict):
+                self._known[key] = kept
+            else:
                 found[key] = subject
         return found
 

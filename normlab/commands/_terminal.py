@@ -1,14 +1,20 @@
 """Decides how commands print tables: prose folds at the terminal's width, nothing is cut short."""
 
+import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import contextmanager
 from itertools import zip_longest
+from typing import Any, TextIO, cast
+
+from normlab.records.text import in_markdown, in_prose, one_line, printable
 
 _PIPE_WIDTH = 10_000  # wider than any table: what a program reads is not folded
 _PROSE = 50  # characters from which a cell is prose
 _GAP = 2
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def print_table(
@@ -26,6 +32,8 @@ def print_table(
     from rich.text import Text
 
     # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
+    rows = [[one_line(cell) for cell in row] for row in rows]
+    columns = [one_line(column) for column in columns]
     longest = [max(map(_width, column)) for column in zip(columns, *rows, strict=True)]
     # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
     needed = sum(min(width, _PROSE) + _GAP for width in longest)
@@ -40,7 +48,7 @@ def print_table(
         print("\n".join(_lines(row, widths, right)))
     console.width = max(needed, terminal)
     for note in notes:
-        console.print(Text(note))
+        console.print(Text(one_line(note)))
 
 
 def _width(text: str) -> int:
@@ -82,6 +90,7 @@ def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
 
 def print_prose(text: str, *, indent: str = "") -> None:
     """Print a paragraph, folded at the terminal's width; in one line where a program reads."""
+    text = printable(text)
     if sys.stdout.isatty():
         width = shutil.get_terminal_size().columns
         text = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
@@ -99,12 +108,55 @@ def print_markdown(
     """Print the same table in Markdown, the notes as a list beneath."""
     rules = ["---:" if name in numeric else "---" for name in columns]
     for cells in (columns, rules, *rows):
-        print("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+        print("| " + " | ".join(map(in_markdown, cells)) + " |")
     print()
     for note in notes:
-        print(f"- {note}")
+        print(f"- {in_prose(note)}")
 
 
 def complain(message: str) -> None:
     """Print one message to standard error."""
-    print(f"normlab: {message}", file=sys.stderr)
+    print(f"normlab: {printable(message)}", file=sys.stderr)
+
+
+class PrintableStream:
+    """A stream to a terminal that shows control characters instead of obeying them.
+
+    Whatever a command prints may come from a record, a text or a model. Colours pass.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        """Write to `stream`."""
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text, all but colours made printable."""
+        parts = _COLOUR.split(text)
+        colours = [*_COLOUR.findall(text), ""]
+        shown = "".join(
+            printable(part) + colour for part, colour in zip(parts, colours, strict=True)
+        )
+        self._stream.write(shown)
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Write several texts."""
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def printable_output() -> Generator[None]:
+    """Let nothing but text and colours reach a terminal; what goes to a program stays as it is."""
+    stdout = sys.stdout
+    if stdout is None or not stdout.isatty():
+        yield
+        return
+    sys.stdout = cast("TextIO", PrintableStream(stdout))
+    try:
+        yield
+    finally:
+        sys.stdout = stdout

@@ -19,6 +19,7 @@ _EXAMPLES = """examples:
   normlab ls norm             the norms, one line each
   normlab ls norm --json      the same for programs
   normlab ls study            the studies, and what they cost at each scale
+  normlab ls keys             every key of a run: its default, what it may be, what it is
   normlab ls runs             the runs below runs/
 """
 
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("kind", nargs="?", help="a config group such as norm, or `runs`")
+    result.add_argument("kind", nargs="?", help="a config group such as norm, `keys` or `runs`")
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
     return result
@@ -42,14 +43,16 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     if arguments.kind == "runs":
         return _list_runs(arguments.runs_dir, as_json=arguments.json)
-    if arguments.kind is None:
+    if arguments.kind == "keys":
+        _list_keys(as_json=arguments.json)
+    elif arguments.kind is None:
         _list_groups(as_json=arguments.json)
     elif arguments.kind in registry.groups():
         _list_options(arguments.kind, as_json=arguments.json)
     else:
         raise ValueError(
             f"there is no kind {arguments.kind!r}; "
-            f"allowed: {', '.join([*registry.groups(), 'runs'])}"
+            f"allowed: {', '.join([*registry.groups(), 'keys', 'runs'])}"
         )
     return 0
 
@@ -85,6 +88,18 @@ def _list_options(group: str, *, as_json: bool) -> None:
     )
     notes = [note] if costs else []
     print_table([group, "what it is", *scales], rows, notes=notes, numeric=scales)
+
+
+def _list_keys(*, as_json: bool) -> None:
+    from normlab.commands._keys import keys
+
+    listed = keys()
+    if as_json:
+        _print_json([dataclasses.asdict(key) for key in listed])
+        return
+    rows = [[key.name, key.default, key.allowed, key.description] for key in listed]
+    note = "keys of an option have the defaults of the option: normlab train norm=bn --cfg job"
+    print_table(["key", "default", "allowed", "what it is"], rows, notes=[note])
 
 
 def _costs(options: Iterable[registry.Option]) -> dict[str, dict[str, tuple[int, float]]]:

@@ -37,11 +37,12 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from normlab.config import CONFIG_NAME, from_hydra, register
+    from normlab.config import CONFIG_NAME, check_arguments, from_hydra, register
     from normlab.recipes import with_recipe
     from normlab.registry import CONFIG_DIR
 
     end_with_the_sweep()
+    check_arguments(argv)
     register()
     cells: list[list[str]] = []
     places: list[tuple[Path, int | None]] = []

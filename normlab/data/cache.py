@@ -18,6 +18,8 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from normlab.records.files import check_is_file, read_json
+
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
@@ -78,20 +80,24 @@ def is_whole(entry: Path, *, later: str | None = None) -> bool:
     Of files whose names match `later` the checksum is not asked.
     """
     try:
-        manifest = json.loads((entry / MANIFEST).read_text())
-        return all(
-            (entry / name).is_file()
-            if later is not None and fnmatch(name, later)
-            else file_checksum(entry / name) == digest
+        manifest = read_json(entry / MANIFEST)
+        names = [name for name in manifest if Path(name).name == name]  # none outside the entry
+        return bool(names) and all(
+            name in names
+            and (
+                (entry / name).is_file()
+                if later is not None and fnmatch(name, later)
+                else file_checksum(entry / name) == digest
+            )
             for name, digest in manifest.items()
         )
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, TypeError):
         return False
 
 
 def check_files(entry: Path, names: str) -> None:
     """Raise ValueError naming the first file of an entry that matches `names` and is damaged."""
-    manifest = json.loads((entry / MANIFEST).read_text())
+    manifest = read_json(entry / MANIFEST)
     for name in fnmatch_filter(manifest, names):
         try:
             whole = file_checksum(entry / name) == manifest[name]
@@ -106,6 +112,7 @@ def check_files(entry: Path, names: str) -> None:
 
 def file_checksum(path: Path) -> str:
     """Return the SHA-256 of a file."""
+    check_is_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -114,7 +121,7 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     """Build beside the entry, then rename; the caller holds the lock, so leftovers are nobody's."""
     prefix = f"{entry.name}.building-"
     for leftover in entry.parent.glob(f"{prefix}*"):
-        shutil.rmtree(leftover)
+        _remove(leftover)
     with tempfile.TemporaryDirectory(prefix=prefix, dir=entry.parent) as temporary:
         folder = Path(temporary) / "entry"
         folder.mkdir()
@@ -122,6 +129,13 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
         names = sorted(path.name for path in folder.iterdir())
         manifest = {name: file_checksum(folder / name) for name in names}
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        if entry.exists():
-            shutil.rmtree(entry)
+        _remove(entry)
         folder.rename(entry)
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever is at a path; of a link, the link alone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

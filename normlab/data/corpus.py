@@ -7,14 +7,19 @@ subwords or tensors.
 
 import gzip
 import hashlib
+import io
 import zlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from normlab.records.files import read_file
+
 Form = Literal["raw", "tokenized", "bpe"]
 EmptyLines = Literal["error", "drop"]
+MOST_TEXT = 4 * 2**30
+"""Bytes that a text may have, unpacked."""
 
 
 @dataclass(frozen=True)
@@ -157,9 +162,12 @@ def read_lines(path: Path) -> list[str]:
     UTF-8.
     """
     try:
-        data = path.read_bytes()
+        data = read_file(path, most=MOST_TEXT)
         if path.suffix == ".gz":
-            data = gzip.decompress(data)
+            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
+                data = packed.read(MOST_TEXT + 1)
+        if len(data) > MOST_TEXT:
+            raise ValueError(f"{path}: unpacks to more than {MOST_TEXT} bytes; unpack it yourself")
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(
             f"cannot read {path}: {error}; restore the file or download it again"

@@ -48,9 +48,15 @@ def _plain_dict(node: Mapping[object, object], key: str) -> dict[str, Any]:
 
 
 def number(value: object) -> float | None:
-    """Read a number that `plain` wrote, or return None where there is none."""
+    """Read a number that `plain` wrote, or return None where there is none.
+
+    A whole number that is too large for a float is none.
+    """
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:  # a whole number of hundreds of digits
+            return None
     if isinstance(value, str) and value in _NOT_FINITE:
         return float(value)
     return None

@@ -11,6 +11,8 @@ import io
 import zlib
 from typing import TYPE_CHECKING
 
+from normlab.records.files import read_file
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -40,7 +42,7 @@ def read_hypotheses(folder: Path, split: str = "test") -> tuple[Path, list[str]]
     packed = path.with_name(path.name + PACKED)
     if not path.is_file() and packed.is_file():
         path = packed
-    content = path.read_bytes()
+    content = read_file(path)
     try:
         text = (gzip.decompress(content) if path == packed else content).decode()
     except UnicodeDecodeError as error:
@@ -59,5 +61,5 @@ def packed_hypotheses(folder: Path) -> dict[str, bytes]:
 def _packed(path: Path) -> bytes:
     out = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as file:
-        file.write(path.read_bytes())
+        file.write(read_file(path))
     return out.getvalue()

@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import msgspec
 
 from normlab.records.canonical import number, plain
+from normlab.records.files import unreadable
 from normlab.records.fingerprint import fingerprint
+from normlab.records.shape import misshapen, unfit_name
 
 FORMAT = "normlab.record/1"
 MEND_RUN = "remove the file and start the run again"
@@ -151,13 +153,16 @@ class RunRecord:
 
     @classmethod
     def _read(cls, text: str | bytes) -> RunRecord:
+        if (problem := unreadable(text.encode() if isinstance(text, str) else text)) is not None:
+            raise _DamagedError(f"damaged record, {problem}")
         try:
             file = _DECODER.decode(text)
-            environment, data = _shared(bytes(file.environment)), _shared(bytes(file.data))
+            environment = _shared("environment", bytes(file.environment))
+            data = _shared("data", bytes(file.data))
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return cls._read_by_key(text)
-        if not isinstance(file.config.get("choices", {}), dict):
-            return cls._read_by_key(text)
+        _check_shape("config", file.config)
+        _check_name(file.run_id)
         return cls(
             run_id=file.run_id,
             seed=file.seed,
@@ -184,14 +189,17 @@ class RunRecord:
             ) from None
         except UnicodeDecodeError as error:
             raise _DamagedError(f"damaged record, not UTF-8 at byte {error.start}") from None
+        except (ValueError, RecursionError) as error:
+            raise _DamagedError(f"damaged record: {error}") from None
         node = _Node(content)
         if node.text("format") != FORMAT:
             raise _DamagedError(
                 f"format is {content['format']!r}, this version reads {FORMAT!r} (the normlab "
                 "that wrote it reads it)"
             )
-        if "choices" in node.mapping("config"):
-            node.node("config").mapping("choices")
+        for part in ("config", "environment", "data"):
+            _check_shape(part, node.mapping(part))
+        _check_name(node.text("run_id"))
         scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
         stability = node.node("stability")
         weights, floors = node.optional_node("weights"), node.optional_node("floors")
@@ -247,9 +255,24 @@ _MAPPING = msgspec.json.Decoder(dict[str, Any])
 
 
 @lru_cache(maxsize=1024)
-def _shared(text: bytes) -> dict[str, Any]:
+def _shared(part: str, text: bytes) -> dict[str, Any]:
     """Decode what many runs have alike, once for all of them: a third of the memory they take."""
-    return _MAPPING.decode(text)
+    content = _MAPPING.decode(text)
+    _check_shape(part, content)
+    return content
+
+
+def _check_shape(part: str, content: dict[str, Any]) -> None:
+    if (problem := misshapen(part, content)) is not None:
+        raise _DamagedError(f"damaged record, {problem}")
+
+
+def _check_name(run_id: str) -> None:
+    if unfit_name(run_id):
+        raise _DamagedError(
+            f"damaged record, run_id: {run_id!r:.60} cannot name a folder: letters, digits and "
+            "._+@=,- can"
+        )
 
 
 def _finite_or_not(figures: dict[str, Number]) -> dict[str, float]:

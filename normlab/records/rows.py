@@ -6,12 +6,12 @@ may leave a last line without its end; readers skip it.
 """
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from normlab.records.canonical import number
+from normlab.records.files import from_json, read_file
 
 METRICS_FILE = "metrics.jsonl"
 SPIKE_COUNT = "stability/spikes/count"
@@ -27,7 +27,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             name: value if (real := number(value)) is None or isinstance(value, int) else real
             for name, value in row.items()
         }
-        for _, row in rows_of(path.read_bytes(), path)
+        for _, row in rows_of(read_file(path), path)
     ]
 
 
@@ -38,8 +38,8 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         if index == len(lines) and not line.endswith(b"\n"):
             return
         try:
-            row = json.loads(line)
-            if not isinstance(row["step"], int):
+            row = from_json(line)
+            if type(row["step"]) is not int:
                 raise TypeError
         except (ValueError, TypeError, KeyError):
             raise ValueError(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.atomic import atomic_write
+from normlab.records.files import read_file
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
 from normlab.records.record import MEND_RUN, RunRecord
@@ -157,8 +158,7 @@ def read_record(path: Path, *, mend: str = MEND_RUN) -> RunRecord:
     `mend` is what to do about one that is damaged.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
-            content = file.read()
+        content = read_file(path)
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(
             f"{path}: no such record; the run has not ended yet, or this is not a run folder"

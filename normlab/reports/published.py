@@ -6,12 +6,14 @@ curves are drawn from and what its tested weights translated.
 """
 
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from normlab.records.atomic import atomic_write
+from normlab.records.files import read_json
 from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, read_record
@@ -26,6 +28,7 @@ from normlab.studies import Planned, Study
 FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
+_PLACE = re.compile(r"(\.\./\.\./[\w-]+/[\w-]+/)?records/[\w.+@=,/-]+")
 
 
 def publish(
@@ -195,11 +198,11 @@ def _content(folder: Path) -> dict[str, Any]:
     """Read `runs.json`: study, scale, and runs as pairs of what was planned and a path or None."""
     path = folder / RUNS_FILE
     try:
-        content = json.loads(path.read_text("utf-8"))
+        content = read_json(path)
         if content["format"] != FORMAT:
             raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
         runs = [
-            (Planned(str(e["row"]), str(e["point"]), int(e["seed"]), ()), e.get("record"))
+            (Planned(str(e["row"]), str(e["point"]), int(e["seed"]), ()), _inside(folder, e))
             for e in content["runs"]
         ]
         return {"study": str(content["study"]), "scale": str(content["scale"]), "runs": runs}
@@ -207,6 +210,23 @@ def _content(folder: Path) -> dict[str, Any]:
         raise ValueError(f"{folder} holds no {RUNS_FILE}: it is no published study") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(f"{path}: damaged ({error!r}); publish the study again") from None
+
+
+def _inside(folder: Path, entry: Mapping[str, Any]) -> str | None:
+    """Return the path of an entry's record; ValueError for one that leads elsewhere.
+
+    A study may come from a stranger, and says itself which files are read: records of its own, or
+    those that another study published beside it (`../../STUDY/SCALE/records/...`).
+    """
+    place = entry.get("record")
+    if place is None:
+        return None
+    if not isinstance(place, str) or not _PLACE.fullmatch(place) or "/../" in place[6:]:
+        raise ValueError(f"record {place!r:.60} is not below {_RECORDS}/ of a study")
+    root = folder.resolve().parents[1] if place.startswith("..") else folder.resolve()
+    if not (folder / place).resolve().is_relative_to(root):
+        raise ValueError(f"record {place!r:.60} leads out of the study by a link")
+    return place
 
 
 def _remove_others(folder: Path, kept: Collection[Path]) -> list[Path]:

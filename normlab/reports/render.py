@@ -3,10 +3,11 @@
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from normlab.metrics.spread import Interval
+from normlab.records.text import in_markdown, in_prose, in_sheet, one_line
 from normlab.reports.digits import figure
 from normlab.reports.table import Entry, Row, Table
 
@@ -23,13 +24,16 @@ _LATEX = str.maketrans(
 
 def markdown(table: Table) -> str:
     """Return a table in Markdown, its notes as a list beneath."""
-    header = ["setting", "at", *table.columns, "stability", *_heading(table)]
-    lines = [f"**{table.title}**", "", _pipes(header), _pipes(["---"] * len(header))]
+    names = map(in_markdown, (*table.columns, "stability", *_heading(table)))
+    header = ["setting", "at", *names]
+    lines = [f"**{in_prose(table.title)}**", "", _pipes(header), _pipes(["---"] * len(header))]
     for row in table.rows:
         cells = [_markdown_entry(entry, column) for column, entry in shown(table, row)]
-        beside = "<br>".join(stability(table, row))
-        lines.append(_pipes([row.name, row.point or "-", *cells, beside, *said(table, row)]))
-    lines += ["", *(f"- {note}" for note in table.notes)]
+        beside = [in_markdown(each) for each in stability(table, row)]
+        names = [in_markdown(each) for each in (row.name, row.point or "-")]
+        also = [in_markdown(each) for each in said(table, row)]
+        lines.append(_pipes([*names, *cells, "<br>".join(beside), *also]))
+    lines += ["", *(f"- {in_prose(note)}" for note in table.notes)]
     return "\n".join(lines) + "\n"
 
 
@@ -54,7 +58,7 @@ def latex(table: Table) -> str:
         beside = [_escaped(each) for each in ("; ".join(stability(table, row)), *said(table, row))]
         lines.append(" & ".join([*names, *cells, *beside]) + r" \\")
     lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    lines += [f"% {' '.join(note.split())}" for note in table.notes]
+    lines += [f"% {one_line(' '.join(note.split()))}" for note in table.notes]
     return "\n".join(lines) + "\n"
 
 
@@ -63,11 +67,15 @@ def comma_separated(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
+
+    def write(cells: Iterable[object]) -> None:
+        writer.writerow([in_sheet(cell) for cell in cells])
+
     for row in table.rows:
         for column in table.columns:
             entry = row.entries[column]
             found, gap = entry.summary, entry.difference
-            writer.writerow(
+            write(
                 [row.name, row.point, column]
                 + (["", "", 0] if found is None else [found.mean, _rounded(found.sd), found.n])
                 + [" ".join(map(str, sorted(entry.values)))]
@@ -161,7 +169,8 @@ def _document(entry: Entry, score: str) -> str:
 def _markdown_entry(entry: Entry, score: str) -> str:
     text, gap, document = parts(entry, score)
     text = f"**{text}**" if entry.best else text
-    return "<br>".join(part for part in (text, f"({gap})" if gap else "", document) if part)
+    cells = (text, f"({gap})" if gap else "", in_markdown(document))
+    return "<br>".join(cell for cell in cells if cell)
 
 
 def _latex_entry(entry: Entry, score: str) -> str:
@@ -174,11 +183,11 @@ def _latex_entry(entry: Entry, score: str) -> str:
 
 
 def _pipes(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+    return "| " + " | ".join(cells) + " |"
 
 
 def _escaped(text: str) -> str:
-    return text.translate(_LATEX)
+    return one_line(text).translate(_LATEX)
 
 
 def _rounded(value: float | None) -> object:

@@ -154,6 +154,10 @@ class Task(ABC):
         `batch_size` examples share a batch; None is the task's own.
         """
 
+    def score_names(self) -> Sequence[str]:
+        """Return the names of a validation's scores; none where only a validation tells them."""
+        return ()
+
     @abstractmethod
     def test_splits(self) -> list[str]:
         """Return the names of the splits that the end of a run scores, `test` first."""

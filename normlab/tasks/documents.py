@@ -291,6 +291,10 @@ class DocumentTask(Task):
                     scores |= {f"{name}/{figure}": score for figure, score in found.items()}
         return scores
 
+    def score_names(self) -> list[str]:
+        """Return the names of a validation's scores."""
+        return list(self.scores(dict.fromkeys(self.tallied, 1.0)))
+
     def floors(self) -> dict[str, float]:
         """Return the scores of the test by the frequencies of its own targets alone."""
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}

@@ -9,6 +9,11 @@ from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenized_bleu
 from normlab.metrics.counts import perplexity, unigram_nll
 from normlab.records.record import Score
 
+NAMES = (
+    *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
+)
+"""The scores of a validation of translation."""
+
 
 def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) -> dict[str, Score]:
     """Score plain translations of a split in its order: BLEU with its parts, and chrF."""

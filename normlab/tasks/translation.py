@@ -29,7 +29,7 @@ from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
-from normlab.tasks.translated import floors, plain_scores, token_score
+from normlab.tasks.translated import NAMES, floors, plain_scores, token_score
 
 LOSS = "loss"
 
@@ -360,6 +360,10 @@ class Translation(Task):
         """Score plain translations such as a run's `hypotheses.txt`; see `plain_scores`."""
         self._split(split)
         return plain_scores(self.data, split, lines)
+
+    def score_names(self) -> Sequence[str]:
+        """Return the names of a validation's scores."""
+        return NAMES
 
     def floors(self) -> dict[str, float]:
         """Return what the scores of the test are worth without learning."""

@@ -9,7 +9,8 @@ checkpoint holds tensors and plain values, never code.
 """
 
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from normlab.records.atomic import atomic_write, remove_leftovers
+from normlab.records.files import check_is_file
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
@@ -68,7 +70,7 @@ class Checkpoints:
         paths = self._averaged(step, count=count)
         if not paths:
             raise ValueError(f"{self.folder} holds no weights to average")
-        return average_weights(load_checkpoint(path)["model"] for path in paths)
+        return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
 
     def _step_path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.pt"
@@ -81,6 +83,7 @@ class Checkpoints:
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU; ValueError names a damaged file and what to do."""
     try:
+        check_is_file(path)
         with zipfile.ZipFile(path) as archive:
             if (part := archive.testzip()) is not None:  # torch does not look at the checksums
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
@@ -98,6 +101,31 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a checkpoint of the format {FORMAT}; remove the file")
     return content
+
+
+@contextmanager
+def reading(path: Path) -> Generator[None]:
+    """Turn what parts of a checkpoint that are missing or of another kind cause into a ValueError.
+
+    What is read inside may come from anywhere: only that it is a checkpoint is known.
+    """
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error).strip()
+        line = reason.splitlines()[0] if reason else type(error).__name__
+        raise ValueError(
+            f"{path}: damaged checkpoint, or one of another model ({line:.200}); remove the file "
+            "and start the run again, which then begins anew"
+        ) from error
+
+
+def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """Return the weights in a checkpoint; ValueError naming a file that holds none."""
+    weights = content.get("model")
+    if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
+        raise ValueError(f"{path}: damaged checkpoint (no weights at model); remove the file")
+    return weights
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:

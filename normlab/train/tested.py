@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from normlab.records.record import Score
-from normlab.train.checkpoint import Checkpoints, load_checkpoint
+from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.evaluate import Evaluator, whole
 
 LAST, AVERAGE, BEST = "last", "average", "best"
@@ -63,10 +63,14 @@ def load_weights(
         recalibrate = validate["average_statistics"] == "recalibrate"
         return Weights(name, step, checkpoints.average(step, count), recalibrate)
     if name == LAST:
-        content = load_checkpoint(checkpoints.last)
-        return Weights(name, content["progress"]["step"], content["model"])
-    content = load_checkpoint(_best_file(name, validate, checkpoints))
-    return Weights(name, content.get("step", step), content["model"])
+        path = checkpoints.last
+        content = load_checkpoint(path)
+        with reading(path):
+            return Weights(name, int(content["progress"]["step"]), weights_of(content, path))
+    path = _best_file(name, validate, checkpoints)
+    content = load_checkpoint(path)
+    with reading(path):
+        return Weights(name, int(content.get("step", step)), weights_of(content, path))
 
 
 def _best_file(name: str, validate: Mapping[str, Any], checkpoints: Checkpoints) -> Path:

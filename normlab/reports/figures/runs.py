@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.aggregate import Cell
+from normlab.records.files import read_file
 from normlab.records.fingerprint import diff, fingerprint
 from normlab.records.record import RunRecord
 from normlab.records.rows import METRICS_FILE, read_rows
@@ -113,14 +114,31 @@ def _read_config(path: Path) -> dict[str, Any]:
     import yaml  # only a run without a record needs it
 
     try:
-        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        config = _loaded(read_file(path).decode())
         _ = fingerprint(config), int(config["seed"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, AttributeError, ValueError) as error:
+    except (
+        OSError,
+        yaml.YAMLError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RecursionError,
+    ) as error:
         raise ValueError(
             f"{path}: no config of a run ({type(error).__name__}: {error}); start the run again, "
             "or leave its folder out"
         ) from None
     return config
+
+
+def _loaded(text: str) -> Any:
+    import yaml  # only a run without a record needs it
+
+    try:
+        return yaml.safe_load(text)
+    except RecursionError:
+        raise ValueError("nests without end") from None
 
 
 def experiments(runs: Iterable[Run]) -> list[Experiment]:

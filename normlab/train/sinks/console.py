@@ -130,7 +130,7 @@ class Console(Sink):
             return
         lines = [*_lines(record), ("record", str(self._run_dir / RECORD_FILE), "")]
         if self._rich:
-            self._console.print(Panel(_block(lines), title=record.run_id, expand=False))
+            self._console.print(Panel(_block(lines), title=Text(record.run_id), expand=False))
         else:
             for label, value, detail in lines:
                 self._line(f"{label}: {value}" + (f"  ({detail})" if detail else ""))

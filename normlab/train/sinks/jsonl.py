@@ -15,6 +15,7 @@ from typing import IO
 
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
+from normlab.records.files import read_file
 from normlab.records.record import RunRecord, Score
 from normlab.records.rows import METRICS_FILE, rows_of
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
@@ -66,7 +67,7 @@ def truncate_to(path: Path, step: int) -> None:
     """Drop the rows after `step`, and a last line that a kill left unfinished; all or nothing."""
     if not path.exists():
         return
-    text = path.read_bytes()
+    text = read_file(path)
     kept = [line for line, row in rows_of(text, path) if row["step"] <= step]
     if (content := b"".join(kept)) != text:
         with atomic_write(path, "wb") as file:

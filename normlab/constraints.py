@@ -1,0 +1,350 @@
+"""The table of constraints: which values the keys of a run's config may have, and in what unit.
+
+Types are the schema's and the classes' business. This is what types cannot say: ranges, lengths of
+lists, and values that belong together. A value that cannot work is refused when the run is
+composed, before it has cost anything, and what ends as "diverged" is never a wrong value. Messages,
+`normlab ls keys` and tests are made of this table. Numbers without a row must be finite.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any
+
+from normlab.machine import MOST_THREADS
+
+_LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
+_LONGEST = 4096  # characters of a value
+_NOT_FINITE = ("nan", "inf", "-inf")  # how records write numbers that are not finite
+Real = int | float
+NORMS = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """The range of a number, or of each number in a list.
+
+    Attributes:
+        low, high: the ends of the range; None is no end.
+        above, below: leave the end itself out.
+        whole: no fractions.
+        infinite: infinity has a meaning.
+        words: values beside numbers, such as `epoch`.
+        length: of a list; 0 is any list of at least one.
+    """
+
+    low: Real | None = None
+    high: Real | None = None
+    unit: str = ""
+    above: bool = False
+    below: bool = False
+    whole: bool = False
+    infinite: bool = False
+    words: tuple[str, ...] = ()
+    length: int | None = None
+
+    @property
+    def rule(self) -> str:
+        """Say what is allowed, to follow the key and its value: `must be above 0`."""
+        bounds = _bounds(self)
+        kind = "whole number" if self.whole else "number"
+        if self.length is not None:
+            count = f"{self.length} {kind}s" if self.length else f"{kind}s"
+            text = f"must be a list of {count}" + (f", each {bounds}" if bounds else "")
+        elif not bounds:
+            text = f"must be a finite {kind}"
+        elif bounds == "at least 0":
+            text = "must not be negative"
+        else:
+            text = f"must be {bounds}"
+        return text + "".join(f", or {word}" for word in self.words)
+
+    def problem(self, value: object) -> str | None:
+        """Return what is wrong with a value, to follow it in a message; None where it fits."""
+        if isinstance(value, str) and value in self.words:
+            return None
+        if self.length is None:
+            return None if self._fits(value) else self._with_unit(value)
+        items = list(value) if isinstance(value, list | tuple) else []
+        if not items or (self.length and len(items) != self.length):
+            return self._with_unit(value)
+        return None if all(map(self._fits, items)) else self._with_unit(value)
+
+    def _with_unit(self, value: object) -> str:
+        unit = f" ({self.unit})" if self.unit else ""
+        if self.length is not None or _number(value) is not None:
+            return self.rule + unit
+        of = f" of {self.unit}" if self.unit else ""
+        if self.words:
+            return f"is neither a number{of} nor {' or '.join(self.words)}"
+        return f"is not a {'whole ' if self.whole else ''}number{of}; it {self.rule}"
+
+    def _fits(self, value: object) -> bool:
+        found = _number(value)
+        if found is None or math.isnan(found) or (math.isinf(found) and not self.infinite):
+            return False
+        if self.whole and found != int(found):
+            return False
+        if self.low is not None and (found < self.low or (self.above and found == self.low)):
+            return False
+        high = self.high
+        return high is None or found < high or (not self.below and found == high)
+
+
+def _bounds(constraint: Constraint) -> str:
+    low, high = constraint.low, constraint.high
+    from_low = None if low is None else f"{'above' if constraint.above else 'at least'} {low:g}"
+    to_high = None if high is None else f"{'below' if constraint.below else 'at most'} {high:.15g}"
+    return " and ".join(part for part in (from_low, to_high) if part)
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def _count(unit: str, *, low: int = 1, high: Real | None = None) -> Constraint:
+    above = low == 1
+    return Constraint(0 if above else low, high, unit, above=above, whole=True)
+
+
+def _size(unit: str, high: Real) -> Constraint:
+    return Constraint(1, high, unit, whole=True)
+
+
+_POSITIVE = Constraint(0, above=True)
+_NOT_NEGATIVE = Constraint(0)
+_PROBABILITY = Constraint(0, 1, below=True, unit="probability")
+_SHARE = Constraint(0, 1, above=True, unit="share")
+_RATE = Constraint(0, above=True, unit="learning rate")
+_MODEL_SIZE = 2**31 - 1
+_OF_A_NORM = {
+    "eps": Constraint(0, unit="added to the variance"),
+    "momentum": Constraint(0, 1, "weight of the newest batch", above=True),
+    "groups": _size("groups of features", _MODEL_SIZE),
+    "num_positions": _size("rows of running statistics", _MODEL_SIZE),
+    "share": Constraint(0, 1, "share of the features", above=True),
+    "alpha": Constraint(unit="first value"),
+    "shift": Constraint(unit="first value"),
+    "k": Constraint(),
+    "scale": Constraint(),
+}
+CONSTRAINTS: Mapping[str, Constraint] = {
+    "seed": Constraint(0, 10**12, whole=True),
+    "batch_size": _count("sequences"),
+    "max_tokens": _count("tokens"),
+    "accumulate": _count("micro-batches"),
+    "clip_norm": Constraint(0, above=True, unit="gradient norm"),
+    "divergence_factor": Constraint(0, above=True, infinite=True, unit="times the first loss"),
+    "budget.steps": _count("steps"),
+    "budget.epochs": Constraint(0, above=True, unit="epochs"),
+    "budget.tokens": _count("tokens"),
+    "budget.minutes": Constraint(0, above=True, unit="minutes"),
+    "validate.every": Constraint(0, unit="steps", above=True, whole=True, words=("epoch",)),
+    "validate.patience": _count("validations"),
+    "validate.average": _count("validations", low=0),
+    "validate.recalibration_batches": _count("batches"),
+    "observe.log_every": _count("steps"),
+    "observe.checkpoint_every": _count("steps"),
+    "observe.threads": _count("threads; four times the cores here at most", high=MOST_THREADS),
+    "observe.processes": _count("processes; four times the cores here at most", high=MOST_THREADS),
+    "observe.targets.*": Constraint(length=0),
+    "observe.probe.*.every": _count("steps"),
+    "observe.probe.*.window": _count("values", low=2, high=10**7),
+    "observe.probe.*.min_history": _count("values", low=2, high=10**7),
+    "observe.probe.*.smooth": _count("values"),
+    "observe.probe.*.step": _count("step", low=0),
+    "observe.probe.*.threshold": _POSITIVE,
+    "observe.probe.*.eps": _POSITIVE,
+    "observe.sink.*.connect_seconds": Constraint(0, 10**6, "seconds"),
+    "observe.sink.*.finish_seconds": Constraint(0, 10**6, "seconds"),
+    **{f"{site}.{key}": rule for site in NORMS for key, rule in _OF_A_NORM.items()},
+    "model.dim": _size("features", _MODEL_SIZE),
+    "model.ffn_dim": _size("features", _MODEL_SIZE),
+    "model.num_heads": _size("heads", _MODEL_SIZE),
+    "model.depth": _size("layers", _MODEL_SIZE),
+    "model.encoder_layers": _size("layers", _MODEL_SIZE),
+    "model.decoder_layers": _size("layers", _MODEL_SIZE),
+    "model.num_layers": _size("layers", _MODEL_SIZE),
+    "model.max_positions": _size("positions", _MODEL_SIZE),
+    "model.dropout": _PROBABILITY,
+    "model.attention_dropout": _PROBABILITY,
+    "model.activation_dropout": _PROBABILITY,
+    "optim.lr": _RATE,
+    "optim.betas": Constraint(0, 1, "decay of the two means", below=True, length=2),
+    "optim.eps": _NOT_NEGATIVE,
+    "optim.weight_decay": _NOT_NEGATIVE,
+    "optim.momentum": Constraint(0, 1, below=True),
+    "optim.dampening": Constraint(0, 1),
+    "schedule.lr": _RATE,
+    "schedule.warmup": _count("steps", low=0),
+    "schedule.initial": Constraint(0, unit="learning rate"),
+    "schedule.minimum": Constraint(0, unit="learning rate"),
+    "schedule.total": _count("steps"),
+    "schedule.final": Constraint(0, 1, "share of the peak"),
+    "task.batch_size": _count("sequences"),
+    "task.max_tokens": _count("tokens"),
+    "task.accumulate": _count("micro-batches"),
+    "task.eval_batch_size": _count("sequences"),
+    "task.vocab_size": _size("pieces", 10**7),
+    "task.max_length": _count("tokens", low=2, high=_MODEL_SIZE),
+    "task.eval_max_length": _count("tokens", low=2, high=_MODEL_SIZE),
+    "task.label_smoothing": Constraint(0, 1, below=True),
+    "task.one_by_one": _count("windows", low=0),
+    "task.length_change.step": _count("step"),
+    "task.length_change.max_length": _count("tokens", low=2, high=_MODEL_SIZE),
+    "task.test_batch_sizes": Constraint(1, unit="sequences", whole=True, length=0),
+    "task.length_buckets": Constraint(1, unit="tokens", whole=True, length=0),
+    "task.mask_share": _SHARE,
+    "task.mask_split": Constraint(0, 1, "shares of masked, random, unchanged", length=3),
+    "task.short_share": Constraint(0, 1, "share of the examples"),
+    "task.targets.*": Constraint(length=0),
+    "task.corpus.seed": Constraint(0, 2**32 - 1, whole=True),
+    "task.corpus.size": _size("training pairs", 10**8),
+    "task.corpus.valid_size": _size("pairs", 10**8),
+    "task.corpus.test_size": _size("pairs", 10**8),
+    "task.corpus.valid_share": Constraint(0, 1, "share of the text", above=True, below=True),
+    "task.corpus.test_share": Constraint(0, 1, "share of the text", above=True, below=True),
+    "task.corpus.max_documents": _count("documents"),
+    **{
+        f"task.{search}.{key}": rule
+        for search in ("valid_search", "test_search")
+        for key, rule in {
+            "beam": _size("hypotheses", 1000),
+            "length_penalty": Constraint(unit="exponent of the length"),
+            "length_factor": Constraint(0, unit="tokens a source token"),
+            "length_offset": Constraint(0, unit="tokens", whole=True),
+        }.items()
+    },
+}
+_MAY_BE_EMPTY = ("task.test_batch_sizes", "task.length_buckets", "task.targets.*")
+
+
+@lru_cache(maxsize=4096)
+def constraint_of(key: str) -> Constraint | None:
+    """Return the constraint of a dotted key, None where the table has no row for it."""
+    row = _row(key)
+    return None if row is None else CONSTRAINTS[row]
+
+
+def _row(key: str) -> str | None:
+    if key in CONSTRAINTS:
+        return key
+    return next((row for row in CONSTRAINTS if "*" in row and fnmatchcase(key, row)), None)
+
+
+def check(config: Mapping[str, Any]) -> None:
+    """Raise ValueError naming the first key of a plain config whose value cannot work.
+
+    `config` may lack keys, as the record of an older version does.
+    """
+    for key, value in _leaves(config, ""):
+        problem = _problem(key, value)
+        if problem is not None:
+            raise ValueError(f"{key}={_shown(value)} {problem}")
+    for problem in _together(config):
+        raise ValueError(problem)
+
+
+def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys and values; a list is a value. Not those of `choices`, which are names."""
+    for name, value in node.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            if key != "choices":
+                yield from _leaves(value, f"{key}.")
+        else:
+            yield key, value
+
+
+def _problem(key: str, value: object) -> str | None:
+    if value is None:
+        return None
+    constraint = constraint_of(key)
+    if constraint is not None and not (value == [] and _row(key) in _MAY_BE_EMPTY):
+        found = constraint.problem(value)
+        if found is not None:
+            return found
+    for item in value if isinstance(value, list) else [value]:
+        if isinstance(item, str) and (len(item) > _LONGEST or not item.isprintable()):
+            return f"is no plain text of at most {_LONGEST} printable characters"
+        if isinstance(item, int) and abs(item) > _LARGEST:
+            return f"is beyond {_LARGEST}, the largest whole number that is computed with"
+        infinite = constraint is not None and constraint.infinite
+        if isinstance(item, float) and not math.isfinite(item) and not infinite:
+            return "must be a finite number"
+    return None
+
+
+def _shown(value: object) -> str:
+    """Write a value for a message: in one line, short, without control characters."""
+    try:
+        text = value if isinstance(value, str) and value.isprintable() else repr(value)
+    except ValueError:  # a whole number of thousands of digits
+        return "(a number too long to print)"
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _together(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with values that fit one by one; any may be a node instead."""
+    budget = _node(config, "budget")
+    if budget and all(limit is None for limit in budget.values()):
+        yield "budget: set at least one of budget.steps, epochs, tokens, minutes"
+    model = _node(config, "model")
+    dim = model.get("dim")
+    yield from _divides(model, "model.num_heads", dim)
+    for site in NORMS:
+        width = model.get("ffn_dim") if site == "ffn_inner_norm" else dim
+        yield from _divides(_node(config, site), f"{site}.groups", width)
+    schedule = _node(config, "schedule")
+    yield from _ordered(schedule, "schedule", "warmup", "total", strictly=True)
+    for name in (probes := _node(_node(config, "observe"), "probe")):
+        probe = _node(probes, name)
+        for key in ("min_history", "smooth"):
+            yield from _ordered(probe, f"observe.probe.{name}", key, "window", strictly=False)
+    task = _node(config, "task")
+    split = task.get("mask_split")
+    if isinstance(split, list) and not math.isclose(math.fsum(split), 1, abs_tol=1e-6):
+        yield f"task.mask_split={split} must sum to 1: the shares of masked, random, unchanged"
+    corpus = _node(task, "corpus")
+    valid, test = _number(corpus.get("valid_share")), _number(corpus.get("test_share"))
+    if valid is not None and test is not None and valid + test >= 1:
+        yield (
+            f"task.corpus.valid_share={valid} and task.corpus.test_share={test} must sum "
+            "to less than 1: the rest is trained on"
+        )
+    buckets = task.get("length_buckets") or []
+    if isinstance(buckets, list) and buckets != sorted(set(buckets)):
+        yield f"task.length_buckets={buckets} must increase"
+
+
+def _divides(node: Mapping[str, Any], key: str, width: object) -> Iterator[str]:
+    parts = node.get(key.rpartition(".")[2])
+    if isinstance(parts, int) and isinstance(width, int) and width % parts:
+        yield f"{key}={parts} does not divide the width {width}"
+
+
+def _ordered(
+    node: Mapping[str, Any], prefix: str, low: str, high: str, *, strictly: bool
+) -> Iterator[str]:
+    first, second = node.get(low), node.get(high)
+    low_end, high_end = _number(first), _number(second)
+    if low_end is None or high_end is None:
+        return
+    if low_end < high_end or (low_end == high_end and not strictly):
+        return
+    relation = "above" if strictly else "at least"
+    yield f"{prefix}.{high}={second} must be {relation} {prefix}.{low}={first}"
+
+
+def _node(config: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = config.get(key)
+    return value if isinstance(value, Mapping) else {}

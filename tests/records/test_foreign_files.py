@@ -1,0 +1,134 @@
+"""Files from anywhere: what is no file, nests without end or has endless numbers is one line."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from normlab.commands.compare import main as compare
+from normlab.commands.ls import main as ls
+from normlab.data.cache import cached_folder, is_whole
+from normlab.data.corpus import read_lines
+from normlab.records.canonical import number
+from normlab.records.files import DEEPEST, from_json, read_file, unreadable
+from normlab.records.record import RunRecord
+from normlab.records.rows import read_rows
+from normlab.records.store import RunStore, read_record
+from normlab.train.checkpoint import load_checkpoint
+from tests.records.examples import record
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "record": read_record,
+    "metrics": read_rows,
+    "checkpoint": load_checkpoint,
+    "text": read_lines,
+    "file": read_file,
+}
+
+
+def made(kind: str, path: Path) -> Path:
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device"])
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_file_is_named_and_never_waited_for(reader, kind, tmp_path):
+    path = made(kind, tmp_path / "x")
+    with pytest.raises(ValueError, match=rf"{path}: .*{kind}|{path}.*{kind}") as caught:
+        READERS[reader](path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (b'{"a":' * 101 + b"1" + b"}" * 101, f"nests more than {DEEPEST} levels deep"),
+        (b"[" * 100_000, "nests more than"),
+        (b'{"a":\n ' + b"9" * 101 + b"}", "more than 100 digits at line 2"),
+        (b'{"a": [1, -' + b"9" * 5000 + b"]}", "more than 100 digits at line 1"),
+    ],
+)
+def test_json_that_cannot_be_computed_with_is_refused_before_it_is_decoded(text, problem):
+    assert problem in str(unreadable(text))
+    with pytest.raises(ValueError, match=r"digits|nests"):
+        from_json(text)
+    with pytest.raises(ValueError, match=r"^here: damaged record, .*(digits|nests).*; remove"):
+        RunRecord.from_json(text, origin="here")
+
+
+def test_brackets_and_digits_in_text_are_text():
+    text = json.dumps({"a": "[" * 1000, "b": "9" * 1000, "c": '\\"' + "{" * 500})
+    assert from_json(text) == json.loads(text)
+
+
+def test_a_number_too_large_for_a_float_is_none():
+    assert number(10**400) is None and number(10**30) == 1e30
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value"),
+    [
+        ("config", "choices", {"norm": ["bn"]}),
+        ("config", "choices", {"norm": {"a": 1}}),
+        ("config", "batch_size", [1]),
+        ("environment", "code_files", ["a"]),
+        ("environment", "code_files", {"a": 1}),
+        ("environment", "device", {}),
+        ("environment", "world_size", "many"),
+        ("data", "checksums", "abc"),
+        ("data", "languages", [1]),
+    ],
+)
+def test_one_record_of_another_shape_never_ends_a_list(part, key, value, tmp_path, capsys):
+    store = RunStore(tmp_path)
+    store.write(record(seed=1), tmp_path / "good" / "seed1")
+    bad = store.write(record(seed=2), tmp_path / "bad" / "seed2")
+    content = json.loads(bad.read_bytes())
+    content[part][key] = value
+    bad.write_text(json.dumps(content))
+    for argv in (["runs", "--runs-dir", str(tmp_path)], ["runs", "--json", "--runs-dir"]):
+        argv = [*argv, str(tmp_path)] if argv[-1] == "--runs-dir" else argv
+        assert ls(argv) == 1
+        printed = capsys.readouterr()
+        assert "finished" in printed.out
+        assert f"{bad}: damaged record, {part}.{key}" in printed.err
+    assert compare([str(tmp_path)]) == 1
+    assert "toy" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "a\nb", "", "x" * 300]
+)
+def test_a_run_whose_name_could_not_be_a_folder_is_damaged(name):
+    content = json.loads(record().to_json()) | {"run_id": name}
+    with pytest.raises(ValueError, match="damaged record, run_id"):
+        RunRecord.from_json(json.dumps(content), origin="here")
+
+
+@pytest.mark.parametrize(
+    "manifest", ["[]", "{}", "3", '{"../secret": "x"}', '{"a": 1}', "[" * 5000, "\x00"]
+)
+def test_a_broken_cache_heals(manifest, tmp_path):
+    def build(folder: Path) -> None:
+        (folder / "a").write_text("whole")
+
+    entry = cached_folder("corpus-1", build, root=tmp_path)
+    (entry / "manifest.json").write_text(manifest)
+    assert not is_whole(entry)
+    assert (cached_folder("corpus-1", build, root=tmp_path) / "a").read_text() == "whole"
+    assert is_whole(entry)
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a pipe", "a device"])
+def test_a_cache_entry_that_is_something_else_heals(kind, tmp_path):
+    made(kind, tmp_path / "corpus-1")
+    entry = cached_folder("corpus-1", lambda folder: (folder / "a").touch(), root=tmp_path)
+    assert is_whole(entry) and entry.is_dir()

@@ -1,0 +1,132 @@
+"""No text of a stranger reaches a table, a sheet, a page or a terminal unescaped."""
+
+import csv
+import io
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+
+from normlab import cli
+from normlab.commands._terminal import complain, print_markdown, print_table
+from normlab.records.record import Outcome
+from normlab.records.store import RunStore
+from normlab.records.text import in_markdown, in_sheet, one_line, printable
+from normlab.reports.html.study import study_page
+from normlab.reports.published import RUNS_FILE, publish, read
+from normlab.reports.render import comma_separated, latex, markdown
+from normlab.reports.table import build
+from tests.records.examples import record
+from tests.reports.tables import runs, study
+
+EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e"
+
+
+def evil_table():
+    table = build(study(), "smoke", runs({"ln": [30.0, 30.1], "bn": [20.0, 20.1]}))
+    row = replace(table.rows[0], name=f"={EVIL}", point=f"+{EVIL}", stability=EVIL, said=EVIL)
+    return replace(table, title=EVIL, rows=(row, *table.rows[1:]), notes=(EVIL,))
+
+
+def test_a_value_adds_no_row_and_no_tag_to_a_table_in_markdown():
+    text, plain = markdown(evil_table()), markdown(build(study(), "smoke", runs({"ln": [30.0]})))
+    bars = {line.replace(r"\|", "").count("|") for line in text.splitlines() if line[:1] == "|"}
+    assert len(bars) == 1 and bars == {plain.splitlines()[2].count("|")}
+    assert "<script" not in text and "\x1b" not in text and "\u202e" not in text
+
+
+def test_no_cell_of_a_sheet_is_a_formula():
+    rows = list(csv.reader(io.StringIO(comma_separated(evil_table()))))
+    assert len({len(row) for row in rows}) == 1
+    for row in rows[1:]:
+        for cell in row[:3]:
+            assert not cell.startswith(("=", "+", "-", "@", "\t")), cell
+        assert "\n" not in "".join(row) and "\x1b" not in "".join(row)
+    assert in_sheet(-1.5) == -1.5 and in_sheet("-") == "-" and in_sheet("@x") == "'@x"
+
+
+def test_no_value_is_a_command_in_latex():
+    text = latex(evil_table())
+    body, comments = text.split(r"\end{table}")
+    assert r"\write18" not in body and r"\textbackslash{}write18" in body and "$x$" not in body
+    comments = comments.strip().splitlines()
+    assert all(line.startswith("%") for line in comments)
+
+
+def test_no_value_is_a_tag_in_a_page():
+    table = evil_table()
+    page = study_page(study(table=EVIL), "smoke", table, [])
+    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "../../../etc/passwd",
+        "/etc/passwd",
+        "records/../../x/record.json",
+        "../../other/cpu/records/../../../x",
+        "../../../other/cpu/records/x/record.json",
+        "records/\n/record.json",
+        "elsewhere/record.json",
+        ["records"],
+        7,
+    ],
+)
+def test_a_published_study_reads_nothing_but_records(place, tmp_path):
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0]}))
+    content = json.loads((folder / RUNS_FILE).read_text())
+    content["runs"][0]["record"] = place
+    (folder / RUNS_FILE).write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=r"is not below records/ of a study"):
+        read(folder)
+
+
+def test_a_link_out_of_a_published_study_is_not_followed(tmp_path):
+    folder = publish(tmp_path / "results", study(), "smoke", runs({"ln": [30.0]}))
+    outside = tmp_path / "outside"
+    (folder / "records").rename(outside)
+    (folder / "records").symlink_to(outside)
+    with pytest.raises(ValueError, match=r"leads out of the study by a link"):
+        read(folder)
+
+
+def test_tables_on_a_terminal_show_control_characters(capsys):
+    print_table(["name"], [[EVIL]], notes=[EVIL])
+    print_markdown(["name"], [[EVIL]], notes=[EVIL])
+    complain(EVIL)
+    printed = capsys.readouterr()
+    for text in (printed.out, printed.err):
+        assert "\x1b[2J" not in text and r"\x1b[2J" in text and "\u202e" not in text
+    assert len(printed.out.splitlines()) == 3 + 1 + 3 + 1 + 1
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_whatever_a_command_prints_on_a_terminal_cannot_control_it(tmp_path, monkeypatch):
+    hostile = replace(record(), outcome=Outcome("finished", 1, reason="\x1b[2J"))
+    scores = {f"test/{name}": hostile.scores["test/bleu"] for name in ("a\x1b[2J", "b\x9b2J")}
+    RunStore(tmp_path).write(replace(hostile, scores=scores), tmp_path / "x" / "seed1")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    assert cli.main(["ls", "runs", "--runs-dir", str(tmp_path)]) == 0
+    assert sys.stdout is terminal
+    shown = terminal.getvalue()
+    assert "\x1b[2J" not in shown and "\x9b" not in shown and "finished" in shown
+
+
+def test_an_error_cannot_control_a_terminal(capsys, tmp_path):
+    assert cli.main(["ls", "\x1b[2J"]) == 1
+    assert cli.main(["\x1b[2J"]) == 2
+    assert "\x1b" not in capsys.readouterr().err
+
+
+def test_text_without_control_characters_is_left_as_it_is():
+    for text in ("Grüße, 東京", "a  b", "valid/loss", ""):
+        assert printable(text) == one_line(text) == in_markdown(text) == in_sheet(text) == text
+    assert printable("a\nb\t") == "a\nb\t" and one_line("a\r\nb") == "a b"
+    assert in_markdown("p < 0.001") == "p < 0.001"
