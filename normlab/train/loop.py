@@ -187,7 +187,8 @@ class Trainer:
         random_state = _random_state(self.runtime.device)
         self.norms.begin_step(step, self.settings.budget.steps)
         self.probes.before_forward(step)
-        loss, penalty = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
+        totals = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
+        loss, penalty = totals
         for batch in batches:
             share = self._loss(batch, counts)
             loss += share.detach().double()
@@ -198,7 +199,7 @@ class Trainer:
             complete = self.parameters if batch is batches[-1] else ()
             with distributed.summed_gradients(complete):
                 share.backward()
-        loss, penalty = distributed.all_reduce_sum(torch.stack([loss, penalty]))
+        loss, penalty = distributed.all_reduce_sum(totals)
         norm = torch.nn.utils.get_total_norm(
             [p.grad for p in self.parameters if p.grad is not None]
         )

@@ -5,7 +5,8 @@ import pytest
 
 from normlab.build import make_norm
 from normlab.norms.base import Stream
-from scripts.parity import SHAPE, SUBJECTS, TRACES, Driver, trace
+from scripts.parity import TRACES, trace
+from scripts.parity_subjects import SHAPE, SUBJECTS, Driver
 
 
 def _begin(norm, step):

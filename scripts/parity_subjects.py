@@ -1,0 +1,309 @@
+"""Which norm of ours is held against which file of its authors, and how theirs is called."""
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+
+SHAPE = 3, 5, 8  # sequences, positions, features
+STEPS = (1, 2, 3)
+LENGTHS = 5, 2, 4  # of the sequences, where there is padding
+
+
+def _plain(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
+    return module(x)
+
+
+def _untold(module: nn.Module, step: int) -> None:
+    """Begin a step of which the module need not know."""
+
+
+def _free(module: nn.Module) -> Tensor | None:
+    return None
+
+
+@dataclass(frozen=True)
+class Driver:
+    """How a module is called, told which step comes, and asked for a term of the loss."""
+
+    forward: Callable[[Any, Tensor, Tensor], Tensor] = _plain
+    begin: Callable[[Any, int], None] = _untold
+    penalty: Callable[[Any], Tensor | None] = _free
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One norm of ours beside one file of its authors.
+
+    `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
+    `tables` map our parameters and statistics to theirs. `factor` is theirs over ours where a
+    constant is known to differ. The input of the step `outlier` is ten times as large.
+    """
+
+    repository: str
+    commit: str
+    path: str
+    build: Callable[[Any], nn.Module]
+    option: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)
+    tables: Mapping[str, str] = field(default_factory=dict)
+    driver: Driver = Driver()
+    steps: tuple[int, ...] = STEPS
+    padded: bool = False
+    outlier: int | None = None
+    factor: float = 1.0
+    tolerance: float = 1e-12
+
+
+def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
+    settings = {
+        "lnv": "nowb",
+        "sigma": 0.0,
+        "adanorm_scale": 1.0,
+        "nowb_scale": 1.0,
+        "mean_detach": False,
+        "std_detach": False,
+    }
+    arguments = types.SimpleNamespace(**{**settings, **changes})
+    return lambda module: module.LayerNormImpl(
+        arguments, SHAPE[2], eps=eps, elementwise_affine=False
+    )
+
+
+_ADANORM = {
+    "repository": "lancopku+AdaNorm",
+    "commit": "546faea0c3297061d743482d690ccd7d51f1ac38",
+    "path": "machine translation/fairseq/modules/layer_norm.py",
+}
+_RMSNORM = {
+    "repository": "bzhangGo+rmsnorm",
+    "commit": "2e726f1a3f106bb719056422f4f9b6aca03d3ce6",
+    "path": "rmsnorm_torch.py",
+    "names": {"weight": "scale"},
+}
+_DERF = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
+_BOUNDED = {"weight": "weight", "bias": "bias", "alpha": "alpha", "shift": "shift"}
+_AFFINE = {"weight": "weight", "bias": "bias"}
+
+
+def _time_first(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
+    return module(x.transpose(0, 1), pad_mask=~valid).transpose(0, 1)
+
+
+_POWERNORM = {
+    "repository": "sIncerass+powernorm",
+    "commit": "9ea6226a3203d5d6fcee07a5c6dec38ec6bc5e9f",
+    "names": _AFFINE,
+    "tolerance": 1e-10,
+}
+
+
+def _power(groups: int, *, padded: bool) -> Subject:
+    """Return PowerNorm over the end of a warm-up of six steps."""
+    return Subject(
+        **_POWERNORM,
+        path="fairseq/modules/norms/mask_powernorm.py",
+        build=lambda module: module.MaskPowerNorm(SHAPE[2], warmup_iters=6, group_num=groups),
+        option="pn",
+        values={"groups": groups, "padding": "forward", "warmup_steps": 6},
+        tables={"running_square": "running_phi", "gradient_moment": "ema_gz"},
+        driver=Driver(forward=_time_first),
+        steps=tuple(range(1, 16)),
+        padded=padded,
+    )
+
+
+def _regularized(penalty: str, mean: float, var: float) -> Subject:
+    return Subject(
+        repository="wjxts+RegularizedBN",
+        commit="57a5394505b122ccafb2b8914bd926cc2241e03c",
+        path="fairseq/modules/norm/mask_batchnorm3d.py",
+        build=lambda module: module.MaskBatchNorm3d(
+            SHAPE[2], penalty_type=penalty, penalty_mean=mean, penalty_var=var
+        ),
+        option="rbn",
+        values={"penalty": penalty, "penalty_mean": mean, "penalty_var": var},
+        names=_AFFINE,
+        tables={"running_mean": "running_mean", "running_var": "running_var"},
+        driver=Driver(forward=_time_first, penalty=lambda module: module.loss()),
+        steps=tuple(range(1, 11)),
+        padded=True,
+        tolerance=1e-10,
+    )
+
+
+def _counted(name: str) -> Callable[[Any, int], None]:
+    """Return what lets a counter of batches stand before a step."""
+    return lambda module, step: getattr(module, name).fill_(step - 1)
+
+
+def _renorm(*, padded: bool) -> Subject:
+    """Return batch renormalization along its schedule, which the authors wrote down in steps."""
+    return Subject(
+        repository="ludvb+batchrenorm",
+        commit="143076f952f0861bbf8af55833d046e10ffaa99b",
+        path="batchrenorm/batchrenorm.py",
+        build=lambda module: module.BatchRenorm1d(SHAPE[2]),
+        option="brn",
+        values={"warmup_steps": 40_000},
+        names=_AFFINE,
+        tables={"running_mean": "running_mean", "running_std": "running_std"},
+        driver=Driver(
+            forward=lambda module, x, valid: module(
+                x.transpose(1, 2), ~valid if padded else None
+            ).transpose(1, 2),
+            begin=_counted("num_batches_tracked"),
+        ),
+        steps=(1, 2, 5000, 5001, 5002, 6000, 9000, 15000, 25000, 25001, 30000, 40000, 40001, 50000),
+        padded=padded,
+        tolerance=1e-10,
+    )
+
+
+_WINDOW = {
+    "steps": tuple(range(991, 1011)),  # the warm-up ends at 999, the correction begins at 1001
+    "names": _AFFINE,
+    "tolerance": 1e-10,
+}
+_WINDOWED = {"window": 3, "warmup_steps": 999, "correction_steps": 1000}
+
+
+def _unified(*, outliers: bool, padded: bool) -> Subject:
+    return Subject(
+        **_WINDOW,
+        repository="hikvision-research+Unified-Normalization",
+        commit="0ce9bf26837f94c58ae5dd0d206ad3aa32d82d07",
+        path="image_classification/models/unified_normalization/unified_normalization.py",
+        build=lambda module: module.UN1d(
+            SHAPE[2], window_size=3, warmup_iters=1000, outlier_filtration=outliers
+        ),
+        option="un",
+        values={**_WINDOWED, "filter": outliers, "padding": "forward"},
+        tables={
+            "running_square": "running_var",
+            "gradient_moment": "ema_gz",
+            "squares": "buffer_x2",
+            "gradient_moments": "buffer_gz",
+        },
+        driver=Driver(forward=lambda module, x, valid: module(x, ~valid), begin=_counted("iters")),
+        outlier=1005,
+        padded=padded,
+    )
+
+
+# Their standard deviation is the n - 1 one, ours the n one; eps, which stands elsewhere, is 0.
+_CORRECTION = ((SHAPE[2] - 1) / SHAPE[2]) ** 0.5
+_DETACHED = {"affine": False, "eps": 0.0}
+
+SUBJECTS: Mapping[str, Subject] = {
+    "ada": Subject(**_ADANORM, build=_lancopku(lnv="adanorm"), option="ada"),
+    "ada_2": Subject(
+        **_ADANORM,
+        build=_lancopku(lnv="adanorm", adanorm_scale=2.0),
+        option="ada",
+        values={"scale": 2.0},
+    ),
+    **{
+        f"ln_detach_{detach}": Subject(
+            **_ADANORM,
+            build=_lancopku(eps=0.0, mean_detach=detach != "std", std_detach=detach != "mean"),
+            option="ln",
+            values={**_DETACHED, "detach": detach},
+            factor=_CORRECTION,
+        )
+        for detach in ("mean", "std", "both")
+    },
+    "rms": Subject(
+        **_RMSNORM,
+        build=lambda module: module.RMSNorm(SHAPE[2]),
+        option="rms",
+        values={"eps": 1e-8, "eps_inside": False},
+    ),
+    "prms": Subject(
+        **_RMSNORM,
+        build=lambda module: module.RMSNorm(SHAPE[2], p=0.25),
+        option="prms",
+        values={"share": 0.25},
+    ),
+    "pn": _power(1, padded=False),
+    "pn_groups_padded": _power(4, padded=True),
+    "bn_rms": Subject(
+        **_POWERNORM,
+        path="fairseq/modules/norms/mask_syncbatchnorm.py",
+        build=lambda module: module.MaskSyncBatchNorm(SHAPE[2]),
+        option="bn_rms",
+        values={"padding": "fill"},
+        tables={"running_mean": "running_mean", "running_var": "running_var"},
+        driver=Driver(forward=_time_first),
+        steps=tuple(range(1, 11)),
+        padded=True,
+    ),
+    "rbn_diff": _regularized("diff", 0.1, 0.01),
+    "rbn_diff2": _regularized("diff2", 60.0, 0.5),
+    "brn": _renorm(padded=False),
+    "brn_padded": _renorm(padded=True),
+    "mabn": Subject(
+        **_WINDOW,
+        repository="megvii-model+MABN",
+        commit="995e8f5af82ced88394166a322766a5378ece969",
+        path="MABN.py",
+        build=lambda module: module.MABN2d(SHAPE[2], 1, 3, warmup_iters=1000),
+        option="mabn",
+        values=_WINDOWED,
+        tables={
+            "running_square": "running_var",
+            "squares": "buffer_x2",
+            "gradient_moments": "buffer_gz",
+        },
+        driver=Driver(
+            forward=lambda module, x, valid: module(x.transpose(1, 2)[..., None])[..., 0].transpose(
+                1, 2
+            ),
+            begin=_counted("iters"),
+        ),
+    ),
+    "un": _unified(outliers=False, padded=True),
+    "un_outliers": _unified(outliers=True, padded=False),
+    "scale": Subject(
+        repository="tnq177+transformers_without_tears",
+        commit="c2dfaaa93c2437a75f08b52de88b1132f78e7cad",
+        path="layers.py",
+        build=lambda module: module.ScaleNorm(SHAPE[2] ** 0.5),
+        option="scale",
+        names={"g": "scale"},
+    ),
+    "dyt": Subject(
+        repository="jiachenzhu+DyT",
+        commit="aab5dde0bc1bdd4410f687dad404c87b31808f90",
+        path="dynamic_tanh.py",
+        build=lambda module: module.DynamicTanh(SHAPE[2], channels_last=True),
+        option="dyt",
+        names={name: _BOUNDED[name] for name in ("weight", "bias", "alpha")},
+    ),
+    "derf": Subject(
+        **_DERF,
+        path="ViT/dynamic_erf.py",
+        build=lambda module: module.Dynamic_erf(SHAPE[2], channels_last=True),
+        option="derf",
+        names=_BOUNDED,
+    ),
+    **{
+        function: Subject(
+            **_DERF,
+            path=f"ViT/other_functions/{function}.py",
+            build=lambda module, name=function: getattr(module, name.capitalize())(
+                SHAPE[2], channels_last=True
+            ),
+            option="derf",
+            values={"function": function},
+            names=_BOUNDED,
+        )
+        for function in (
+            *("arctan", "isru", "satursin", "expsign"),
+            *("smoothsign", "relsign", "cubsign", "linear_clip"),
+        )
+    },
+}
