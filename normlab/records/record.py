@@ -182,7 +182,7 @@ class RunRecord:
     @classmethod
     def _read_by_key(cls, text: str | bytes) -> RunRecord:
         try:
-            content = json.loads(text)
+            content = json.loads(text, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
             raise _DamagedError(
                 f"damaged record, not JSON at line {error.lineno}: {error.msg}"
@@ -265,6 +265,10 @@ def _shared(part: str, text: bytes) -> dict[str, Any]:
 def _check_shape(part: str, content: dict[str, Any]) -> None:
     if (problem := misshapen(part, content)) is not None:
         raise _DamagedError(f"damaged record, {problem}")
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _check_name(run_id: str) -> None:

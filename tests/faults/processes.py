@@ -163,6 +163,7 @@ def attack_writes(tally: Tally, bench: Bench, rng: random.Random, count: int) ->
     ended = run(bench.argv(runs), bench.work / "log", whole.install)
     assert ended.status == 0, ended.output
     total = int(counted.read_text().split()[0])
+    shutil.rmtree(runs)  # or the next round would count those of a finished run
     numbers = rng.sample(range(1, total + 1), min(count, total))
     for place, number in enumerate(numbers):
         runs, code = bench.work / f"failed{number}", ERRNOS[place % len(ERRNOS)]
