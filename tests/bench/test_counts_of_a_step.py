@@ -90,7 +90,7 @@ def test_a_step_waits_for_a_device_once(norm, task, device_waits):
     overrides.append("optim.fused=false")  # fused kernels know no `meta`
     running = train.start(norm, bench_config(overrides), device)
     running.step()
-    assert device_waits == [(2,), (2,)]  # loss and gradient norm, which tell of a divergence
+    assert device_waits == [(3,), (3,)]  # loss, penalty, gradient norm: what tells of a divergence
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn"])
