@@ -4,7 +4,7 @@ The paper's penalty draws a batch's mean and deviation towards the running ones,
 finds what training had.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -62,6 +62,10 @@ class RegularizedBatchNorm(BatchNorm):
         self.penalty_mean = penalty_mean
         self.penalty_var = penalty_var
         self._batch: Moments | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out the moments of the batch: what is copied has not seen it."""
+        return {**vars(self), "_batch": None}
 
     @torch.compiler.disable
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:

@@ -10,6 +10,7 @@ import pytest
 import torch
 import yaml
 
+from normlab.build import make_norm
 from normlab.health.subject import Finding, Subject, subject_of_config
 from normlab.norms.base import running_norms
 from normlab.records.canonical import plain
@@ -18,6 +19,9 @@ from tests.tiny_runs import tiny, write_corpus
 ROOT = Path(__file__).resolve().parents[2]
 NORMS = sorted(path.stem for path in (ROOT / "configs" / "norm").glob("*.yaml"))
 PLACEMENTS = ("pre", "post")
+OVER_BATCH, OVER_TIME = (
+    {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "time")
+)
 EVERY_NORM = pytest.mark.parametrize(
     ("norm", "placement"), [(norm, placement) for norm in NORMS for placement in PLACEMENTS]
 )

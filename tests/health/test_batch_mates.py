@@ -18,9 +18,8 @@ from normlab.health.movement import by_how_much, deviation, movement, percent
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import Stream, batch_statistics
 from normlab.probes.sites import sites
-from tests.health.subjects import EVERY_NORM, examined, subject, trained
+from tests.health.subjects import EVERY_NORM, OVER_BATCH, examined, subject, trained
 
-OVER_BATCH = {"bn", "bn_position", "bn_sample", "global"}
 ATTENTIONS = ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
 
 

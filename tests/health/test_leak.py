@@ -9,10 +9,7 @@ import torch
 from normlab.health import leak
 from normlab.health.leak import attention_ways, derivative, leaks, split
 from normlab.health.watch import Ends
-from tests.health.subjects import EVERY_NORM, examined, subject, trained
-
-OVER_BATCH = {"bn", "bn_position", "bn_sample", "global"}
-OVER_TIME = {"in", "seqn", "bn", "global"}
+from tests.health.subjects import EVERY_NORM, OVER_BATCH, OVER_TIME, examined, subject, trained
 
 
 @EVERY_NORM

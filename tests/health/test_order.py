@@ -32,6 +32,13 @@ KEEPS = {  # norm: (features of a token, tokens of a feature), from the axes alo
     "bn_position": (False, False),
     "bn_sample": (True, False),
     "global": (True, True),
+    "rbn": (False, True),
+    "brn": (False, True),
+    "mabn": (False, True),
+    "un": (False, True),
+    "bn_rms": (False, False),
+    "pn": (False, False),
+    "pn_v": (False, False),
 }
 
 

@@ -15,9 +15,7 @@ from normlab.health.sentence import attend, fitted, in_sentence, slope, through
 from normlab.norms.base import batch_statistics
 from normlab.norms.local import NoNorm
 from normlab.records.canonical import plain
-from tests.health.subjects import EVERY_NORM, Untouched, config_of, trained
-
-POOL_THE_BATCH = {"bn", "bn_position", "bn_sample", "global"}
+from tests.health.subjects import EVERY_NORM, OVER_BATCH, Untouched, config_of, trained
 
 
 @EVERY_NORM
@@ -31,7 +29,7 @@ def test_an_outlier_reaches_other_sentences_only_through_the_statistics_of_the_b
     assert "\n" not in finding.answer
     assert all(len(row) == len(finding.columns) for row in finding.rows)
     model = finding.figures["model"]
-    assert ("of the batch" in model) == (norm in POOL_THE_BATCH)
+    assert ("of the batch" in model) == (norm in OVER_BATCH)
     for statistics, found in model.items():
         assert found["outlier_in"].keys() == {"encoder", "decoder"}
         for stack, by in found["outlier_in"].items():

@@ -14,7 +14,7 @@ from normlab.norms.base import Stream, batch_statistics
 from normlab.norms.batch import BatchNorm
 from normlab.norms.moments import Moments
 from normlab.probes.sites import sites
-from tests.health.subjects import EVERY_NORM, examined, subject, trained
+from tests.health.subjects import EVERY_NORM, OVER_BATCH, examined, subject, trained
 
 FEW = [0.0, 0.3, 0.8]
 
@@ -32,7 +32,7 @@ def test_true_moments_and_local_norms_do_not_move(tmp_path, monkeypatch, norm, p
             assert len(values) == len(FEW)
             assert max(values) < 1e-5
         assert (figures["norms"][mode] is None) == (norm == "none")
-    assert (figures["statistics"] is None) == (not norm.startswith(("bn", "global")))
+    assert (figures["statistics"] is None) == (norm not in OVER_BATCH)
     assert finding.answer.startswith("real tokens' outputs move not at all")
     assert figures["real_share"]["encoder"][0] == 0
     for stack, length in zip(("encoder", "decoder"), figures["lengths"], strict=True):

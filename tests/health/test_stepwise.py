@@ -12,10 +12,7 @@ from normlab.health import stepwise
 from normlab.health.stepwise import differences, log_probabilities
 from normlab.norms.base import Stream, batch_statistics
 from normlab.records.canonical import plain
-from tests.health.subjects import EVERY_NORM, Untouched, subject, trained
-
-POOL_THE_BATCH = {"bn", "bn_position", "bn_sample", "global"}
-POOL_THE_SEQUENCE = {"in", "seqn"}
+from tests.health.subjects import EVERY_NORM, OVER_BATCH, OVER_TIME, Untouched, subject, trained
 
 
 @EVERY_NORM
@@ -27,7 +24,7 @@ def test_in_eval_only_norms_over_time_differ_token_by_token(tmp_path, norm, plac
     assert "\n" not in finding.answer
     assert all(len(row) == len(finding.columns) for row in finding.rows)
     found = finding.figures["eval"]
-    assert found["same"] == (norm not in POOL_THE_SEQUENCE)
+    assert found["same"] == (norm not in OVER_TIME - OVER_BATCH)
     if found["same"]:
         assert found["difference"]["largest"] < 1e-4
         assert found["changed"] == 0
@@ -35,7 +32,7 @@ def test_in_eval_only_norms_over_time_differ_token_by_token(tmp_path, norm, plac
     else:
         assert found["difference"]["mean"] > 1e-3
         assert found["loss"]["whole"] != pytest.approx(found["loss"]["stepwise"], abs=1e-4)
-    assert ("batch" in finding.figures) == (norm in POOL_THE_BATCH)
+    assert ("batch" in finding.figures) == (norm in OVER_BATCH)
 
 
 def test_batch_statistics_of_one_sentence_see_its_future(tmp_path):
