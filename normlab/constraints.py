@@ -76,10 +76,9 @@ class Constraint:
         unit = f" ({self.unit})" if self.unit else ""
         if self.length is not None or _number(value) is not None:
             return self.rule + unit
-        of = f" of {self.unit}" if self.unit else ""
         if self.words:
-            return f"is neither a number{of} nor {' or '.join(self.words)}"
-        return f"is not a {'whole ' if self.whole else ''}number{of}; it {self.rule}"
+            return f"is neither a number nor {' or '.join(self.words)}{unit}"
+        return f"is not a {'whole ' if self.whole else ''}number; it {self.rule}{unit}"
 
     def _fits(self, value: object) -> bool:
         found = _number(value)
@@ -121,6 +120,7 @@ def _size(unit: str, high: Real) -> Constraint:
 
 
 _POSITIVE = Constraint(0, above=True)
+_SHARE_OF_RUN = Constraint(0, 1, "share of the run's steps")
 _NOT_NEGATIVE = Constraint(0)
 _PROBABILITY = Constraint(0, 1, below=True, unit="probability")
 _SHARE = Constraint(0, 1, above=True, unit="share")
@@ -129,6 +129,17 @@ _MODEL_SIZE = 2**31 - 1
 _OF_A_NORM = {
     "eps": Constraint(0, unit="added to the variance"),
     "momentum": Constraint(0, 1, "weight of the newest batch", above=True),
+    "backward_momentum": Constraint(0, 1, "weight of the newest batch's gradient", above=True),
+    "ghost": _count("sequences"),
+    "window": _count("batches"),
+    "warmup_share": _SHARE_OF_RUN,
+    "warmup_steps": _count("steps", low=0),
+    "correction_share": _SHARE_OF_RUN,
+    "correction_steps": _count("steps", low=0),
+    "penalty_mean": _NOT_NEGATIVE,
+    "penalty_var": _NOT_NEGATIVE,
+    "r_max": Constraint(1, unit="largest ratio of deviations"),
+    "d_max": Constraint(0, unit="largest difference of means, in deviations"),
     "groups": _size("groups of features", _MODEL_SIZE),
     "num_positions": _size("rows of running statistics", _MODEL_SIZE),
     "share": Constraint(0, 1, "share of the features", above=True),

@@ -29,7 +29,7 @@ def instantiate(node: Mapping[str, Any], key: str, kind: type[_Kind], **live: An
     return cast("_Kind", _plan(node, key, kind, live).build(live))
 
 
-def check(node: Mapping[str, Any], key: str, kind: type, live: Collection[str] = ()) -> None:
+def check(node: object, key: str, kind: type, live: Collection[str] = ()) -> None:
     """Raise ValueError where `instantiate` would refuse a node; `live` names its live objects."""
     _plan(node, key, kind, live)
 
@@ -58,8 +58,9 @@ class _Plan:
             ) from error
 
 
-def _plan(node: Mapping[str, Any], key: str, kind: type, live: Collection[str]) -> _Plan:
+def _plan(node: object, key: str, kind: type, live: Collection[str]) -> _Plan:
     target = _locate(node, key, kind)
+    assert isinstance(node, Mapping), "what is none names no class"
     parameters = inspect.signature(target).parameters
     allowed = [name for name in parameters if name not in live]
     hints = get_type_hints(target.__init__)
@@ -87,7 +88,7 @@ def _value(value: Any, hint: Any, key: str) -> Any:
     return _plan(value, key, kinds[0], ())
 
 
-def _locate(node: Mapping[str, Any], key: str, kind: type) -> type:
+def _locate(node: object, key: str, kind: type) -> type:
     """Return the class that a node names; ValueError unless its place takes it."""
     name = node.get("_target_") if isinstance(node, Mapping) else None
     if not isinstance(name, str) or not name.startswith(_ALLOWED):

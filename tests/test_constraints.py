@@ -94,7 +94,7 @@ def test_every_number_of_every_option_has_a_row():
         ("norm.eps=-1e-5", "norm.eps=-1e-05 must not be negative"),
         ("model.dropout=1", "model.dropout=1 must be at least 0 and below 1"),
         ("model.num_heads=3", "model.num_heads=3 does not divide the width 128"),
-        ("model.dim=nine", "model.dim=nine is not a whole number of features"),
+        ("model.dim=nine", "model.dim=nine is not a whole number; it"),
         ("task.label_smoothing=1", "task.label_smoothing=1 must be at least 0 and below 1"),
         ("task.test_search.beam=0", "task.test_search.beam=0 must be at least 1"),
         ("task.corpus.size=1000000000000", "task.corpus.size=1000000000000 must be"),

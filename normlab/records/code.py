@@ -27,7 +27,10 @@ _CANNOT_MOVE_A_RESULT = (
     *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
     "train/sinks/",
     *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth")),
-    *(f"records/{name}.py" for name in ("fingerprint", "labels", "rows", "selection", "store")),
+    *(
+        f"records/{name}.py"
+        for name in ("fingerprint", "labels", "rows", "selection", "store", "text")
+    ),
 )
 _NOT_THE_EXPERIMENT = ("choices", "sink")  # keys of a config
 _LENGTH = 10

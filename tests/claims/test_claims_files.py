@@ -61,26 +61,34 @@ def with_endpoint(kind, body, says="difference"):
             contrast(1, over=["placement"], where={"task": "toy"})["endpoint"],
             "equality",
             Contrast(
-                "made", "cpu", ("test/bleu",), {"norm": "ln"}, {"norm": "bn"}, {"task": "toy"},
-                ("placement",), {}, {}, 1.0, False, False, None,
+                study="made", scale="cpu", scores=("test/bleu",), better={"norm": "ln"},
+                worse={"norm": "bn"}, where={"task": "toy"}, over=("placement",), inside={},
+                outside={}, margin=1.0, measure=False, ratio=False, minus=None,
             ),
         ),
         (
             {"trains": {**PLACE, "side": {"norm": "bn"}}},
             "trains",
-            Trains("made", "cpu", "test/bleu", {"norm": "bn"}, {}, {}, ()),
+            Trains(
+                study="made", scale="cpu", scores=("test/bleu",), side={"norm": "bn"},
+                reference={}, where={}, over=(),
+            ),
         ),
         (
             {"level": {**PLACE, "of": {"norm": "bn"}, "below": 5, "minus": "valid/bleu"}},
             "figure",
             Level(
-                "made", "cpu", ("test/bleu",), {"norm": "bn"}, {}, (), 5.0, False, 0.0, "valid/bleu"
+                study="made", scale="cpu", scores=("test/bleu",), of={"norm": "bn"}, where={},
+                over=(), bound=5.0, above=False, margin=0.0, minus="valid/bleu",
             ),
         ),
         (
             {"document": {**PLACE, "of": {"norm": "bn"}, "value": 28.7, "data": {"task": "toy"}}},
             "figure",
-            Document("made", "cpu", ("test/bleu",), {"norm": "bn"}, {}, (), 28.7, {"task": "toy"}),
+            Document(
+                study="made", scale="cpu", scores=("test/bleu",), of={"norm": "bn"}, where={},
+                over=(), value=28.7, data={"task": "toy"},
+            ),
         ),
         ({"computed": "padding.pollutes"}, "definition", Computed("padding.pollutes")),
         (

@@ -171,7 +171,7 @@ def test_the_table_has_the_record_beside_it(finished: Path, capsys):
     [
         (["norm.stats=batch"], ["norm.stats=batch"]),
         (["norm.eval_stats=never"], ["norm.eval_stats", "running", "batch", "recalibrated"]),
-        (["task.test_search.beam=two"], ["task.test_search.beam", "two", "int"]),
+        (["task.test_search.beam=two"], ["task.test_search.beam", "two", "whole number"]),
         (["beam"], ["beam", "key=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
     ],

@@ -75,7 +75,7 @@ BAD = {
         ["norm=bn", "norm.padding=foo"],
         ["norm.padding", "foo", "exclude", "include", "fill"],
     ),
-    "type of a norm's value": (["norm.eps=small"], ["norm.eps", "small", "float"]),
+    "type of a norm's value": (["norm.eps=small"], ["norm.eps", "small", "number"]),
     "range of a norm's value": (["norm=bn", "norm.momentum=7.0"], ["momentum=7.0"]),
     "groups that do not divide": (["norm=gn", "norm.groups=7"], ["groups", "7", "16"]),
     "value of a site's norm": (

@@ -52,7 +52,7 @@ def test_one_matrix_for_two_vocabularies_is_refused(monkeypatch):
 
 
 def test_a_width_that_heads_do_not_divide_is_refused(monkeypatch):
-    with pytest.raises(ValueError, match=r"model\.dim=100 .* model\.num_heads=8"):
+    with pytest.raises(ValueError, match=r"model\.num_heads=8 .* width 100"):
         parameters(
             monkeypatch, "model.dim=100", "model.num_heads=8", "model.share_embeddings=target"
         )

@@ -40,7 +40,7 @@ def copy(tmp_path):
 
 def test_a_run_uses_its_own_variants_alone(ln, bn):
     first, second = code_of(ln)["code_files"], code_of(bn)["code_files"]
-    assert set(second) - set(first) == {"norms/batch.py"}
+    assert set(second) - set(first) == {"norms/batch.py", "norms/ghost.py"}
     assert set(first) <= set(second)
     for path in ("__init__.py", "run.py", "norms/local.py", "placements/pre.py", "decoding.py"):
         assert path in first

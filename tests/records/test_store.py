@@ -140,7 +140,7 @@ def test_a_record_that_cannot_be_opened_is_set_aside(store):
     assert len(store.entries()) == 5
     ((path, message),) = store.damaged
     assert path == store.root / "x" / "seed1" / "record.json"
-    assert message == f"{path}: cannot be read: Is a directory; make it readable, or remove it"
+    assert message == f"{path}: a folder, not a file; remove it"
 
 
 def test_links_to_folders_are_not_followed(store, tmp_path):
