@@ -3,8 +3,8 @@
 FOLDER holds the repositories as `owner+name`, each a clone or a bare one; their code is never part
 of this project. Of each subject `tests/norms/traces/NAME.npz` is written: some steps of
 training in float64 on inputs that numpy draws from a seed, with outputs and gradients at every
-step, and whatever the norm keeps and adds to the loss. `tests/norms/test_parity.py` holds our norms
-against them.
+step, and whatever the norm keeps and adds to the loss. `tests/norms/test_against_authors.py` holds
+our norms against them.
 """
 
 import importlib.util
