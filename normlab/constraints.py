@@ -77,7 +77,8 @@ class Constraint:
         if self.length is not None or _number(value) is not None:
             return self.rule + unit
         if self.words:
-            return f"is neither a number nor {' or '.join(self.words)}{unit}"
+            of_what = f" of {self.unit}" if self.unit else ""
+            return f"is neither a number{of_what} nor {' or '.join(self.words)}"
         return f"is not a {'whole ' if self.whole else ''}number; it {self.rule}{unit}"
 
     def _fits(self, value: object) -> bool:
