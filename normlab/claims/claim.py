@@ -3,12 +3,14 @@
     id: 2                                  opens the file's name
     documents: [D0]
     statement: In translation batch norm loses 6.5 BLEU to layer norm, and is unstable.
+    chinese: 在翻译中，批归一化比层归一化低 6.5 BLEU。  optional, for the summary
     figure: 28.7 BLEU, against 35.2        the document's own; null without one
     literature: what published sources say
     see: [results/LOG.md]                  optional: pages with evidence that decides nothing
     parts:
       - name: worse                        unique in the claim, words joined by _
         statement: Batch norm translates worse than layer norm.
+        chinese: 批归一化的译文差于层归一化。  optional
         says: difference                   difference, equality, trains, fails, figure, definition
         endpoint: {contrast: {...}}        exactly one, of a kind of `normlab.claims.endpoints`
         secondary: [{contrast: {...}}]     optional; shown, never counted
@@ -43,6 +45,7 @@ class Part:
     says: Says
     endpoint: Endpoint
     secondary: tuple[Endpoint, ...] = ()
+    chinese: str = ""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Claim:
     literature: str
     parts: tuple[Part, ...]
     see: tuple[str, ...] = ()
+    chinese: str = ""
 
 
 def load_all(folder: Path) -> list[Claim]:
@@ -79,6 +83,7 @@ def load(path: Path) -> Claim:
         name=path.stem,
         documents=node.texts("documents", allowed=DOCUMENTS),
         statement=node.text("statement"),
+        chinese=node.optional_text("chinese") or "",
         figure=node.optional_text("figure", required=True),
         literature=node.text("literature"),
         see=node.texts("see", required=False),
@@ -104,6 +109,7 @@ def _part(node: Node) -> Part:
     part = Part(
         name=name,
         statement=node.text("statement"),
+        chinese=node.optional_text("chinese") or "",
         says=says,
         endpoint=_endpoint(node.node("endpoint"), says),
         secondary=tuple(_endpoint(item, says) for item in node.nodes("secondary")),

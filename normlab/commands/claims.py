@@ -28,7 +28,7 @@ _EXAMPLES = """examples:
   normlab claims --compute              compute anew what is decided in seconds
   normlab claims --check                verify that the committed pages say what the records say
   normlab claims 40 --runs-dir runs     with the runs below runs/ as well
-  normlab claims --write                write results/claims.md, claims.html and computed.json
+  normlab claims --write                write its pages in results/ anew
   normlab claims --json                 the ledger for programs
 
 --compute takes torch and a few seconds: without it the outcomes of the checks are those of the last
@@ -37,6 +37,7 @@ _EXAMPLES = """examples:
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
 _COMPUTED = "computed.json"
+_SUMMARY = "summary.md"
 _WIDTH = 80  # where no terminal says how wide it is
 _VERDICT = 14  # columns that the longest verdict takes, with a gap
 
@@ -65,8 +66,8 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         const=_RESULTS / "claims.md",
         metavar="FILE",
-        help="write the ledger as Markdown and beside it as a page for a browser, .html, checks "
-        f"computed and kept in {_COMPUTED}; default: results/claims.md",
+        help="write the ledger as Markdown, and beside it as a page for a browser, .html, in plain "
+        f"words, {_SUMMARY}, and the checks computed, {_COMPUTED}; default: results/claims.md",
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument(
@@ -146,12 +147,13 @@ def _compute(claims: "Sequence[Claim]") -> "dict[str, list[Evidence]]":
 
 def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, str]:
     """Render all that `--write` writes, by where it goes."""
-    from normlab.claims import html, markdown
+    from normlab.claims import html, markdown, summary
     from normlab.claims.evidence import to_json
 
     return {
         path: markdown.page(entries),
         path.with_suffix(".html"): html.page(entries, text=path.name),
+        path.with_name(_SUMMARY): summary.page(entries),
         path.with_name(_COMPUTED): to_json(runs.computed),
     }
 

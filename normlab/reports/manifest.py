@@ -22,7 +22,7 @@ MADE_PAGES = ("depth_gradients/table.md", "health/multi30k/table.md", "health/to
 """What is made of other evidence, by `reports/pages.py`."""
 BLOCK = "<!-- normlab: "
 """How a generated block begins; a page with one is made, and is checked block by block."""
-_LEDGER = ("claims.md", "claims.html")
+_LEDGER = ("claims.md", "claims.html", "summary.md")
 _RECORDS = "records"
 
 

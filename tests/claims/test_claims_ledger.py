@@ -173,16 +173,16 @@ def test_checks_are_computed_on_request_and_kept_by_write(laboratory, capsys):
 def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, capsys):
     folder = laboratory.root
     code, _, err = call(capsys, laboratory, "--check")
-    assert code == 1 and err.count("missing; normlab claims --write makes it") == 3
+    assert code == 1 and err.count("missing; normlab claims --write makes it") == 4
     code, out, _ = call(capsys, laboratory, "--write", str(folder / "claims.md"))
-    assert code == 0 and out.count("wrote ") == 3
+    assert code == 0 and out.count("wrote ") == 4
     code, _, err = call(capsys, laboratory, "--check")
     assert code == 1 and f"record.json: not in {manifest.MANIFEST}" in err
     manifest.write(folder)
     assert call(capsys, laboratory, "--check")[0] == 0
-    for name in ("claims.md", "claims.html"):
+    for name in ("claims.md", "claims.html", "summary.md"):
         text = (folder / name).read_text("utf-8")
-        (folder / name).write_text(text.replace("not measured", "supported", 1), "utf-8")
+        (folder / name).write_text(text.replace("#claim-1", "#claim-2", 1), "utf-8")
         code, _, err = call(capsys, laboratory, "--check")
         assert code == 1 and f"{folder / name}: not what the records" in err
         (folder / name).write_text(text, "utf-8")

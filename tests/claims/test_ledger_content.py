@@ -36,6 +36,12 @@ def test_every_claim_of_the_documents_has_a_file():
 
 
 @EACH
+def test_the_summary_has_every_statement_in_chinese(claim: Claim):
+    said = [claim.chinese, *(part.chinese for part in claim.parts)]
+    assert all(re.search(r"[\u4e00-\u9fff].*。$", text) for text in said)
+
+
+@EACH
 def test_a_check_that_is_named_finds_what_is_picked_of_it(claim: Claim):
     for endpoint in _all(claim):
         if isinstance(endpoint, Computed):

@@ -1,0 +1,35 @@
+"""The summary says each claim once in each language, what its parts come to, and nothing else."""
+
+from dataclasses import replace
+
+from normlab.claims.summary import page
+from tests.claims.ledgers import entries
+
+
+def test_a_claim_is_one_line_in_each_language_below_its_verdict():
+    english, chinese = page(entries()).split("## 中文")
+    for section, headings in (
+        (english, ("True (1)", "Not true (1)", "Partly (1)", "Tested, and open (1)")),
+        (chinese, ("成立 (1)", "不成立 (1)", "部分成立 (1)", "已检验，尚无定论 (1)")),
+    ):
+        lines = section.splitlines()
+        for number, heading in enumerate(headings, 1):
+            below = lines[lines.index(f"### {heading}") + 2]
+            assert below.startswith(f"- [{number}](claims.md#claim-{number}) ")
+            assert section.count(f"[{number}](") == 1
+
+
+def test_a_mixed_claim_names_its_parts_by_verdict_and_says_its_grade():
+    mixed = entries()[2]
+    parts = [each.part.statement.removesuffix(".") for each in mixed.parts]
+    english, chinese = page([mixed]).split("## 中文")
+    assert f"(*true*: {parts[0]}; *open*: {parts[1]}; grade " in english
+    assert f"(*成立*: {parts[0]}；*尚无定论*: {parts[1]}；证据 " in chinese
+
+
+def test_a_statement_is_said_in_chinese_where_its_file_has_that():
+    first = entries()[0]
+    named = replace(first, claim=replace(first.claim, chinese="层归一化最好。"))
+    english, chinese = page([named]).split("## 中文")
+    assert first.claim.statement in english and "层归一化最好。" not in english
+    assert "层归一化最好。" in chinese and first.claim.statement not in chinese
