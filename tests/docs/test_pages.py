@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+import normlab
 from normlab.metrics.glossary import PROBES, meaning
 from normlab.registry import option_names, options
 from tests.docs.pages import IN_STEP, ROOT, fenced
@@ -55,6 +56,14 @@ def test_every_figure_of_the_published_records_has_a_meaning():
 def test_every_probe_has_figures_in_the_glossary():
     groups = {option.name for option in options("probe") if "defaults:" in option.path.read_text()}
     assert {name.split("/")[0] for name in PROBES} == set(option_names("probe")) - groups
+
+
+def test_the_names_of_the_python_page_exist():
+    code = "\n".join(fenced((ROOT / "docs" / "howto" / "python.md").read_text(), "python"))
+    used = set(re.findall(r"normlab\.(\w+)", code))
+    assert used and used <= set(normlab.__all__)
+    methods = set(re.findall(r"runs\.(\w+)\(", code))
+    assert methods and all(hasattr(normlab.Records, name) for name in methods)
 
 
 def test_the_site_builds_strictly(tmp_path):
