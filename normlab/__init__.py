@@ -8,18 +8,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from normlab.build import make_norm
     from normlab.config import compose
     from normlab.loaded import LoadedRun, load_run
     from normlab.norms.base import Norm, Stream
+    from normlab.notebook import Picture, Records, records
     from normlab.records.record import RunRecord
     from normlab.run import train
-
-    def records(runs_dir: Path | str = "runs", **where: object) -> list[RunRecord]:
-        """Return the records below `runs_dir` that fit `where`."""
-        ...
 
 
 _HOMES = {
@@ -28,12 +23,18 @@ _HOMES = {
     "make_norm": "normlab.build",
     "compose": "normlab.config",
     "Norm": "normlab.norms.base",
+    "Picture": "normlab.notebook",
+    "Records": "normlab.notebook",
+    "RunRecord": "normlab.records.record",
     "Stream": "normlab.norms.base",
 }
 
 __all__ = [
     "LoadedRun",
     "Norm",
+    "Picture",
+    "Records",
+    "RunRecord",
     "Stream",
     "compose",
     "load_run",
@@ -49,3 +50,7 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'normlab' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,34 +1,9 @@
-"""Norms that nobody has heard of, as text: a file and a config each."""
+"""Norms that nobody has heard of, as text: a file and a config each. The first is the how-to's."""
 
-NEW_NORM = '''
-"""Divide each token by its largest value."""
+from tests.docs.pages import ROOT, fenced
 
-from typing import ClassVar
-
-from jaxtyping import Float
-from torch import Tensor
-
-from normlab.norms.base import Axis, Norm, Stream
-
-
-class PeakNorm(Norm):
-    """Each token over its largest magnitude."""
-
-    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
-
-    def __init__(self, dim: int, *, floor: float) -> None:
-        super().__init__(dim, scale=True, shift=True)
-        self.floor = floor
-
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
-        """Return each token over its largest magnitude."""
-        return x / x.abs().amax(-1, keepdim=True).clamp(min=self.floor) * self.weight + self.bias
-'''
-NEW_CONFIG = """# normlab train norm=peak
-# Each token over its largest magnitude.
-_target_: normlab.norms.peak.PeakNorm
-floor: 1.0e-3
-"""
+_PAGE = (ROOT / "docs" / "howto" / "own_norm.md").read_text()
+(NEW_NORM,), (NEW_CONFIG,) = fenced(_PAGE, "python"), fenced(_PAGE, "yaml")
 
 
 NEW_STATEFUL_NORM = '''

@@ -53,6 +53,7 @@ MAY_IMPORT = {
     "memory": ("machine", "constraints"),
     "config": ("registry", "recipes", "machine", "constraints"),
     "reports": ("records", "metrics", "studies"),
+    "notebook": ("records", "reports"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.html.page"),
 }
@@ -85,6 +86,7 @@ TORCHLESS = (
     "commands",
     "reports",
     "claims",
+    "notebook",
     "",
 )
 # where hydra and omegaconf may appear

@@ -19,8 +19,8 @@ _EXAMPLES = """examples:
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
-report.html, a page with curves, filters and every run that opens without a network. README.md and
-the pages of results/ may hold generated blocks, which are made of the same records.
+report.html, a page with curves, filters and every run that opens without a network. README, the
+pages of docs/ and of results/ may hold generated blocks, which are made of the same records.
 
 Evidence itself (records, curves, hypotheses, reports of benchmarks) is never made again: its
 checksums stand in results/MANIFEST.sha256, and nothing is made of a study whose evidence differs.

@@ -5,19 +5,22 @@ Nothing here imports torch, so listing and reporting answer at once. The package
 """
 
 import sys
-from pathlib import Path
+from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
-from normlab.records.record import RunRecord
-from normlab.records.store import RunStore
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from normlab.notebook import Records
 
 
 class _Callable(ModuleType):
     """The name `normlab.records` is both this package and the function of the Python interface."""
 
-    def __call__(self, runs_dir: Path | str = "runs", **where: object) -> list[RunRecord]:
-        """Return the records below `runs_dir` that fit `where`, as `RunStore.records` says."""
-        return RunStore(runs_dir).records(**where)
+    def __call__(self, runs_dir: "Path | str" = "runs", **where: object) -> "Records":
+        """Return records as `normlab.notebook.records` says, which is found when it is called."""
+        return import_module("normlab.notebook").records(runs_dir, **where)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -23,7 +23,8 @@ _ROOT = "normlab.run"
 # whose values are the experiment, or says where a record lies.
 _CANNOT_MOVE_A_RESULT = (
     *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/"),
-    *("cli.py", "config.py", "machine.py", "recipes.py", "registry.py"),
+    *("cli.py", "config.py", "machine.py", "notebook.py", "recipes.py", "registry.py"),
+    "metrics/glossary.py",
     *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
     "train/sinks/",
     *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth")),

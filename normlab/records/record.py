@@ -15,6 +15,7 @@ import dataclasses
 import json
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
@@ -134,6 +135,13 @@ class RunRecord:
         Those of a part or under another condition have longer paths.
         """
         return {name: score for name, score in self.scores.items() if name.count("/") == 1}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: how the run ended, and its main scores."""
+        shown = {"outcome": f"{self.outcome.status} at step {self.outcome.step}"}
+        shown |= {name: f"{score.value:.4g}" for name, score in self.main_scores.items()}
+        rows = (f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in shown.items())
+        return f"<b>{escape(self.run_id)}</b><table>{''.join(rows)}</table>"
 
     def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""

@@ -64,6 +64,12 @@ _LOOK: Mapping[str, Callable[[RunRecord], object]] = {
 }
 
 
+def lookup(record: RunRecord, name: str) -> object:
+    """Return what a record has under a name that `RunStore.records` knows, None for nothing."""
+    value = (_LOOK.get(name) or partial(_option_or_value, name))(record)
+    return None if value is _NOTHING else value
+
+
 def _option_or_value(name: str, record: RunRecord) -> object:
     """Return the option of a group, or else the value of a dotted key of the config."""
     choices = record.config.get("choices", {})

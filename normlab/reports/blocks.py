@@ -31,7 +31,7 @@ _END = "<!-- /normlab -->"
 _BLOCK = re.compile(
     re.escape(BLOCK) + r"(?P<said>.*?) -->(?P<made>.*?)" + re.escape(_END), re.DOTALL
 )
-_PAGES = ("README.md",)
+_PAGES = ("README*.md", "docs/**/*.md")
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Words:
 
 
 def pages_with_blocks(root: Path) -> list[Path]:
-    """Return the pages below a folder of results, and the README beside it, that have blocks."""
-    beside = [root.parent / name for name in _PAGES]
-    pages = [*(page for page in beside if page.is_file()), *sorted(root.rglob("*.md"))]
+    """Return the pages below a folder of results, and README and docs beside it, with blocks."""
+    beside = [page for pattern in _PAGES for page in sorted(root.parent.glob(pattern))]
+    pages = [*beside, *sorted(root.rglob("*.md"))]
     return [page for page in pages if BLOCK in page.read_text("utf-8")]
 
 

@@ -110,12 +110,14 @@ def test_a_block_without_its_end_is_named(root):
         written(page, root)
 
 
-def test_pages_with_blocks_are_those_of_results_and_the_readme_beside(root):
-    (root.parent / "README.md").write_text(block("value bench.json runs.0.rate"))
-    (root / "LOG.md").write_text(block("value bench.json runs.0.rate"))
+def test_pages_with_blocks_are_those_of_results_and_readme_and_docs_beside(root):
+    places = ("README.md", "README.zh.md", "docs/zh/tutorial.md", "results/LOG.md")
+    for place in places:
+        (root.parent / place).parent.mkdir(parents=True, exist_ok=True)
+        (root.parent / place).write_text(block("value bench.json runs.0.rate"))
     (root / "other.md").write_text("by hand")
-    found = [page.name for page in pages_with_blocks(root)]
-    assert found == ["README.md", "LOG.md"]
+    found = [page.relative_to(root.parent).as_posix() for page in pages_with_blocks(root)]
+    assert found == [place.replace("results", root.name) for place in places]
 
 
 BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
@@ -124,5 +126,6 @@ BLOCKS = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
 def test_measured_figures_of_the_readme_and_the_log_stand_in_blocks():
     log = BLOCKS.sub("", (ROOT / "results" / "LOG.md").read_text())
     assert re.findall(r"\d \+- \d|p [=<] 0|\[[-+]?\d+\.\d+, ", log) == []
-    first = BLOCKS.sub("", (ROOT / "README.md").read_text().partition("\n## ")[0])
-    assert re.findall(r"\d\.\d", first) == []
+    for name in ("README.md", "README.zh.md"):
+        first = BLOCKS.sub("", (ROOT / name).read_text().partition("\n## ")[0])
+        assert re.findall(r"\d\.\d", first) == []

@@ -24,6 +24,7 @@ def test_importing_the_package_loads_no_torch():
 
 
 def test_every_public_name_is_found():
+    assert dir(normlab) == sorted(normlab.__all__)
     for name in normlab.__all__:
         assert getattr(normlab, name) is not None
     with pytest.raises(AttributeError, match="nonsense"):
@@ -39,6 +40,21 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     assert normlab.records(tmp_path, norm="bn") == [record]
     assert normlab.records(tmp_path, norm="ln") == []
 
+    found = normlab.records(tmp_path)
+    frame = found.to_frame("optim.lr")
+    assert frame["test/bleu"].tolist() == [record.scores["test/bleu"].value]
+    assert (frame["norm"].item(), frame["optim.lr"].item()) == ("bn", 0.01)
+    assert set(found.to_frame(stability=True)) - set(found.to_frame()) == set(record.stability)
+    curves = found.curves()
+    assert curves["valid/loss"].dropna().tolist()[-1] == record.scores["valid/loss"].value
+    assert found.plot()._repr_svg_().startswith("<?xml")
+    assert found.plot().save(tmp_path / "loss.svg").is_file()
+    for wrong in ({"kind": "los"}, {"theme": "blue"}, {"kind": "tid_by_layer"}):
+        with pytest.raises(ValueError, match=r"there are loss|there are light|no run has it"):
+            found.plot(**wrong)
+    assert "<p>1 run</p>" in found._repr_html_()
+    assert "finished at step 4" in record._repr_html_()
+
     (folder,) = (path.parent for path in tmp_path.rglob("record.json"))
     text = (folder / "record.json").read_text(encoding="utf-8")
     assert json.loads(text)["format"] == "normlab.record/1"
@@ -49,6 +65,12 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
     assert isinstance(line, str)
     assert sum(p.numel() for p in run.model.parameters()) == record.params
+
+
+def test_a_table_without_pandas_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
+        normlab.records(tmp_path).to_frame()
 
 
 def test_compose_refuses_what_the_command_line_refuses():

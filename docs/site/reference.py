@@ -1,0 +1,177 @@
+"""The pages of the reference, made of schema, registry and help texts."""
+
+import argparse
+import ast
+import os
+import pkgutil
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout, suppress
+from importlib import import_module
+from io import StringIO
+
+from normlab import commands, registry
+from normlab.commands._keys import Key, keys
+from normlab.constraints import constraint_of
+from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
+
+_TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
+_WIDE = "---\nhide: [toc]\n---"
+_EXPLAINED = ("norm", "placement")
+"""Groups whose modules open with a wiring or a formula."""
+
+
+def pages() -> dict[str, str]:
+    """Return the pages in Markdown by their place below docs/."""
+    return {
+        "reference/keys.md": _keys(),
+        "reference/options.md": _options(),
+        "reference/scores.md": _scores(),
+        "reference/probes.md": _probes(),
+        "reference/commands.md": _commands(),
+    }
+
+
+def _keys() -> str:
+    listed = keys()
+    own = [_key(key) for key in listed if key.default]
+    options = [_key(key) for key in listed if not key.default]
+    return _page(
+        _WIDE,
+        "# Keys",
+        "Any of them is `key=value` on the command line: `normlab train budget.steps=500`.",
+        "## Of every run",
+        _table(["key", "default", "unit", "allowed", "what it is"], own),
+        "## Of options",
+        "Their defaults are those of the [option](options.md).",
+        _table(["key", "unit", "allowed"], [[name, *rest[1:3]] for name, *rest in options]),
+    )
+
+
+def _key(key: Key) -> list[str]:
+    constraint = constraint_of(key.name)
+    unit = "" if constraint is None else constraint.unit
+    said = "" if key.description == unit else key.description
+    return [f"`{key.name}`", f"`{key.default}`", unit, key.allowed, said]
+
+
+def _options() -> str:
+    parts = [
+        "# Options",
+        "An option is a file of `configs/`, chosen as `group=option`. The first sentence is what "
+        "`normlab ls GROUP` says; values are changed as `group.key=value`.",
+    ]
+    for group in registry.run_groups():
+        parts.append(f"## {group}")
+        for option in registry.options(group):
+            text = option.path.read_text("utf-8")
+            parts += [f"### {group}={option.name}", _escaped(option.details)]
+            if option.command:
+                parts.append(_code(option.command, "bash"))
+            if group in _EXPLAINED and (doc := _opening(text)):
+                parts.append(_code(doc))
+            parts.append(_code(_values(text), "yaml"))
+    for group in ("study", "claim"):
+        rows = [[f"`{o.name}`", _escaped(o.description)] for o in registry.options(group)]
+        parts += [f"## {group}", _table(["name", "what it asks"], rows)]
+    return _page(*parts)
+
+
+def _scores() -> str:
+    rows = [[f"`{path}`", what] for path, what in CONDITIONS.items()]
+    return _page(
+        _WIDE,
+        "# Scores",
+        "A score is a path such as `test/bleu`; a record keeps value, direction, what it was "
+        "counted over, and the signature of the scorer.",
+        _meanings(SCORES),
+        "## Parts of a path",
+        _table(["part", "what it says"], rows),
+    )
+
+
+def _probes() -> str:
+    parts = [
+        "# Probes",
+        "Figures are `stability/<probe>/<figure>`, means over the steps that were observed unless "
+        "said otherwise; by place `stability/<probe>/<figure>/<place>`.",
+    ]
+    for option in registry.options("probe"):
+        text = option.path.read_text("utf-8")
+        own = {n: m for n, m in PROBES.items() if n.split("/")[0] == option.name}
+        parts += [f"## {option.name}", _escaped(option.details)]
+        if own:
+            parts.append(_meanings(own))
+        if doc := _opening(text):
+            parts.append(_code(doc))
+        parts.append(_code(_values(text), "yaml"))
+    return _page(*parts)
+
+
+def _commands() -> str:
+    parts = ["# Commands"]
+    for name in commands.names():
+        parts += [f"## normlab {name}", _code(_help(name))]
+        parts += [_code(_help(name, action)) for action in _actions(name)]
+    return _page(*parts)
+
+
+def _actions(name: str) -> Iterator[str]:
+    """Yield the names of a command's own commands."""
+    module = import_module(f"normlab.commands.{name}")
+    if hasattr(module, "__path__"):
+        yield from sorted(m.name for m in pkgutil.iter_modules(module.__path__) if m.name[0] != "_")
+    elif hasattr(module, "parser"):
+        for action in module.parser()._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                yield from action.choices
+
+
+def _help(*names: str) -> str:
+    os.environ["COLUMNS"] = "80"
+    out = StringIO()
+    with redirect_stdout(out), suppress(SystemExit):
+        import_module(f"normlab.commands.{names[0]}").main([*names[1:], "--help"])
+    return out.getvalue()
+
+
+def _opening(config: str) -> str:
+    """Return how the module of an option's class opens, without importing it."""
+    found = _TARGET.search(config)
+    if found is None:
+        return ""
+    path = registry.CONFIG_DIR.parent.joinpath(*found[1].split(".")).with_suffix(".py")
+    return ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+
+
+def _values(config: str) -> str:
+    """Return a config without the comment that it opens with."""
+    lines = config.splitlines()
+    first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    return "\n".join(lines[first:])
+
+
+def _meanings(figures: Mapping[str, Meaning]) -> str:
+    rows = [
+        [f"`{name}`", m.unit, m.better, _escaped(m.what), m.source] for name, m in figures.items()
+    ]
+    return _table(["figure", "unit", "better", "what it is", "source"], rows)
+
+
+def _page(*parts: str) -> str:
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(
+        "| " + " | ".join(c.replace("|", "\\|") for c in line) + " |" for line in lines
+    )
+
+
+def _code(text: str, language: str = "text") -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r"([*_<>\[\]])", r"\\\1", text)

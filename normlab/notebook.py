@@ -1,0 +1,164 @@
+"""Records as a notebook shows them: a table, curves over training and figures.
+
+`normlab.records()` returns them. Tables are pandas', which is imported when one is asked for.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normlab.records.labels import norm_label
+from normlab.records.record import RunRecord
+from normlab.records.rows import METRICS_FILE, read_rows, series
+from normlab.records.selection import lookup, select
+from normlab.records.store import RunStore
+from normlab.reports.figures import style
+from normlab.reports.figures.kinds import KINDS
+from normlab.reports.figures.runs import Run, experiments
+
+if TYPE_CHECKING:
+    import matplotlib.figure
+    import pandas
+
+_SHOWN = 20  # rows of the table that stands for all
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure that a notebook shows as SVG; `figure` is matplotlib's."""
+
+    figure: "matplotlib.figure.Figure"
+    title: str
+
+    def _repr_svg_(self) -> str:
+        out = StringIO()
+        with style.drawing():
+            self.figure.savefig(out, format="svg", metadata={"Date": None, "Title": self.title})
+        return out.getvalue()
+
+    def save(self, path: Path | str) -> Path:
+        """Write the figure as `.svg` or `.png`, by the ending of the path; return the path."""
+        style.write(self.figure, Path(path), title=self.title)
+        return Path(path)
+
+
+class Records(list[RunRecord]):
+    """The records of runs, and in `folders` where each lies."""
+
+    def __init__(self, found: Sequence[tuple[Path, RunRecord]]) -> None:
+        super().__init__(record for _, record in found)
+        self.folders = [folder for folder, _ in found]
+
+    def to_frame(self, *keys: str, stability: bool = False) -> "pandas.DataFrame":
+        """Return a table, a row a run: what it is, the `keys` asked for, and all of its scores.
+
+        `keys` are dotted keys of the config, such as `optim.lr`. With `stability` the figures of
+        the probes are columns too. Raises ModuleNotFoundError without pandas.
+        """
+        rows = [
+            {
+                **_named(record),
+                "status": record.outcome.status,
+                "step": record.outcome.step,
+                **{key: lookup(record, key) for key in keys},
+                **{name: score.value for name, score in record.scores.items()},
+                **(record.stability if stability else {}),
+            }
+            for record in self
+        ]
+        return _pandas().DataFrame(rows)
+
+    def curves(self, *names: str) -> "pandas.DataFrame":
+        """Return figures over training, a row a run and step, from each run's `metrics.jsonl`.
+
+        `names` are paths such as `train/loss`; none are the losses of training and validation.
+        A figure that was not logged at a step is missing there.
+        """
+        rows: list[dict[str, Any]] = []
+        for run in self._runs():
+            steps: dict[int, dict[str, float]] = {}
+            for name in names or ("train/loss", "valid/loss"):
+                for step, value in series(run.rows, name):
+                    steps.setdefault(step, {})[name] = value
+            assert run.record is not None
+            what = _named(run.record)
+            rows += [{**what, "step": step, **steps[step]} for step in sorted(steps)]
+        return _pandas().DataFrame(rows)
+
+    def plot(self, kind: str = "loss", *, theme: str = "light") -> Picture:
+        """Draw the runs, the seeds of an experiment as one line.
+
+        `kind` is a figure of `normlab plot`, `theme` light or dark. Raises ValueError for another
+        kind or theme, and where no run has the figures that the kind needs.
+        """
+        themes = {known.name: known for known in style.THEMES}
+        for given, word, known in ((kind, "kind", KINDS), (theme, "theme", themes)):
+            if given not in known:
+                raise ValueError(f"there is no {word} {given!r}: there are {', '.join(known)}")
+        drawn, others = KINDS[kind].split(experiments(self._runs()))
+        if not drawn:
+            why = "; ".join(f"{', '.join(names)} ({lack})" for lack, names in others.items())
+            raise ValueError(f"kind {kind!r}: no run has it: {why or 'there are no runs'}")
+        return Picture(KINDS[kind].draw(drawn, themes[theme]), KINDS[kind].title)
+
+    def _runs(self) -> list[Run]:
+        """Return the runs with their rows, which are none for a record without a log beside it."""
+        logs = [folder / METRICS_FILE for folder in self.folders]
+        return [
+            Run.of(record, read_rows(log) if log.is_file() else [])
+            for record, log in zip(self, logs, strict=True)
+        ]
+
+    def _repr_html_(self) -> str:
+        names = list(dict.fromkeys(name for record in self for name in record.main_scores))
+        tests = [name for name in names if name.startswith("test/")] or names
+        head = ["task", "norm", "placement", "seed", "status", *tests]
+        rows = [
+            [
+                *_named(record).values(),
+                record.outcome.status,
+                *(_figure(record, name) for name in tests),
+            ]
+            for record in self[:_SHOWN]
+        ]
+        note = "1 run" if len(self) == 1 else f"{len(self)} runs"
+        if left := len(self) - len(rows):
+            note += f", {left} not shown"
+        body = _row(head, "th") + "".join(_row(row, "td") for row in rows)
+        return f"<table>{body}</table><p>{note}</p>"
+
+
+def records(runs_dir: Path | str = "runs", **where: object) -> Records:
+    """Return the records below `runs_dir` that fit `where`, as `RunStore.records` says."""
+    entries = RunStore(runs_dir).entries()
+    kept = {id(record) for record in select([record for _, record in entries], where)}
+    return Records([entry for entry in entries if id(entry[1]) in kept])
+
+
+def _named(record: RunRecord) -> dict[str, Any]:
+    return {
+        "task": record.choice("task"),
+        "norm": norm_label(record.config.get("choices", {})),
+        "placement": record.choice("placement"),
+        "seed": record.seed,
+    }
+
+
+def _figure(record: RunRecord, name: str) -> str:
+    score = record.scores.get(name)
+    return "-" if score is None else f"{score.value:.4g}"
+
+
+def _row(cells: Sequence[object], tag: str) -> str:
+    return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
+
+
+def _pandas() -> Any:
+    try:
+        import pandas
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a table needs pandas: pip install pandas") from None
+    return pandas

@@ -1,0 +1,182 @@
+"""Every command of README, tutorial and how-tos, typed word for word.
+
+bash reads a page's blocks with stand-ins on its PATH that write down how they were called, so that
+quotes, loops and redirections are bash's own. What it called is then parsed by the command itself,
+and composed where it trains; what answers at once is carried out.
+"""
+
+import argparse
+import contextlib
+import subprocess
+import tomllib
+from functools import cache
+
+import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import IntervalSweep
+from hydra.errors import HydraException
+
+import normlab
+from normlab.cli import main
+from normlab.commands import names
+from normlab.studies import load_study
+from tests.docs.pages import PAGES, ROOT, fenced
+
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROGRAMS = ("normlab", "pip", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab")
+FLAGS = ("-m", "--cfg", "job", "--help")
+AT_ONCE = ("ls", "explain")
+ABSENT = ("hydra/launcher=ray",)
+"""Overrides of a launcher that lives in an environment of its own."""
+
+
+def called(page, folder):
+    """Return what bash calls when it is given the blocks of a page, a list of words a call."""
+    log = folder / "called"
+    (folder / ".venv" / "bin").mkdir(parents=True)
+    (folder / ".venv" / "bin" / "activate").touch()
+    (folder / "normlab").symlink_to(".")  # what git clone would make
+    (folder / "in.de").touch()
+    log.touch()
+    for name in PROGRAMS:
+        stand_in = folder / name if "/" in name else folder / "bin" / name
+        stand_in.parent.mkdir(parents=True, exist_ok=True)
+        stand_in.write_text(f"#!/bin/sh\nprintf '%s\\0' '{name}' \"$@\" '' >> '{log}'\n")
+        stand_in.chmod(0o755)
+    code = "set -eu\n" + "\n".join(fenced(page.read_text(), "bash"))
+    run = subprocess.run(
+        ["/bin/bash", "-c", code],
+        cwd=folder,
+        env={"PATH": f"{folder / 'bin'}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    calls = log.read_text().removesuffix("\0\0").split("\0\0")
+    return [call.split("\0") for call in calls if call]
+
+
+class Parsed(BaseException):
+    """The arguments of a command that would begin its work now."""
+
+
+@pytest.fixture
+def only_parse(monkeypatch):
+    for name in ("parse_args", "parse_intermixed_args"):
+        original = getattr(argparse.ArgumentParser, name)
+
+        def parse(self, *arguments, original=original):
+            raise Parsed(original(self, *arguments))
+
+        monkeypatch.setattr(argparse.ArgumentParser, name, parse)
+
+
+@cache
+def compose(*overrides):
+    normlab.compose(list(overrides))
+
+
+def one_of_a_sweep(override):
+    """Return the first value that an override of a sweep stands for."""
+    parsed = OverridesParser.create().parse_override(override)
+    if not parsed.is_sweep_override():
+        return override
+    value = parsed.value()
+    if isinstance(value, IntervalSweep):
+        return f"{parsed.key_or_group}={value.start}"
+    return f"{parsed.key_or_group}={next(parsed.sweep_string_iterator())}"
+
+
+def train(words):
+    given = [word for word in words if word not in (*FLAGS, *ABSENT)]
+    compose(*(one_of_a_sweep(word) if "-m" in words else word for word in given))
+
+
+def parsed(name, words):
+    """Return the words and overrides of a command, None for a page of help that it printed."""
+    try:
+        status = main([name, *words])
+    except SystemExit as end:
+        status = end.code
+    except Parsed as found:
+        values = vars(found.args[0]).values()
+        lists = [value if isinstance(value, list) else [value] for value in values]
+        return [word for listed in lists for word in listed if isinstance(word, str)]
+    assert status == 0, (name, words)
+    return None
+
+
+def check_normlab(words):
+    name, *rest = words
+    assert name in names()
+    if name == "train":
+        return train(rest)
+    found = parsed(name, rest)
+    if found is None:
+        return None
+    overrides = [word for word in found if "=" in word and not word.startswith("normlab ")]
+    if name in ("reproduce", "tune"):
+        scale = next((w.partition("=")[2] for w in overrides if w.startswith("scale=")), "smoke")
+        studies = [word for word in rest if word in normlab_studies()]
+        assert studies and all(scale in load_study(study).scales for study in studies)
+    elif name == "data":
+        compose(f"task={rest[0]}", *overrides)
+    elif name in ("bench", "inspect") and "RUN" not in rest:
+        compose(*overrides)
+    return None
+
+
+@cache
+def normlab_studies():
+    from normlab.registry import option_names
+
+    return set(option_names("study"))
+
+
+def check(words):
+    program, *rest = words
+    match program:
+        case "normlab" | ".venv-ray/bin/normlab":
+            check_normlab(rest)
+        case "torchrun":
+            check_normlab(rest[rest.index("normlab") + 1 :])
+        case "bash":
+            assert (ROOT / rest[0]).is_file()
+            if rest[0].endswith("environment.sh"):
+                assert set(rest[1:]) <= set(EXTRAS)
+        case "pip":
+            assert rest[:4] == ["install", "-c", "constraints.txt", "-e"]
+            assert rest[4].strip(".[]") in EXTRAS
+        case "pytest":
+            assert (ROOT / rest[-1]).is_dir()
+        case _:
+            assert program == "git"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_commands_of_a_page_are_understood(page, tmp_path, only_parse):
+    calls = called(page, tmp_path)
+    assert bool(calls) == bool(fenced(page.read_text(), "bash"))
+    for words in calls:
+        check(words)
+
+
+def test_what_answers_at_once_answers(tmp_path, capsys):
+    calls = [words[1:] for words in called(ROOT / "docs" / "tutorial.md", tmp_path)]
+    quick = [words for words in calls if words and words[0] in AT_ONCE]
+    assert {words[0] for words in quick} == set(AT_ONCE)
+    for words in quick:
+        with contextlib.chdir(tmp_path):
+            assert main(words) == 0
+        assert capsys.readouterr().out
+
+
+def test_a_page_whose_command_is_wrong_is_found(tmp_path, only_parse):
+    for number, wrong in enumerate(
+        ("normlab train nrom=bn", "normlab eval", "normlab reproduce nothing", "bash scripts/no.sh")
+    ):
+        page, folder = tmp_path / f"{number}.md", tmp_path / str(number)
+        page.write_text(f"```bash\n{wrong}\n```\n")
+        folder.mkdir()
+        with pytest.raises((AssertionError, HydraException)):
+            check(called(page, folder)[0])

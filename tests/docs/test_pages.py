@@ -1,0 +1,81 @@
+"""The pages build strictly, both languages keep in step, and the reference knows every figure."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import normlab
+from normlab.metrics.glossary import PROBES, meaning
+from normlab.registry import option_names, options
+from tests.docs.pages import IN_STEP, ROOT, fenced
+
+BLOCK = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def shape(text):
+    """Return what two languages of a page have in common: headings, code, blocks, links, rows."""
+    prose = BLOCK.sub("", re.sub(r"^ *```.*?^ *```$", "", text, flags=re.MULTILINE | re.DOTALL))
+    targets = re.findall(r"\]\(([^)\s]+)\)", prose)
+    return {
+        "headings": re.findall(r"^#+ (?:\d+\.)?", prose, re.MULTILINE),
+        "code": fenced(text),
+        "blocks": BLOCK.findall(text),
+        "links": sorted(target.rpartition("/")[2].replace(".zh.md", ".md") for target in targets),
+        "paragraphs": len(re.split(r"\n\s*\n", prose.strip())),
+        "rows": len(re.findall(r"^\|", prose, re.MULTILINE)),
+    }
+
+
+@pytest.mark.parametrize("page", IN_STEP, ids=lambda page: page.name)
+def test_the_chinese_side_of_a_page_is_in_step(page):
+    chinese = shape(IN_STEP[page].read_text())
+    for what, there in shape(page.read_text()).items():
+        assert chinese[what] == there, f"{IN_STEP[page]} and {page} differ in {what}"
+
+
+def test_every_figure_of_the_published_records_has_a_meaning():
+    seen = {}
+    for path in (ROOT / "results").rglob("record.json"):
+        record = json.loads(path.read_bytes())
+        seen |= {name: score["higher_is_better"] for name, score in record["scores"].items()}
+        seen |= dict.fromkeys((f"stability/{name[10:]}" for name in record["stability"]), None)
+    assert [name for name in seen if meaning(name) is None] == []
+    for name, more in seen.items():
+        better = meaning(name).better
+        assert better == "-" or more is None or (better == "more") == more, name
+
+
+def test_every_probe_has_figures_in_the_glossary():
+    groups = {option.name for option in options("probe") if "defaults:" in option.path.read_text()}
+    assert {name.split("/")[0] for name in PROBES} == set(option_names("probe")) - groups
+
+
+def test_the_names_of_the_python_page_exist():
+    code = "\n".join(fenced((ROOT / "docs" / "howto" / "python.md").read_text(), "python"))
+    used = set(re.findall(r"normlab\.(\w+)", code))
+    assert used and used <= set(normlab.__all__)
+    methods = set(re.findall(r"runs\.(\w+)\(", code))
+    assert methods and all(hasattr(normlab.Records, name) for name in methods)
+
+
+def test_the_site_builds_strictly(tmp_path):
+    pytest.importorskip("material", reason="the docs extra is not installed")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict"]
+    done = subprocess.run(
+        [*command, "-f", ROOT / "docs" / "site" / "mkdocs.yml", "-d", tmp_path / "site"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "NO_MKDOCS_2_WARNING": "1"},
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "reference" / "options.html").read_text()
+    assert all(f"norm={name}" in page for name in option_names("norm"))
+    assert "(<code>results/claims.md</code>)" in (tmp_path / "site" / "index.html").read_text()
