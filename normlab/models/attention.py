@@ -9,7 +9,7 @@ On a CPU the products are written out: for the short sequences of translation in
 quarter of the time of torch's fused kernel. On a GPU the fused kernel is called.
 """
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,7 @@ from torch.autograd.function import once_differentiable
 from normlab.dropout import Dropout
 from normlab.models.linear import Linear
 from normlab.norms.base import Norm, Stream
-
-_QKV_GAIN = 1 / math.sqrt(2)  # fairseq's for the three input projections
+from normlab.placements.base import Role
 
 
 class _Weights(torch.autograd.Function):
@@ -129,13 +128,19 @@ class _Heads(nn.Module):
     """What both attentions share: heads, the core, the output projection and the sites."""
 
     def __init__(
-        self, dim: int, *, num_heads: int, dropout: float, init_gain: float, sites: AttentionSites
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        dropout: float,
+        gain: Callable[[Role], float],
+        sites: AttentionSites,
     ):
         super().__init__()
         if dim % num_heads:
             raise ValueError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
-        self.out_proj = Linear(dim, dim, gains=(init_gain,))
+        self.out_proj = Linear(dim, dim, gains=(gain("out"),))
         self.core = AttentionCore(dropout)
         self.q_norm, self.k_norm, self.v_norm = sites.q_norm, sites.k_norm, sites.v_norm
         self.mix_norm, self.out_norm = sites.mix_norm, sites.out_norm
@@ -170,14 +175,12 @@ class SelfAttention(_Heads):
         num_heads: int,
         dropout: float,
         causal: bool,
-        init_gain: float = 1.0,
+        gain: Callable[[Role], float],
         sites: AttentionSites = NO_SITES,
     ):
-        super().__init__(
-            dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain, sites=sites
-        )
+        super().__init__(dim, num_heads=num_heads, dropout=dropout, gain=gain, sites=sites)
         self.causal = causal
-        self.qkv_proj = Linear(dim, 3 * dim, gains=(_QKV_GAIN, _QKV_GAIN, _QKV_GAIN * init_gain))
+        self.qkv_proj = Linear(dim, 3 * dim, gains=(gain("q"), gain("k"), gain("v")))
 
     def project(
         self, x: Float[Tensor, "B T D"], stream: Stream
@@ -209,14 +212,12 @@ class CrossAttention(_Heads):
         *,
         num_heads: int,
         dropout: float,
-        init_gain: float = 1.0,
+        gain: Callable[[Role], float],
         sites: AttentionSites = NO_SITES,
     ):
-        super().__init__(
-            dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain, sites=sites
-        )
-        self.q_proj = Linear(dim, dim, gains=(_QKV_GAIN,))
-        self.kv_proj = Linear(dim, 2 * dim, gains=(_QKV_GAIN, _QKV_GAIN * init_gain))
+        super().__init__(dim, num_heads=num_heads, dropout=dropout, gain=gain, sites=sites)
+        self.q_proj = Linear(dim, dim, gains=(gain("q"),))
+        self.kv_proj = Linear(dim, 2 * dim, gains=(gain("k"), gain("v")))
 
     def project_query(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B H T K"]:
         """Return the queries of the target stream."""
