@@ -12,7 +12,7 @@ from normlab.models.attention import AttentionSites, HeadNorm, SelfAttention
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
 from normlab.placements.admin import AdminResidual, closed_form
-from normlab.placements.base import XAVIER, Place
+from normlab.placements.base import XAVIER, Place, Residual
 from normlab.placements.calibration import calibrate
 from normlab.placements.normformer import HeadGains
 from tests.models.small import DIM, PLACEMENTS, assert_close, lm, placement, sentences, seq2seq
@@ -225,6 +225,18 @@ def test_norms_stand_where_norms_are_published():
     }
     opened = {p for p in PLACEMENTS if not isinstance(seq2seq("ln", p).encoder.opening, NoNorm)}
     assert opened == {"peri", "resi_dual"}
+
+
+@pytest.mark.parametrize("place", ["post", "b2t", "resi_dual"])
+def test_a_residual_says_how_many_streams_lie_side_by_side(place):
+    model, seen = seq2seq("ln", place), []
+    for module in model.modules():
+        if isinstance(module, Residual):
+            module.register_forward_hook(
+                lambda r, _, x: seen.append(x.shape[-1] == r.streams * DIM)
+            )
+    model(IDS, STREAM, IDS, STREAM)
+    assert seen == [True] * 10
 
 
 def test_an_attention_with_all_its_sites_is_the_product_written_out():
