@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from normlab.machine import MOST_THREADS
+from normlab.wiring import misplaced
 
 _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
 _LONGEST = 4096  # characters of a value
@@ -179,6 +180,9 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.sink.*.connect_seconds": Constraint(0, 10**6, "seconds"),
     "observe.sink.*.finish_seconds": Constraint(0, 10**6, "seconds"),
     **{f"{site}.{key}": rule for site in NORMS for key, rule in _OF_A_NORM.items()},
+    "placement.share": Constraint(0, 1, "share of the layers"),
+    "placement.start": Constraint(unit="first value of the gains"),
+    "placement.encoder_beta": _POSITIVE,
     "model.dim": _size("features", _MODEL_SIZE),
     "model.ffn_dim": _size("features", _MODEL_SIZE),
     "model.num_heads": _size("heads", _MODEL_SIZE),
@@ -316,6 +320,7 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     for site in NORMS:
         width = model.get("ffn_dim") if site == "ffn_inner_norm" else dim
         yield from _divides(_node(config, site), f"{site}.groups", width)
+    yield from misplaced(_node(config, "choices"))
     schedule = _node(config, "schedule")
     yield from _ordered(schedule, "schedule", "warmup", "total", strictly=True)
     for name in (probes := _node(_node(config, "observe"), "probe")):

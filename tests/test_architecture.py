@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "data": ("records",),
     "norms": ("distributed",),
     # 2
-    "placements": ("norms.base", "norms.local", "dropout"),
+    "placements": ("norms.base", "norms.local", "dropout", "distributed"),
     # 3
     "models": ("placements.base", "norms.base", "norms.local", "dropout"),
     # 4
@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "study_tuning": ("study_file",),
     "studies": ("registry", "study_file", "study_tuning"),
     "recipes": (),
-    "constraints": ("machine",),
+    "wiring": (),
+    "constraints": ("machine", "wiring"),
     "memory": ("machine", "constraints"),
     "config": ("registry", "recipes", "machine", "constraints"),
     "reports": ("records", "metrics", "studies"),
@@ -74,6 +75,7 @@ FREE = (
 
 TORCHLESS = (
     "records",
+    "wiring",
     "sweep",
     "metrics",
     "registry",
