@@ -14,8 +14,10 @@ from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
 from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
+from normlab.placements.calibration import calibrate, needs_calibration
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.base import Task
+from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 
 _NORM_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
@@ -88,6 +90,25 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     )
     initialize(model, config["seed"])
     return model
+
+
+def calibrate_model(
+    config: Mapping[str, Any], model: nn.Module, task: Task, runtime: Runtime
+) -> None:
+    """Give what asks for it its first values from one training batch, before the first step.
+
+    The batch comes from a stream of its own, so that the run's begins where it would have. To be
+    called by all processes, before the model is compiled, and not for a run that goes on.
+    """
+    if needs_calibration(model):
+        seed = config["seed"]
+        batch = next(iter(task.calibration_batches(runtime.world, seed))).to(runtime.device)
+        with runtime.autocast():
+            calibrate(
+                model,
+                lambda: task.losses(model, batch),
+                seed=seed * 1_000_003 + runtime.world.rank,
+            )
 
 
 def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:

@@ -179,6 +179,9 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.sink.*.connect_seconds": Constraint(0, 10**6, "seconds"),
     "observe.sink.*.finish_seconds": Constraint(0, 10**6, "seconds"),
     **{f"{site}.{key}": rule for site in NORMS for key, rule in _OF_A_NORM.items()},
+    "placement.share": Constraint(0, 1, "share of the layers"),
+    "placement.start": Constraint(unit="first value of the gains"),
+    "placement.encoder_beta": _POSITIVE,
     "model.dim": _size("features", _MODEL_SIZE),
     "model.ffn_dim": _size("features", _MODEL_SIZE),
     "model.num_heads": _size("heads", _MODEL_SIZE),
@@ -237,6 +240,8 @@ CONSTRAINTS: Mapping[str, Constraint] = {
         }.items()
     },
 }
+_WITHOUT_NORMS = ("rezero",)
+_WITH_NORMS = ("deepnorm", "admin", "b2t")  # their streams grow where no norm stands after the sum
 _MAY_BE_EMPTY = ("task.test_batch_sizes", "task.length_buckets", "task.targets.*")
 
 
@@ -316,6 +321,7 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     for site in NORMS:
         width = model.get("ffn_dim") if site == "ffn_inner_norm" else dim
         yield from _divides(_node(config, site), f"{site}.groups", width)
+    yield from _wired(_node(config, "choices"))
     schedule = _node(config, "schedule")
     yield from _ordered(schedule, "schedule", "warmup", "total", strictly=True)
     for name in (probes := _node(_node(config, "observe"), "probe")):
@@ -336,6 +342,35 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     buckets = task.get("length_buckets") or []
     if isinstance(buckets, list) and buckets != sorted(set(buckets)):
         yield f"task.length_buckets={buckets} must increase"
+
+
+def _wired(choices: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with norms where the placement puts them."""
+    placement, run = choices.get("placement"), choices.get("norm")
+    norms = {site: choices.get(site) or run for site in ("norm", "encoder_norm", "decoder_norm")}
+    if placement in _WITHOUT_NORMS:
+        for site, norm in norms.items():
+            if norm not in (None, "none"):
+                yield (
+                    f"placement={placement} has no norms, and {_override(site)}={norm} asks for "
+                    f"one: give {_override(site)}=none; a small gain beside norms is "
+                    f"placement=layerscale"
+                )
+    if placement in _WITH_NORMS and "none" in norms.values():
+        yield (
+            f"placement={placement} makes the stream larger in each layer, and with norm=none "
+            f"nothing brings it back: give norm=ln, or placement=pre or post, or placement=rezero"
+        )
+    embedding = choices.get("embedding_norm")
+    if placement == "peri" and embedding not in (None, "none"):
+        yield (
+            f"placement=peri has a norm on the embedded tokens, and norm@embedding_norm={embedding}"
+            " asks for a second: leave it out, or give placement=sandwich, which has none"
+        )
+
+
+def _override(site: str) -> str:
+    return site if site == "norm" else f"norm@{site}"
 
 
 def _divides(node: Mapping[str, Any], key: str, width: object) -> Iterator[str]:

@@ -15,6 +15,7 @@ from normlab.build import (
     build_model,
     build_optimizer,
     build_task,
+    calibrate_model,
     check_scores,
     check_targets,
     make_fast,
@@ -177,12 +178,14 @@ class _Run:
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
-        if self.observe["fast"]:
-            make_fast(model, task, runtime.device)
-        optimizer = build_optimizer(config, model)
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
         state = self._state_to_resume(checkpoints, data)
+        if state is None:
+            calibrate_model(config, model, task, runtime)
+        if self.observe["fast"]:
+            make_fast(model, task, runtime.device)
+        optimizer = build_optimizer(config, model)
         settings = self._settings(task, data)
         sinks = SinkGroup(
             {

@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "data": ("records",),
     "norms": ("distributed",),
     # 2
-    "placements": ("norms.base", "norms.local", "dropout"),
+    "placements": ("norms.base", "norms.local", "dropout", "distributed"),
     # 3
     "models": ("placements.base", "norms.base", "norms.local", "dropout"),
     # 4

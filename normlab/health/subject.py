@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from normlab.build import build_model, build_task
+from normlab.build import build_model, build_task, calibrate_model
 from normlab.config import compose, to_dict
 from normlab.loaded import load_run
 from normlab.tasks.base import Batch, Task
@@ -83,6 +83,7 @@ def subject_of_config(overrides: Sequence[str]) -> Subject:
     runtime = _runtime(config)
     task = build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+    calibrate_model(config, model, task, runtime)
     return Subject(config, task, model.eval(), runtime)
 
 

@@ -69,7 +69,7 @@ class CachedText:
         """Feed the next token of each sequence; return the stream at its position."""
         valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
         stream = Stream(valid, start=self.position)
-        x = self.stack.embedding(ids[:, None], stream)
+        x = self.stack.opening(self.stack.embedding(ids[:, None], stream), stream)
         for layer, cache in zip(self.layers, self.caches, strict=True):
             x = layer.step(x, stream, cache)
         self.position += 1

@@ -1,4 +1,4 @@
-"""The position-wise feed-forward sub-layer, with room for a norm between its two products."""
+"""The position-wise feed-forward sub-layer, with room for norms between its two products."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from normlab.dropout import Dropout
 from normlab.models.linear import Linear
 from normlab.norms.base import Stream
-from normlab.placements.base import NormFactory
+from normlab.placements.base import NormFactory, Role
 
 Activation = Literal["relu", "gelu"]
 
@@ -21,7 +21,8 @@ class FeedForward(nn.Module):
     """fc2(dropout(activation(norm(fc1(x))))) (Vaswani et al. 2017, eq. 2).
 
     The inner norm is the identity unless asked for; batch norm there is what Yao et al. 2021 add to
-    make a batch-normalized vision Transformer train.
+    make a batch-normalized vision Transformer train. `hidden_norm` stands before fc2 where a
+    placement puts one there.
     """
 
     def __init__(
@@ -32,16 +33,19 @@ class FeedForward(nn.Module):
         activation: Activation,
         inner_norm: NormFactory,
         dropout: float,
-        init_gain: float = 1.0,
+        gain: Callable[[Role], float],
+        hidden_norm: nn.Module | None = None,
     ):
         super().__init__()
-        self.fc1 = Linear(dim, ffn_dim, gains=(init_gain,))
+        self.fc1 = Linear(dim, ffn_dim, gains=(gain("fc1"),))
         self.inner_norm = inner_norm(ffn_dim)
         self.activation = _ACTIVATIONS[activation]
         self.dropout = Dropout(dropout)
-        self.fc2 = Linear(ffn_dim, dim, gains=(init_gain,))
+        self.hidden_norm = hidden_norm
+        self.fc2 = Linear(ffn_dim, dim, gains=(gain("fc2"),))
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Transform each position by itself (but for what the inner norm pools)."""
         hidden = self.inner_norm(self.fc1(x), stream)
-        return self.fc2(self.dropout(self.activation(hidden)))
+        hidden = self.dropout(self.activation(hidden))
+        return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, stream))

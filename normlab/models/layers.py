@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.models.attention import CrossAttention, SelfAttention
+from normlab.models.attention import AttentionSites, CrossAttention, HeadNorm, SelfAttention
 from normlab.models.cache import LayerCache, SelfCache
 from normlab.models.feed_forward import Activation, FeedForward
 from normlab.norms.base import Stream
-from normlab.placements.base import NormFactory, Placement
+from normlab.placements.base import NormFactory, Place, Placement, Site
 
 
 @dataclass(frozen=True)
@@ -29,26 +29,28 @@ class LayerShape:
     attention_dropout: float
     activation_dropout: float
 
-    def self_attention(self, placement: Placement, *, causal: bool) -> SelfAttention:
+    def self_attention(self, placement: Placement, place: Place, *, causal: bool) -> SelfAttention:
         """Build a self-attention of this shape."""
         return SelfAttention(
             self.dim,
             num_heads=self.num_heads,
             dropout=self.attention_dropout,
             causal=causal,
-            init_gain=placement.init_gain,
+            gain=lambda role: placement.gain(role, place),
+            sites=self._sites(placement, place),
         )
 
-    def cross_attention(self, placement: Placement) -> CrossAttention:
+    def cross_attention(self, placement: Placement, place: Place) -> CrossAttention:
         """Build a cross-attention of this shape."""
         return CrossAttention(
             self.dim,
             num_heads=self.num_heads,
             dropout=self.attention_dropout,
-            init_gain=placement.init_gain,
+            gain=lambda role: placement.gain(role, place),
+            sites=self._sites(placement, place),
         )
 
-    def feed_forward(self, placement: Placement) -> FeedForward:
+    def feed_forward(self, placement: Placement, place: Place) -> FeedForward:
         """Build a feed-forward sub-layer of this shape."""
         return FeedForward(
             self.dim,
@@ -56,19 +58,40 @@ class LayerShape:
             activation=self.activation,
             inner_norm=self.ffn_inner_norm,
             dropout=self.activation_dropout,
-            init_gain=placement.init_gain,
+            gain=lambda role: placement.gain(role, place),
+            hidden_norm=placement.inner("hidden", self.ffn_dim, place, heads=1),
+        )
+
+    def _sites(self, placement: Placement, place: Place) -> AttentionSites:
+        def at(site: Site, dim: int) -> nn.Module | None:
+            return placement.inner(site, dim, place, heads=self.num_heads)
+
+        def on_heads(site: Site) -> nn.Module | None:
+            norm = at(site, self.dim // self.num_heads)
+            return None if norm is None else HeadNorm(norm)
+
+        return AttentionSites(
+            q_norm=on_heads("q"),
+            k_norm=on_heads("k"),
+            v_norm=on_heads("v"),
+            mix_norm=at("mix", self.dim),
+            out_norm=at("out", self.dim),
         )
 
 
 class EncoderLayer(nn.Module):
     """Self-attention, then feed-forward."""
 
-    def __init__(self, shape: LayerShape, placement: Placement, *, causal: bool = False):
+    def __init__(
+        self, shape: LayerShape, placement: Placement, place: Place, *, causal: bool = False
+    ):
         super().__init__()
-        self.self_attention = shape.self_attention(placement, causal=causal)
-        self.self_residual = placement.residual(shape.dim)
-        self.feed_forward = shape.feed_forward(placement)
-        self.ffn_residual = placement.residual(shape.dim)
+        places = [place.at("self"), place.at("ffn")]
+        own, ffn = placement.residuals(shape.dim, places)
+        self.self_attention = shape.self_attention(placement, places[0], causal=causal)
+        self.self_residual = own
+        self.feed_forward = shape.feed_forward(placement, places[1])
+        self.ffn_residual = ffn
 
     def forward(self, x: Float[Tensor, "B S D"], source: Stream) -> Float[Tensor, "B S D"]:
         """Transform the source stream."""
@@ -79,21 +102,25 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "N 1 D"], stream: Stream, cache: SelfCache
     ) -> Float[Tensor, "N 1 D"]:
         """Transform one more position of `N` sequences, using and growing the cache."""
-        x = self.self_residual(x, stream, lambda h: cache.attend_self(self.self_attention, h))
+        x = self.self_residual(
+            x, stream, lambda h: cache.attend_self(self.self_attention, h, stream)
+        )
         return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
 
 
 class DecoderLayer(nn.Module):
     """Causal self-attention, attention over the memory, then feed-forward."""
 
-    def __init__(self, shape: LayerShape, placement: Placement):
+    def __init__(self, shape: LayerShape, placement: Placement, place: Place):
         super().__init__()
-        self.self_attention = shape.self_attention(placement, causal=True)
-        self.self_residual = placement.residual(shape.dim)
-        self.cross_attention = shape.cross_attention(placement)
-        self.cross_residual = placement.residual(shape.dim)
-        self.feed_forward = shape.feed_forward(placement)
-        self.ffn_residual = placement.residual(shape.dim)
+        places = [place.at("self"), place.at("cross"), place.at("ffn")]
+        own, cross, ffn = placement.residuals(shape.dim, places)
+        self.self_attention = shape.self_attention(placement, places[0], causal=True)
+        self.self_residual = own
+        self.cross_attention = shape.cross_attention(placement, places[1])
+        self.cross_residual = cross
+        self.feed_forward = shape.feed_forward(placement, places[2])
+        self.ffn_residual = ffn
 
     def forward(
         self,
@@ -104,13 +131,19 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Transform the target stream, looking at the memory."""
         y = self.self_residual(y, target, lambda h: self.self_attention(h, target))
-        y = self.cross_residual(y, target, lambda h: self.cross_attention(h, memory, source))
+        y = self.cross_residual(
+            y, target, lambda h: self.cross_attention(h, target, memory, source)
+        )
         return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
 
     def step(
         self, y: Float[Tensor, "N 1 D"], target: Stream, cache: LayerCache
     ) -> Float[Tensor, "N 1 D"]:
         """Transform one more position of `N` hypotheses, using and growing the cache."""
-        y = self.self_residual(y, target, lambda h: cache.attend_self(self.self_attention, h))
-        y = self.cross_residual(y, target, lambda h: cache.attend_cross(self.cross_attention, h))
+        y = self.self_residual(
+            y, target, lambda h: cache.attend_self(self.self_attention, h, target)
+        )
+        y = self.cross_residual(
+            y, target, lambda h: cache.attend_cross(self.cross_attention, h, target)
+        )
         return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))

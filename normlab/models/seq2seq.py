@@ -63,10 +63,18 @@ class Seq2Seq(nn.Module):
             output = Embedding(target_vocab, arch.dim)
         shape = arch.layer_shape()
         self.encoder = Encoder(
-            arch.stream_embedding(source_tokens), shape, encoder, num_layers=arch.encoder_layers
+            arch.stream_embedding(source_tokens),
+            shape,
+            encoder,
+            num_layers=arch.encoder_layers,
+            other_layers=arch.decoder_layers,
         )
         self.decoder = Decoder(
-            arch.stream_embedding(target_tokens), shape, decoder, num_layers=arch.decoder_layers
+            arch.stream_embedding(target_tokens),
+            shape,
+            decoder,
+            num_layers=arch.decoder_layers,
+            other_layers=arch.encoder_layers,
         )
         self.output = output
 

@@ -1,6 +1,7 @@
-"""The encoder and the decoder: layers one upon the other, closed by the placement's final norm."""
+"""The encoder and the decoder: layers one upon the other, between what the placement puts there."""
 
-from typing import cast
+from collections.abc import Iterator
+from typing import Literal, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -10,11 +11,23 @@ from normlab.models.cache import LayerCache, Lineage
 from normlab.models.embedding import StreamEmbedding
 from normlab.models.layers import DecoderLayer, EncoderLayer, LayerShape
 from normlab.norms.base import Stream
-from normlab.placements.base import Placement
+from normlab.placements.base import Place, Placement
+
+
+def _places(
+    stack: Literal["encoder", "decoder"], layers: int, other_layers: int
+) -> Iterator[Place]:
+    for layer in range(layers):
+        yield Place(
+            stack=stack, layer=layer, layers=layers, sublayer="self", other_layers=other_layers
+        )
 
 
 class Encoder(nn.Module):
-    """Embedding, `num_layers` encoder layers, closing norm."""
+    """Embedding, opening, `num_layers` encoder layers, closing norm.
+
+    A causal one is a decoder without a memory. `other_layers` are those of the other stack.
+    """
 
     def __init__(
         self,
@@ -23,12 +36,15 @@ class Encoder(nn.Module):
         placement: Placement,
         *,
         num_layers: int,
+        other_layers: int = 0,
         causal: bool = False,
     ):
         super().__init__()
         self.embedding = embedding
+        self.opening = placement.opening(shape.dim)
+        places = _places("decoder" if causal else "encoder", num_layers, other_layers)
         self.layers = nn.ModuleList(
-            EncoderLayer(shape, placement, causal=causal) for _ in range(num_layers)
+            EncoderLayer(shape, placement, place, causal=causal) for place in places
         )
         self.final_norm = placement.final(shape.dim)
 
@@ -36,14 +52,14 @@ class Encoder(nn.Module):
         self, ids: Int[Tensor, "B S"], source: Stream, added: Float[Tensor, "B S D"] | None = None
     ) -> Float[Tensor, "B S D"]:
         """Return the memory: the source stream after all layers (`added`: see the embedding)."""
-        x = self.embedding(ids, source, added)
+        x = self.opening(self.embedding(ids, source, added), source)
         for layer in self.layers:
             x = layer(x, source)
         return self.final_norm(x, source)
 
 
 class Decoder(nn.Module):
-    """Embedding, `num_layers` decoder layers, closing norm."""
+    """Embedding, opening, `num_layers` decoder layers, closing norm."""
 
     def __init__(
         self,
@@ -52,10 +68,15 @@ class Decoder(nn.Module):
         placement: Placement,
         *,
         num_layers: int,
+        other_layers: int,
     ):
         super().__init__()
         self.embedding = embedding
-        self.layers = nn.ModuleList(DecoderLayer(shape, placement) for _ in range(num_layers))
+        self.opening = placement.opening(shape.dim)
+        self.layers = nn.ModuleList(
+            DecoderLayer(shape, placement, place)
+            for place in _places("decoder", num_layers, other_layers)
+        )
         self.final_norm = placement.final(shape.dim)
 
     def forward(
@@ -66,7 +87,7 @@ class Decoder(nn.Module):
         source: Stream,
     ) -> Float[Tensor, "B T D"]:
         """Return the target stream after all layers."""
-        y = self.embedding(ids, target)
+        y = self.opening(self.embedding(ids, target), target)
         for layer in self.layers:
             y = layer(y, target, memory, source)
         return self.final_norm(y, target)
@@ -94,7 +115,7 @@ class CachedDecoding:
         self.caches = [
             LayerCache(
                 self.lineage,
-                *layer.cross_attention.project_memory(memory),
+                *layer.cross_attention.project_memory(memory, source),
                 source,
                 max_length=max_length,
             )
@@ -106,7 +127,7 @@ class CachedDecoding:
         valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
         target = Stream(valid, start=self.position)
         self.lineage.extend(ids)
-        y = self.decoder.embedding(ids[:, None], target)
+        y = self.decoder.opening(self.decoder.embedding(ids[:, None], target), target)
         for layer, cache in zip(self.layers, self.caches, strict=True):
             y = layer.step(y, target, cache)
         self.position += 1

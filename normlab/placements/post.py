@@ -16,7 +16,7 @@ from torch import Tensor
 from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.base import Placement, Residual
+from normlab.placements.base import Place, Placement, Residual
 
 
 class PostResidual(Residual):
@@ -35,7 +35,7 @@ class PostResidual(Residual):
 class Post(Placement):
     """Post-norm placement (the original Transformer, BERT, fairseq's IWSLT'14 README recipe)."""
 
-    def residual(self, dim: int) -> PostResidual:
+    def residual(self, dim: int, place: Place) -> PostResidual:
         """Build a post-norm residual connection."""
         return PostResidual(self.norm(dim), self.dropout)
 

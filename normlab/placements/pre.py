@@ -16,7 +16,7 @@ from torch import Tensor
 
 from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Placement, Residual
+from normlab.placements.base import Place, Placement, Residual
 
 
 class PreResidual(Residual):
@@ -37,7 +37,7 @@ class PreResidual(Residual):
 class Pre(Placement):
     """Pre-norm placement (GPT-2, and PowerNorm's and RBN's IWSLT'14 recipes)."""
 
-    def residual(self, dim: int) -> PreResidual:
+    def residual(self, dim: int, place: Place) -> Residual:
         """Build a pre-norm residual connection."""
         return PreResidual(self.norm(dim), self.dropout)
 

@@ -32,12 +32,15 @@ class ResidualStream(HookedProbe):
     def attach(self, model: nn.Module) -> None:
         """Look at the output of each residual connection."""
         for name, residual in sites(model, Residual).items():
-            residual.register_forward_hook(self._look_at(name))
+            residual.register_forward_hook(self._look_at(name, residual.streams))
 
-    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
+    def _look_at(
+        self, name: str, streams: int
+    ) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             if self.watching:
-                self.seen[name] = root_mean_square(output, arguments[1].valid)
+                x = output.chunk(streams, dim=-1)[0]
+                self.seen[name] = root_mean_square(x, arguments[1].valid)
 
         return look
 

@@ -15,7 +15,7 @@ from normlab.norms.base import Norm
 
 _SHORTER = (
     (re.compile(r"\.layers\."), "."),
-    (re.compile(r"\.feed_forward\.inner_norm$"), ".ffn_inner"),
+    (re.compile(r"\.feed_forward\.(inner|hidden)_norm$"), r".ffn_\1"),
     (re.compile(r"_(residual|attention|norm)(\.|$)"), r"\2"),
     (re.compile(r"\.(norm|core)$"), ""),
 )

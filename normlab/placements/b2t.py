@@ -1,0 +1,76 @@
+"""B2T connection: post-norm, with the layer's own input added once more before its last norm.
+
+        x ---+--> attention --> (+) --> norm --+--> feed-forward --> (+) --> norm --> y
+             |                   |             |                      |
+             +-------------------+             +----------------------+
+             |                                                        |
+             +--------------------------------------------------------+
+
+    y = norm(x + x' + f(x')),  x' = norm(x + attention(x))
+
+    closing norm: none, since the last layer ends in one.
+    at initialization: all weights of a layer are smaller by sqrt(layers of the stack).
+
+Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep
+Transformers"); the first sizes are those of the authors' code. Until the last sub-layer the layer's
+input lies beside the stream.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from normlab.norms.base import Stream
+from normlab.placements.base import XAVIER, NormFactory, Place, Role
+from normlab.placements.post import Post, PostResidual
+
+
+class FirstResidual(PostResidual):
+    """(norm(x + dropout(branch(x))), x)."""
+
+    streams: ClassVar[int] = 2
+
+    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the normalized sum and, beside it, the layer's input."""
+        return torch.cat([super().forward(x, stream, branch), x], dim=-1)
+
+
+class MiddleResidual(PostResidual):
+    """(norm(x + dropout(branch(x))), bottom) of (x, bottom)."""
+
+    streams: ClassVar[int] = 2
+
+    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the normalized sum, and the layer's input as it was."""
+        x, bottom = x.chunk(2, dim=-1)
+        return torch.cat([super().forward(x, stream, branch), bottom], dim=-1)
+
+
+class LastResidual(PostResidual):
+    """norm(bottom + x + dropout(branch(x))) of (x, bottom)."""
+
+    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return the normalized sum of the layer's input, the stream and its branch."""
+        x, bottom = x.chunk(2, dim=-1)
+        return self.norm(bottom + x + self.dropout(branch(x)), stream)
+
+
+_KINDS = {"self": FirstResidual, "cross": MiddleResidual, "ffn": LastResidual}
+
+
+class B2T(Post):
+    """B2T placement; `rescaled` begins with the smaller weights of the authors' code."""
+
+    def __init__(self, norm: NormFactory, *, dropout: float, rescaled: bool):
+        super().__init__(norm, dropout=dropout)
+        self.rescaled = rescaled
+
+    def residual(self, dim: int, place: Place) -> PostResidual:
+        """Build the residual connection of a kind of sub-layer."""
+        return _KINDS[place.sublayer](self.norm(dim), self.dropout)
+
+    def gain(self, role: Role, place: Place) -> float:
+        """Return the gain, smaller in deep stacks where asked."""
+        return XAVIER[role] * (place.layers**-0.5 if self.rescaled else 1.0)

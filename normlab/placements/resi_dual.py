@@ -1,0 +1,80 @@
+"""ResiDual: a post-norm stream, and beside it the plain sum of all branches, normalized at the end.
+
+        x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
+             |                            |     |
+             +----------------------------|-----+
+                                          |
+        r -------------------------------(+)-----------------> r'
+
+    x' = norm(x + f(x)),  r' = r + f(x),  both begin with the embedded tokens
+
+    closing norm: on r alone; y = x + norm(r) leaves the stack.
+    at initialization: x stays of constant size, r grows as the stream of pre-norm does.
+
+Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections"). The
+authors' closing layer norm has an eps of 1e-7; here it is the `norm.eps` of all.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from normlab.dropout import Dropout
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Place, Placement, Residual
+
+
+class ResiDualResidual(Residual):
+    """(norm(x + f), r + f) of (x, r), where f = dropout(branch(x))."""
+
+    streams: ClassVar[int] = 2
+
+    def __init__(self, norm: Norm, dropout: float):
+        super().__init__()
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return both streams, each with the branch added."""
+        x, dual = x.chunk(2, dim=-1)
+        added = self.dropout(branch(x))
+        return torch.cat([self.norm(x + added, stream), dual + added], dim=-1)
+
+
+class Twice(nn.Module):
+    """(x, x): both streams begin as the embedded tokens."""
+
+    def forward(self, x: Tensor, stream: Stream) -> Tensor:
+        """Return the tokens twice, side by side."""
+        return torch.cat([x, x], dim=-1)
+
+
+class ResiDualEnd(nn.Module):
+    """x + norm(r) of (x, r)."""
+
+    def __init__(self, norm: Norm):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, x: Tensor, stream: Stream) -> Tensor:
+        """Return the sum of the first stream and the normalized second."""
+        x, dual = x.chunk(2, dim=-1)
+        return x + self.norm(dual, stream)
+
+
+class ResiDual(Placement):
+    """ResiDual placement."""
+
+    def opening(self, dim: int) -> Twice:
+        """Begin the second stream."""
+        return Twice()
+
+    def residual(self, dim: int, place: Place) -> ResiDualResidual:
+        """Build a residual connection of both streams."""
+        return ResiDualResidual(self.norm(dim), self.dropout)
+
+    def final(self, dim: int) -> ResiDualEnd:
+        """Build the sum that closes the stack, with its norm."""
+        return ResiDualEnd(self.norm(dim))

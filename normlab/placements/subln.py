@@ -1,0 +1,48 @@
+"""Sub-LN: pre-norm, with a second norm before the last product of each sub-layer.
+
+        x ---+--> norm --> sub-layer --> dropout --> (+) --> y
+             |                                        |
+             +----------------------------------------+
+
+    self-attention:  out_proj(norm(mixed heads))     feed-forward:  fc2(norm(activation(fc1(x))))
+    attention over the memory has no second norm.
+
+    closing norm: one.
+    at initialization: weights of values, outputs and the feed-forward layer are larger,
+
+        N encoder, M decoder layers     factor
+        one stack of N layers           sqrt(ln 2N)
+        encoder beside a decoder        sqrt(ln 3M ln 2N / 3)
+        decoder beside an encoder       sqrt(ln 3M), not in its attention over the memory
+
+Source: Wang et al. 2022 ("Magneto: A Foundation Transformer"); torchscale's code.
+"""
+
+import math
+
+from torch import nn
+
+from normlab.placements.base import XAVIER, Place, Role, Site
+from normlab.placements.pre import Pre
+
+
+class SubLN(Pre):
+    """Sub-LN placement."""
+
+    def inner(self, site: Site, dim: int, place: Place, *, heads: int) -> nn.Module | None:
+        """Build the norm before the last product."""
+        mixes = site == "mix" and place.sublayer == "self"
+        return self.norm(dim) if mixes or site == "hidden" else None
+
+    def gain(self, role: Role, place: Place) -> float:
+        """Return the gain by the depth of both stacks."""
+        left_alone = role in ("q", "k") or place.sublayer == "cross"
+        return XAVIER[role] * (1.0 if left_alone else self.factor(place))
+
+    def factor(self, place: Place) -> float:
+        """Return the factor on the first weights."""
+        if not place.other_layers:
+            return math.sqrt(math.log(2 * place.layers))
+        if place.stack == "encoder":
+            return math.sqrt(math.log(3 * place.other_layers) * math.log(2 * place.layers) / 3)
+        return math.sqrt(math.log(3 * place.layers))
