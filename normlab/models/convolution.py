@@ -15,9 +15,7 @@ class Convolution(nn.Conv2d):
     def __init__(self, channels: int, filters: int, *, size: int, stride: int = 1):
         nn.Module.__init__(self)
         with torch.device("meta"):  # keeps torch from drawing values of its own
-            super().__init__(
-                channels, filters, size, stride=stride, padding=size // 2, bias=False
-            )
+            super().__init__(channels, filters, size, stride=stride, padding=size // 2, bias=False)
         self.weight = nn.Parameter(torch.empty(filters, channels, size, size))
 
     @torch.no_grad()

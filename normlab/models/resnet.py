@@ -18,9 +18,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.models.blueprint import Blueprint, Image
-from normlab.models.convolution import Convolution, ConvNorm
+from normlab.models.convolution import ConvNorm, Convolution
 from normlab.models.linear import Linear
+from normlab.models.spec import Image, ModelArchitecture
 from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.placements.pre import Pre
@@ -30,7 +30,7 @@ _STAGES = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ResNetBlueprint(Blueprint):
+class ResNetArchitecture(ModelArchitecture):
     """Sizes of a residual network.
 
     Attributes:
@@ -40,38 +40,33 @@ class ResNetBlueprint(Blueprint):
             zeros for the new filters (the paper's option A), or a 1x1 convolution and a norm (B).
         zero_last_gain: start the gain of each block's last norm at 0, so that a block starts as its
             shortcut (Goyal et al. 2017, section 5.1).
-        dropout: before the classes.
     """
 
+    takes = Image
     width: int
     blocks: int
     shortcut: Shortcut
     zero_last_gain: bool
-    dropout: float
 
     def __post_init__(self) -> None:
         for name in ("width", "blocks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"model.{name}={getattr(self, name)} must be above 0")
 
-    def build(self, spec: Image, placement: Placement) -> "ResNet":
+    def make(self, spec: Image, encoder: Placement, decoder: Placement) -> "ResNet":
         """Build the network for pictures of any size."""
-        if not isinstance(spec, Image):
+        if type(encoder) is not Pre:
             raise ValueError(
-                "model: a residual network takes pictures; task=cifar10 and task=digits have them"
+                "placement: a residual network has its norms behind its convolutions, whatever the "
+                "placement; leave it out"
             )
-        if type(placement) is not Pre:
-            raise ValueError(
-                f"placement: a residual network has its norms behind its convolutions, and no "
-                f"{type(placement).__name__}; leave placement out"
-            )
-        return ResNet(self, spec, placement.norm)
+        return ResNet(self, spec, encoder.norm)
 
 
 class Block(nn.Module):
     """Two convolutions and a shortcut."""
 
-    def __init__(self, sizes: ResNetBlueprint, norm: NormFactory, channels: int, filters: int):
+    def __init__(self, sizes: ResNetArchitecture, norm: NormFactory, channels: int, filters: int):
         super().__init__()
         stride = 1 if channels == filters else 2
         self.first = ConvNorm(Convolution(channels, filters, size=3, stride=stride), norm(filters))
@@ -105,7 +100,7 @@ class Subsample(nn.Module):
 class ResNet(nn.Module):
     """Stem, blocks and classes."""
 
-    def __init__(self, sizes: ResNetBlueprint, spec: Image, norm: NormFactory):
+    def __init__(self, sizes: ResNetArchitecture, spec: Image, norm: NormFactory):
         super().__init__()
         self.stem = ConvNorm(Convolution(spec.channels, sizes.width, size=3), norm(sizes.width))
         widths = [sizes.width * 2**stage for stage in range(_STAGES) for _ in range(sizes.blocks)]

@@ -1,6 +1,6 @@
 """Naming the class of a picture: one picture is one example, one unit, and many positions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,8 @@ from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.source import Pictures, PictureSource
 from normlab.distributed import Shard, sum_scalars
 from normlab.metrics.counts import mean_score, unigram_nll
-from normlab.models.blueprint import Blueprint, Image
+from normlab.models.spec import Image
 from normlab.norms.base import EvalStats
-from normlab.placements.base import Placement
-from normlab.records.canonical import array_checksum
 from normlab.records.record import Score
 from normlab.tasks.base import BatchStream, Condition, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
@@ -136,22 +134,14 @@ class Classification(Task):
             "classes": list(self.source.classes),
             "size": {"height": height, "width": width, "channels": channels},
             "sizes": {split: len(pictures) for split, pictures in self.data.items()},
-            "checksums": {
-                split: array_checksum(pictures.pixels, pictures.labels)
-                for split, pictures in self.data.items()
-            },
+            "checksums": {split: pictures.checksum() for split, pictures in self.data.items()},
             "padding_share": 0.0,
         }
 
-    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> nn.Module:
-        """Build the model of a blueprint for these pictures."""
-        if not isinstance(arch, Blueprint):
-            raise ValueError(
-                "this task needs a model of pictures, such as model=resnet8, resnet20 or vit: the "
-                "model chosen reads text"
-            )
+    def spec(self) -> Image:
+        """Return the size of the pictures and the number of their classes."""
         height, width, channels = self.data["train"].pixels.shape[1:]
-        return arch.build(Image(height, width, channels, len(self.source.classes)), encoder)
+        return Image(height, width, channels, len(self.source.classes))
 
     def train_batches(self, shard: Shard, seed: int) -> PictureStream:
         """Return the endless training batches of one rank."""
@@ -177,9 +167,7 @@ class Classification(Task):
         height, width = pictures.pixels.shape[1:3]
         return np.full((len(pictures), 1), height * width)
 
-    def batch(
-        self, split: str, indices: Sequence[int], *, padding: float = 0.0
-    ) -> PictureBatch:
+    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> PictureBatch:
         """Return chosen pictures as they are; they have no padding, whatever is asked."""
         chosen = self._split(split).pick(np.asarray(indices, dtype=np.int64))
         return _batch(chosen.pixels, chosen.labels)

@@ -189,7 +189,8 @@ def _members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[_File]:
                     yield member.name, file.read()
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ValueError(
-            f"cannot read {archive}: {error}; if the file is damaged, remove it and get it again"
+            f"cannot read {archive}: {str(error).splitlines()[0]}; if the file is damaged, "
+            "remove it and get it again"
         ) from error
 
 

@@ -1,5 +1,6 @@
 """The contract of a source of pictures, and the splits that a task trains and is scored on."""
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,6 +22,12 @@ class Pictures:
     def __len__(self) -> int:
         """Return how many there are."""
         return len(self.labels)
+
+    def checksum(self) -> str:
+        """Return the SHA-256 of pixels and labels."""
+        digest = hashlib.sha256(np.ascontiguousarray(self.pixels))
+        digest.update(self.labels.astype("<i8").tobytes())
+        return digest.hexdigest()
 
     def pick(self, indices: np.ndarray) -> "Pictures":
         """Return some of them, in that order."""
