@@ -89,10 +89,12 @@ class Task(ABC):
         conditions: under what the test is repeated, beside the run's own settings.
         targets: values of validation scores; a record says after how many steps each was reached.
         headline: the score the task is judged by, where that is another than the loss.
+        padded: whether examples differ in length, so that batches have padding.
     """
 
     conditions: Sequence[Condition] = ()
     headline: str | None = None
+    padded: bool = True
     targets: Mapping[str, Sequence[float]] = {}
 
     @abstractmethod

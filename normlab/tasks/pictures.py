@@ -96,6 +96,7 @@ class Classification(Task):
     test_batch_sizes: Sequence[int]
     test_eval_stats: Sequence[EvalStats]
     headline = "accuracy"
+    padded = False
 
     def __post_init__(self) -> None:
         if self.batch_size is None:
