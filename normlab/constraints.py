@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from normlab.machine import MOST_THREADS
+from normlab.wiring import misplaced
 
 _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
 _LONGEST = 4096  # characters of a value
@@ -240,8 +241,6 @@ CONSTRAINTS: Mapping[str, Constraint] = {
         }.items()
     },
 }
-_WITHOUT_NORMS = ("rezero",)
-_WITH_NORMS = ("deepnorm", "admin", "b2t")  # their streams grow where no norm stands after the sum
 _MAY_BE_EMPTY = ("task.test_batch_sizes", "task.length_buckets", "task.targets.*")
 
 
@@ -321,7 +320,7 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     for site in NORMS:
         width = model.get("ffn_dim") if site == "ffn_inner_norm" else dim
         yield from _divides(_node(config, site), f"{site}.groups", width)
-    yield from _wired(_node(config, "choices"))
+    yield from misplaced(_node(config, "choices"))
     schedule = _node(config, "schedule")
     yield from _ordered(schedule, "schedule", "warmup", "total", strictly=True)
     for name in (probes := _node(_node(config, "observe"), "probe")):
@@ -342,35 +341,6 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     buckets = task.get("length_buckets") or []
     if isinstance(buckets, list) and buckets != sorted(set(buckets)):
         yield f"task.length_buckets={buckets} must increase"
-
-
-def _wired(choices: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what is wrong with norms where the placement puts them."""
-    placement, run = choices.get("placement"), choices.get("norm")
-    norms = {site: choices.get(site) or run for site in ("norm", "encoder_norm", "decoder_norm")}
-    if placement in _WITHOUT_NORMS:
-        for site, norm in norms.items():
-            if norm not in (None, "none"):
-                yield (
-                    f"placement={placement} has no norms, and {_override(site)}={norm} asks for "
-                    f"one: give {_override(site)}=none; a small gain beside norms is "
-                    f"placement=layerscale"
-                )
-    if placement in _WITH_NORMS and "none" in norms.values():
-        yield (
-            f"placement={placement} makes the stream larger in each layer, and with norm=none "
-            f"nothing brings it back: give norm=ln, or placement=pre or post, or placement=rezero"
-        )
-    embedding = choices.get("embedding_norm")
-    if placement == "peri" and embedding not in (None, "none"):
-        yield (
-            f"placement=peri has a norm on the embedded tokens, and norm@embedding_norm={embedding}"
-            " asks for a second: leave it out, or give placement=sandwich, which has none"
-        )
-
-
-def _override(site: str) -> str:
-    return site if site == "norm" else f"norm@{site}"
 
 
 def _divides(node: Mapping[str, Any], key: str, width: object) -> Iterator[str]:

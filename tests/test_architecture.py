@@ -49,7 +49,8 @@ MAY_IMPORT = {
     "study_tuning": ("study_file",),
     "studies": ("registry", "study_file", "study_tuning"),
     "recipes": (),
-    "constraints": ("machine",),
+    "wiring": (),
+    "constraints": ("machine", "wiring"),
     "memory": ("machine", "constraints"),
     "config": ("registry", "recipes", "machine", "constraints"),
     "reports": ("records", "metrics", "studies"),
@@ -73,6 +74,7 @@ FREE = (
 
 TORCHLESS = (
     "records",
+    "wiring",
     "sweep",
     "metrics",
     "registry",

@@ -98,6 +98,7 @@ def test_every_option_of_every_group_composes(group):
         value = f"[{option}]" if group in ("probe", "sink") else option
         more = ["data_dir=somewhere"] if group == "task" else []
         more += ["task=mlm"] if option == "bert" else []  # it has a corpus of documents
+        more += ["norm=none"] if option == "rezero" else []
         config = composed(f"{group}={value}", *more)
         if group in ("probe", "sink"):  # several at once
             chosen = [name for name in option_names("probe") if name != "full"]

@@ -55,8 +55,12 @@ LOOP = (
     "observe.checkpoint_every=3",
 )
 
-RESUMED = ("norm=bn", "validate.average=2", "validate.recalibration_batches=3")
-"""A run with everything a checkpoint must carry: dropout, running statistics, averaged weights."""
+RESUMED = (
+    *("norm=bn", "placement=admin"),
+    *("validate.average=2", "validate.recalibration_batches=3"),
+)
+"""A run with everything a checkpoint must carry: dropout, running statistics, averaged weights,
+values of a calibration pass before the first step."""
 
 
 def write_corpus(folder: Path, *, train: int = 40, seed: int = 1) -> Path:

@@ -21,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from normlab.dropout import Dropout
 from normlab.models.linear import Linear
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Stream
 from normlab.placements.base import Role
 
 
@@ -109,7 +109,7 @@ NO_SITES = AttentionSites()
 class HeadNorm(nn.Module):
     """A norm over the width of a head, one for all heads: they count as further sequences."""
 
-    def __init__(self, norm: Norm):
+    def __init__(self, norm: nn.Module):
         super().__init__()
         self.norm = norm
 

@@ -71,7 +71,7 @@ def _before(module: nn.Module) -> list[tuple[nn.Module, str, Sequence[Linear]]]:
 def _absorbed_by_next(owner: nn.Module, place: str, linears: Sequence[Linear]) -> Norm | None:
     """Fold the norm at `place` into the products that read it; return it if that was possible."""
     norm = getattr(owner, place)
-    if (fixed := norm.fixed_map()) is None:
+    if not isinstance(norm, Norm) or (fixed := norm.fixed_map()) is None:
         return None
     scale, shift = fixed
     for linear in linears:

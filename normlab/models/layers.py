@@ -93,14 +93,14 @@ class EncoderLayer(nn.Module):
         self.feed_forward = shape.feed_forward(placement, places[1])
         self.ffn_residual = ffn
 
-    def forward(self, x: Float[Tensor, "B S D"], source: Stream) -> Float[Tensor, "B S D"]:
+    def forward(self, x: Float[Tensor, "B S W"], source: Stream) -> Float[Tensor, "B S W"]:
         """Transform the source stream."""
         x = self.self_residual(x, source, lambda h: self.self_attention(h, source))
         return self.ffn_residual(x, source, lambda h: self.feed_forward(h, source))
 
     def step(
-        self, x: Float[Tensor, "N 1 D"], stream: Stream, cache: SelfCache
-    ) -> Float[Tensor, "N 1 D"]:
+        self, x: Float[Tensor, "N 1 W"], stream: Stream, cache: SelfCache
+    ) -> Float[Tensor, "N 1 W"]:
         """Transform one more position of `N` sequences, using and growing the cache."""
         x = self.self_residual(
             x, stream, lambda h: cache.attend_self(self.self_attention, h, stream)
@@ -109,7 +109,11 @@ class EncoderLayer(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the memory, then feed-forward."""
+    """Causal self-attention, attention over the memory, then feed-forward.
+
+    `W` is the width of what passes from layer to layer: `D`, or `n D` of a placement with streams
+    of its own.
+    """
 
     def __init__(self, shape: LayerShape, placement: Placement, place: Place):
         super().__init__()
@@ -124,11 +128,11 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        y: Float[Tensor, "B T D"],
+        y: Float[Tensor, "B T W"],
         target: Stream,
         memory: Float[Tensor, "B S D"],
         source: Stream,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B T W"]:
         """Transform the target stream, looking at the memory."""
         y = self.self_residual(y, target, lambda h: self.self_attention(h, target))
         y = self.cross_residual(
@@ -137,8 +141,8 @@ class DecoderLayer(nn.Module):
         return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
 
     def step(
-        self, y: Float[Tensor, "N 1 D"], target: Stream, cache: LayerCache
-    ) -> Float[Tensor, "N 1 D"]:
+        self, y: Float[Tensor, "N 1 W"], target: Stream, cache: LayerCache
+    ) -> Float[Tensor, "N 1 W"]:
         """Transform one more position of `N` hypotheses, using and growing the cache."""
         y = self.self_residual(
             y, target, lambda h: cache.attend_self(self.self_attention, h, target)

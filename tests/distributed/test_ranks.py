@@ -6,6 +6,7 @@ import torch
 from normlab import distributed
 from normlab.build import make_norm
 from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks
+from normlab.placements.calibration import Pass
 from normlab.registry import option_names
 from tests.ranks import run_ranks
 
@@ -107,16 +108,21 @@ def _collectives():
     shard = distributed.world()
     x = torch.tensor([1.0 + shard.rank], requires_grad=True)
     (distributed.all_reduce_sum(x) * (shard.rank + 1)).sum().backward()
+    values, _, valid = _data()
+    rows = slice(0, 2) if shard.rank == 0 else slice(2, 6)
     return (
         distributed.sum_scalars([1.5, float(shard.rank)]),
         distributed.gather_objects({"rank": shard.rank}),
         distributed.broadcast_object(f"from {shard.rank}"),
         x.grad,
+        Pass().variance(values[rows], valid[rows]),
     )
 
 
 def test_collectives():
-    for sums, gathered, said, gradient in run_ranks(_collectives, 2):
+    values, _, valid = _data()
+    for sums, gathered, said, gradient, variance in run_ranks(_collectives, 2):
+        torch.testing.assert_close(variance, values[valid].var(correction=0))
         assert sums == [3.0, 1.0]
         assert gathered == [{"rank": 0}, {"rank": 1}]
         assert said == "from 0"

@@ -1,4 +1,4 @@
-"""Small models and batches for tests: every norm of the folder in every placement of the folder."""
+"""Small models and batches for tests: the norms of the folder in the placements of the folder."""
 
 import itertools
 from functools import partial
@@ -10,11 +10,13 @@ from omegaconf import OmegaConf
 from normlab.build import make_norm
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
+from normlab.models.architecture import TextArchitecture
+from normlab.models.causal_lm import CausalLM
 from normlab.models.linear import initialize
 from normlab.models.seq2seq import Architecture, Seq2Seq
 from normlab.models.spec import Longest, TextToText
 from normlab.norms.base import Norm, RunningNorm, Stream
-from normlab.placements.base import Placement
+from normlab.placements.base import Placement, Residual
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.translation import Translation
 
@@ -22,7 +24,15 @@ NORMS = option_names("norm")
 PLACEMENTS = option_names("placement")
 assert_close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-10)
 
-GRID = list(itertools.product(NORMS, PLACEMENTS))
+BASIC = ("post", "pre")
+# ReZero builds no norm at all.
+IN_OTHERS = {place: ["none"] if place == "rezero" else ["ln", "bn"] for place in PLACEMENTS}
+GRID = [
+    *itertools.product(NORMS, BASIC),
+    *((norm, place) for place in PLACEMENTS if place not in BASIC for norm in IN_OTHERS[place]),
+]
+"""All norms in pre- and post-norm, two of them in every other placement."""
+BASIC_GRID = list(itertools.product(NORMS, BASIC))
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB = 13
@@ -59,15 +69,40 @@ def architecture(**changes):
     return Architecture(**{**values, **changes})
 
 
-def placement(option, norm, *, dropout=0.0, **norm_values):
+def placement(option, norm, *, dropout=0.0, values=None, **norm_values):
     node = to_dict(OmegaConf.load(CONFIG_DIR / "placement" / f"{option}.yaml"))
     return instantiate(
-        node,
+        {**node, **(values or {})},
         "placement",
         Placement,
         norm=lambda dim: make_norm(norm, dim, **norm_values),
         dropout=dropout,
     )
+
+
+def lm(norm="ln", place="pre", *, layers=2, fresh=False, values=None, **norm_values) -> Any:
+    """Build a language model likewise; a `fresh` one has its first values."""
+    arch = TextArchitecture(
+        dim=DIM,
+        ffn_dim=24,
+        num_heads=2,
+        num_layers=layers,
+        activation="gelu",
+        dropout=0.0,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+        positions="learned",
+        max_positions=12,
+        scale_embeddings=False,
+        ffn_inner_norm=lambda dim: make_norm("none", dim),
+        embedding_norm=lambda dim: make_norm("none", dim),
+    )
+    stack = placement(place, norm, values=values, **norm_values)
+    model = CausalLM(arch, decoder=stack, vocab=VOCAB, pad_id=PAD)
+    initialize(model, 1)
+    if not fresh:
+        unsettle(model, 1)
+    return model.double().eval()
 
 
 def seq2seq(norm="ln", place="pre", *, seed=1, vocab=VOCAB, norm_values=None, **changes) -> Any:
@@ -89,13 +124,16 @@ def seq2seq(norm="ln", place="pre", *, seed=1, vocab=VOCAB, norm_values=None, **
 
 @torch.no_grad()
 def unsettle(model, seed):
-    """Give norms weights, biases and running statistics that are not 0 and 1."""
+    """Give norms weights, biases and running statistics that are not 0 and 1, residuals gains."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(tensor, low, high):
         tensor.copy_(torch.empty_like(tensor).uniform_(low, high, generator=generator))
 
     for module in model.modules():
+        if isinstance(module, Residual):
+            for gain in module.parameters(recurse=False):
+                uniform(gain, 0.5, 1.5)
         if isinstance(module, Norm):
             if isinstance(module.weight, torch.nn.Parameter):
                 uniform(module.weight, 0.5, 1.5)

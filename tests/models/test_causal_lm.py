@@ -3,34 +3,9 @@
 import pytest
 import torch
 
-from normlab.build import make_norm
-from normlab.models.architecture import TextArchitecture
-from normlab.models.causal_lm import CachedText, CausalLM
-from normlab.models.linear import initialize
+from normlab.models.causal_lm import CachedText
 from normlab.norms.base import Stream
-from tests.models.small import GRID, NORMS, PAD, VOCAB, assert_close, placement, sentences, unsettle
-
-
-def lm(norm="ln", place="pre", **values):
-    arch = TextArchitecture(
-        dim=16,
-        ffn_dim=24,
-        num_heads=2,
-        num_layers=2,
-        activation="gelu",
-        dropout=0.0,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-        positions="learned",
-        max_positions=12,
-        scale_embeddings=False,
-        ffn_inner_norm=lambda dim: make_norm("none", dim),
-        embedding_norm=lambda dim: make_norm("none", dim),
-    )
-    model = CausalLM(arch, decoder=placement(place, norm, **values), vocab=VOCAB, pad_id=PAD)
-    initialize(model, 1)
-    unsettle(model, 1)
-    return model.double().eval()
+from tests.models.small import GRID, NORMS, PAD, assert_close, lm, sentences
 
 
 def whole(model, ids):

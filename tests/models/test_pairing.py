@@ -6,9 +6,19 @@ import torch
 from normlab.build import build_model
 from normlab.config import compose, to_dict
 from normlab.dropout import Dropout
-from normlab.models.linear import initialize, parameter_hashes
+from normlab.models.linear import Linear, initialize, parameter_hashes
 from normlab.norms.base import Norm
-from tests.models.small import BOS, NORMS, PLACEMENTS, Words, logits, sentences, seq2seq
+from tests.models.small import (
+    BASIC,
+    BOS,
+    IN_OTHERS,
+    NORMS,
+    PLACEMENTS,
+    Words,
+    logits,
+    sentences,
+    seq2seq,
+)
 
 SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=1"]
 
@@ -30,11 +40,27 @@ def of_layer_norm():
     return hashes("ln")
 
 
-@pytest.mark.parametrize(
-    ("norm", "place"), [(n, "pre") for n in NORMS] + [("bn", p) for p in PLACEMENTS]
-)
+@pytest.mark.parametrize(("norm", "place"), [(n, "pre") for n in NORMS] + [("bn", "post")])
 def test_all_other_weights_of_a_seed_are_the_same(norm, place, of_layer_norm):
     assert hashes(norm, 3, place) == of_layer_norm
+
+
+@pytest.mark.parametrize("place", PLACEMENTS)
+def test_a_placement_scales_the_weights_of_a_seed_and_draws_no_others(place):
+    weights, drawn = (
+        {
+            name: (part.weight.detach(), part.gains)
+            for name, part in seq2seq("ln", option).named_modules()
+            if isinstance(part, Linear)
+        }
+        for option in (place, "pre")
+    )
+    assert weights.keys() == drawn.keys()
+    for name, (weight, gains) in weights.items():
+        blocks = zip(weight.chunk(len(gains)), gains, strict=True)
+        other, own = drawn[name]
+        for (block, gain), of_pre, pre in zip(blocks, other.chunk(len(own)), own, strict=True):
+            torch.testing.assert_close(block, of_pre * (gain / pre), rtol=1e-6, atol=1e-8)
 
 
 def test_norms_at_the_optional_sites_move_no_other_weight(of_layer_norm):
@@ -101,6 +127,6 @@ def test_two_norms_drop_the_same_units(place, monkeypatch):
     # two embeddings; attention, residual, activation, residual in 2 encoder layers; and in 2
     # decoder layers an attention and a residual more
     assert len(expected) == 2 + 2 * 4 + 2 * 6
-    for norm in NORMS:
+    for norm in NORMS if place in BASIC else IN_OTHERS[place]:
         found = masks(norm)
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True)), norm

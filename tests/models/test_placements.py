@@ -1,0 +1,341 @@
+"""Each placement is its published equation, with its published first values."""
+
+import math
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from normlab.config import compose
+from normlab.models.attention import AttentionSites, HeadNorm, SelfAttention
+from normlab.norms.base import Stream
+from normlab.norms.local import NoNorm
+from normlab.placements.admin import AdminResidual, closed_form
+from normlab.placements.base import XAVIER, Place, Residual
+from normlab.placements.calibration import calibrate
+from normlab.placements.normformer import HeadGains
+from tests.models.small import DIM, PLACEMENTS, assert_close, lm, placement, sentences, seq2seq
+
+IDS, STREAM = sentences([6, 4, 5], seed=1)
+
+
+def at(stack, layers, other=0, *, layer=0, sublayer="self"):
+    return Place(stack=stack, layer=layer, layers=layers, other_layers=other, sublayer=sublayer)
+
+
+def outputs(model):
+    return model(IDS, STREAM)[STREAM.valid]
+
+
+def same_weights(model, other):
+    """Give a model the weights of another, as far as it has parameters of those names."""
+    there = dict(other.named_parameters())
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.copy_(there[name])
+
+
+def x_of(width=DIM, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(3, 6, width, generator=generator, dtype=torch.double)
+
+
+# y of one layer from its input x, its attention a, its feed-forward layer f and its residuals r, q
+EQUATIONS = {
+    "pre": lambda x, a, f, r, q: (h := x + a(r.norm(x))) + f(q.norm(h)),
+    "post": lambda x, a, f, r, q: q.norm((h := r.norm(x + a(x))) + f(h)),
+    "sandwich": lambda x, a, f, r, q: (
+        (h := x + r.out_norm(a(r.norm(x)))) + q.out_norm(f(q.norm(h)))
+    ),
+    "deepnorm": lambda x, a, f, r, q: q.norm(8**0.25 * (h := r.norm(8**0.25 * x + a(x))) + f(h)),
+    "admin": lambda x, a, f, r, q: q.norm(q.omega * (h := r.norm(r.omega * x + a(x))) + f(h)),
+    "rezero": lambda x, a, f, r, q: (h := x + r.gain * a(x)) + r.gain * f(h),
+    "layerscale": lambda x, a, f, r, q: (h := x + r.gain * a(r.norm(x))) + q.gain * f(q.norm(h)),
+    "lnscaling": lambda x, a, f, r, q: (
+        (h := x + a(r.norm(x) / math.sqrt(4))) + f(q.norm(h) / math.sqrt(4))
+    ),
+    "subln": lambda x, a, f, r, q: (h := x + a(r.norm(x))) + f(q.norm(h)),
+    "normformer": lambda x, a, f, r, q: (h := x + r.out_norm(a(r.norm(x)))) + f(q.norm(h)),
+    "b2t": lambda x, a, f, r, q: q.norm(x + (h := r.norm(x + a(x))) + f(h)),
+    "hybrid": lambda x, a, f, r, q: (h := q.norm(x + a(x))) + f(h),
+}
+EQUATIONS["peri"] = EQUATIONS["sandwich"]
+EQUATIONS["mixln"] = EQUATIONS["pre"]
+
+
+@pytest.mark.parametrize("place", EQUATIONS)
+def test_the_last_of_four_layers_is_the_equation(place):
+    layer = lm("none" if place == "rezero" else "ln", place, layers=4).decoder.layers[3]
+    x, every = x_of(), Stream(torch.ones(3, 6, dtype=torch.bool))
+
+    def part(residual):
+        """The residual's parts, its norms as functions of x alone."""
+        named = {**dict(residual.named_children()), **dict(residual.named_parameters())}
+        return SimpleNamespace(
+            **{
+                name: (lambda x, norm=value: norm(x, every)) if "norm" in name else value
+                for name, value in named.items()
+            }
+        )
+
+    expected = EQUATIONS[place](
+        x,
+        lambda h: layer.self_attention(h, every),
+        lambda h: layer.feed_forward(h, every),
+        part(layer.self_residual),
+        part(layer.ffn_residual),
+    )
+    assert_close(layer(x, every), expected)
+
+
+def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
+    stack = lm("ln", "resi_dual", layers=1).decoder
+    (layer,) = stack.layers
+    x0 = stack.embedding(IDS, STREAM)
+    branch = layer.self_attention(x0, STREAM)
+    x1 = layer.self_residual.norm(x0 + branch, STREAM)
+    second = layer.feed_forward(x1, STREAM)
+    x2 = layer.ffn_residual.norm(x1 + second, STREAM)
+    expected = x2 + stack.final_norm.norm(x0 + branch + second, STREAM)
+    assert_close(stack(IDS, STREAM), expected)
+
+
+def test_residual_without_branches_adds_its_normalized_beginning():
+    """Where the first stream is normalized already, it stays what it was."""
+    built = placement("resi_dual", "ln", eps=0.0)
+    residual = built.residual(DIM, at("decoder", 1)).double()
+    norm = built.norm(DIM).double()
+    x0 = norm(x_of(), STREAM)
+    x = residual(built.opening(DIM)(x0, STREAM), STREAM, torch.zeros_like)
+    assert_close(built.final(DIM).double()(x, STREAM), x0 + norm(x0, STREAM))
+
+
+@pytest.mark.parametrize(
+    ("stack", "layers", "other", "alpha", "beta"),
+    [
+        ("encoder", 12, 0, 24**0.25, 96**-0.25),
+        ("decoder", 12, 0, 24**0.25, 96**-0.25),
+        ("encoder", 6, 6, 1.418, 0.497),
+        ("decoder", 6, 6, 2.060, 0.343),
+        ("encoder", 18, 6, 0.81 * (18**4 * 6) ** 0.0625, 0.87 * (18**4 * 6) ** -0.0625),
+        ("decoder", 18, 6, 54**0.25, 216**-0.25),
+    ],
+)
+def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, beta):
+    """Those of 6 + 6 layers and of 12 were computed apart."""
+    built, place = placement("deepnorm", "ln"), at(stack, layers, other)
+    assert built.residual(DIM, place).alpha == pytest.approx(alpha, rel=1e-3)
+    for role in XAVIER:
+        expected = 1 if role in ("q", "k") else beta
+        assert built.gain(role, place) == pytest.approx(expected, rel=1e-3)
+
+
+def test_torchscale_s_constant_is_the_inverse_of_the_paper_s():
+    torchscale = placement("deepnorm", "ln", values={"encoder_beta": 1 / 0.87})
+    assert torchscale.gain("fc1", at("encoder", 6, 6)) == pytest.approx(1.15 * 6 ** (-5 / 16), 1e-3)
+
+
+def test_subln_has_the_factors_of_its_table():
+    built = placement("subln", "ln")
+
+    def factor(role, *place, **more):
+        return built.gain(role, at(*place, **more)) / XAVIER[role]
+
+    assert factor("fc1", "encoder", 12) == factor("v", "decoder", 12) == math.log(24) ** 0.5
+    assert factor("out", "encoder", 6, 4) == (math.log(12) * math.log(12) / 3) ** 0.5
+    assert factor("fc2", "decoder", 4, 6) == math.log(12) ** 0.5
+    assert factor("v", "decoder", 4, 6, sublayer="cross") == factor("q", "encoder", 6, 4) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "role", "expected"),
+    [
+        *(("b2t", role, 6**-0.5) for role in XAVIER),
+        *((place, role, 18**-0.5) for place in ("sandwich", "hybrid") for role in ("out", "fc2")),
+        *((place, "v", 1) for place in ("sandwich", "hybrid")),
+        *((place, "fc2", 1) for place in ("peri", "mixln", "lnscaling", "resi_dual", "layerscale")),
+    ],
+)
+def test_first_weights_are_scaled_by_depth_where_that_is_published(place, role, expected):
+    gain = placement(place, "ln").gain(role, at("decoder", 6, 6))
+    assert gain == pytest.approx(expected * XAVIER[role])
+
+
+def test_rezero_begins_as_the_identity_with_one_gain_a_layer():
+    model = lm("none", "rezero", fresh=True)
+    assert_close(outputs(model), model.decoder.embedding(IDS, STREAM)[STREAM.valid])
+    assert [name for name, _ in model.named_parameters() if name.endswith("gain")] == [
+        f"decoder.layers.{layer}.self_residual.gain" for layer in range(2)
+    ]
+    apart = lm("none", "rezero", fresh=True, values={"shared": False})
+    assert sum(name.endswith("gain") for name, _ in apart.named_parameters()) == 4
+
+
+def test_a_sandwich_of_nothing_is_no_norm():
+    values = {"depth_scaled": False}
+    assert_close(outputs(lm("none", "sandwich", values=values)), outputs(lm("none", "pre")))
+
+
+def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
+    pre, post = lm("ln", "pre", layers=4), lm("ln", "post", layers=4)
+    none, all_ = (lm("ln", "mixln", layers=4, values={"share": share}) for share in (0.0, 1.0))
+    same_weights(none, pre)
+    assert_close(outputs(none), outputs(pre))
+    same_weights(post, all_)
+    assert_close(outputs(all_), all_.decoder.final_norm(post(IDS, STREAM), STREAM)[STREAM.valid])
+
+
+@pytest.mark.parametrize(("layers", "expected"), [(1, 1), (2, 1), (7, 1), (12, 3), (24, 6)])
+def test_a_quarter_of_mixln_s_layers_are_post_norm(layers, expected):
+    assert placement("mixln", "ln").post_layers(layers) == expected
+
+
+def test_lnscaling_of_one_layer_is_pre_norm():
+    pre, scaled = lm("ln", "pre", layers=1), lm("ln", "lnscaling", layers=1)
+    assert_close(outputs(scaled), outputs(pre))
+
+
+def test_the_star_of_hybridnorm_is_a_pre_norm_first_layer():
+    first, second = lm("rms", "hybrid", values={"star": True}).decoder.layers
+    pre = type(lm("rms", "pre").decoder.layers[0].self_residual)
+    assert type(first.self_residual) is type(first.ffn_residual) is pre
+    assert pre not in (type(second.self_residual), type(second.ffn_residual))
+    assert all(isinstance(layer.self_attention.v_norm, HeadNorm) for layer in (first, second))
+
+
+def test_norms_stand_where_norms_are_published():
+    """In the heads, on the mix, on the output and after the activation, and nowhere else."""
+    inner = ("attention.q_norm", ".v_norm", ".mix_norm", "attention.out_norm", ".hidden_norm")
+    sites = {
+        place: {
+            name.removeprefix("decoder.layers.1.")
+            for name, _ in seq2seq("ln", place).named_modules()
+            if name.startswith("decoder.layers.1.") and name.endswith(inner)
+        }
+        for place in PLACEMENTS
+    }
+    found = {place: names for place, names in sites.items() if names}
+    assert found == {
+        "subln": {"self_attention.mix_norm", "feed_forward.hidden_norm"},
+        "normformer": {"self_attention.out_norm", "feed_forward.hidden_norm"},
+        "hybrid": {
+            f"{kind}_attention.{site}_norm" for kind in ("self", "cross") for site in ("q", "v")
+        },
+    }
+    opened = {p for p in PLACEMENTS if not isinstance(seq2seq("ln", p).encoder.opening, NoNorm)}
+    assert opened == {"peri", "resi_dual"}
+
+
+@pytest.mark.parametrize("place", ["post", "b2t", "resi_dual"])
+def test_a_residual_says_how_many_streams_lie_side_by_side(place):
+    model, seen = seq2seq("ln", place), []
+    for module in model.modules():
+        if isinstance(module, Residual):
+            module.register_forward_hook(
+                lambda r, _, x: seen.append(x.shape[-1] == r.streams * DIM)
+            )
+    model(IDS, STREAM, IDS, STREAM)
+    assert seen == [True] * 10
+
+
+def test_an_attention_with_all_its_sites_is_the_product_written_out():
+    norms = {name: HeadNorm(placement("pre", "rms").norm(8)) for name in ("q_norm", "k_norm")}
+    gains = HeadGains(2)
+    nn.init.uniform_(gains.gain, 0.5, 1.5)
+    mix = placement("pre", "ln").norm(DIM)
+    attention = SelfAttention(
+        DIM,
+        num_heads=2,
+        dropout=0.0,
+        causal=False,
+        gain=lambda role: 1.0,
+        sites=AttentionSites(**norms, mix_norm=mix, out_norm=gains),
+    ).double()
+    nn.init.normal_(attention.qkv_proj.weight)
+    nn.init.normal_(attention.out_proj.weight)
+    x = x_of()
+    q, k, v = (part.unflatten(-1, (2, 8)) for part in attention.qkv_proj(x).chunk(3, -1))
+    q, k = (part / (part.square().mean(-1, keepdim=True) + 1e-5).sqrt() for part in (q, k))
+    scores = torch.einsum("bthk,bshk->bhts", q, k) / 8**0.5
+    scores = scores.masked_fill(~STREAM.valid[:, None, None, :], -math.inf)
+    mixed = torch.einsum("bhts,bshk->bthk", scores.softmax(-1), v).flatten(-2)
+    expected = attention.out_proj(mix(mixed, STREAM)) * gains.gain.repeat_interleave(8)
+    assert_close(attention(x, STREAM), expected)
+
+
+@pytest.mark.parametrize("padding", ["exclude", "include"])
+def test_admin_weighs_the_stream_by_the_variances_of_what_came_before(padding):
+    model = seq2seq("ln", "admin", dropout=0.3).train()
+    stacks = [model.encoder, model.decoder]
+    for stack in stacks:
+        for module in stack.modules():
+            if isinstance(module, AdminResidual):
+                module.padding = padding
+    seen = []
+
+    def look(_, arguments, added):
+        seen.append((inputs[-1], added))
+
+    inputs, hooks = [], []
+    for module in model.modules():
+        if isinstance(module, AdminResidual):
+            hooks.append(module.register_forward_pre_hook(lambda _, args: inputs.append(args)))
+            hooks.append(module.dropout.register_forward_hook(look))
+    target, stream = sentences([5, 3, 6], seed=2)
+    calibrate(model, lambda: model(IDS, STREAM, target, stream), seed=3)
+    found = [[m.omega for m in s.modules() if isinstance(m, AdminResidual)] for s in stacks]
+    assert [len(omegas) for omegas in found] == [2 * 2, 2 * 3]
+
+    def variance(x, stream):
+        return (x[stream.valid] if padding == "exclude" else x).var(correction=0)
+
+    for omegas, start in zip(found, (0, 4), strict=True):
+        expected = torch.ones(())
+        for omega, ((x, of_x, _), added) in zip(omegas, seen[start:], strict=False):
+            assert_close(omega, expected.to(omega).expand(DIM))
+            expected = (expected**2 * variance(x, of_x) + variance(added, of_x)).sqrt()
+    assert all(omega[0] > 1 for omegas in found for omega in omegas[1:])
+
+
+def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
+    def omegas(seed):
+        model = seq2seq("bn", "admin", dropout=0.3).train()
+        before = {name: table.clone() for name, table in model.named_buffers()}
+        state = torch.get_rng_state()
+        calibrate(model, lambda: model(IDS, STREAM, IDS, STREAM), seed=seed)
+        assert torch.equal(torch.get_rng_state(), state)
+        assert all(module.training for module in model.modules())
+        assert all(torch.equal(table, before[name]) for name, table in model.named_buffers())
+        assert not any(module._forward_hooks for module in model.modules())
+        return torch.stack([p for name, p in model.named_parameters() if name.endswith("omega")])
+
+    assert torch.equal(omegas(1), omegas(1))
+    assert not torch.equal(omegas(1), omegas(2))
+
+
+def test_admin_torch_s_formulas_need_no_batch():
+    assert closed_form("log", 12) == pytest.approx(2.01701, abs=1e-5)
+    assert closed_form("constant", 12) == math.sqrt(12)
+    built = placement("admin", "ln", values={"omega": "log"})
+    omega = built.residual(DIM, at("decoder", 4, 6, sublayer="ffn")).omega
+    assert omega.tolist() == pytest.approx([closed_form("log", 12)] * DIM)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["placement=rezero"], r"placement=rezero has no norms, and norm=ln .* give norm=none"),
+        (
+            ["placement=rezero", "norm=none", "norm@decoder_norm=bn"],
+            r"norm@decoder_norm=bn asks for one: give norm@decoder_norm=none",
+        ),
+        (["placement=deepnorm", "norm=none"], r"placement=deepnorm .* norm=none .* give norm=ln"),
+        (["placement=peri", "norm@embedding_norm=ln"], r"leave it out, or .*placement=sandwich"),
+        (["placement=mixln", "placement.share=1.5"], r"placement.share=1.5 must be"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_in_one_line(overrides, said):
+    with pytest.raises(ValueError, match=said) as refused:
+        compose(overrides)
+    assert "\n" not in str(refused.value)
