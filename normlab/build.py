@@ -8,10 +8,10 @@ from omegaconf import OmegaConf
 from torch import nn
 
 from normlab.config import to_dict
-from normlab.instantiate import check, instantiate
-from normlab.models.architecture import StackArchitecture
+from normlab.instantiate import check, instantiate, locate
 from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
+from normlab.models.spec import ModelArchitecture
 from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.placements.calibration import calibrate, needs_calibration
@@ -20,7 +20,9 @@ from normlab.tasks.base import Task
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 
-_NORM_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+_INNER_SITES = ("ffn_inner_norm", "embedding_norm")
+_NO_NORM = "normlab.norms.local.NoNorm"
+_NORM_SITES = ("norm", "encoder_norm", "decoder_norm", *_INNER_SITES)
 
 Kind = Literal["norm", "bias", "other"]
 
@@ -43,7 +45,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
     """
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
-        "model": (_sizes(config["model"]), StackArchitecture, ("ffn_inner_norm", "embedding_norm")),
+        "model": (_sizes(config["model"]), ModelArchitecture, _architecture(config).sites),
         "placement": (config["placement"], Placement, ("norm", "dropout")),
         "optim": (_without_groups(config["optim"]), torch.optim.Optimizer, ("params",)),
         "schedule": (config["schedule"], Schedule, ()),
@@ -76,15 +78,15 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config with the first values of its seed."""
+    kind = _architecture(config)
     arch = instantiate(
         _sizes(config["model"]),
         "model",
-        StackArchitecture,
-        ffn_inner_norm=_norm_factory(config, "ffn_inner_norm"),
-        embedding_norm=_norm_factory(config, "embedding_norm"),
+        ModelArchitecture,
+        **{site: _norm_factory(config, site) for site in kind.sites},
     )
-    model = task.build_model(
-        arch,
+    model = arch.build(
+        task.spec(),
         _placement(config, "encoder_norm", arch.dropout),
         _placement(config, "decoder_norm", arch.dropout),
     )
@@ -177,6 +179,16 @@ def _sizes(model: Any) -> dict[str, Any]:
     if not isinstance(model, Mapping):
         raise ValueError(f"model={model!r:.60} is no node: it must be a mapping with _target_")
     return {key: value for key, value in model.items() if key != "depth"}
+
+
+def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
+    """Return the class of the model's sizes; ValueError for a norm at a site that it has not."""
+    kind = locate(_sizes(config["model"]), "model", ModelArchitecture)
+    for site in _INNER_SITES:
+        chosen = config[site]
+        if site not in kind.sites and chosen and chosen["_target_"] != _NO_NORM:
+            raise ValueError(f"norm@{site}: this model has no such place; leave it out")
+    return kind
 
 
 def _placement(config: Mapping[str, Any], site: str, dropout: float) -> Placement:

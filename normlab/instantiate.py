@@ -59,7 +59,7 @@ class _Plan:
 
 
 def _plan(node: object, key: str, kind: type, live: Collection[str]) -> _Plan:
-    target = _locate(node, key, kind)
+    target = locate(node, key, kind)
     assert isinstance(node, Mapping), "what is none names no class"
     parameters = inspect.signature(target).parameters
     allowed = [name for name in parameters if name not in live]
@@ -88,7 +88,7 @@ def _value(value: Any, hint: Any, key: str) -> Any:
     return _plan(value, key, kinds[0], ())
 
 
-def _locate(node: object, key: str, kind: type) -> type:
+def locate(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
     """Return the class that a node names; ValueError unless its place takes it."""
     name = node.get("_target_") if isinstance(node, Mapping) else None
     if not isinstance(name, str) or not name.startswith(_ALLOWED):

@@ -90,9 +90,9 @@ def _title(subject: "Subject") -> str:
     model = subject.config["model"]
     named = " ".join(f"{key}={choices[key]}" for key in ("task", "norm", "placement", "model"))
     stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
-    depth = f"{'+'.join(stacks)} layers of width {model['dim']}"
+    depth = f"{'+'.join(stacks)} layers of width {model['dim']}, " if stacks else ""
     state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialisation"
-    return f"{named} seed={subject.seed}: {depth}, {state}"
+    return f"{named} seed={subject.seed}: {depth}{state}"
 
 
 def _show(name: str, finding: "Finding") -> None:

@@ -49,5 +49,6 @@ def unpack(archive: Path, folder: Path) -> None:
         ) from error
     except (tarfile.TarError, EOFError, OSError) as error:
         raise ValueError(
-            f"cannot unpack {archive}: {error}; if the file is damaged, remove it and get it again"
+            f"cannot unpack {archive}: {str(error).splitlines()[0]}; if the file is damaged, "
+            "remove it and get it again"
         ) from error

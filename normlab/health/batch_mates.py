@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from normlab.health.movement import ROUNDING, by_how_much, deviation
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import stacks_watched
+from normlab.health.watch import NO_STACKS, stacks, stacks_watched
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import batch_statistics
 from normlab.probes.sites import sites
@@ -45,6 +45,8 @@ def examine(subject: Subject) -> Finding:
     number = len(subject.task.lengths("train"))
     if number < 3:
         return Finding.none(QUESTION, f"{number} training sentences leave no choice of batch-mates")
+    if not stacks(subject.model):
+        return Finding.none(QUESTION, NO_STACKS)
     generator = subject.generator("batch_mates")
     sentence, *others = generator.permutation(number).tolist()
     mates = min(MATES, number // 2)

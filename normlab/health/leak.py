@@ -30,9 +30,8 @@ from torch import Tensor, nn
 
 from normlab.health.movement import over
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import Ends, stacks_watched
+from normlab.health.watch import NO_STACKS, Ends, stacks, stacks_watched
 from normlab.models.attention import SelfAttention
-from normlab.models.stacks import Decoder, Encoder
 from normlab.norms.base import batch_statistics
 
 QUESTION = "Does the first position depend on later positions, or on other sentences of the batch?"
@@ -47,6 +46,8 @@ def examine(subject: Subject) -> Finding:
     number = len(subject.task.lengths("train"))
     if number < 2:
         return Finding.none(QUESTION, "there is no other sentence to depend on")
+    if not stacks(subject.model):
+        return Finding.none(QUESTION, NO_STACKS)
     generator = subject.generator("leak")
     picked = generator.permutation(number)[:SENTENCES].tolist()
     model = copy.deepcopy(subject.model).double().requires_grad_(False)
@@ -61,7 +62,7 @@ def attention_ways(model: nn.Module) -> dict[str, bool]:
     """Tell of each stack whether its tokens attend to later ones, as is their due."""
     return {
         name: any(not m.causal for m in stack.modules() if isinstance(m, SelfAttention))
-        for name, stack in _stacks(model)
+        for name, stack in stacks(model).items()
     }
 
 
@@ -125,7 +126,7 @@ def _entries(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "B T D"]]]:
     """
     leaves: dict[str, Tensor] = {}
     with ExitStack() as hooks:
-        for name, stack in _stacks(model):
+        for name, stack in stacks(model).items():
 
             def enter(_: nn.Module, arguments: tuple[Any, ...], *, name: str = name) -> Any:
                 leaves[name] = arguments[0].detach().requires_grad_()
@@ -133,12 +134,6 @@ def _entries(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "B T D"]]]:
 
             hooks.callback(stack.embedding.norm.register_forward_pre_hook(enter).remove)
         yield leaves
-
-
-def _stacks(model: nn.Module) -> Iterator[tuple[str, Encoder | Decoder]]:
-    for name, module in model.named_modules():
-        if isinstance(module, Encoder | Decoder):
-            yield name, module
 
 
 def leaks(found: Mapping[str, float | None], *, both_ways: bool) -> dict[str, float]:

@@ -53,6 +53,8 @@ MODES = ("training", "eval")
 @torch.no_grad()
 def examine(subject: Subject) -> Finding:
     """Pad the same sentences to each share, with training statistics and in eval."""
+    if not subject.task.padded:
+        return Finding.none(QUESTION, "its batches have no padding")
     room, lengths = positions(subject.model), subject.task.lengths("train")
     generator = subject.generator("padding")
     picked = alike(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)

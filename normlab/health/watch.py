@@ -51,6 +51,18 @@ class Ends:
     last: Float[Tensor, "B T D"]
 
 
+NO_STACKS = "the model is no stack of layers over positions"
+
+
+def stacks(model: nn.Module) -> dict[str, Encoder | Decoder]:
+    """Return the stacks of a model (`encoder`, `decoder`), by name; none of a convolutional one."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if isinstance(module, Encoder | Decoder)
+    }
+
+
 @contextmanager
 def stacks_watched(
     model: nn.Module, enter: Callable[[str, Tensor], Tensor] = lambda _, x: x
@@ -62,10 +74,9 @@ def stacks_watched(
     """
     seen: dict[str, Ends] = {}
     with ExitStack() as hooks:
-        for name, stack in model.named_modules():
-            if isinstance(stack, Encoder | Decoder):
-                for handle in _watch(name, stack, seen, enter):
-                    hooks.callback(handle.remove)
+        for name, stack in stacks(model).items():
+            for handle in _watch(name, stack, seen, enter):
+                hooks.callback(handle.remove)
         yield seen
 
 

@@ -1,26 +1,30 @@
 """What the stacks of all models are made of: sizes, dropout, positions, and extra norms."""
 
 from dataclasses import dataclass, fields
+from typing import ClassVar
+
+from torch import nn
 
 from normlab.models.embedding import Positions, StreamEmbedding
 from normlab.models.feed_forward import Activation
 from normlab.models.layers import LayerShape
 from normlab.models.linear import Embedding
-from normlab.placements.base import NormFactory
+from normlab.models.spec import Longest, ModelArchitecture, Text
+from normlab.placements.base import NormFactory, Placement
 
 
 @dataclass(frozen=True, kw_only=True)
-class StackArchitecture:
+class StackArchitecture(ModelArchitecture):
     """Sizes of a stack, and the norms beside those that its placement sets.
 
     Raises ValueError naming a size that is not above 0.
     """
 
+    sites: ClassVar[tuple[str, ...]] = ("ffn_inner_norm", "embedding_norm")
     dim: int
     ffn_dim: int
     num_heads: int
     activation: Activation
-    dropout: float
     attention_dropout: float
     activation_dropout: float
     positions: Positions
@@ -33,6 +37,14 @@ class StackArchitecture:
             size = getattr(self, field.name)
             if field.type in (int, "int") and size < 1:
                 raise ValueError(f"model.{field.name}={size} must be above 0")
+
+    def check_positions(self, longest: Longest) -> None:
+        """Raise ValueError where a sequence of the task has more tokens than there are places."""
+        if longest.tokens > self.max_positions:
+            raise ValueError(
+                f"{longest.of} {longest.tokens} tokens, and model.max_positions="
+                f"{self.max_positions}: {longest.cure}"
+            )
 
     def layer_shape(self) -> LayerShape:
         """Return what the layers need to know."""
@@ -68,8 +80,19 @@ class TextArchitecture(StackArchitecture):
             amplitude 1 ask for; BERT and GPT-2 do not.
     """
 
+    takes = Text
     num_layers: int
     scale_embeddings: bool
+
+    def make(self, spec: Text, encoder: Placement, decoder: Placement) -> nn.Module:
+        """Build a causal language model, which is all decoder, or BERT, which is all encoder."""
+        from normlab.models.causal_lm import CausalLM
+        from normlab.models.masked_lm import MaskedLM
+
+        self.check_positions(spec.longest)
+        if spec.causal:
+            return CausalLM(self, decoder=decoder, vocab=spec.vocab, pad_id=spec.pad_id)
+        return MaskedLM(self, encoder=encoder, vocab=spec.vocab, pad_id=spec.pad_id)
 
     def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
         """Build the entry of the stream, whose token embedding is `tokens`."""

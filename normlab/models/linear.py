@@ -1,6 +1,6 @@
 """The linear layer of all models, and how parameters get their first values.
 
-Every parameter is drawn from a generator seeded by the run's seed and the parameter's *name*, so
+A random parameter is drawn from a generator seeded by the run's seed and the parameter's *name*, so
 two models of one seed that differ in their norms start from identical other weights, whatever was
 built before or between. Rules as in fairseq: Xavier uniform for projections, N(0, 1/dim) for
 embeddings, zero biases.
@@ -9,6 +9,7 @@ embeddings, zero biases.
 import hashlib
 import math
 from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -57,6 +58,15 @@ class Embedding(nn.Embedding):
             self.weight[self.padding_idx] = 0
 
 
+@runtime_checkable
+class Drawn(Protocol):
+    """A layer whose first values are drawn at random."""
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw them."""
+        ...
+
+
 def parameter_generator(seed: int, name: str) -> torch.Generator:
     """Return the generator that draws the parameter called `name` in runs of `seed`."""
     digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
@@ -64,13 +74,17 @@ def parameter_generator(seed: int, name: str) -> torch.Generator:
 
 
 def initialize(model: nn.Module, seed: int) -> None:
-    """Give every linear layer and embedding of `model` the first values of `seed`.
+    """Give every layer of `model` that is drawn at random the first values of `seed`.
 
-    Norms keep the values they are built with, which are not random.
+    Those are the modules with `initialize`; norms and placements keep the values they are built
+    with. Raises TypeError for a layer of torch's own with parameters: it would have drawn them from
+    the stream of dropout, unseen.
     """
     for name, module in model.named_modules():
-        if isinstance(module, Linear | Embedding):
+        if isinstance(module, Drawn):
             module.initialize(parameter_generator(seed, name))
+        elif type(module).__module__.startswith("torch.nn.modules") and module._parameters:
+            raise TypeError(f"{name} is a {type(module).__name__} that nothing gives its values")
 
 
 def parameter_hashes(model: nn.Module) -> dict[str, str]:

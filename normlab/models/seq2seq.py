@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from normlab.models.architecture import StackArchitecture
 from normlab.models.embedding import StreamEmbedding
 from normlab.models.linear import Embedding
+from normlab.models.spec import TextToText
 from normlab.models.stacks import CachedDecoding, Decoder, Encoder, PrefixDecoding
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Placement
@@ -26,9 +27,22 @@ class Architecture(StackArchitecture):
             vocabulary), `target` one for target and output, `none` three.
     """
 
+    takes = TextToText
     encoder_layers: int
     decoder_layers: int
     share_embeddings: Sharing
+
+    def make(self, spec: TextToText, encoder: Placement, decoder: Placement) -> "Seq2Seq":
+        """Build the encoder-decoder model over the two vocabularies."""
+        self.check_positions(spec.longest)
+        return Seq2Seq(
+            self,
+            encoder=encoder,
+            decoder=decoder,
+            source_vocab=spec.source_vocab,
+            target_vocab=spec.target_vocab,
+            pad_id=spec.pad_id,
+        )
 
     def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
         """Build the entry of a stream whose token embedding is `tokens`."""

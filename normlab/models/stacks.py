@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from normlab.models.cache import LayerCache, Lineage
 from normlab.models.embedding import StreamEmbedding
 from normlab.models.layers import DecoderLayer, EncoderLayer, LayerShape
+from normlab.models.patches import PatchEmbedding
 from normlab.norms.base import Stream
 from normlab.placements.base import Place, Placement
 
@@ -31,7 +32,7 @@ class Encoder(nn.Module):
 
     def __init__(
         self,
-        embedding: StreamEmbedding,
+        embedding: StreamEmbedding | PatchEmbedding,
         shape: LayerShape,
         placement: Placement,
         *,
@@ -49,7 +50,10 @@ class Encoder(nn.Module):
         self.final_norm = placement.final(shape.dim)
 
     def forward(
-        self, ids: Int[Tensor, "B S"], source: Stream, added: Float[Tensor, "B S D"] | None = None
+        self,
+        ids: Int[Tensor, "B T"] | Float[Tensor, "B H W C"],
+        source: Stream,
+        added: Float[Tensor, "B S D"] | None = None,
     ) -> Float[Tensor, "B S D"]:
         """Return the memory: the source stream after all layers (`added`: see the embedding)."""
         x = self.opening(self.embedding(ids, source, added), source)

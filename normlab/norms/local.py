@@ -150,8 +150,8 @@ class _RootMeanSquare(torch.autograd.Function):
 class GroupNorm(TokenNorm):
     """Layer norm in groups of neighbouring features (Wu and He 2018), each token by itself.
 
-    On images group norm pools over space too; here time is left out, so that a token does not
-    see its future.
+    On pictures group norm pools over space too (`SampleGroupNorm`); here time is left out, so that
+    a token does not see its future.
 
     Raises:
         ValueError: `groups` does not divide `dim`.
@@ -159,13 +159,7 @@ class GroupNorm(TokenNorm):
 
     def __init__(self, dim: int, *, eps: float, affine: bool, groups: int) -> None:
         super().__init__(dim, eps=eps, affine=affine)
-        if groups < 1 or dim % groups:
-            fits = [str(n) for n in range(1, min(dim, 64) + 1) if dim % n == 0]
-            raise ValueError(
-                f"norm gn: groups={groups} does not divide the width {dim}: "
-                f"set groups to one of {', '.join(fits)}"
-            )
-        self.groups = groups
+        self.groups = dividing("gn", groups, dim)
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return each group of a token less its mean, over its standard deviation."""
@@ -173,6 +167,17 @@ class GroupNorm(TokenNorm):
         grouped = wide.unflatten(-1, (self.groups, -1))
         y = F.layer_norm(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
         return torch.addcmul(bias, y, weight).to(x.dtype)
+
+
+def dividing(option: str, groups: int, dim: int) -> int:
+    """Return the groups of a norm; ValueError naming the option unless they divide the width."""
+    if groups < 1 or dim % groups:
+        fits = [str(n) for n in range(1, min(dim, 64) + 1) if dim % n == 0]
+        raise ValueError(
+            f"norm {option}: groups={groups} does not divide the width {dim}: "
+            f"set groups to one of {', '.join(fits)}"
+        )
+    return groups
 
 
 class InstanceNorm(Norm):

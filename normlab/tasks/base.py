@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from normlab.distributed import Shard
+from normlab.models.spec import Spec
 from normlab.norms.base import EvalStats, evaluated_with, recalibrated, running_norms
-from normlab.placements.base import Placement
 from normlab.records.record import Score
 
 
@@ -89,10 +89,12 @@ class Task(ABC):
         conditions: under what the test is repeated, beside the run's own settings.
         targets: values of validation scores; a record says after how many steps each was reached.
         headline: the score the task is judged by, where that is another than the loss.
+        padded: whether examples differ in length, so that batches have padding.
     """
 
     conditions: Sequence[Condition] = ()
     headline: str | None = None
+    padded: bool = True
     targets: Mapping[str, Sequence[float]] = {}
 
     @abstractmethod
@@ -100,8 +102,8 @@ class Task(ABC):
         """Return what the record says of the data: source, sizes, checksums, padding share."""
 
     @abstractmethod
-    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> nn.Module:
-        """Build the model of the task, its values not yet initialized."""
+    def spec(self) -> Spec:
+        """Return what goes into a model and what comes out; the data are read for it."""
 
     def assemble_on(self, device: torch.device) -> None:
         """Let training batches be assembled on a device, where a task can."""

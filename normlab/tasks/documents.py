@@ -22,9 +22,9 @@ from normlab.data.documents.corpus import DocumentCorpus
 from normlab.data.documents.encoded import EncodedDocuments
 from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
 from normlab.data.documents.streams import EVAL_SEED, stream
-from normlab.data.documents.tokenizer import Pieces
+from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
 from normlab.distributed import Shard, sum_scalars
-from normlab.models.architecture import TextArchitecture
+from normlab.models.spec import Longest, Text
 from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import Condition, Task
@@ -200,20 +200,19 @@ class DocumentTask(Task):
             raise ValueError(f"no split {split!r}: the corpus has {', '.join(self.data.splits)}")
         return self._examples(split, limit=self.eval_limit, seed=EVAL_SEED, epoch=0)
 
-    def check_positions(self, arch: object) -> TextArchitecture:
-        """Return the sizes of a model that fits: of one stream, and with a place for each token."""
-        if not isinstance(arch, TextArchitecture):
-            raise ValueError(
-                "this task needs a model of one stream, such as model=bert_tiny, bert_mini, "
-                "bert_small or bert_base: the model chosen has an encoder and a decoder"
-            )
-        if (longest := max(self.longest, self.eval_limit)) > arch.max_positions:
-            raise ValueError(
-                f"examples have up to {longest} tokens, and model.max_positions="
-                f"{arch.max_positions}: raise it (learned positions beyond the longest training "
-                "length stay as they were drawn), or lower task.max_length or task.eval_max_length"
-            )
-        return arch
+    def text_spec(self, *, causal: bool) -> Text:
+        """Return what a model of one stream is built from."""
+        return Text(
+            vocab=len(self.data.tokenizer),
+            pad_id=DocumentTokenizer.pad_id,
+            longest=Longest(
+                max(self.longest, self.eval_limit),
+                "examples have up to",
+                "raise it (learned positions beyond the longest training length stay as they were "
+                "drawn), or lower task.max_length or task.eval_max_length",
+            ),
+            causal=causal,
+        )
 
     def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
         """Return the endless training batches of one rank."""

@@ -8,7 +8,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,8 +20,8 @@ from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.causal_lm import CausalLM
+from normlab.models.spec import Text
 from normlab.norms.base import Stream
-from normlab.placements.base import Placement
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
@@ -59,14 +58,9 @@ class LanguageModeling(DocumentTask):
         data = self.text(split, seed=seed, epoch=epoch)
         return text_windows(data.documents, data.text.lengths, max_length=limit)
 
-    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> CausalLM:
-        """Build the decoder over the corpus's vocabulary; there is no encoder."""
-        return CausalLM(
-            self.check_positions(arch),
-            decoder=decoder,
-            vocab=len(self.data.tokenizer),
-            pad_id=DocumentTokenizer.pad_id,
-        )
+    def spec(self) -> Text:
+        """Return the corpus's vocabulary; each token is told from those before it."""
+        return self.text_spec(causal=True)
 
     def collate(
         self,

@@ -6,7 +6,6 @@ tokens and pairs of segments, and are added.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,8 +18,8 @@ from normlab.data.documents.streams import dice
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.masked_lm import MaskedLM
+from normlab.models.spec import Text
 from normlab.norms.base import Stream
-from normlab.placements.base import Placement
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
@@ -80,14 +79,9 @@ class MaskedLanguageModeling(DocumentTask):
             nsp=self.nsp,
         )
 
-    def build_model(self, arch: Any, encoder: Placement, decoder: Placement) -> MaskedLM:
-        """Build BERT over the corpus's vocabulary; there is no decoder."""
-        return MaskedLM(
-            self.check_positions(arch),
-            encoder=encoder,
-            vocab=len(self.data.tokenizer),
-            pad_id=DocumentTokenizer.pad_id,
-        )
+    def spec(self) -> Text:
+        """Return the corpus's vocabulary; a token is told from all others."""
+        return self.text_spec(causal=False)
 
     def collate(
         self,

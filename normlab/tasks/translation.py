@@ -22,9 +22,9 @@ from normlab.data.resident import ResidentPairs
 from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
 from normlab.metrics.counts import mean_score, perplexity
-from normlab.models.seq2seq import Architecture, Seq2Seq
+from normlab.models.seq2seq import Seq2Seq
+from normlab.models.spec import Longest, TextToText
 from normlab.norms.base import Stream
-from normlab.placements.base import Placement
 from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
@@ -148,27 +148,17 @@ class Translation(Task):
         share = padding_share(_lengths(self.data.pairs["train"]), batches)
         return {**self.data.description, "padding_share": share}
 
-    def build_model(self, arch: Architecture, encoder: Placement, decoder: Placement) -> Seq2Seq:
-        """Build the seq2seq Transformer over the corpus's vocabularies."""
-        if not isinstance(arch, Architecture):
-            raise ValueError(
-                "this task needs a model with an encoder and a decoder, such as model=tiny, mini, "
-                "small, base or iwslt: the model chosen has one stack"
-            )
-        for split, pairs in self.data.pairs.items():
-            longest = int(pairs.lengths.max())
-            if longest > arch.max_positions:
-                raise ValueError(
-                    f"a sentence of {split} has {longest} tokens, and model.max_positions="
-                    f"{arch.max_positions}: raise it, or lower task.max_length"
-                )
-        return Seq2Seq(
-            arch,
-            encoder=encoder,
-            decoder=decoder,
+    def spec(self) -> TextToText:
+        """Return the vocabularies, and the split with the longest sentence."""
+        longest = {split: int(pairs.lengths.max()) for split, pairs in self.data.pairs.items()}
+        split = max(longest, key=lambda name: longest[name])
+        return TextToText(
             source_vocab=len(self.data.source_tokenizer),
             target_vocab=len(self.data.target_tokenizer),
             pad_id=self.data.target_tokenizer.pad_id,
+            longest=Longest(
+                longest[split], f"a sentence of {split} has", "raise it, or lower task.max_length"
+            ),
         )
 
     def train_batches(self, shard: Shard, seed: int) -> TranslationStream:

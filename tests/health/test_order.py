@@ -24,6 +24,7 @@ KEEPS = {  # norm: (features of a token, tokens of a feature), from the axes alo
     "scale": (True, False),
     "ada": (True, False),
     "gn": (False, False),
+    "gn_sample": (False, False),
     "in": (False, False),
     "seqn": (True, False),
     "bn": (False, True),

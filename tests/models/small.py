@@ -14,6 +14,7 @@ from normlab.models.architecture import TextArchitecture
 from normlab.models.causal_lm import CausalLM
 from normlab.models.linear import initialize
 from normlab.models.seq2seq import Architecture, Seq2Seq
+from normlab.models.spec import Longest, TextToText
 from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.placements.base import Placement, Residual
 from normlab.registry import CONFIG_DIR, option_names
@@ -44,8 +45,8 @@ class Words(Translation):
     def __init__(self, source_vocab=VOCAB, target_vocab=VOCAB):
         self.vocabularies = {"source_vocab": source_vocab, "target_vocab": target_vocab}
 
-    def build_model(self, arch, encoder, decoder):
-        return Seq2Seq(arch, encoder=encoder, decoder=decoder, pad_id=PAD, **self.vocabularies)
+    def spec(self):
+        return TextToText(**self.vocabularies, pad_id=PAD, longest=Longest(1, "", ""))
 
 
 def architecture(**changes):

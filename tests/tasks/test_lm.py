@@ -115,7 +115,7 @@ def built(task, norm="ln", place="pre", norm_values=None, **changes):
         "embedding_norm": lambda dim: make_norm("none", dim),
     }
     stack = placement(place, norm, **(norm_values or {}))
-    model = task.build_model(TextArchitecture(**{**values, **changes}), stack, stack)
+    model = TextArchitecture(**{**values, **changes}).build(task.spec(), stack, stack)
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()
@@ -317,7 +317,7 @@ def test_describe(task):
 
 def test_models_that_do_not_fit_are_refused(task):
     with pytest.raises(ValueError, match="model=bert_tiny"):
-        task.build_model(architecture(), placement("pre", "ln"), placement("pre", "ln"))
+        architecture().build(task.spec(), placement("pre", "ln"), placement("pre", "ln"))
     with pytest.raises(ValueError, match=r"up to 24 tokens, and model\.max_positions=23"):
         built(task, max_positions=23)
 

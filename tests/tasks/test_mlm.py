@@ -100,7 +100,7 @@ def built(task, norm="ln", place="pre", **changes):
     # A sixteenth of this width is one feature, which may be near 0.
     own = {"share": 0.5} if norm == "prms" else {}
     stacks = [placement(place, norm, **own) for _ in range(2)]
-    model = task.build_model(arch, *stacks)
+    model = arch.build(task.spec(), *stacks)
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()
@@ -382,7 +382,7 @@ def test_lengths_of_evaluation():
 
 def test_a_model_of_two_streams_is_refused(task):
     with pytest.raises(ValueError, match="model=bert_tiny"):
-        task.build_model(architecture(), placement("pre", "ln"), placement("pre", "ln"))
+        architecture().build(task.spec(), placement("pre", "ln"), placement("pre", "ln"))
 
 
 @pytest.mark.parametrize(

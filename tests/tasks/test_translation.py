@@ -26,11 +26,8 @@ def task():
 
 
 def built(task, norm="ln", place="pre", **changes):
-    model = task.build_model(
-        architecture(encoder_layers=1, decoder_layers=1, **changes),
-        placement(place, norm),
-        placement(place, norm),
-    )
+    arch = architecture(encoder_layers=1, decoder_layers=1, **changes)
+    model = arch.build(task.spec(), placement(place, norm), placement(place, norm))
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()

@@ -1,11 +1,11 @@
-"""Random numbers of document tasks: a stream for each purpose, from (seed, epoch) alone."""
+"""Random numbers of examples: a stream for each purpose, from (seed, epoch) alone."""
 
 import zlib
 from typing import Literal
 
 import numpy as np
 
-Purpose = Literal["pairs", "masks", "shards"]
+Purpose = Literal["pairs", "masks", "shards", "pictures"]
 
 EVAL_SEED = 0  # valid and test are paired and masked once, whatever the seed of the run
 

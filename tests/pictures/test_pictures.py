@@ -1,0 +1,254 @@
+"""Pictures: sources, variation, norms as torch's, networks as published, and whole runs."""
+
+import io
+import tarfile
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from normlab.build import build_model, build_task, make_norm
+from normlab.config import compose, to_dict
+from normlab.data.pictures import cifar10
+from normlab.data.pictures.augment import Augmentation
+from normlab.data.pictures.digits import Digits
+from normlab.data.pictures.source import by_class
+from normlab.models.convolution import normalized
+from normlab.run import train
+from normlab.train.loop import Trainer
+
+SMALL = ("task=digits", "model.width=4", "sink=[jsonl]", "observe.threads=1", "precision=fp64")
+VIT = ("task=digits", "model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2")
+
+
+@cache
+def digits():
+    return Digits(valid_size=200).splits()
+
+
+def model_of(*overrides):
+    config = to_dict(compose([*overrides]))
+    task = build_task(config)
+    return build_model(config, task).to(torch.float64), task
+
+
+def archive(path, members):
+    with tarfile.open(path, "w:xz") as tar:
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
+
+
+def jpeg(side=32):
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (side, side), (200, 10, 30)).save(out, "JPEG")
+    return out.getvalue()
+
+
+def decoded(folder, monkeypatch, members, *, size=None):
+    monkeypatch.setenv("NORMLAB_CACHE", str(folder / "cache"))
+    monkeypatch.setattr(cifar10, "SIZES", {"train": size or len(members), "test": 1})
+    archive(folder / "train_jpeg.tar.xz", members)
+    archive(folder / "test_jpeg.tar.xz", [("cifar10/test/cat/0.jpg", jpeg())])
+    source = cifar10.Cifar10(str(folder), valid_size=1, train_size=None)
+    return source, source.published()
+
+
+def test_splits_share_no_picture_and_each_class_has_its_part():
+    found = digits()
+    assert sum(map(len, found.values())) == 1797
+    for split in ("valid", "test"):
+        counts = np.bincount(found[split].labels, minlength=10)
+        assert counts.min() >= 0.9 * counts.max()
+    assert np.array_equal(found["train"].pixels, Digits(valid_size=200).splits()["train"].pixels)
+
+
+def test_a_share_of_each_class_is_drawn_by_the_seed():
+    labels = np.repeat([0, 1, 2], [40, 20, 20])
+    first = by_class(labels, 0.5, seed=3)
+    assert np.bincount(labels[first]).tolist() == [20, 10, 10]
+    assert np.array_equal(first, by_class(labels, 0.5, seed=3))
+    assert not np.array_equal(first, by_class(labels, 0.5, seed=4))
+
+
+def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeypatch):
+    members = [(f"cifar10/train/{name}/0.jpg", jpeg()) for name in ("dog", "ship", "airplane")]
+    source, found = decoded(tmp_path, monkeypatch, members)
+    assert source.label == "CIFAR-10 (JPEG)"
+    assert found["train"].labels.tolist() == [5, 8, 0]
+    assert abs(found["train"].pixels[0, 5, 5].astype(int) - [200, 10, 30]).max() < 8
+
+
+@pytest.mark.parametrize(
+    ("members", "size", "message"),
+    [
+        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no picture"),
+        ([("cifar10/train/dog/0.jpg", jpeg(16))], None, "16x16 pixels, not 32x32"),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "'dragon', which is no class"),
+        ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 pictures of train, and CIFAR-10 has 2"),
+        ([("cifar10/train/dog/0.jpg", jpeg())] * 2, 1, "has more than 1 pictures of train"),
+    ],
+)
+def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message):
+    with pytest.raises(ValueError, match=message):
+        decoded(tmp_path, monkeypatch, members, size=size)
+    assert not list((tmp_path / "cache").glob("cifar10-*/*.npy")), "nothing half decoded stays"
+
+
+def test_a_damaged_archive_and_an_empty_folder_say_where_the_pictures_come_from(tmp_path):
+    with pytest.raises(ValueError, match=r"cifar-10-binary\.tar\.gz \(https://"):
+        cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None).published()
+    for split in cifar10.SIZES:
+        (tmp_path / f"{split}_jpeg.tar.xz").write_bytes(b"\xfd7zXZ nothing")
+    with pytest.raises(ValueError, match=r"cannot read .*train_jpeg\.tar\.xz.*get it again"):
+        cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None).published()
+
+
+def test_variation_depends_on_seed_epoch_and_picture_alone():
+    vary = Augmentation(shift=2, flip=True)
+    pixels = digits()["train"].pixels[:12]
+    numbers = np.arange(12)
+    whole = vary(pixels, indices=numbers, seed=1, epoch=3)
+    part = vary(pixels[4:7], indices=numbers[4:7], seed=1, epoch=3)
+    assert np.array_equal(whole[4:7], part)
+    assert not np.array_equal(whole, vary(pixels, indices=numbers, seed=1, epoch=4))
+    assert not np.array_equal(whole, vary(pixels, indices=numbers, seed=2, epoch=3))
+
+
+def test_variation_is_a_shift_and_a_mirror_image():
+    pixels = np.arange(1, 26, dtype=np.uint8).reshape(1, 5, 5, 1).repeat(400, 0)
+    varied = Augmentation(shift=1, flip=True)(pixels, indices=np.arange(400), seed=1, epoch=0)
+    padded = np.pad(pixels[0, :, :, 0], 1)
+    allowed = set()
+    for down in range(3):
+        for right in range(3):
+            cut = padded[down : down + 5, right : right + 5]
+            allowed |= {cut.tobytes(), np.ascontiguousarray(cut[:, ::-1]).tobytes()}
+    assert {np.ascontiguousarray(picture).tobytes() for picture in varied[..., 0]} == allowed
+
+
+TORCHS = {
+    "bn": lambda dim: nn.BatchNorm2d(dim),
+    "in": lambda dim: nn.InstanceNorm2d(dim, affine=True),
+    "gn_sample": lambda dim: nn.GroupNorm(8, dim),
+    "seqn": lambda dim: nn.GroupNorm(1, dim),
+    "ln": lambda dim: nn.LayerNorm(dim),
+}
+
+
+@pytest.mark.parametrize("option", TORCHS)
+def test_norms_on_pictures_are_those_of_torch(option):
+    torch.manual_seed(1)
+    ours, theirs = make_norm(option, 16).double(), TORCHS[option](16).double()
+    x = torch.randn(3, 16, 4, 5, dtype=torch.float64) * 3 + 1
+    x = x.contiguous(memory_format=torch.channels_last)
+    for _ in range(2):  # running statistics, too
+        mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
+        y = normalized(ours, mine)
+        last = other.permute(0, 2, 3, 1)
+        z = theirs(last).permute(0, 3, 1, 2) if option == "ln" else theirs(other)
+        torch.testing.assert_close(y, z)
+        pull = torch.randn_like(y)
+        y.backward(pull)
+        z.backward(pull)
+        torch.testing.assert_close(mine.grad, other.grad)
+    ours.eval(), theirs.eval()
+    torch.testing.assert_close(normalized(ours, x), theirs(x) if option != "ln" else y * 0 + z)
+
+
+def test_resnet20_has_the_published_layers():
+    model, _ = model_of("task=digits", "model=resnet20", "norm=bn")
+    convolutions = [m for m in model.modules() if isinstance(m, nn.Conv2d)]
+    widths = [16] * 7 + [32] * 6 + [64] * 6
+    assert [m.out_channels for m in convolutions] == widths
+    assert [m.stride[0] for m in convolutions].count(2) == 2
+    rgb = sum(p.numel() for p in model.parameters()) + 2 * 16 * 9  # two more channels come in
+    assert rgb == 269_722  # 0.27 M (He et al. 2016, table 6)
+
+
+def test_projections_and_gains_of_zero_are_options():
+    projected, _ = model_of(*SMALL, "norm=bn", "model.shortcut=projection")
+    assert sum(isinstance(m, nn.Conv2d) and m.kernel_size == (1, 1) for m in projected.modules())
+    quiet, _ = model_of(*SMALL, "norm=bn", "model.zero_last_gain=true")
+    block = quiet.get_submodule("blocks.0").eval()
+    x = torch.rand(2, 4, 8, 8, dtype=torch.float64)
+    torch.testing.assert_close(block(x), x)
+    with pytest.raises(ValueError, match="learns no gain"):
+        model_of(*SMALL, "norm=none", "model.zero_last_gain=true")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (("task=digits", "placement=post"), "placement: a residual network"),
+        (("task=digits", "norm@ffn_inner_norm=bn"), "norm@ffn_inner_norm: this model has no such"),
+        (("task=digits", "model=tiny"), "model=resnet8, resnet20 or vit"),
+        (("task=toy", "model=resnet8"), "model=tiny, mini, small"),
+        (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
+        (("task=digits", "max_tokens=100"), "counted in pictures; give batch_size"),
+        (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
+    ],
+)
+def test_what_does_not_fit_is_named(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        model_of(*overrides)
+
+
+def test_two_norms_begin_with_the_same_filters():
+    first, _ = model_of(*SMALL, "norm=bn")
+    second, _ = model_of(*SMALL, "norm=gn_sample", "norm.groups=2")
+    for name, parameter in first.named_parameters():
+        assert torch.equal(parameter, second.get_parameter(name))
+
+
+@pytest.mark.parametrize("pool", ["mean", "class"])
+def test_a_vision_transformer_reads_patches_row_by_row(pool):
+    model, _ = model_of(*VIT, f"model.pool={pool}", "model.dropout=0", "precision=fp64")
+    embedding = model.get_submodule("encoder.embedding")
+    pixels = torch.rand(2, 8, 8, 1, dtype=torch.float64)
+    seen: list[torch.Tensor] = []
+    embedding.patches.register_forward_hook(lambda _, given, __: seen.append(given[0]))
+    assert model.eval()(pixels).shape == (2, 10)
+    torch.testing.assert_close(seen[0][0, 1], pixels[0, :4, 4:].flatten())
+    assert len(embedding.positions.weight) == (5 if pool == "class" else 4)
+
+
+def run_of(folder, *overrides):
+    steps = ("budget.steps=6", "validate.every=3", "schedule.warmup=2", "batch_size=50")
+    return compose([*steps, *overrides, f"runs_dir={folder}"])
+
+
+@pytest.mark.parametrize("overrides", [(*SMALL, "norm=bn"), (*VIT, "model.depth=1", "norm=ln")])
+def test_a_run_ends_with_its_scores_and_floors(tmp_path, overrides):
+    record = train(run_of(tmp_path, *overrides, "sink=[]"))
+    assert record.outcome.status == "finished"
+    accuracy = record.scores["test/accuracy"]
+    assert (accuracy.n, accuracy.higher_is_better) == (299, True)
+    assert record.floors["accuracy"] == pytest.approx(30 / 299)
+    assert record.floors["loss"] == pytest.approx(np.log(10), abs=1e-3)
+    assert 0 <= record.scores["test/calibration_error"].value <= 1
+    assert record.data["label"] == "digits 8x8" and record.budget.tokens == 300
+    assert ("test/eval_stats_batch/accuracy" in record.scores) == ("norm=bn" in overrides)
+
+
+def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch):
+    chosen = (*SMALL, "norm=bn", "task.augmentation.shift=1", "observe.checkpoint_every=2")
+    whole = train(run_of(tmp_path / "whole", *chosen))
+    step = Trainer.step
+
+    def stopped(self, **given):
+        if self.progress.step == 4:
+            raise KeyboardInterrupt
+        return step(self, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            train(run_of(tmp_path / "halves", *chosen))
+    halves = train(run_of(tmp_path / "halves", *chosen))
+    assert halves.scores["test/loss"].value == whole.scores["test/loss"].value
