@@ -10,6 +10,7 @@ from torch import nn
 from normlab.config import to_dict
 from normlab.instantiate import check, instantiate
 from normlab.models.architecture import StackArchitecture
+from normlab.models.centering import center_weights
 from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
 from normlab.norms.base import Norm
@@ -86,6 +87,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
         _placement(config, "encoder_norm", arch.dropout),
         _placement(config, "decoder_norm", arch.dropout),
     )
+    center_weights(model)
     initialize(model, config["seed"])
     return model
 

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -18,7 +19,7 @@ class Linear(nn.Linear):
     """A linear layer whose rows are equal blocks, each with an initial gain of its own.
 
     Queries, keys and values of one attention are one product of three blocks; each block starts as
-    a layer by itself would.
+    a layer by itself would. Each row of a `centered` layer counts less its mean (see `centering`).
     """
 
     def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
@@ -27,8 +28,18 @@ class Linear(nn.Linear):
         self.in_features = in_features
         self.out_features = out_features
         self.gains = tuple(gains)
+        self.centered = False
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features))
+
+    @property
+    def rows(self) -> Tensor:
+        """The weights that it multiplies by."""
+        return self.weight - self.weight.mean(1, keepdim=True) if self.centered else self.weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the product with the rows, and the bias added."""
+        return F.linear(input, self.rows, self.bias)
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
