@@ -2,11 +2,15 @@
 
 Letters: `B` sequences, `T` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
 
+A norm may stand on the heads of the queries, keys and values, on what they mix, and on what is
+projected of it (`AttentionSites`). None does unless a placement or an option asks for it.
+
 On a CPU the products are written out: for the short sequences of translation in bf16 this takes a
 quarter of the time of torch's fused kernel. On a GPU the fused kernel is called.
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +21,7 @@ from torch.autograd.function import once_differentiable
 
 from normlab.dropout import Dropout
 from normlab.models.linear import Linear
-from normlab.norms.base import Stream
+from normlab.norms.base import Norm, Stream
 
 _QKV_GAIN = 1 / math.sqrt(2)  # fairseq's for the three input projections
 
@@ -82,47 +86,109 @@ class AttentionCore(nn.Module):
         return self.dropout(weights) @ value
 
 
-class _Heads(nn.Module):
-    """What both attentions share: heads, the core and the output projection."""
+@dataclass(frozen=True)
+class AttentionSites:
+    """What stands inside an attention, each a module of a tensor and its stream, or None.
 
-    def __init__(self, dim: int, *, num_heads: int, dropout: float, init_gain: float):
+    Attributes:
+        q_norm, k_norm, v_norm: on the heads of queries, keys and values, `B H T K`; those of the
+            memory come with the memory's stream.
+        mix_norm: on the mixed heads side by side, `B T D`, before the output projection.
+        out_norm: on the output projection, `B T D`.
+    """
+
+    q_norm: nn.Module | None = None
+    k_norm: nn.Module | None = None
+    v_norm: nn.Module | None = None
+    mix_norm: nn.Module | None = None
+    out_norm: nn.Module | None = None
+
+
+NO_SITES = AttentionSites()
+
+
+class HeadNorm(nn.Module):
+    """A norm over the width of a head, one for all heads: they count as further sequences."""
+
+    def __init__(self, norm: Norm):
+        super().__init__()
+        self.norm = norm
+
+    def forward(self, heads: Float[Tensor, "B H T K"], stream: Stream) -> Float[Tensor, "B H T K"]:
+        """Return the heads, each normalized as a sequence of its own."""
+        valid = stream.valid.repeat_interleave(heads.shape[1], dim=0)
+        rows = self.norm(heads.flatten(0, 1), Stream(valid, start=stream.start))
+        return rows.unflatten(0, heads.shape[:2])
+
+
+def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
+    return x if site is None else site(x, stream)
+
+
+class _Heads(nn.Module):
+    """What both attentions share: heads, the core, the output projection and the sites."""
+
+    def __init__(
+        self, dim: int, *, num_heads: int, dropout: float, init_gain: float, sites: AttentionSites
+    ):
         super().__init__()
         if dim % num_heads:
             raise ValueError(f"model.dim={dim} is not a multiple of model.num_heads={num_heads}")
         self.num_heads = num_heads
         self.out_proj = Linear(dim, dim, gains=(init_gain,))
         self.core = AttentionCore(dropout)
+        self.q_norm, self.k_norm, self.v_norm = sites.q_norm, sites.k_norm, sites.v_norm
+        self.mix_norm, self.out_norm = sites.mix_norm, sites.out_norm
 
     def split(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
         """Cut the width into heads."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
-    def attend(
+    def mix(
         self,
         query: Float[Tensor, "B H T K"],
         key: Float[Tensor, "B H S K"],
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B T D"]:
-        """Return what the core mixes, the heads side by side, projected."""
-        mixed = self.core(query, key, value, visible)
-        return self.out_proj(mixed.transpose(1, 2).flatten(2))
+        """Return what the core mixes, the heads side by side."""
+        return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
+
+    def project_mix(self, mixed: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return the output projection of what was mixed for the queries of `stream`."""
+        projected = self.out_proj(_at(self.mix_norm, mixed, stream))
+        return _at(self.out_norm, projected, stream)
 
 
 class SelfAttention(_Heads):
     """Attention of a stream over itself; `causal` hides later positions."""
 
     def __init__(
-        self, dim: int, *, num_heads: int, dropout: float, causal: bool, init_gain: float = 1.0
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        dropout: float,
+        causal: bool,
+        init_gain: float = 1.0,
+        sites: AttentionSites = NO_SITES,
     ):
-        super().__init__(dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain)
+        super().__init__(
+            dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain, sites=sites
+        )
         self.causal = causal
         self.qkv_proj = Linear(dim, 3 * dim, gains=(_QKV_GAIN, _QKV_GAIN, _QKV_GAIN * init_gain))
 
-    def project(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values, each `B H T K`."""
-        query, key, value = self.qkv_proj(x).chunk(3, dim=-1)
-        return self.split(query), self.split(key), self.split(value)
+    def project(
+        self, x: Float[Tensor, "B T D"], stream: Stream
+    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T K"], Float[Tensor, "B H T K"]]:
+        """Return queries, keys and values."""
+        query, key, value = map(self.split, self.qkv_proj(x).chunk(3, dim=-1))
+        return (
+            _at(self.q_norm, query, stream),
+            _at(self.k_norm, key, stream),
+            _at(self.v_norm, value, stream),
+        )
 
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Attend over the valid positions of the stream, not beyond one's own when causal."""
@@ -131,25 +197,46 @@ class SelfAttention(_Heads):
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
             visible = stream.valid[:, None, None, :]
-        return self.attend(*self.project(x), visible)
+        return self.project_mix(self.mix(*self.project(x, stream), visible), stream)
 
 
 class CrossAttention(_Heads):
     """Attention of the target stream over the encoder's output, the memory."""
 
-    def __init__(self, dim: int, *, num_heads: int, dropout: float, init_gain: float = 1.0):
-        super().__init__(dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain)
+    def __init__(
+        self,
+        dim: int,
+        *,
+        num_heads: int,
+        dropout: float,
+        init_gain: float = 1.0,
+        sites: AttentionSites = NO_SITES,
+    ):
+        super().__init__(
+            dim, num_heads=num_heads, dropout=dropout, init_gain=init_gain, sites=sites
+        )
         self.q_proj = Linear(dim, dim, gains=(_QKV_GAIN,))
         self.kv_proj = Linear(dim, 2 * dim, gains=(_QKV_GAIN, _QKV_GAIN * init_gain))
 
-    def project_memory(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor]:
-        """Return keys and values of the memory, each `B H S K`: once a sentence in decoding."""
-        key, value = self.kv_proj(memory).chunk(2, dim=-1)
-        return self.split(key), self.split(value)
+    def project_query(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B H T K"]:
+        """Return the queries of the target stream."""
+        return _at(self.q_norm, self.split(self.q_proj(x)), stream)
+
+    def project_memory(
+        self, memory: Float[Tensor, "B S D"], source: Stream
+    ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
+        """Return keys and values of the memory: once a sentence in decoding."""
+        key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
+        return _at(self.k_norm, key, source), _at(self.v_norm, value, source)
 
     def forward(
-        self, x: Float[Tensor, "B T D"], memory: Float[Tensor, "B S D"], source: Stream
+        self,
+        x: Float[Tensor, "B T D"],
+        stream: Stream,
+        memory: Float[Tensor, "B S D"],
+        source: Stream,
     ) -> Float[Tensor, "B T D"]:
         """Attend over the valid positions of the memory."""
-        key, value = self.project_memory(memory)
-        return self.attend(self.split(self.q_proj(x)), key, value, source.valid[:, None, None, :])
+        query = self.project_query(x, stream)
+        key, value = self.project_memory(memory, source)
+        return self.project_mix(self.mix(query, key, value, source.valid[:, None, None, :]), stream)

@@ -38,6 +38,11 @@ class Lineage:
             self.slots = self.slots.flatten(0, 1)[rows].unflatten(0, (-1, self.width))
 
 
+def _beside(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, "G H W K"]:
+    """Put the hypotheses of a sentence side by side, as the queries of one attention."""
+    return heads.squeeze(2).unflatten(0, (-1, width)).transpose(1, 2)
+
+
 class SelfCache:
     """Keys and values of the positions so far, of one layer's self-attention."""
 
@@ -50,11 +55,11 @@ class SelfCache:
         self.value: Tensor
 
     def attend_self(
-        self, attention: SelfAttention, x: Float[Tensor, "N 1 D"]
+        self, attention: SelfAttention, x: Float[Tensor, "N 1 D"], stream: Stream
     ) -> Float[Tensor, "N 1 D"]:
         """Append the position's keys and values, then attend over those of each one's past."""
         width = self.lineage.width
-        query, key, value = attention.project(x.view(-1, width, x.shape[-1]))
+        query, key, value = (_beside(heads, width) for heads in attention.project(x, stream))
         if self.used == 0:
             groups, heads, _, head_dim = key.shape
             room = self.max_length * width
@@ -66,10 +71,10 @@ class SelfCache:
         self.value[:, :, added] = value
         self.used += width
         past = slice(self.used)
-        mixed = attention.attend(
+        mixed = attention.mix(
             query, self.key[:, :, past], self.value[:, :, past], self.lineage.visible
         )
-        return mixed.view(x.shape)
+        return attention.project_mix(mixed.view(x.shape), stream)
 
 
 class LayerCache(SelfCache):
@@ -90,12 +95,12 @@ class LayerCache(SelfCache):
         self.visible = source.valid[:, None, None, :]
 
     def attend_cross(
-        self, attention: CrossAttention, x: Float[Tensor, "N 1 D"]
+        self, attention: CrossAttention, x: Float[Tensor, "N 1 D"], stream: Stream
     ) -> Float[Tensor, "N 1 D"]:
         """Attend over the memory."""
-        query = attention.split(attention.q_proj(x).view(-1, self.lineage.width, x.shape[-1]))
-        mixed = attention.attend(query, self.memory_key, self.memory_value, self.visible)
-        return mixed.view(x.shape)
+        query = _beside(attention.project_query(x, stream), self.lineage.width)
+        mixed = attention.mix(query, self.memory_key, self.memory_value, self.visible)
+        return attention.project_mix(mixed.view(x.shape), stream)
 
     def keep(self, groups: Int[Tensor, "F"]) -> None:
         """Drop all sentences but `groups`."""

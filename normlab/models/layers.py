@@ -79,7 +79,9 @@ class EncoderLayer(nn.Module):
         self, x: Float[Tensor, "N 1 D"], stream: Stream, cache: SelfCache
     ) -> Float[Tensor, "N 1 D"]:
         """Transform one more position of `N` sequences, using and growing the cache."""
-        x = self.self_residual(x, stream, lambda h: cache.attend_self(self.self_attention, h))
+        x = self.self_residual(
+            x, stream, lambda h: cache.attend_self(self.self_attention, h, stream)
+        )
         return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
 
 
@@ -104,13 +106,19 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "B T D"]:
         """Transform the target stream, looking at the memory."""
         y = self.self_residual(y, target, lambda h: self.self_attention(h, target))
-        y = self.cross_residual(y, target, lambda h: self.cross_attention(h, memory, source))
+        y = self.cross_residual(
+            y, target, lambda h: self.cross_attention(h, target, memory, source)
+        )
         return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
 
     def step(
         self, y: Float[Tensor, "N 1 D"], target: Stream, cache: LayerCache
     ) -> Float[Tensor, "N 1 D"]:
         """Transform one more position of `N` hypotheses, using and growing the cache."""
-        y = self.self_residual(y, target, lambda h: cache.attend_self(self.self_attention, h))
-        y = self.cross_residual(y, target, lambda h: cache.attend_cross(self.cross_attention, h))
+        y = self.self_residual(
+            y, target, lambda h: cache.attend_self(self.self_attention, h, target)
+        )
+        y = self.cross_residual(
+            y, target, lambda h: cache.attend_cross(self.cross_attention, h, target)
+        )
         return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))

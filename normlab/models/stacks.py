@@ -94,7 +94,7 @@ class CachedDecoding:
         self.caches = [
             LayerCache(
                 self.lineage,
-                *layer.cross_attention.project_memory(memory),
+                *layer.cross_attention.project_memory(memory, source),
                 source,
                 max_length=max_length,
             )
