@@ -182,6 +182,8 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.sink.*.connect_seconds": Constraint(0, 10**6, "seconds"),
     "observe.sink.*.finish_seconds": Constraint(0, 10**6, "seconds"),
     **{f"{site}.{key}": rule for site in NORMS for key, rule in _OF_A_NORM.items()},
+    **{f"sites.*.{key}": rule for key, rule in _OF_A_NORM.items()},
+    "model.qk_length": _size("tokens", _MODEL_SIZE),
     "model.dim": _size("features", _MODEL_SIZE),
     "model.ffn_dim": _size("features", _MODEL_SIZE),
     "model.num_heads": _size("heads", _MODEL_SIZE),

@@ -51,7 +51,8 @@ MAY_IMPORT = {
     "recipes": (),
     "constraints": ("machine",),
     "memory": ("machine", "constraints"),
-    "config": ("registry", "recipes", "machine", "constraints"),
+    "sites": ("registry",),
+    "config": ("registry", "recipes", "sites", "machine", "constraints"),
     "reports": ("records", "metrics", "studies"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.html.page"),

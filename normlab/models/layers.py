@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.models.attention import CrossAttention, SelfAttention
+from normlab.models.attention import AttentionSites, CrossAttention, SelfAttention
 from normlab.models.cache import LayerCache, SelfCache
 from normlab.models.feed_forward import Activation, FeedForward
+from normlab.models.qk_norm import QkNorm, qk_sites
 from normlab.norms.base import Stream
 from normlab.placements.base import NormFactory, Placement
 
@@ -28,6 +29,8 @@ class LayerShape:
     ffn_inner_norm: NormFactory
     attention_dropout: float
     activation_dropout: float
+    qk_norm: QkNorm = "none"
+    qk_length: int = 64
 
     def self_attention(self, placement: Placement, *, causal: bool) -> SelfAttention:
         """Build a self-attention of this shape."""
@@ -37,6 +40,7 @@ class LayerShape:
             dropout=self.attention_dropout,
             causal=causal,
             init_gain=placement.init_gain,
+            sites=self._sites(),
         )
 
     def cross_attention(self, placement: Placement) -> CrossAttention:
@@ -46,7 +50,11 @@ class LayerShape:
             num_heads=self.num_heads,
             dropout=self.attention_dropout,
             init_gain=placement.init_gain,
+            sites=self._sites(),
         )
+
+    def _sites(self) -> AttentionSites:
+        return qk_sites(self.qk_norm, dim=self.dim // self.num_heads, length=self.qk_length)
 
     def feed_forward(self, placement: Placement) -> FeedForward:
         """Build a feed-forward sub-layer of this shape."""

@@ -53,17 +53,38 @@ class Linear(nn.Linear):
 
 
 class Embedding(nn.Embedding):
-    """A token embedding with rows of expected unit length and a zero row for padding."""
+    """A token embedding with rows of expected unit length and a zero row for padding.
 
-    def __init__(self, num_embeddings: int, dim: int, *, padding_idx: int | None = None):
+    With `unit` each row is divided by its length wherever it is used (FixNorm; Nguyen and Chiang
+    2018), and a product with the embedding takes its `table`.
+    """
+
+    def __init__(
+        self, num_embeddings: int, dim: int, *, padding_idx: int | None = None, unit: bool = False
+    ):
         weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing values of its own
         super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
+        self.unit = unit
+
+    @property
+    def table(self) -> Tensor:
+        """The vectors of all tokens, as they are used."""
+        return F.normalize(self.weight, dim=-1) if self.unit else self.weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the vectors of tokens."""
+        rows = super().forward(input)
+        return F.normalize(rows, dim=-1) if self.unit else rows
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw from N(0, 1 / dim)."""
+        """Draw from N(0, 1 / dim); rows of unit length, from U(-0.01, 0.01)."""
         values = torch.empty_like(self.weight, device="cpu")
-        self.weight.copy_(values.normal_(std=self.embedding_dim**-0.5, generator=generator))
+        if self.unit:  # as the authors do: what is small at first turns faster
+            values.uniform_(-0.01, 0.01, generator=generator)
+        else:
+            values.normal_(std=self.embedding_dim**-0.5, generator=generator)
+        self.weight.copy_(values)
         if self.padding_idx is not None:
             self.weight[self.padding_idx] = 0
 

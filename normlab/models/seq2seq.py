@@ -30,6 +30,14 @@ class Architecture(StackArchitecture):
     decoder_layers: int
     share_embeddings: Sharing
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fixnorm and self.share_embeddings == "none":
+            raise ValueError(
+                "model.fixnorm=true needs an output that is tied to the embedding, and "
+                "model.share_embeddings=none has three matrices: set it to all or target"
+            )
+
     def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
         """Build the entry of a stream whose token embedding is `tokens`."""
         return self.entry(tokens, scale=math.sqrt(self.dim))
@@ -49,10 +57,10 @@ class Seq2Seq(nn.Module):
         pad_id: int,
     ):
         super().__init__()
-        source_tokens = Embedding(source_vocab, arch.dim, padding_idx=pad_id)
+        source_tokens = arch.token_embedding(source_vocab, pad_id=pad_id)
         target_tokens = output = source_tokens
         if arch.share_embeddings != "all":
-            target_tokens = output = Embedding(target_vocab, arch.dim, padding_idx=pad_id)
+            target_tokens = output = arch.token_embedding(target_vocab, pad_id=pad_id)
         elif source_vocab != target_vocab:
             raise ValueError(
                 f"model.share_embeddings=all needs one vocabulary for both languages, got "
@@ -60,7 +68,7 @@ class Seq2Seq(nn.Module):
                 f"model.share_embeddings=target"
             )
         if arch.share_embeddings == "none":
-            output = Embedding(target_vocab, arch.dim)
+            output = arch.token_embedding(target_vocab)
         shape = arch.layer_shape()
         self.encoder = Encoder(
             arch.stream_embedding(source_tokens), shape, encoder, num_layers=arch.encoder_layers
@@ -86,7 +94,7 @@ class Seq2Seq(nn.Module):
 
     def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return logits over the target vocabulary."""
-        return nn.functional.linear(stream, self.output.weight)
+        return nn.functional.linear(stream, self.output.table)
 
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
