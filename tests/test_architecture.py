@@ -82,6 +82,7 @@ TORCHLESS = (
     "memory",
     "config",
     "recipes",
+    "sites",
     "cli",
     "commands",
     "reports",
@@ -89,7 +90,7 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = ("config", "recipes", "build", "run", "commands")
+CONFIGURED = ("config", "recipes", "sites", "build", "run", "commands")
 
 
 def name_of(path):
