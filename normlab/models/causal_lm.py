@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from normlab.models.architecture import TextArchitecture
 from normlab.models.cache import Lineage, SelfCache
-from normlab.models.stacks import Encoder
+from normlab.models.stacks import Encoder, require_incremental
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Placement
 
@@ -59,6 +59,7 @@ class CachedText:
     """Incremental decoding: one position a step, keys and values kept."""
 
     def __init__(self, stack: Encoder, *, max_length: int):
+        require_incremental(stack)
         self.stack = stack
         self.layers = cast("list[EncoderLayer]", list(stack.layers))
         self.position = 0

@@ -19,14 +19,15 @@ class ModelNorms:
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each part of the norms' own schedules in a run of `total` steps.
 
-        Their names are `BatchRenorm/warmup`; where norms of one class differ, the later are called
-        after their place, `decoder.layers.0.self_residual.norm/warmup`.
+        Parts of no steps are left out. Their names are `BatchRenorm/warmup`; where norms of one
+        class differ, the later are called after their place,
+        `decoder.layers.0.self_residual.norm/warmup`.
         """
         found: dict[str, int] = {}
         for place, norm in self._named.items():
             for part, step in norm.milestones(total).items():
                 name = f"{type(norm).__name__}/{part}"
-                if found.setdefault(name, step) != step:
+                if step and found.setdefault(name, step) != step:
                     found[f"{place}/{part}"] = step
         return found
 

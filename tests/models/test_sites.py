@@ -8,6 +8,7 @@ import torch
 from normlab.build import build_model, make_norm
 from normlab.config import compose, to_dict
 from normlab.models.sites import sites
+from normlab.models.stacks import CachedDecoding
 from normlab.norms.local import UnitNorm
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
@@ -123,6 +124,17 @@ def test_one_token_at_a_time_is_the_whole_sentence_with_qk_norm(kind):
     state = model.start_decoding(memory, stream, width=1, max_length=4)
     steps = [model.decode_step(target[:, t], state) for t in range(3)]
     assert_close(torch.stack(steps, 1), whole)
+
+
+def test_a_norm_by_the_batch_cannot_stand_in_a_step_of_one_token():
+    model = seq2seq("bn", norm_values={"eval_stats": "batch"})
+    source, stream = sentences([4, 3])
+    memory = model.encode(source, stream)
+    with pytest.raises(ValueError, match=r"BatchNorm cannot take one token.*eval_stats=running"):
+        CachedDecoding(model.decoder, memory, stream, width=1, max_length=4)
+    assert not isinstance(
+        model.start_decoding(memory, stream, width=1, max_length=4), CachedDecoding
+    )
 
 
 def test_fixnorm_uses_unit_vectors_at_both_ends_and_needs_a_tied_output():
