@@ -36,13 +36,13 @@ def settle_sites(config: DictConfig) -> None:
 
     Raises ValueError naming a rule that is none, or a norm that there is not.
     """
-    rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else None
-    if config.sites is not None and not isinstance(rules, dict):
+    rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
+    if not isinstance(rules, dict) or (not rules and config.sites is not None):
         raise ValueError(f"sites={config.sites!r:.60} is no list of rules: give {_EXAMPLE}")
     choices: dict[str, Any] = dict(config.choices)
     nodes: dict[str, dict[str, Any]] = {}
     names: dict[str, str] = {}
-    for pattern, value in (rules or {}).items():
+    for pattern, value in rules.items():
         names[str(pattern)], nodes[str(pattern)] = _norm(str(pattern), value)
     for pattern in list(nodes):
         if pattern not in SHORT:

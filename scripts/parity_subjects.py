@@ -75,18 +75,18 @@ def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
     )
 
 
-_ADANORM = {
+_ADANORM: Mapping[str, Any] = {
     "repository": "lancopku+AdaNorm",
     "commit": "546faea0c3297061d743482d690ccd7d51f1ac38",
     "path": "machine translation/fairseq/modules/layer_norm.py",
 }
-_RMSNORM = {
+_RMSNORM: Mapping[str, Any] = {
     "repository": "bzhangGo+rmsnorm",
     "commit": "2e726f1a3f106bb719056422f4f9b6aca03d3ce6",
     "path": "rmsnorm_torch.py",
     "names": {"weight": "scale"},
 }
-_DERF = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
+_DERF: Mapping[str, Any] = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
 _BOUNDED = {"weight": "weight", "bias": "bias", "alpha": "alpha", "shift": "shift"}
 _AFFINE = {"weight": "weight", "bias": "bias"}
 
@@ -95,7 +95,7 @@ def _time_first(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
     return module(x.transpose(0, 1), pad_mask=~valid).transpose(0, 1)
 
 
-_POWERNORM = {
+_POWERNORM: Mapping[str, Any] = {
     "repository": "sIncerass+powernorm",
     "commit": "9ea6226a3203d5d6fcee07a5c6dec38ec6bc5e9f",
     "names": _AFFINE,
@@ -165,7 +165,7 @@ def _renorm(*, padded: bool) -> Subject:
     )
 
 
-_WINDOW = {
+_WINDOW: Mapping[str, Any] = {
     "steps": tuple(range(991, 1011)),  # the warm-up ends at 999, the correction begins at 1001
     "tolerance": 1e-10,
 }
@@ -200,7 +200,7 @@ def _channels_first(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
     return module(x.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
 
 
-_MABN = {
+_MABN: Mapping[str, Any] = {
     **_WINDOW,
     "repository": "megvii-model+MABN",
     "commit": "995e8f5af82ced88394166a322766a5378ece969",

@@ -76,6 +76,8 @@ class ProgressiveRepBatchNorm(WarmupNorm, RepBatchNorm):
 
     counters: ClassVar[tuple[str, ...]] = (*WarmupNorm.counters, "decay")
     decay: int
+    token_weight: Tensor
+    token_bias: Tensor
 
     def __init__(
         self,

@@ -128,9 +128,9 @@ def parts(config: Mapping[str, Any]) -> Parts:
 
 def _told(key: str, value: Any) -> Any:
     """Return a part of a config without the values that a config of before stands for."""
-    neutral = _NEUTRAL.get(key, {})
-    if not isinstance(value, dict) or neutral.keys().isdisjoint(cast("dict[str, Any]", value)):
-        return value
+    neutral = _NEUTRAL.get(key)
+    if neutral is None or not isinstance(value, dict):
+        return cast("Any", value)
     node = cast("dict[str, Any]", value)
     return {name: item for name, item in node.items() if neutral.get(name, ABSENT) != item}
 
