@@ -9,13 +9,16 @@ from torch import nn
 
 from normlab.config import to_dict
 from normlab.instantiate import check, instantiate, locate
+from normlab.models.centering import center_weights
 from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
+from normlab.models.sites import OpenPlace, fill_sites
 from normlab.models.spec import ModelArchitecture
 from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.placements.calibration import calibrate, needs_calibration
 from normlab.registry import CONFIG_DIR, option_names
+from normlab.sites import site_nodes
 from normlab.tasks.base import Task
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
@@ -53,6 +56,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
     nodes |= {
         site: (config[site], Norm, ("dim",)) for site in _NORM_SITES if config[site] is not None
     }
+    nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in _rules(config)}
     for key, (node, kind, live) in nodes.items():
         check(node, key, kind, live)
 
@@ -79,17 +83,24 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config with the first values of its seed."""
     kind = _architecture(config)
+    rules = [(pattern, _factory(node, f"sites.{pattern}")) for pattern, node in _rules(config)]
+    stacks = {
+        stack: _norm_factory(config, _site(config, stack)) for stack in ("encoder", "decoder")
+    }
     arch = instantiate(
         _sizes(config["model"]),
         "model",
         ModelArchitecture,
         **{site: _norm_factory(config, site) for site in kind.sites},
     )
-    model = arch.build(
-        task.spec(),
-        _placement(config, "encoder_norm", arch.dropout),
-        _placement(config, "decoder_norm", arch.dropout),
+    encoder, decoder = (
+        _placement(config, OpenPlace if rules else stacks[stack], arch.dropout)
+        for stack in ("encoder", "decoder")
     )
+    model = arch.build(task.spec(), encoder, decoder)
+    if rules:
+        fill_sites(model, rules, stacks)
+    center_weights(model)
     initialize(model, config["seed"])
     return model
 
@@ -191,11 +202,23 @@ def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
     return kind
 
 
-def _placement(config: Mapping[str, Any], site: str, dropout: float) -> Placement:
-    """Build the placement of a stack; a site without a norm of its own has the run's norm."""
-    norm = _norm_factory(config, site if config[site] is not None else "norm")
+def _placement(config: Mapping[str, Any], norm: NormFactory, dropout: float) -> Placement:
+    """Build the placement of a stack."""
     return instantiate(config["placement"], "placement", Placement, norm=norm, dropout=dropout)
 
 
+def _site(config: Mapping[str, Any], stack: str) -> str:
+    """Return the key of a stack's norm: the run's own, unless the stack has one."""
+    return f"{stack}_norm" if config[f"{stack}_norm"] is not None else "norm"
+
+
+def _rules(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    return list(site_nodes(config).items())
+
+
 def _norm_factory(config: Mapping[str, Any], site: str) -> NormFactory:
-    return lambda dim: instantiate(config[site], site, Norm, dim=dim)
+    return _factory(config[site], site)
+
+
+def _factory(node: Mapping[str, Any], key: str) -> NormFactory:
+    return lambda dim: instantiate(node, key, Norm, dim=dim)

@@ -23,6 +23,7 @@ from normlab import constraints
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
+from normlab.sites import settle_sites
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
@@ -128,6 +129,7 @@ class RunConfig:
     decoder_norm: Any = None
     ffn_inner_norm: Any = MISSING
     embedding_norm: Any = MISSING
+    sites: Any = None
     placement: Any = MISSING
     optim: Any = MISSING
     schedule: Any = MISSING
@@ -222,6 +224,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     written = typed(given)
     check_recipe(config.choices, written)
     settle_placement(config, config.choices)
+    settle_sites(config)
     _settle_batch_size(config, written)
     _check_targets(config.observe.targets)
     _check_tested(config)

@@ -61,7 +61,8 @@ def _tables(config: Mapping[str, Any]) -> int:
     sizes = _sizes(config)
     dim = sizes.get("dim", 0)
     sinusoids = 0 if _learned(config) else sizes.get("max_positions", 0) * dim
-    norms = [node for site in NORMS if isinstance(node := config.get(site), Mapping)]
+    nodes = [*(config.get(site) for site in NORMS), *(config.get("sites") or {}).values()]
+    norms = [node for node in nodes if isinstance(node, Mapping)]
     rows = max((node.get("num_positions") or 0 for node in norms), default=0)
     return sinusoids + 2 * rows
 

@@ -24,7 +24,7 @@ from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
 from normlab.memory import check_memory
-from normlab.norms.base import ModelNorms
+from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
@@ -178,6 +178,8 @@ class _Run:
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        norms = ModelNorms(model)
+        self.milestones = norms.milestones(config["budget"]["steps"])
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
         state = self._state_to_resume(checkpoints, data)
@@ -206,7 +208,7 @@ class _Run:
             settings=settings,
             runtime=runtime,
             evaluator=evaluator,
-            norms=ModelNorms(model),
+            norms=norms,
             probes=ProbeGroup(
                 {
                     name: instantiate(node, f"observe.probe.{name}", Probe)
@@ -225,6 +227,8 @@ class _Run:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
         try:
             sinks.open(self._info(trainer.progress.step, settings))
+            if self.milestones:
+                sinks.note(_schedules(self.milestones))
             record = self._fit_and_test(trainer, data)
         except BaseException:
             sinks.close(None)
@@ -338,4 +342,11 @@ class _Run:
             data=data,
             params=sum(parameters.values()),
             last_steps=trainer.probes.recent() if outcome.status == "diverged" else {},
+            milestones=self.milestones,
         )
+
+
+def _schedules(milestones: Mapping[str, int]) -> str:
+    """Say until which steps the parts of norms' own schedules last."""
+    parts = [f"{name.replace('/', ' ')} until step {step:,}" for name, step in milestones.items()]
+    return f"norms' own schedules: {', '.join(parts)}"

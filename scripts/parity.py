@@ -74,11 +74,16 @@ def trace(
             loss = loss + penalty
         loss.backward()
         assert x.grad is not None
-        figures |= {"dx": x.grad[valid]} | {f"d{n}": p.grad for n, p in parameters.items()}
+        figures |= {"dx": x.grad[valid]} | {f"d{n}": _grad(p) for n, p in parameters.items()}
         figures |= {ours: module.get_buffer(theirs) for ours, theirs in tables.items()}
         for name, value in figures.items():
             found.setdefault(name, []).append(value.detach().clone().flatten())
     return {name: torch.stack(values).numpy() for name, values in found.items()}
+
+
+def _grad(parameter: nn.Parameter) -> Tensor:
+    """Return the gradient of a parameter, 0 where it had no part in a step."""
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 @contextmanager
@@ -87,7 +92,14 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
     for name in ("timm", "timm.layers"):
         sys.modules.setdefault(name, types.ModuleType(name))
     vars(sys.modules["timm.layers"])["LayerNorm2d"] = nn.LayerNorm
-    place = ["git", "-C", str(folder / subject.repository), "show"]
+    repository = folder / subject.repository
+    if not repository.is_dir():
+        sys.exit(
+            f"{repository}: no such folder; clone https://github.com/"
+            f"{subject.repository.replace('+', '/')} there"
+        )
+    bare = repository / "repo"  # of a mirror
+    place = ["git", "-C", str(bare if bare.is_dir() else repository), "show"]
     done = subprocess.run(
         [*place, f"{subject.commit}:{subject.path}"], capture_output=True, text=True, check=False
     )
@@ -105,8 +117,14 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
 
 def main() -> None:
     """Write the traces of the subjects named, or of all."""
-    if len(sys.argv) < 2 or not Path(sys.argv[1]).is_dir():
+    if len(sys.argv) < 2:
         sys.exit("usage: python -m scripts.parity FOLDER [NAME ...]; FOLDER holds the repositories")
+    if not Path(sys.argv[1]).is_dir():
+        sys.exit(
+            f"{sys.argv[1]}: no such folder; give the one that holds the authors' repositories"
+        )
+    if unknown := set(sys.argv[2:]) - set(SUBJECTS):
+        sys.exit(f"no subject {', '.join(sorted(unknown))}: there are {', '.join(SUBJECTS)}")
     torch.set_default_dtype(torch.float64)  # of constants that the authors' code makes
     for name in sys.argv[2:] or SUBJECTS:
         subject = SUBJECTS[name]

@@ -39,7 +39,8 @@ class Subject:
 
     `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
     `tables` map our parameters and statistics to theirs. `factor` is theirs over ours where a
-    constant is known to differ. The input of the step `outlier` is ten times as large.
+    constant is known to differ. The input of the step `outlier` is ten times as large. `centered`
+    puts a product with centred rows before the norm: ours are then `linear` and `norm`.
     """
 
     repository: str
@@ -56,6 +57,7 @@ class Subject:
     outlier: int | None = None
     factor: float = 1.0
     tolerance: float = 1e-12
+    centered: bool = False
 
 
 def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
@@ -73,18 +75,18 @@ def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
     )
 
 
-_ADANORM = {
+_ADANORM: Mapping[str, Any] = {
     "repository": "lancopku+AdaNorm",
     "commit": "546faea0c3297061d743482d690ccd7d51f1ac38",
     "path": "machine translation/fairseq/modules/layer_norm.py",
 }
-_RMSNORM = {
+_RMSNORM: Mapping[str, Any] = {
     "repository": "bzhangGo+rmsnorm",
     "commit": "2e726f1a3f106bb719056422f4f9b6aca03d3ce6",
     "path": "rmsnorm_torch.py",
     "names": {"weight": "scale"},
 }
-_DERF = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
+_DERF: Mapping[str, Any] = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
 _BOUNDED = {"weight": "weight", "bias": "bias", "alpha": "alpha", "shift": "shift"}
 _AFFINE = {"weight": "weight", "bias": "bias"}
 
@@ -93,7 +95,7 @@ def _time_first(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
     return module(x.transpose(0, 1), pad_mask=~valid).transpose(0, 1)
 
 
-_POWERNORM = {
+_POWERNORM: Mapping[str, Any] = {
     "repository": "sIncerass+powernorm",
     "commit": "9ea6226a3203d5d6fcee07a5c6dec38ec6bc5e9f",
     "names": _AFFINE,
@@ -163,12 +165,16 @@ def _renorm(*, padded: bool) -> Subject:
     )
 
 
-_WINDOW = {
+_WINDOW: Mapping[str, Any] = {
     "steps": tuple(range(991, 1011)),  # the warm-up ends at 999, the correction begins at 1001
-    "names": _AFFINE,
     "tolerance": 1e-10,
 }
 _WINDOWED = {"window": 3, "warmup_steps": 999, "correction_steps": 1000}
+_WINDOW_TABLES = {
+    "running_square": "running_var",
+    "squares": "buffer_x2",
+    "gradient_moments": "buffer_gz",
+}
 
 
 def _unified(*, outliers: bool, padded: bool) -> Subject:
@@ -182,15 +188,68 @@ def _unified(*, outliers: bool, padded: bool) -> Subject:
         ),
         option="un",
         values={**_WINDOWED, "filter": outliers, "padding": "forward"},
-        tables={
-            "running_square": "running_var",
-            "gradient_moment": "ema_gz",
-            "squares": "buffer_x2",
-            "gradient_moments": "buffer_gz",
-        },
+        names=_AFFINE,
+        tables={**_WINDOW_TABLES, "gradient_moment": "ema_gz"},
         driver=Driver(forward=lambda module, x, valid: module(x, ~valid), begin=_counted("iters")),
         outlier=1005,
         padded=padded,
+    )
+
+
+def _channels_first(module: nn.Module, x: Tensor, valid: Tensor) -> Tensor:
+    return module(x.transpose(1, 2)[..., None])[..., 0].transpose(1, 2)
+
+
+_MABN: Mapping[str, Any] = {
+    **_WINDOW,
+    "repository": "megvii-model+MABN",
+    "commit": "995e8f5af82ced88394166a322766a5378ece969",
+    "path": "MABN.py",
+    "option": "mabn",
+    "driver": Driver(forward=_channels_first, begin=_counted("iters")),
+}
+
+
+class _CenteredConvolution(nn.Module):
+    """A product with centred rows before MABN, as the authors have it."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.conv = module.CenConv2d(SHAPE[2], SHAPE[2], kernel_size=1, bias=True)
+        self.norm = module.MABN2d(SHAPE[2], 1, 3, warmup_iters=1000)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.conv(x))
+
+    @property
+    def iters(self) -> Tensor:
+        return self.norm.iters
+
+
+def _represented(*, progressive: bool) -> Subject:
+    """Return RepBN, or the way to it: two steps of layer norm and four of a blend."""
+    inner = "norm2." if progressive else ""
+    names = {"weight": "bn.weight", "bias": "bn.bias", "alpha": "alpha"}
+    names = {ours: f"{inner}{theirs}" for ours, theirs in names.items()}
+    tables = {name: f"{inner}bn.{name}" for name in ("running_mean", "running_var")}
+    tokens = {"token_weight": "norm1.weight", "token_bias": "norm1.bias"}
+
+    def build(module: Any) -> nn.Module:
+        if not progressive:
+            return module.RepBN(SHAPE[2])
+        return module.LinearNorm(SHAPE[2], nn.LayerNorm, module.RepBN, warm=2, step=4)
+
+    return Subject(
+        repository="xinghaochen+SLAB",
+        commit="f58db00b9db3959b5de03986f454aa5ff064279a",
+        path="classification/models/prepbn.py",
+        build=build,
+        option="prepbn" if progressive else "repbn",
+        values={"warmup_steps": 2, "blend_steps": 4} if progressive else {},
+        names={**names, **tokens} if progressive else names,
+        tables=tables,
+        steps=tuple(range(1, 11)),
+        tolerance=1e-10,
     )
 
 
@@ -245,25 +304,27 @@ SUBJECTS: Mapping[str, Subject] = {
     "rbn_diff2": _regularized("diff2", 60.0, 0.5),
     "brn": _renorm(padded=False),
     "brn_padded": _renorm(padded=True),
+    "repbn": _represented(progressive=False),
+    "prepbn": _represented(progressive=True),
     "mabn": Subject(
-        **_WINDOW,
-        repository="megvii-model+MABN",
-        commit="995e8f5af82ced88394166a322766a5378ece969",
-        path="MABN.py",
+        **_MABN,
+        names=_AFFINE,
         build=lambda module: module.MABN2d(SHAPE[2], 1, 3, warmup_iters=1000),
-        option="mabn",
         values=_WINDOWED,
-        tables={
-            "running_square": "running_var",
-            "squares": "buffer_x2",
-            "gradient_moments": "buffer_gz",
+        tables=_WINDOW_TABLES,
+    ),
+    "mabn_centered": Subject(
+        **_MABN,
+        build=_CenteredConvolution,
+        values=_WINDOWED,
+        names={
+            "linear.weight": "conv.weight",
+            "linear.bias": "conv.bias",
+            "norm.weight": "norm.weight",
+            "norm.bias": "norm.bias",
         },
-        driver=Driver(
-            forward=lambda module, x, valid: module(x.transpose(1, 2)[..., None])[..., 0].transpose(
-                1, 2
-            ),
-            begin=_counted("iters"),
-        ),
+        tables={f"norm.{ours}": f"norm.{theirs}" for ours, theirs in _WINDOW_TABLES.items()},
+        centered=True,
     ),
     "un": _unified(outliers=False, padded=True),
     "un_outliers": _unified(outliers=True, padded=False),

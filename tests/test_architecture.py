@@ -52,7 +52,8 @@ MAY_IMPORT = {
     "wiring": (),
     "constraints": ("machine", "wiring"),
     "memory": ("machine", "constraints"),
-    "config": ("registry", "recipes", "machine", "constraints"),
+    "sites": ("registry",),
+    "config": ("registry", "recipes", "sites", "machine", "constraints"),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
@@ -84,6 +85,7 @@ TORCHLESS = (
     "memory",
     "config",
     "recipes",
+    "sites",
     "cli",
     "commands",
     "reports",
@@ -92,7 +94,7 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = ("config", "recipes", "build", "run", "commands")
+CONFIGURED = ("config", "recipes", "sites", "build", "run", "commands")
 
 
 def name_of(path):

@@ -21,7 +21,7 @@ from normlab.bench.spread import spread
 from normlab.build import build_model, build_optimizer, build_task, make_fast
 from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
-from normlab.norms.base import ModelNorms
+from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import BatchStream, Task
 from normlab.tasks.documents import DocumentTask

@@ -224,6 +224,7 @@ def help_text() -> str:
             "examples:",
             "  normlab train norm=bn task=toy batch_size=32",
             "  normlab train norm=bn norm@decoder_norm=ln task=multi30k data_dir=FOLDER",
+            "  normlab train norm=ln 'sites={encoder.0.*:bn,*.self.q:rms}'",
             "  normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'",
             "",
             "groups:",

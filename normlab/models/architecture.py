@@ -9,6 +9,7 @@ from normlab.models.embedding import Positions, StreamEmbedding
 from normlab.models.feed_forward import Activation
 from normlab.models.layers import LayerShape
 from normlab.models.linear import Embedding
+from normlab.models.qk_norm import QkNorm
 from normlab.models.spec import Longest, ModelArchitecture, Text
 from normlab.placements.base import NormFactory, Placement
 
@@ -16,6 +17,12 @@ from normlab.placements.base import NormFactory, Placement
 @dataclass(frozen=True, kw_only=True)
 class StackArchitecture(ModelArchitecture):
     """Sizes of a stack, and the norms beside those that its placement sets.
+
+    Attributes:
+        qk_norm: the norm of an attention's heads (see `qk_norm`); `qk_length` is the length of
+            sequences that its first scale goes by.
+        fixnorm: token embeddings have unit length where they are used, input and output, and the
+            input is multiplied by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
 
     Raises ValueError naming a size that is not above 0.
     """
@@ -31,6 +38,9 @@ class StackArchitecture(ModelArchitecture):
     max_positions: int
     ffn_inner_norm: NormFactory
     embedding_norm: NormFactory
+    qk_norm: QkNorm = "none"
+    qk_length: int = 64
+    fixnorm: bool = False
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -56,13 +66,19 @@ class StackArchitecture(ModelArchitecture):
             ffn_inner_norm=self.ffn_inner_norm,
             attention_dropout=self.attention_dropout,
             activation_dropout=self.activation_dropout,
+            qk_norm=self.qk_norm,
+            qk_length=self.qk_length,
         )
+
+    def token_embedding(self, vocab: int, *, pad_id: int | None = None) -> Embedding:
+        """Build a token embedding."""
+        return Embedding(vocab, self.dim, padding_idx=pad_id, unit=self.fixnorm)
 
     def entry(self, tokens: Embedding, *, scale: float) -> StreamEmbedding:
         """Build the entry of a stream: its tokens' embedding times `scale`, with positions."""
         return StreamEmbedding(
             tokens,
-            scale=scale,
+            scale=self.dim**0.5 if self.fixnorm else scale,
             positions=self.positions,
             max_positions=self.max_positions,
             norm=self.embedding_norm,

@@ -11,8 +11,7 @@ from torch import Tensor, nn
 
 from normlab.models.architecture import TextArchitecture
 from normlab.models.cache import Lineage, SelfCache
-from normlab.models.linear import Embedding
-from normlab.models.stacks import Encoder
+from normlab.models.stacks import Encoder, require_incremental
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Placement
 
@@ -25,7 +24,7 @@ class CausalLM(nn.Module):
 
     def __init__(self, arch: TextArchitecture, *, decoder: Placement, vocab: int, pad_id: int):
         super().__init__()
-        tokens = Embedding(vocab, arch.dim, padding_idx=pad_id)
+        tokens = arch.token_embedding(vocab, pad_id=pad_id)
         self.decoder = Encoder(
             arch.stream_embedding(tokens),
             arch.layer_shape(),
@@ -40,7 +39,7 @@ class CausalLM(nn.Module):
 
     def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return logits over the vocabulary."""
-        return nn.functional.linear(x, self.decoder.embedding.tokens.weight)
+        return nn.functional.linear(x, self.decoder.embedding.tokens.table)
 
     def start_decoding(self, count: int, *, max_length: int) -> "CachedText | PrefixText":
         """Begin `count` sequences, in the fastest way that the norms allow."""
@@ -60,6 +59,7 @@ class CachedText:
     """Incremental decoding: one position a step, keys and values kept."""
 
     def __init__(self, stack: Encoder, *, max_length: int):
+        require_incremental(stack)
         self.stack = stack
         self.layers = cast("list[EncoderLayer]", list(stack.layers))
         self.position = 0

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
+from normlab.models.centering import settle_centered
 from normlab.models.feed_forward import FeedForward
 from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import Linear
@@ -31,6 +32,7 @@ def fold(model: nn.Module) -> list[str]:
 
     The model computes the same up to rounding, and must not be trained or recalibrated any more.
     """
+    settle_centered(model)
     names = {module: name for name, module in model.named_modules()}
     folded = [
         norm

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from normlab.models.attention import AttentionSites, CrossAttention, HeadNorm, SelfAttention
 from normlab.models.cache import LayerCache, SelfCache
 from normlab.models.feed_forward import Activation, FeedForward
+from normlab.models.qk_norm import QkNorm, qk_sites
 from normlab.norms.base import Stream
 from normlab.placements.base import NormFactory, Place, Placement, Site
 
@@ -28,6 +29,8 @@ class LayerShape:
     ffn_inner_norm: NormFactory
     attention_dropout: float
     activation_dropout: float
+    qk_norm: QkNorm = "none"
+    qk_length: int = 64
 
     def self_attention(self, placement: Placement, place: Place, *, causal: bool) -> SelfAttention:
         """Build a self-attention of this shape."""
@@ -70,10 +73,11 @@ class LayerShape:
             norm = at(site, self.dim // self.num_heads)
             return None if norm is None else HeadNorm(norm)
 
+        asked = qk_sites(self.qk_norm, dim=self.dim // self.num_heads, length=self.qk_length)
         return AttentionSites(
-            q_norm=on_heads("q"),
-            k_norm=on_heads("k"),
-            v_norm=on_heads("v"),
+            q_norm=on_heads("q") or asked.q_norm,
+            k_norm=on_heads("k") or asked.k_norm,
+            v_norm=on_heads("v") or asked.v_norm,
             mix_norm=at("mix", self.dim),
             out_norm=at("out", self.dim),
         )

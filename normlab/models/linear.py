@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -19,7 +20,7 @@ class Linear(nn.Linear):
     """A linear layer whose rows are equal blocks, each with an initial gain of its own.
 
     Queries, keys and values of one attention are one product of three blocks; each block starts as
-    a layer by itself would.
+    a layer by itself would. Each row of a `centered` layer counts less its mean (see `centering`).
     """
 
     def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
@@ -28,8 +29,18 @@ class Linear(nn.Linear):
         self.in_features = in_features
         self.out_features = out_features
         self.gains = tuple(gains)
+        self.centered = False
         self.weight = nn.Parameter(torch.empty(out_features, in_features))
         self.bias = nn.Parameter(torch.zeros(out_features))
+
+    @property
+    def rows(self) -> Tensor:
+        """The weights that it multiplies by."""
+        return self.weight - self.weight.mean(1, keepdim=True) if self.centered else self.weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the product with the rows, and the bias added."""
+        return F.linear(input, self.rows, self.bias)
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
@@ -43,17 +54,38 @@ class Linear(nn.Linear):
 
 
 class Embedding(nn.Embedding):
-    """A token embedding with rows of expected unit length and a zero row for padding."""
+    """A token embedding with rows of expected unit length and a zero row for padding.
 
-    def __init__(self, num_embeddings: int, dim: int, *, padding_idx: int | None = None):
+    With `unit` each row is divided by its length wherever it is used (FixNorm; Nguyen and Chiang
+    2018), and a product with the embedding takes its `table`.
+    """
+
+    def __init__(
+        self, num_embeddings: int, dim: int, *, padding_idx: int | None = None, unit: bool = False
+    ):
         weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing values of its own
         super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
+        self.unit = unit
+
+    @property
+    def table(self) -> Tensor:
+        """The vectors of all tokens, as they are used."""
+        return F.normalize(self.weight, dim=-1) if self.unit else self.weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the vectors of tokens."""
+        rows = super().forward(input)
+        return F.normalize(rows, dim=-1) if self.unit else rows
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw from N(0, 1 / dim)."""
+        """Draw from N(0, 1 / dim); rows of unit length, from U(-0.01, 0.01)."""
         values = torch.empty_like(self.weight, device="cpu")
-        self.weight.copy_(values.normal_(std=self.embedding_dim**-0.5, generator=generator))
+        if self.unit:  # as the authors do: what is small at first turns faster
+            values.uniform_(-0.01, 0.01, generator=generator)
+        else:
+            values.normal_(std=self.embedding_dim**-0.5, generator=generator)
+        self.weight.copy_(values)
         if self.padding_idx is not None:
             self.weight[self.padding_idx] = 0
 

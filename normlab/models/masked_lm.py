@@ -26,7 +26,7 @@ class MaskedLM(nn.Module):
 
     def __init__(self, arch: TextArchitecture, *, encoder: Placement, vocab: int, pad_id: int):
         super().__init__()
-        tokens = Embedding(vocab, arch.dim, padding_idx=pad_id)
+        tokens = arch.token_embedding(vocab, pad_id=pad_id)
         self.encoder = Encoder(
             arch.stream_embedding(tokens), arch.layer_shape(), encoder, num_layers=arch.num_layers
         )
@@ -56,7 +56,7 @@ class MaskedLM(nn.Module):
         chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
         hidden = self.token_norm(F.gelu(self.token_head(chosen)), Stream(masked))
         hidden = hidden.flatten(0, 1).index_select(0, real)
-        return F.linear(hidden, self.encoder.embedding.tokens.weight, self.token_bias)
+        return F.linear(hidden, self.encoder.embedding.tokens.table, self.token_bias)
 
     def pair_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
         """Return logits of (the second segment follows the first, it does not), from token 0."""

@@ -32,6 +32,14 @@ class Architecture(StackArchitecture):
     decoder_layers: int
     share_embeddings: Sharing
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.fixnorm and self.share_embeddings == "none":
+            raise ValueError(
+                "model.fixnorm=true needs an output that is tied to the embedding, and "
+                "model.share_embeddings=none has three matrices: set it to all or target"
+            )
+
     def make(self, spec: TextToText, encoder: Placement, decoder: Placement) -> "Seq2Seq":
         """Build the encoder-decoder model over the two vocabularies."""
         self.check_positions(spec.longest)
@@ -63,10 +71,10 @@ class Seq2Seq(nn.Module):
         pad_id: int,
     ):
         super().__init__()
-        source_tokens = Embedding(source_vocab, arch.dim, padding_idx=pad_id)
+        source_tokens = arch.token_embedding(source_vocab, pad_id=pad_id)
         target_tokens = output = source_tokens
         if arch.share_embeddings != "all":
-            target_tokens = output = Embedding(target_vocab, arch.dim, padding_idx=pad_id)
+            target_tokens = output = arch.token_embedding(target_vocab, pad_id=pad_id)
         elif source_vocab != target_vocab:
             raise ValueError(
                 f"model.share_embeddings=all needs one vocabulary for both languages, got "
@@ -74,7 +82,7 @@ class Seq2Seq(nn.Module):
                 f"model.share_embeddings=target"
             )
         if arch.share_embeddings == "none":
-            output = Embedding(target_vocab, arch.dim)
+            output = arch.token_embedding(target_vocab)
         shape = arch.layer_shape()
         self.encoder = Encoder(
             arch.stream_embedding(source_tokens),
@@ -108,7 +116,7 @@ class Seq2Seq(nn.Module):
 
     def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return logits over the target vocabulary."""
-        return nn.functional.linear(stream, self.output.weight)
+        return nn.functional.linear(stream, self.output.table)
 
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int

@@ -11,7 +11,7 @@ from normlab.models.cache import LayerCache, Lineage
 from normlab.models.embedding import StreamEmbedding
 from normlab.models.layers import DecoderLayer, EncoderLayer, LayerShape
 from normlab.models.patches import PatchEmbedding
-from normlab.norms.base import Stream
+from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Place, Placement
 
 
@@ -97,10 +97,24 @@ class Decoder(nn.Module):
         return self.final_norm(y, target)
 
 
+def require_incremental(model: nn.Module) -> None:
+    """Refuse to decode one token at a time with a norm that needs others beside it.
+
+    Raises ValueError naming the norms.
+    """
+    norms = [module for module in model.modules() if isinstance(module, Norm)]
+    if waiting := sorted({type(norm).__name__ for norm in norms if not norm.incremental}):
+        raise ValueError(
+            f"{' and '.join(waiting)} cannot take one token at a time: statistics of a step alone "
+            "are not those of a batch or a sentence; take running statistics "
+            "(norm.eval_stats=running), or decode whole prefixes"
+        )
+
+
 class CachedDecoding:
     """Incremental decoding: one position a step, keys and values kept.
 
-    Right for a decoder whose norms are all `incremental`.
+    Raises ValueError for a decoder with a norm that is not `incremental`.
     """
 
     def __init__(
@@ -112,6 +126,7 @@ class CachedDecoding:
         width: int,
         max_length: int,
     ):
+        require_incremental(decoder)
         self.decoder = decoder
         self.layers = cast("list[DecoderLayer]", list(decoder.layers))
         self.position = 0

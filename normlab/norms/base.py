@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.distributed import average_, sum_over_ranks
-from normlab.norms.moments import Moments
+from normlab.norms.moments import Moments, merge
 
 Axis = Literal["batch", "time", "feature"]
 EvalStats = Literal["running", "batch", "recalibrated"]
@@ -58,6 +58,10 @@ class Norm(nn.Module, ABC):
     pools: ClassVar[frozenset[Axis]]
     weight: Tensor
     bias: Tensor
+    blended: bool = False
+    """Whether evaluation, too, mixes in what training does (`blend`)."""
+    center_weights: bool = False
+    """Whether the rows of the products before it are to lose their means."""
 
     def __init__(self, dim: int, *, scale: bool, shift: bool) -> None:
         super().__init__()
@@ -87,6 +91,18 @@ class Norm(nn.Module, ABC):
 
     def begin_step(self, step: int, total: int | None) -> None:
         """Take notice that step `step` of `total` comes: for schedules of a norm's own."""
+
+    def milestones(self, total: int | None) -> dict[str, int]:
+        """Return by name the last step of each part of a schedule of its own, in a run of `total`.
+
+        Raises ValueError where it is a share of a number of steps that is not known.
+        """
+        return {}
+
+    @property
+    def blend(self) -> float:
+        """The share of something else that training mixes in, and evaluation leaves out."""
+        return 0.0
 
     def penalty(self) -> Float[Tensor, ""] | None:
         """Return what the last training forward adds to the summed loss; None for nothing."""
@@ -118,6 +134,8 @@ class RunningNorm(Norm):
 
     exact_gradient: ClassVar[bool] = True
     """Whether the backward pass gives the gradient of what training computes."""
+    once_an_update: ClassVar[bool] = False
+    """Whether the micro-batches of an update enter the statistics together, at its end."""
 
     def __init__(
         self,
@@ -138,6 +156,7 @@ class RunningNorm(Norm):
         self.evaluate_with(eval_stats)
         self.tally: Tally | None = None
         self.seen: Moments | None = None
+        self.held: list[Moments] | None = None
         self._tables: list[str] = []
 
     def evaluate_with(self, eval_stats: EvalStats) -> None:
@@ -206,9 +225,23 @@ class RunningNorm(Norm):
         """
         if self.training:
             self.seen = found
-            self.update(found)
+            if self.held is None:
+                self.update(found)
+            else:
+                self.held.append(found)
         elif self.tally is not None:
             self.tally.add(found)
+
+    def hold(self) -> None:
+        """Keep the moments of micro-batches apart until `commit`, if that is this norm's way."""
+        if self.once_an_update:
+            self.held = []
+
+    def commit(self) -> None:
+        """Let the moments that were kept into the statistics, as those of one batch."""
+        held, self.held = self.held, None
+        if held:
+            self.update(merge(held))
 
     def update(self, found: Moments) -> None:
         """Let the moments of a batch that is trained on into the statistics."""
@@ -294,6 +327,19 @@ def evaluated_with(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
 
 
 @contextmanager
+def blended(model: nn.Module) -> Iterator[None]:
+    """Let the model's norms evaluate what they train on, where that is a blend."""
+    norms = [module for module in model.modules() if isinstance(module, Norm) and module.blend]
+    try:
+        for norm in norms:
+            norm.blended = True
+        yield
+    finally:
+        for norm in norms:
+            norm.blended = False
+
+
+@contextmanager
 def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
     """Put freshly estimated running statistics in place, the former ones back on exit.
 
@@ -339,28 +385,3 @@ def average_statistics_over_ranks(model: nn.Module) -> None:
     """
     unsynced = [norm for norm in running_norms(model) if not norm.sync]
     average_([table for norm in unsynced for table in norm.tables.values()])
-
-
-class ModelNorms:
-    """The norms of a model as a run meets them: once a step, once a micro-batch, and to share."""
-
-    def __init__(self, model: nn.Module) -> None:
-        self._model = model
-        self._norms = [module for module in model.modules() if isinstance(module, Norm)]
-
-    def begin_step(self, step: int, total: int | None) -> None:
-        """Tell all norms which step comes, from 1, of how many; None where that is not known."""
-        for norm in self._norms:
-            norm.begin_step(step, total)
-
-    def penalty(self) -> Float[Tensor, ""] | None:
-        """Return the sum of what norms add to the summed loss of the last micro-batch, if any do.
-
-        It carries a gradient, and is to be taken before the backward pass.
-        """
-        terms = [term for norm in self._norms if (term := norm.penalty()) is not None]
-        return torch.stack(terms).sum() if terms else None
-
-    def share_statistics(self) -> None:
-        """Let processes whose norms are not synced agree on the running statistics."""
-        average_statistics_over_ranks(self._model)

@@ -9,12 +9,11 @@ are merged exactly, where their average would leave out how far the groups' mean
 
 from collections.abc import Callable, Set
 
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.moments import Moments, Pooling, Weights
+from normlab.norms.moments import Moments, Pooling, Weights, merge
 
 
 class GhostBatches:
@@ -49,8 +48,8 @@ class GhostBatches:
         grouped = Weights(self.cut(weights.sums), spread, weights.known)
         y, found = standardize(self.cut(x), grouped, self.pooling)
         rows = x.shape[1] if self.by_position else 1
-        tables = (table.unflatten(0, (-1, rows)).squeeze(2) for table in found)
-        return self.join(y, like=x), merge(Moments(*tables), pooling.everywhere)
+        groups = Moments(*(table.unflatten(0, (-1, rows)).squeeze(2) for table in found))
+        return self.join(y, like=x), merge([groups], pooling.everywhere)
 
     def cut(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "R S D"]:
         """Lay what is pooled along the middle axis; the last group is filled with zeros."""
@@ -63,20 +62,3 @@ class GhostBatches:
         if self.by_position:
             y = y.unflatten(0, (-1, like.shape[1])).transpose(1, 2)
         return y.reshape(-1, *like.shape[1:])[: len(like)]
-
-
-@torch.no_grad()
-def merge(groups: Moments, all_reduce: Callable[[Tensor], Tensor]) -> Moments:
-    """Return the moments of groups `[G, T or 1, D or 1]` as of one batch, `[1, T or 1, D or 1]`.
-
-    (Chan, Golub and LeVeque 1979.) `all_reduce` sums tables over processes.
-    """
-    firsts = torch.stack([groups.count.expand_as(groups.mean), groups.count * groups.mean])
-    count, total = all_reduce(firsts.sum(1, keepdim=True))
-    spread = all_reduce(groups.spread.sum(0, keepdim=True))
-    mean = total / count.clamp(min=1)
-    apart = groups.count * (groups.mean - mean).square()
-    squares = all_reduce((groups.spread * groups.var + apart).sum(0, keepdim=True))
-    # All columns of a count are alike, and a count has one where the norm's has.
-    counted = count[..., : groups.count.shape[-1]]
-    return Moments(mean, squares / spread.clamp(min=1), counted, spread)

@@ -109,6 +109,24 @@ class PartialRMSNorm(RMSNorm):
         return (weight * wide / root).to(x.dtype)
 
 
+class UnitNorm(Norm):
+    """`factor g x / ||x||`, with one learned scalar g where a `gain` to begin with is given."""
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+    gain: Tensor
+
+    def __init__(self, dim: int, *, gain: float | None = None, factor: float = 1.0) -> None:
+        super().__init__(dim, scale=False, shift=False)
+        self.factor = factor
+        value = torch.tensor(1.0 if gain is None else gain)
+        self._affine("gain", value, learned=gain is not None)
+
+    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+        """Return each token at the length `factor g`."""
+        wide, gain = widen(x, self.gain)
+        return (F.normalize(wide, dim=-1) * (self.factor * gain)).to(x.dtype)
+
+
 def _root_mean_square(x: Tensor) -> Tensor:
     return torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
 

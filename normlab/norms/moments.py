@@ -10,7 +10,7 @@ on a CPU its time is that of its passes over memory: sums over all tokens come f
 of batch norm, which read each value once, and where every token counts nothing is masked.
 """
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -114,6 +114,25 @@ class Pooling:
         Compiled code fuses the plain formula itself, and other devices are fast at it.
         """
         return x.is_cpu and not torch.compiler.is_compiling() and self.tokens == (0, 1)
+
+
+@torch.no_grad()
+def merge(batches: Sequence[Moments], all_reduce: Callable[[Tensor], Tensor] = here) -> Moments:
+    """Return the moments of several batches as of one (Chan, Golub and LeVeque 1979).
+
+    Their tables are `[G, T or 1, D or 1]`, of G batches. `all_reduce` sums tables over processes.
+    """
+    if all_reduce is here and sum(len(batch.mean) for batch in batches) == 1:
+        return batches[0]
+    mean, var, count, spread = (torch.cat(tables) for tables in zip(*batches, strict=True))
+    firsts = torch.stack([count.expand_as(mean), count * mean])
+    counts, total = all_reduce(firsts.sum(1, keepdim=True))
+    both = all_reduce(spread.sum(0, keepdim=True))
+    middle = total / counts.clamp(min=1)
+    apart = count * (mean - middle).square()
+    squares = all_reduce((spread * var + apart).sum(0, keepdim=True))
+    # All columns of a count are alike, and a count has one where the norm's has.
+    return Moments(middle, squares / both.clamp(min=1), counts[..., : count.shape[-1]], both)
 
 
 def moments_with_gradient(x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling) -> Moments:

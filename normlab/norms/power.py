@@ -37,6 +37,7 @@ class GroupScaling(SquareNorm):
         warmup_share: float,
         warmup_steps: int | None,
         groups: int | None,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -48,6 +49,7 @@ class GroupScaling(SquareNorm):
             momentum=momentum,
             warmup_share=warmup_share,
             warmup_steps=warmup_steps,
+            ghost=ghost,
         )
         if groups is not None and (groups < 1 or dim % groups):
             raise ValueError(f"norm.groups={groups} does not divide the width {dim}: or null")
@@ -87,9 +89,9 @@ class PowerNormV(GroupScaling):
     def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
         """Return the tokens over the root mean square of the batch."""
         found = self.moments(u, counted)
-        self.observe(found)
-        total = (u.square() * counted.forward).sum((0, 1), keepdim=True)
-        if self.sync and self.training:
+        self.observe_batch(found)
+        total = (u.square() * counted.forward).sum(self.pooled, keepdim=True)
+        if self.sync and self.training and self.ghosts is None:
             total = all_reduce_sum(total)
         return self.affine(u * (total / found.count.clamp(min=1) + self.eps).rsqrt())
 
@@ -125,6 +127,7 @@ class PowerNorm(GroupScaling):
         warmup_share: float,
         warmup_steps: int | None,
         groups: int | None,
+        ghost: int | None = None,
     ) -> None:
         super().__init__(
             dim,
@@ -137,6 +140,7 @@ class PowerNorm(GroupScaling):
             warmup_share=warmup_share,
             warmup_steps=warmup_steps,
             groups=groups,
+            ghost=ghost,
         )
         self.backward_momentum = backward_momentum
         self.by_forward = backward == "paper"
@@ -146,7 +150,7 @@ class PowerNorm(GroupScaling):
         """Return the tokens over the root mean square of the batch or the running one."""
         found = self.moments(u, counted)
         square = found.var if self.warming_up else self.running_square.to(u)[None].clone()
-        self.observe(found)
+        self.observe_batch(found)
         scale = (square + self.eps).rsqrt()
         z = scaled(u, scale, scale if self.by_forward else (found.var + self.eps).rsqrt())
         if z.requires_grad:
@@ -161,8 +165,11 @@ class PowerNorm(GroupScaling):
         def taken_out(grad: Tensor) -> Tensor:
             left = grad - self.backward_momentum * moment * value
             if training:
-                _, mean = self.mean(left * value, counted.backward)
-                self.gradient_moment.add_(mean[0].to(self.gradient_moment))
+                self.observe_gradient(*self.mean(left * value, counted.backward))
             return left
 
         z.register_hook(taken_out)
+
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: None) -> None:
+        """Add a batch's moment."""
+        self.gradient_moment.add_(mean.to(self.gradient_moment))

@@ -1,6 +1,6 @@
 """What norms without a mean share: second moments over a batch, and of the gradient."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -11,7 +11,8 @@ from torch.autograd.function import once_differentiable
 from normlab.distributed import sum_over_ranks
 from normlab.norms.base import Axis, EvalStats, Stream
 from normlab.norms.batch import exclude, include
-from normlab.norms.moments import Moments, Weights, widen
+from normlab.norms.ghost import GhostBatches
+from normlab.norms.moments import Moments, Weights, here, merge, widen
 from normlab.norms.warmup import WarmupNorm
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -34,7 +35,8 @@ class SquareNorm(WarmupNorm):
     `padding` says which tokens count: `exclude` real ones, `include` all, `forward` real ones in
     the forward pass and all in the moment of the gradient, as published code has it.
 
-    A subclass trains by `self.train_by`.
+    A subclass trains by `self.train_by`, and takes a moment of the gradient by
+    `self.observe_gradient`. `ghost` makes a batch of every so many sequences (see `GhostBatches`).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
@@ -52,11 +54,14 @@ class SquareNorm(WarmupNorm):
         momentum: float,
         warmup_share: float,
         warmup_steps: int | None,
+        ghost: int | None,
     ) -> None:
         super().__init__(
             dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum
         )
         self.warm_up(warmup_share, warmup_steps)
+        self.ghosts = None if ghost is None else GhostBatches(ghost, self.pools)
+        self.held_gradients: list[tuple[Tensor, Tensor]] = []
         self.padding: SquarePadding = padding
         self.count = _COUNT[padding]
         self.keep("running_square", torch.ones(1, dim))
@@ -71,7 +76,12 @@ class SquareNorm(WarmupNorm):
         counted = self.count(stream, wide)
         if counted.mask is not None:
             u = u * counted.mask
-        y = self.train_by(u, counted)
+        if self.ghosts is None:
+            y = self.train_by(u, counted)
+        else:
+            cut = self.ghosts.cut
+            groups = Counted(cut(counted.forward), cut(counted.backward), None)
+            y = self.ghosts.join(self.train_by(cut(u), groups), like=u)
         return (y if counted.mask is None else y * counted.mask).to(x.dtype)
 
     def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
@@ -110,7 +120,12 @@ class SquareNorm(WarmupNorm):
     @property
     def all_reduce(self) -> Callable[[Tensor], Tensor]:
         """The sum over processes: only training steps go in step."""
-        return sum_over_ranks if self.sync and self.training else _alone
+        return sum_over_ranks if self.sync and self.training else here
+
+    @property
+    def pooled(self) -> tuple[int, ...]:
+        """The dimensions that a batch lies along: one for each ghost batch."""
+        return (0, 1) if self.ghosts is None else (1,)
 
     @torch.no_grad()
     def moments(self, u: Float[Tensor, "B T D"], counted: Counted) -> Moments:
@@ -118,17 +133,55 @@ class SquareNorm(WarmupNorm):
         count, square = self.mean(u.square(), counted.forward)
         return Moments(torch.zeros_like(square), square, count, count)
 
+    def observe_batch(self, found: Moments) -> None:
+        """Let a batch's moments, or those of its ghost batches, into the statistics or a tally."""
+        self.observe(found if self.ghosts is None else merge([found], self.all_reduce))
+
     @torch.no_grad()
     def mean(self, values: Float[Tensor, "B T D"], counts: Tensor) -> tuple[Tensor, Tensor]:
-        """Return how many tokens count, and their mean of values, `[1, 1, 1 or D]`."""
+        """Return how many tokens count, and their mean of values, `[1 or G, 1, 1 or D]`."""
         sums = torch.cat([counts.expand((*values.shape[:2], 1)), values * counts], -1)
-        total = self.all_reduce(sums.sum((0, 1), keepdim=True))
+        total = sums.sum(self.pooled, keepdim=True)
+        if self.ghosts is None:
+            total = self.all_reduce(total)
         count = total[..., :1]
         return count, total[..., 1:] / count.clamp(min=1)
 
+    @torch.no_grad()
+    def observe_gradient(self, count: Tensor, mean: Tensor, entry: Any = None) -> None:
+        """Let a training batch's moment of the gradient, `[1 or G, 1, D]`, into the statistics."""
+        if self.ghosts is not None:
+            count, mean = _pooled([(count, mean)], self.all_reduce)
+        if self.held is None:
+            self.enter_gradient(mean[0], entry)
+        else:
+            self.held_gradients.append((count, mean))
 
-def _alone(table: Tensor) -> Tensor:
-    return table
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Any) -> None:
+        """Let a moment of the gradient into the statistics."""
+        raise NotImplementedError
+
+    def last_entry(self) -> Any:
+        """Return how the batch that entered last did so, for its moment of the gradient."""
+        return None
+
+    def commit(self) -> None:
+        """Let the moments that were kept into the statistics, as those of one batch."""
+        super().commit()
+        if self.held_gradients:
+            _, mean = _pooled(self.held_gradients, here)
+            self.held_gradients = []
+            self.enter_gradient(mean[0], self.last_entry())
+
+
+def _pooled(
+    means: Sequence[tuple[Tensor, Tensor]], all_reduce: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return count and mean of all batches together, whose own are `[G, 1, 1]`, `[G, 1, D]`."""
+    sums = torch.cat([torch.cat([count, count * mean], -1) for count, mean in means])
+    total = all_reduce(sums.sum(0, keepdim=True))
+    count = total[..., :1]
+    return count, total[..., 1:] / count.clamp(min=1)
 
 
 def _exclude(stream: Stream, x: Tensor) -> Counted:

@@ -1,5 +1,7 @@
 """Norms that do something else in the first steps of a run, and know where they stand."""
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -11,13 +13,16 @@ class WarmupNorm(RunningNorm):
 
     The published numbers (100 to 40,000 steps) are of long runs, and would be all of a short one,
     so a share is the rule. `step` is the number of the step that is trained, `warmup` the last step
-    of the warm-up, `batches` how many micro-batches were trained on. All three are saved. A norm
-    that nobody told of a step stays in its warm-up. A subclass calls `warm_up`.
+    of the warm-up, `batches` how often a batch has entered the statistics: the micro-batches of an
+    update enter as one. All `counters` are saved. A norm that nobody told of a step stays in its
+    warm-up. A subclass calls `warm_up`.
 
     Raises:
         ValueError: the share is not in 0 to 1, or, once a step begins, it is of an unknown number.
     """
 
+    once_an_update: ClassVar[bool] = True
+    counters: ClassVar[tuple[str, ...]] = ("step", "warmup", "batches")
     warmup_share: float
     warmup_steps: int | None
     step: int
@@ -40,7 +45,11 @@ class WarmupNorm(RunningNorm):
     def begin_step(self, step: int, total: int | None) -> None:
         """Take notice of a step of `total`."""
         self.step = step
-        self.warmup = self.steps("warmup", self.warmup_share, self.warmup_steps, total)
+        self.warmup = self.milestones(total)["warmup"]
+
+    def milestones(self, total: int | None) -> dict[str, int]:
+        """Return the last step of the warm-up."""
+        return {"warmup": self.steps("warmup", self.warmup_share, self.warmup_steps, total)}
 
     def steps(self, name: str, share: float, steps: int | None, total: int | None) -> int:
         """Return a number of steps that is given itself, or as a share of all."""
@@ -55,8 +64,9 @@ class WarmupNorm(RunningNorm):
 
     def get_extra_state(self) -> Tensor:
         """Return where the norm stands, as whole numbers."""
-        return torch.tensor([self.step, self.warmup, self.batches])
+        return torch.tensor([getattr(self, name) for name in self.counters])
 
     def set_extra_state(self, state: Tensor) -> None:
         """Stand where a saved norm stood."""
-        self.step, self.warmup, self.batches = (int(number) for number in state)
+        for name, number in zip(self.counters, state.tolist(), strict=True):
+            setattr(self, name, int(number))

@@ -2,7 +2,8 @@
 
 Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the `choices`
 (names of the options, which the values themselves replace) and, at any depth, the folders
-`data_dir` and `runs_dir`: where files lie is no part of an experiment. What the data *is* stands
+`data_dir` and `runs_dir`: where files lie is no part of an experiment. Neither are values of newer
+keys that say what was so before there was the key. What the data *is* stands
 in the record's checksums, which aggregation compares.
 """
 
@@ -21,6 +22,11 @@ from normlab.records.canonical import plain
 # At the top only: a corpus has a seed too.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
 _PLACES = frozenset({"data_dir", "runs_dir"})
+# What a key stands for that configs of before have not: with it they are the same experiment.
+_NEUTRAL: Mapping[str, Mapping[str, Any]] = {
+    "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False},
+}
+_NEUTRAL_AT_TOP: Mapping[str, Any] = {"sites": None}
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
 ABSENT = "(absent)"
@@ -107,7 +113,10 @@ def parts(config: Mapping[str, Any]) -> Parts:
     Equal bytes are equal values. Ten thousand runs share most of their parts, each of which the
     functions of this file look at once.
     """
-    kept = {key: config[key] for key in sorted(config.keys() - _NOT_AT_TOP)}
+    kept = {key: _told(key, config[key]) for key in sorted(config.keys() - _NOT_AT_TOP)}
+    for key in _NEUTRAL_AT_TOP.keys() & kept.keys():
+        if kept[key] == _NEUTRAL_AT_TOP[key]:
+            del kept[key]
     try:
         found = {key: _packed(value) for key, value in kept.items()}
         for key, part in found.items():
@@ -115,6 +124,15 @@ def parts(config: Mapping[str, Any]) -> Parts:
     except (TypeError, ValueError):  # a value that is not plain, such as a number of numpy's
         return {key: _packed(value) for key, value in plain(kept).items()}
     return found
+
+
+def _told(key: str, value: Any) -> Any:
+    """Return a part of a config without the values that a config of before stands for."""
+    neutral = _NEUTRAL.get(key)
+    if neutral is None or not isinstance(value, dict):
+        return cast("Any", value)
+    node = cast("dict[str, Any]", value)
+    return {name: item for name, item in node.items() if neutral.get(name, ABSENT) != item}
 
 
 def _packed(value: Any) -> bytes:

@@ -11,8 +11,8 @@ _ENDS = ("encoder_norm", "decoder_norm")
 def norm_label(choices: Mapping[str, Any]) -> str:
     """Name the norms of a model by their sites: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
 
-    A site without a choice of its own has the norm of the model; extra sites follow by name. `-` is
-    for a config without any.
+    A site without a choice of its own has the norm of the model; extra sites follow by name, and
+    rules on paths as they are (`ln+self_bn`). `-` is for a config without any.
     """
     norm = choices.get("norm")
     ends = [choices.get(site) or norm for site in _ENDS]
@@ -22,7 +22,9 @@ def norm_label(choices: Mapping[str, Any]) -> str:
         for site in sites
         if choices[site] not in (None, "none")
     ]
-    parts = [part for part in [*dict.fromkeys(ends), *extra] if part is not None]
+    parts = [
+        part for part in [*dict.fromkeys(ends), *extra, choices.get("sites")] if part is not None
+    ]
     return "+".join(str(part) for part in parts) or "-"
 
 

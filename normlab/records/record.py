@@ -83,6 +83,8 @@ class RunRecord:
     `weights` has the step of all weights that were tested, by their names (`normlab.train.tested`);
     it is empty in records of before, whose test was of the weights best by `validate.select_by`.
     `floors` has what each score of the test is worth without learning (`Task.floors`).
+    `milestones` has the last steps of the parts of norms' own schedules, such as
+    `PowerNorm/warmup`, which a config gives as shares of the run.
     Records that were read may share their `environment` and `data`: these are not to be changed.
     """
 
@@ -101,6 +103,7 @@ class RunRecord:
     )
     weights: dict[str, int] = field(default_factory=dict[str, int])
     floors: dict[str, float] = field(default_factory=dict[str, float])
+    milestones: dict[str, int] = field(default_factory=dict[str, int])
 
     def choice(self, group: str) -> str | None:
         """Return the option chosen in a config group, or None where none was."""
@@ -146,7 +149,7 @@ class RunRecord:
     def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""
         content = plain({"format": FORMAT, **dataclasses.asdict(self)})
-        for key in ("last_steps", "weights", "floors"):
+        for key in ("last_steps", "weights", "floors", "milestones"):
             if not content[key]:
                 del content[key]
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
@@ -185,6 +188,7 @@ class RunRecord:
             last_steps={name: _column(values) for name, values in file.last_steps.items()},
             weights=file.weights,
             floors=_finite_or_not(file.floors),
+            milestones=file.milestones,
         )
 
     @classmethod
@@ -211,6 +215,7 @@ class RunRecord:
         scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
         stability = node.node("stability")
         weights, floors = node.optional_node("weights"), node.optional_node("floors")
+        milestones = node.optional_node("milestones")
         return cls(
             run_id=node.text("run_id"),
             seed=node.integer("seed"),
@@ -236,6 +241,7 @@ class RunRecord:
             last_steps=node.columns("last_steps"),
             weights={name: weights.integer(name) for name in weights.content},
             floors={name: floors.real(name) for name in floors.content},
+            milestones={name: milestones.integer(name) for name in milestones.content},
         )
 
 
@@ -256,6 +262,7 @@ class _File(msgspec.Struct):
     last_steps: dict[str, list[Number | None]] = {}
     weights: dict[str, int] = {}
     floors: dict[str, Number] = {}
+    milestones: dict[str, int] = {}
 
 
 _DECODER = msgspec.json.Decoder(_File)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from normlab.distributed import Shard
 from normlab.models.spec import Spec
-from normlab.norms.base import EvalStats, evaluated_with, recalibrated, running_norms
+from normlab.norms.base import EvalStats, Norm, blended, evaluated_with, recalibrated, running_norms
 from normlab.records.record import Score
 
 
@@ -66,19 +66,26 @@ class Condition:
 
     eval_stats: EvalStats | None = None
     batch_size: int | None = None
+    blend: bool = False
+    """Whether norms that train on a blend (PRepBN) are tested with it."""
 
     @property
     def name(self) -> str:
         """The part of a score's path that names it, such as `eval_stats_batch/batch_size_1`."""
-        values = {name: value for name, value in vars(self).items() if value is not None}
-        return "/".join(f"{name}_{value}" for name, value in values.items())
+        values = {"eval_stats": self.eval_stats, "batch_size": self.batch_size}
+        named = [f"{name}_{value}" for name, value in values.items() if value is not None]
+        return "/".join([*named, *(["blend"] if self.blend else [])])
 
     def applied(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Return a context in which the model's norms take the statistics of the condition."""
+        """Return a context in which the model's norms do what the condition says."""
+        if self.blend:
+            return blended(model)
         return nullcontext() if self.eval_stats is None else evaluated_with(model, self.eval_stats)
 
     def matters(self, model: nn.Module) -> bool:
-        """Tell whether the model has a norm whose statistics the condition sets."""
+        """Tell whether the model has a norm that the condition changes."""
+        if self.blend:
+            return any(norm.blend for norm in model.modules() if isinstance(norm, Norm))
         return self.eval_stats is None or bool(running_norms(model))
 
 

@@ -14,6 +14,7 @@ from normlab.train.runtime import Runtime
 
 # A stream of its own: re-estimating statistics must not draw from the batches of training.
 _RECALIBRATION_SEED = 0x5EED
+_BLEND = Condition(blend=True)
 
 
 class Evaluator:
@@ -62,6 +63,13 @@ class Evaluator:
         path = f"{split}/{condition.name}".rstrip("/")
         return {f"{path}/{name}": score for name, score in scores.items()}
 
+    def validation(self, model: nn.Module) -> dict[str, Score]:
+        """Score the validation split, and again by the blend that a norm trains on, if one does."""
+        scores = self.scores(model, "valid")
+        return scores | (
+            self.scores(model, "valid", condition=_BLEND) if _BLEND.matters(model) else {}
+        )
+
     def test(
         self,
         model: nn.Module,
@@ -79,7 +87,7 @@ class Evaluator:
         for split in self.task.test_splits():
             kept = None if outputs is None else outputs / hypotheses_file(split)
             scores |= self.scores(model, split, recalibrate=recalibrate, outputs=kept)
-        for condition in self.task.conditions:
+        for condition in (*self.task.conditions, _BLEND):
             if condition.matters(model):
                 scores |= self.scores(model, "test", recalibrate=recalibrate, condition=condition)
         return scores

@@ -199,6 +199,7 @@ class Trainer:
             complete = self.parameters if batch is batches[-1] else ()
             with distributed.summed_gradients(complete):
                 share.backward()
+        self.norms.commit()
         loss, penalty = distributed.all_reduce_sum(totals)
         norm = torch.nn.utils.get_total_norm(
             [p.grad for p in self.parameters if p.grad is not None]
@@ -326,7 +327,7 @@ class Trainer:
     def _validate(self) -> None:
         """Score the validation split, log it, and keep the weights that are best by a score."""
         self.norms.share_statistics()
-        scores = self.valid_scores = self.evaluator.scores(self.model, "valid")
+        scores = self.valid_scores = self.evaluator.validation(self.model)
         at = self.progress
         better = self.best.see(scores, step=at.step)
         self.targets.see(scores, step=at.step, tokens=at.tokens)

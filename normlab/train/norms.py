@@ -15,5 +15,8 @@ class Norms(Protocol):
     def penalty(self) -> Tensor | None:
         """Return a differentiable term for the summed loss of the last micro-batch, or None."""
 
+    def commit(self) -> None:
+        """Take notice that all micro-batches of the step have gone forward and backward."""
+
     def share_statistics(self) -> None:
         """Let processes whose norms are not synced agree on running statistics."""

@@ -32,6 +32,8 @@ KEEPS = {  # norm: (features of a token, tokens of a feature), from the axes alo
     "bn_sample": (True, False),
     "global": (True, True),
     "rbn": (False, True),
+    "repbn": (False, True),
+    "prepbn": (False, True),
     "brn": (False, True),
     "mabn": (False, True),
     "un": (False, True),

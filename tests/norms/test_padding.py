@@ -54,14 +54,14 @@ def test_padding_moves_the_statistics_it_is_included_in():
     assert found["fill"] == pytest.approx((3, 1))  # the variance times 5 real of 10 tokens
 
 
-def _paddings(option):
+def paddings(option):
     """Return the ways of counting padding that a norm has."""
     return get_args(get_type_hints(type(make_norm(option, 8)).__init__)["padding"])
 
 
 @pytest.mark.parametrize(
     ("option", "padding"),
-    [(name, way) for name in BATCH for way in _paddings(name) if make_norm(name, 8).exact_gradient],
+    [(name, way) for name in BATCH for way in paddings(name) if make_norm(name, 8).exact_gradient],
 )
 def test_gradient_is_that_of_the_function(option, padding):
     torch.manual_seed(1)

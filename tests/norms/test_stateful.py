@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from normlab.build import make_norm
-from normlab.norms.base import ModelNorms, RunningNorm, Stream, batch_statistics, recalibrated
+from normlab.norms.base import RunningNorm, Stream, batch_statistics, recalibrated
+from normlab.norms.model import ModelNorms
 from normlab.norms.warmup import WarmupNorm
 from normlab.registry import option_names
 
@@ -122,6 +123,40 @@ def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
     assert all(bool(grad.isfinite().all()) for order in grads for grad in order)
 
 
+@pytest.mark.parametrize("option", WARMUPS)
+def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option):
+    whole, halves = (_trained(option, values_steps) for values_steps in (3, 3))
+    x, stream = _batch(40)
+    for norm, size in ((whole, 4), (halves, 2)):
+        norms = ModelNorms(torch.nn.Sequential(norm))
+        norms.begin_step(4, PAST)
+        before = [moment.clone() for moment in norm.running_moments()]
+        for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
+            norm(part.requires_grad_(), Stream(valid)).sum().backward()
+            torch.testing.assert_close(list(norm.running_moments()), before, rtol=0, atol=0)
+        norms.commit()
+    torch.testing.assert_close(list(halves.running_moments()), list(whole.running_moments()))
+    torch.testing.assert_close(halves.get_extra_state(), whole.get_extra_state())
+
+
+@pytest.mark.parametrize("ghost", [None, 1])
+def test_two_micro_batches_are_one_batch_to_power_norm_after_its_warm_up(ghost):
+    found = []
+    for size in (4, 2):
+        norm = _trained("pn", 8, backward="paper", ghost=ghost)
+        norms, (x, stream) = ModelNorms(torch.nn.Sequential(norm)), _batch(40)
+        norms.begin_step(9, PAST)
+        outputs, grads = [], []
+        for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
+            y = norm(part.requires_grad_(), Stream(valid)) * valid[..., None]
+            (grad,) = torch.autograd.grad((y * part.detach().cos()).sum(), part)
+            outputs.append(y.detach())
+            grads.append(grad)
+        norms.commit()
+        found.append([torch.cat(outputs), torch.cat(grads), norm.tables])
+    torch.testing.assert_close(found[0], found[1])
+
+
 def test_power_norm_divides_by_the_running_square_after_its_warm_up():
     norm = _trained("pn", groups=None, affine=False)
     x, stream = _batch(60)
@@ -183,7 +218,7 @@ def test_unified_norm_leaves_an_outlying_batch_out_of_its_window():
     norm.begin_step(PAST + 1, PAST)
     running = norm.running_square.clone()
     y = norm(100 * x, stream)
-    torch.testing.assert_close(norm.squares[norm.slot], running[0])
+    torch.testing.assert_close(norm.squares[norm.last.slot], running[0])
     square = (100 * x)[stream.valid].square().mean(0)
     expected = 100 * x / (square + norm.eps).sqrt()
     torch.testing.assert_close(y[stream.valid], expected[stream.valid])

@@ -1,11 +1,17 @@
 """What the loop does for norms with a state of their own: steps, penalties, checkpoints."""
 
+import json
+
 import pytest
 import torch
 
+from normlab.config import compose
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.warmup import WarmupNorm
+from normlab.records.record import RunRecord
+from normlab.run import train
 from normlab.train.checkpoint import load_checkpoint
+from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, weights
 
 STEPS = ("budget.steps=8", "norm.warmup_share=0.5", "accumulate=2")
@@ -21,13 +27,29 @@ class Rows:
         self.rows.append(row)
 
 
-def test_a_warm_up_is_counted_in_updates_and_batches_in_micro_batches(corpus, tmp_path):
+def test_a_warm_up_and_what_enters_the_statistics_are_counted_in_updates(corpus, tmp_path):
     trainer = build_trainer(corpus, tmp_path, "norm=pn", *STEPS)
     for _ in range(3):
         trainer.step()
     for norm in running_norms(trainer.model):
         assert isinstance(norm, WarmupNorm)
-        assert (norm.step, norm.warmup, norm.batches) == (3, 4, 6)
+        assert (norm.step, norm.warmup, norm.batches) == (3, 4, 3)
+
+
+def test_a_run_says_until_when_its_norms_own_schedules_last(corpus, tmp_path):
+    """And while training is on a blend, validation is by the blend as well."""
+    values = ("norm=prepbn", "norm.blend_steps=6", "budget.steps=8", "validate.every=4")
+    record = train(compose(tiny(corpus, tmp_path, *values, "norm@decoder_norm=un")))
+    assert record.milestones == {
+        "ProgressiveRepBatchNorm/blend": 6,
+        "UnifiedNorm/warmup": 2,
+        "UnifiedNorm/correction": 2,
+    }
+    (metrics,) = tmp_path.rglob("metrics.jsonl")
+    rows = [json.loads(row) for row in metrics.read_text("utf-8").splitlines()]
+    validated = {row["step"]: "valid/blend/loss" in row for row in rows if "valid/loss" in row}
+    assert validated == {4: True, 8: False}
+    assert RunRecord.from_json(record.to_json(), origin="here").milestones == record.milestones
 
 
 @pytest.mark.parametrize("norm", ["pn", "un", "rbn", "brn"])

@@ -13,7 +13,7 @@ from normlab import distributed
 from normlab.build import build_model, build_optimizer, build_task
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
-from normlab.norms.base import ModelNorms
+from normlab.norms.model import ModelNorms
 from normlab.probes.base import ProbeGroup
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints

@@ -1,0 +1,56 @@
+"""The norms of a model as a run meets them."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.norms.base import Norm, average_statistics_over_ranks, running_norms
+
+
+class ModelNorms:
+    """All norms of a model: once a step, once a micro-batch, at the end of an update, to share."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._model = model
+        self._named = {n: m for n, m in model.named_modules() if isinstance(m, Norm)}
+        self._norms = list(self._named.values())
+        self._running = running_norms(model)
+
+    def milestones(self, total: int | None) -> dict[str, int]:
+        """Return the last step of each part of the norms' own schedules in a run of `total` steps.
+
+        Parts of no steps are left out. Their names are `BatchRenorm/warmup`; where norms of one
+        class differ, the later are called after their place,
+        `decoder.layers.0.self_residual.norm/warmup`.
+        """
+        found: dict[str, int] = {}
+        for place, norm in self._named.items():
+            for part, step in norm.milestones(total).items():
+                name = f"{type(norm).__name__}/{part}"
+                if step and found.setdefault(name, step) != step:
+                    found[f"{place}/{part}"] = step
+        return found
+
+    def begin_step(self, step: int, total: int | None) -> None:
+        """Tell all norms which step comes, from 1, of how many; None where that is not known."""
+        for norm in self._norms:
+            norm.begin_step(step, total)
+        for norm in self._running:
+            norm.hold()
+
+    def commit(self) -> None:
+        """Let what the micro-batches of an update brought into statistics that waited for it."""
+        for norm in self._running:
+            norm.commit()
+
+    def penalty(self) -> Float[Tensor, ""] | None:
+        """Return the sum of what norms add to the summed loss of the last micro-batch, if any do.
+
+        It carries a gradient, and is to be taken before the backward pass.
+        """
+        terms = [term for norm in self._norms if (term := norm.penalty()) is not None]
+        return torch.stack(terms).sum() if terms else None
+
+    def share_statistics(self) -> None:
+        """Let processes whose norms are not synced agree on the running statistics."""
+        average_statistics_over_ranks(self._model)

@@ -1,0 +1,159 @@
+"""Norms at places of a model that rules and options name, and embeddings of unit length."""
+
+import math
+
+import pytest
+import torch
+
+from normlab.build import build_model, make_norm
+from normlab.config import compose, to_dict
+from normlab.models.sites import sites
+from normlab.models.stacks import CachedDecoding
+from normlab.norms.local import UnitNorm
+from normlab.records.fingerprint import fingerprint
+from normlab.records.labels import norm_label
+from tests.models.small import BOS, Words, assert_close, logits, sentences, seq2seq
+
+SMALL = ("model.dim=16", "model.ffn_dim=24", "model.num_heads=2", "model.max_positions=40")
+
+
+def _config(*overrides):
+    return to_dict(compose([*SMALL, *overrides]))
+
+
+def _classes(*overrides):
+    """Map each path of a small model to the class of the norm there."""
+    model = build_model(_config(*overrides), Words())
+    return {site.path: type(site.norm).__name__ for site in sites(model)}
+
+
+def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_stacks_norm():
+    rules = "sites={*.self:bn,encoder.0.*:rms,*.1.ffn:none,decoder.0.cross.q:ln,*.inner:rms}"
+    found = _classes("norm=ln", "norm@decoder_norm=in", rules)
+    assert found["encoder.0.self"] == found["encoder.0.ffn"] == "RMSNorm"
+    assert found["encoder.1.self"] == found["decoder.0.self"] == "BatchNorm"
+    assert found["encoder.1.ffn"] == found["decoder.1.ffn"] == "NoNorm"
+    assert found["encoder.final"] == "LayerNorm" and found["decoder.final"] == "InstanceNorm"
+    assert found["decoder.0.cross.q"] == "LayerNorm" and found["decoder.1.cross.q"] == "NoneType"
+    assert found["encoder.0.ffn.inner"] == "RMSNorm" and found["encoder.embedding"] == "NoNorm"
+
+
+def test_a_rule_leaves_open_what_the_placement_leaves_open():
+    assert _classes("placement=post", "sites={*.0.*:bn}")["encoder.final"] == "NoNorm"
+
+
+def test_rules_that_say_what_a_key_says_are_that_experiment_under_that_name():
+    rules = "sites={*:bn,decoder.*:ln,*.inner:rms}"
+    short = ("norm=bn", "norm@decoder_norm=ln", "norm@ffn_inner_norm=rms")
+    by_rules, by_keys = _config(rules), _config(*short)
+    assert fingerprint(by_rules) == fingerprint(by_keys)
+    assert norm_label(by_rules["choices"]) == norm_label(by_keys["choices"])
+    other = _config("norm=bn", "sites={*.self:ln,encoder.0.*:{norm:bn,momentum:0.5}}")
+    assert norm_label(other["choices"]) == "bn+self_ln+encoder.0_bn"
+    assert fingerprint(other) != fingerprint(_config("norm=bn"))
+    assert other["sites"]["encoder.0.*"]["momentum"] == 0.5
+
+
+def test_newer_keys_leave_older_experiments_what_they_were():
+    config = _config("norm=bn")
+    older = {**config, "model": {k: v for k, v in config["model"].items() if "qk" not in k}}
+    del older["sites"], older["model"]["fixnorm"]
+    assert fingerprint(older) == fingerprint(config)
+    assert fingerprint(_config("norm=bn", "model.qk_norm=rms")) != fingerprint(config)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ("{*.cell:bn}", r"sites: \*\.cell matches no place.*encoder\.N\.self, .*decoder\.final"),
+        ("{*.self:nn}", r"sites: \*\.self has no norm 'nn': there are ada, "),
+        ("{a-b:ln}", r"sites: 'a-b' is no path"),
+        ("{*.self:{norm:bn,momentum:7}}", r"sites\.\*\.self\.momentum=7 must be"),
+        ("bn", r"sites='bn' is no list of rules"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
+    with pytest.raises(ValueError, match=said) as refusal:
+        build_model(_config(f"sites={rule}"), Words())
+    assert "\n" not in str(refusal.value)
+
+
+def _attention(kind, **values):
+    model = seq2seq("ln", "pre", qk_norm=kind, **values)
+    return model, model.encoder.layers[0].self_attention
+
+
+def test_henrys_qk_norm_multiplies_cosines_by_a_learned_scale():
+    _, attention = _attention("l2", qk_length=10)
+    query, key = attention.q_norm.norm, attention.k_norm.norm
+    assert isinstance(query, UnitNorm) and isinstance(query.gain, torch.nn.Parameter)
+    assert query.gain.item() == pytest.approx(math.log2(90)) and not list(key.parameters())
+    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
+    q, k, _ = attention.project(x, stream)
+    by_hand = [
+        torch.nn.functional.normalize(attention.split(part), dim=-1)
+        for part in attention.qkv_proj(x).chunk(3, -1)[:2]
+    ]
+    scores = q @ k.mT / math.sqrt(q.shape[-1])
+    assert_close(scores, query.gain * by_hand[0] @ by_hand[1].mT)
+
+
+@pytest.mark.parametrize("kind", ["ln", "rms", "qkv"])
+def test_qk_norm_is_the_norm_of_each_head(kind):
+    _, attention = _attention(kind)
+    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
+    norm = make_norm("ln" if kind == "ln" else "rms", 8).double()
+    parts = (attention.q_norm, attention.k_norm, attention.v_norm)
+    raw = attention.qkv_proj(x).chunk(3, -1)
+    for part, heads, plain in zip(parts, attention.project(x, stream), raw, strict=True):
+        expected = attention.split(plain)
+        if part is not None:
+            norm.load_state_dict(part.norm.state_dict())
+            expected = norm(expected.flatten(0, 1), stream).unflatten(0, (2, 2))
+        assert_close(heads, expected)
+    assert (attention.v_norm is None) == (kind != "qkv")
+
+
+@pytest.mark.parametrize("kind", ["l2", "qkv"])
+def test_one_token_at_a_time_is_the_whole_sentence_with_qk_norm(kind):
+    model, _ = _attention(kind)
+    source, stream = sentences([4, 3])
+    target, _ = sentences([3, 3], first=BOS)
+    whole = logits(model, source, target)
+    memory = model.encode(source, stream)
+    state = model.start_decoding(memory, stream, width=1, max_length=4)
+    steps = [model.decode_step(target[:, t], state) for t in range(3)]
+    assert_close(torch.stack(steps, 1), whole)
+
+
+def test_a_norm_by_the_batch_cannot_stand_in_a_step_of_one_token():
+    model = seq2seq("bn", norm_values={"eval_stats": "batch"})
+    source, stream = sentences([4, 3])
+    memory = model.encode(source, stream)
+    with pytest.raises(ValueError, match=r"BatchNorm cannot take one token.*eval_stats=running"):
+        CachedDecoding(model.decoder, memory, stream, width=1, max_length=4)
+    assert not isinstance(
+        model.start_decoding(memory, stream, width=1, max_length=4), CachedDecoding
+    )
+
+
+def test_fixnorm_uses_unit_vectors_at_both_ends_and_needs_a_tied_output():
+    model = seq2seq("scale", "pre", fixnorm=True)
+    source, _ = sentences([4, 3])
+    target, _ = sentences([3, 3], first=BOS)
+    before = logits(model, source, target)
+    with torch.no_grad():
+        model.output.weight.mul_(torch.linspace(0.5, 3, len(model.output.weight))[:, None])
+    assert_close(logits(model, source, target), before)
+    assert model.encoder.embedding.scale == 4
+    with pytest.raises(ValueError, match=r"model\.fixnorm=true needs.*share_embeddings"):
+        seq2seq(fixnorm=True, share_embeddings="none")
+
+
+def test_the_products_before_a_norm_that_asks_for_it_have_centred_rows():
+    overrides = ("norm=mabn", "norm.center_weights=true", "norm@ffn_inner_norm=mabn")
+    layer = build_model(_config(*overrides), Words()).decoder.layers[0]
+    last = [layer.self_attention.out_proj, layer.cross_attention.out_proj, layer.feed_forward.fc2]
+    for linear in last:
+        assert linear.rows.mean(1).abs().max() < 1e-6 < 1e-3 < linear.weight.mean(1).abs().max()
+    assert not layer.feed_forward.fc1.centered
