@@ -65,6 +65,7 @@ FREE = (
     "checks",
     "health",
     "explain",
+    "card",
     "commands",
     "cli",
     "__main__",
