@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "registry": (),
     "dropout": (),
     "instantiate": (),
+    "start_file": (),
     # 1
     "metrics": ("records",),
     "data": ("records",),
@@ -42,7 +43,7 @@ MAY_IMPORT = {
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6
-    "train": ("tasks.base", "probes.base", "records", "machine", "distributed"),
+    "train": ("tasks.base", "probes.base", "records", "machine", "distributed", "start_file"),
     # 7
     "sweep": (),
     "study_file": (),
@@ -51,7 +52,7 @@ MAY_IMPORT = {
     "recipes": (),
     "constraints": ("machine",),
     "memory": ("machine", "constraints"),
-    "config": ("registry", "recipes", "machine", "constraints"),
+    "config": ("registry", "recipes", "machine", "constraints", "start_file"),
     "reports": ("records", "metrics", "studies"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.html.page"),
@@ -61,6 +62,7 @@ FREE = (
     "build",
     "run",
     "loaded",
+    "export",
     "bench",
     "checks",
     "health",

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any
 
 from normlab.health import subject
 
@@ -30,12 +30,12 @@ class Finding:
     why_not: str | None = None
 
     @classmethod
-    def none(cls, question: str, why_not: str) -> Self:
+    def none(cls, question: str, why_not: str) -> "Finding":
         """Return the finding of a question that does not apply."""
         return cls(question, f"does not apply: {why_not}", why_not=why_not)
 
     @classmethod
-    def of_sheet(cls, found: subject.Finding, cells: Mapping[str, Cell]) -> Self:
+    def of_sheet(cls, found: subject.Finding, cells: Mapping[str, Cell]) -> "Finding":
         """Return what an examination of the health sheet found, with cells for the board."""
         own = {} if found.why_not else cells
         return cls(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 _OF_A_CARD = re.compile(r"\+?((\w+_)?norm|placement)([.@]\w+)*=.*")
-_UNSAFE = re.compile(r"[^\w.=+-]")
+_UNSAFE = re.compile(r"[^\w.+-]")
 REFERENCE = "ln"
 
 
@@ -117,7 +117,7 @@ class Examined:
                 *("probe=[]", "sink=[jsonl]", "schedule=cosine", f"schedule.warmup={steps // 5}"),
                 *(f"budget.steps={steps}", f"validate.every={max(1, steps // 6)}"),
                 *("validate.best=false", f"observe.log_every={max(1, steps // 20)}"),
-                *(f"runs_dir={self.folder / 'runs'}", "observe.other_code=rerun", *more),
+                *(f"runs_dir='{self.folder / 'runs'}'", "observe.other_code=rerun", *more),
             ]
         )
 

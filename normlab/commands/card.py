@@ -56,7 +56,9 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Examine a norm, print each answer as it comes, and write its page."""
     arguments = parser().parse_intermixed_args(argv)
-    processes = arguments.processes or min(_MOST_PROCESSES, os.cpu_count() or 1)
+    processes = arguments.processes
+    if processes is None:
+        processes = min(_MOST_PROCESSES, os.cpu_count() or 1)
     if processes < 1:
         raise ValueError(f"--processes {processes}: give at least 1")
 

@@ -2,8 +2,9 @@
 
 Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the `choices`
 (names of the options, which the values themselves replace) and, at any depth, the folders
-`data_dir` and `runs_dir`: where files lie is no part of an experiment. What the data *is* stands
-in the record's checksums, which aggregation compares.
+`data_dir`, `runs_dir` and `run_dir`: where files lie is no part of an experiment. What the data
+*is* stands in the record's checksums, which aggregation compares. Keys that only some runs have are
+left out where they are null.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from normlab.records.canonical import plain
 
 # At the top only: a corpus has a seed too.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
-_PLACES = frozenset({"data_dir", "runs_dir"})
+_PLACES = frozenset({"data_dir", "runs_dir", "run_dir"})
+_OF_SOME = ("start_from",)
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
 ABSENT = "(absent)"
@@ -107,7 +109,8 @@ def parts(config: Mapping[str, Any]) -> Parts:
     Equal bytes are equal values. Ten thousand runs share most of their parts, each of which the
     functions of this file look at once.
     """
-    kept = {key: config[key] for key in sorted(config.keys() - _NOT_AT_TOP)}
+    absent = {key for key in _OF_SOME if config.get(key) is None}
+    kept = {key: config[key] for key in sorted(config.keys() - _NOT_AT_TOP - absent)}
     try:
         found = {key: _packed(value) for key, value in kept.items()}
         for key, part in found.items():
