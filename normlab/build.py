@@ -1,6 +1,6 @@
 """The parts of a run from its config: norm, task, model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import torch
@@ -27,7 +27,10 @@ _INNER_SITES = ("ffn_inner_norm", "embedding_norm")
 _NO_NORM = "normlab.norms.local.NoNorm"
 _NORM_SITES = ("norm", "encoder_norm", "decoder_norm", *_INNER_SITES)
 
-Kind = Literal["norm", "bias", "other"]
+Kind = Literal["norm", "bias", "embedding", "other"]
+_GROUP_KEYS = ("rate", "weight_decay")
+_GROUPS_EXAMPLE = "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
+_OF_BEFORE = ("no_decay",)  # in records of before, whose optimizers are not built again
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
@@ -59,6 +62,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
     nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in _rules(config)}
     for key, (node, kind, live) in nodes.items():
         check(node, key, kind, live)
+    group_settings(config["optim"])
 
 
 def build_task(config: Mapping[str, Any]) -> Task:
@@ -127,49 +131,69 @@ def calibrate_model(
 def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.Optimizer:
     """Build the optimizer of a plain config over a model's parameters.
 
-    `optim.no_decay` names kinds of parameters that weight decay leaves alone, `norm` (all of a
-    norm's own) and `bias` (of everything else), as BERT does. They are a group of their own, the
-    last. Without the key all parameters are one group.
+    `optim.groups` gives kinds of parameters a weight decay of their own, and a factor of the
+    learning rate; BERT decays neither norms nor biases. Kinds of equal settings are one group, and
+    those without any are the first. Without the key all parameters are one group.
     """
     node = _without_groups(config["optim"])
-    spared = config["optim"].get("no_decay") or ()
-    if not spared:
+    settings = group_settings(config["optim"])
+    if not settings:
         return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
-    _check_kinds(spared)
-    decayed: list[nn.Parameter] = []
-    kept: list[nn.Parameter] = []
+    groups: dict[tuple[tuple[str, float], ...], list[nn.Parameter]] = {(): []}
     for parameter, kind in parameter_kinds(model):
-        (kept if kind in spared else decayed).append(parameter)
-    groups = [{"params": decayed}, {"params": kept, "weight_decay": 0.0}]
-    filled = [group for group in groups if group["params"]]
+        groups.setdefault(tuple(sorted(settings.get(kind, {}).items())), []).append(parameter)
+    filled = [{"params": params, **dict(own)} for own, params in groups.items() if params]
     return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
 
 
+def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Return the settings of `optim.groups` by kind; ValueError naming what is none."""
+    groups = optim.get("groups") or {}
+    if not isinstance(groups, Mapping):
+        raise ValueError(
+            f"optim.groups={groups!r:.60}: give settings by kind, as {_GROUPS_EXAMPLE}"
+        )
+    for kind, own in groups.items():
+        if kind not in get_args(Kind):
+            raise ValueError(
+                f"optim.groups.{kind} does not exist: kinds are {', '.join(get_args(Kind))}"
+            )
+        if not isinstance(own, Mapping):
+            raise ValueError(
+                f"optim.groups.{kind}={own!r:.60}: give settings, as {_GROUPS_EXAMPLE}"
+            )
+        for key, value in own.items():
+            if key not in _GROUP_KEYS:
+                raise ValueError(
+                    f"optim.groups.{kind}.{key} does not exist: there are {', '.join(_GROUP_KEYS)}"
+                )
+            if not isinstance(value, int | float):
+                raise ValueError(f"optim.groups.{kind}.{key}={value!r:.60} is not a number")
+    return {kind: {key: float(value) for key, value in own.items()} for kind, own in groups.items()}
+
+
 def _without_groups(optim: Mapping[str, Any]) -> dict[str, Any]:
-    """Leave out `no_decay`, which is no value of torch's optimizer."""
-    return {key: value for key, value in optim.items() if key != "no_decay"}
+    """Leave out `groups`, which is no value of torch's optimizer."""
+    return {key: value for key, value in optim.items() if key not in ("groups", *_OF_BEFORE)}
 
 
 def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
-    """Yield each parameter of a model once, in the model's order, and what it is."""
-    of_norms = {
-        id(parameter)
+    """Yield each parameter of a model once, in the model's order, and what it is.
+
+    `norm` are all of a norm's own, `bias` the biases of everything else; embeddings that are also
+    the output's weight are `embedding`.
+    """
+    owners: dict[type[nn.Module], Kind] = {Norm: "norm", nn.Embedding: "embedding"}
+    kinds: dict[int, Kind] = {
+        id(parameter): kind
+        for owner, kind in owners.items()
         for module in model.modules()
-        if isinstance(module, Norm)
+        if isinstance(module, owner)
         for parameter in module.parameters()
     }
     for name, parameter in model.named_parameters():
         kind: Kind = "bias" if name.endswith("bias") else "other"
-        yield parameter, "norm" if id(parameter) in of_norms else kind
-
-
-def _check_kinds(spared: Sequence[str]) -> None:
-    allowed = [kind for kind in get_args(Kind) if kind != "other"]
-    if isinstance(spared, str) or not set(spared) <= set(allowed):
-        raise ValueError(
-            f"optim.no_decay={spared}: give a list of {' and '.join(allowed)}; for no weight decay "
-            "at all set optim.weight_decay=0"
-        )
+        yield parameter, kinds.get(id(parameter), kind)
 
 
 def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:

@@ -19,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
-from normlab import constraints
+from normlab import constraints, start_file
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
@@ -145,6 +145,7 @@ class RunConfig:
     budget: BudgetConfig = field(default_factory=BudgetConfig)
     validate: ValidateConfig = field(default_factory=ValidateConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
+    start_from: Any = None
     data_dir: str | None = None
     runs_dir: str = "runs"
     choices: dict[str, Any] = field(default_factory=dict)
@@ -226,6 +227,8 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     settle_placement(config, config.choices)
     settle_sites(config)
     _settle_batch_size(config, written)
+    if isinstance(config.start_from, str):
+        config.start_from = start_file.settled(config.start_from)
     _check_targets(config.observe.targets)
     _check_tested(config)
     OmegaConf.resolve(config)

@@ -205,6 +205,8 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "optim.weight_decay": _NOT_NEGATIVE,
     "optim.momentum": Constraint(0, 1, below=True),
     "optim.dampening": Constraint(0, 1),
+    "optim.groups.*.rate": Constraint(0, unit="times the learning rate"),
+    "optim.groups.*.weight_decay": _NOT_NEGATIVE,
     "schedule.lr": _RATE,
     "schedule.warmup": _count("steps", low=0),
     "schedule.initial": Constraint(0, unit="learning rate"),

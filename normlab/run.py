@@ -1,6 +1,7 @@
 """Carrying a run out, from nothing or a checkpoint, to its record."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
+from torch import nn
 
 from normlab import distributed
 from normlab.build import (
@@ -42,6 +44,7 @@ from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
+from normlab.train.start import start
 from normlab.train.tested import BEST, best_by, judged_by, renamed, score_weights
 
 _NAMED = 5  # of the files that changed
@@ -185,6 +188,8 @@ class _Run:
         state = self._state_to_resume(checkpoints, data)
         if state is None:
             calibrate_model(config, model, task, runtime)
+            if config.get("start_from") is not None:
+                self._start(model)
         if self.observe["fast"]:
             make_fast(model, task, runtime.device)
         optimizer = build_optimizer(config, model)
@@ -235,6 +240,12 @@ class _Run:
             raise
         sinks.close(record)
         return record
+
+    def _start(self, model: nn.Module) -> None:
+        """Take the weights of another run, and say which."""
+        taken = start(model, self.config["start_from"])
+        if distributed.is_main():
+            print(taken, file=sys.stderr)
 
     def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
         outcome = trainer.fit()

@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "registry": (),
     "dropout": (),
     "instantiate": (),
+    "start_file": (),
     # 1
     "metrics": ("records",),
     "data": ("records",),
@@ -42,7 +43,7 @@ MAY_IMPORT = {
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6
-    "train": ("tasks.base", "probes.base", "records", "machine", "distributed"),
+    "train": ("tasks.base", "probes.base", "records", "machine", "distributed", "start_file"),
     # 7
     "sweep": (),
     "study_file": (),
@@ -53,7 +54,7 @@ MAY_IMPORT = {
     "constraints": ("machine", "wiring"),
     "memory": ("machine", "constraints"),
     "sites": ("registry",),
-    "config": ("registry", "recipes", "sites", "machine", "constraints"),
+    "config": ("registry", "recipes", "sites", "machine", "constraints", "start_file"),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
@@ -64,10 +65,12 @@ FREE = (
     "build",
     "run",
     "loaded",
+    "export",
     "bench",
     "checks",
     "health",
     "explain",
+    "card",
     "commands",
     "cli",
     "__main__",

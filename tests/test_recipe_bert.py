@@ -3,9 +3,14 @@
 import math
 
 import pytest
-import torch
 
-from normlab.build import build_model, build_optimizer, build_task, parameter_kinds
+from normlab.build import (
+    build_model,
+    build_optimizer,
+    build_task,
+    check_targets,
+    parameter_kinds,
+)
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.run import train
@@ -54,7 +59,7 @@ PUBLISHED = {
     "optim.betas": [0.9, 0.999],
     "optim.eps": 1e-6,
     "optim.weight_decay": 0.01,
-    "optim.no_decay": ["norm", "bias"],
+    "optim.groups": {"norm": {"weight_decay": 0.0}, "bias": {"weight_decay": 0.0}},
     "schedule._target_": "normlab.train.schedule.Linear",
     "schedule.total": 1_000_000,
     "clip_norm": 1.0,
@@ -109,7 +114,7 @@ def test_task_mlm_alone_stays_small_and_without_data():
     assert config["choices"]["recipe"] is None
     assert config["task"]["corpus"]["_target_"].endswith("PydocCorpus")
     assert (config["model"]["dim"], config["task"]["vocab_size"]) == (128, 4000)
-    assert "no_decay" not in config["optim"]
+    assert "groups" not in config["optim"]
 
 
 SMALL = (
@@ -176,8 +181,16 @@ def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
     }
 
 
-@pytest.mark.parametrize("wrong", ["[gain]", "norm", "[other]"])
-def test_kinds_that_do_not_exist_are_named(wrong):
-    config = to_dict(compose(["+optim.no_decay=" + wrong]))
-    with pytest.raises(ValueError, match=r"optim\.no_decay=.*norm and bias"):
-        build_optimizer(config, torch.nn.Linear(2, 2))
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("{gain: {rate: 1}}", r"optim\.groups\.gain .*norm, bias, embedding, other"),
+        ("norm", r"optim\.groups='norm'"),
+        ("{norm: 0}", r"optim\.groups\.norm=0"),
+        ("{norm: {decay: 0}}", r"optim\.groups\.norm\.decay .*rate, weight_decay"),
+    ],
+)
+def test_groups_that_do_not_exist_are_named(wrong, message):
+    config = to_dict(compose([f"+optim.groups={wrong}"]))
+    with pytest.raises(ValueError, match=message):
+        check_targets(config)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from normlab.bench.clock import Clock
 from normlab.bench.spread import spread
-from normlab.build import build_model, build_task, make_norm
+from normlab.build import build_model, build_task
+from normlab.instantiate import instantiate
 from normlab.models.folding import fold
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Norm, Stream, running_norms
@@ -47,8 +48,10 @@ class Candidate:
     seconds: list[float] = field(default_factory=list)
 
 
-def alone(names: Sequence[str], shape: Shape, runtime: Runtime) -> dict[str, list[Candidate]]:
-    """Return the norms by themselves: training is forward and backward, evaluation forward."""
+def alone(
+    nodes: Mapping[str, Mapping[str, Any]], shape: Shape, runtime: Runtime
+) -> dict[str, list[Candidate]]:
+    """Return norms by themselves, of their nodes: training is forward and backward."""
     generator = torch.Generator().manual_seed(1)
     size = (shape.sequences, shape.positions, shape.features)
     values = torch.randn(size, generator=generator).to(runtime.device)
@@ -57,9 +60,10 @@ def alone(names: Sequence[str], shape: Shape, runtime: Runtime) -> dict[str, lis
     )
     valid = (torch.arange(shape.positions) < lengths[:, None]).to(runtime.device)
     found: dict[str, list[Candidate]] = {TRAINING: [], EVALUATION: []}
-    for name in names:
+    for name, node in nodes.items():
         for kind, candidates in found.items():
-            norm = make_norm(name, shape.features).to(runtime.device).train(kind == TRAINING)
+            norm = instantiate(node, "norm", Norm, dim=shape.features)
+            norm = norm.to(runtime.device).train(kind == TRAINING)
             step = _step if kind == TRAINING else _look
             candidates.append(Candidate(name, step(norm, values, Stream(valid))))
     return found

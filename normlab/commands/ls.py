@@ -3,7 +3,8 @@
 import argparse
 import dataclasses
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normlab import registry
@@ -14,9 +15,20 @@ from normlab.records.store import RunStore, norm_label, without_collection
 
 HELP = "list norms, placements, tasks, ... and the runs on disk"
 
+# Where statistics come from, by an axis that `Pools over` names; the last takes all others.
+_FAMILIES = {
+    "over the batch": "batch",
+    "by sequence": "time",
+    "by token": "feature",
+    "no statistics": "nothing",
+    "others": "",
+}
+_POOLS = re.compile(r"Pools over ([a-z]+(?:(?:, | and )[a-z]+)*)")
+_PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
+
 _EXAMPLES = """examples:
   normlab ls                  every group and its options
-  normlab ls norm             the norms, one line each
+  normlab ls norm             the norms by family, with their papers
   normlab ls norm --json      the same for programs
   normlab ls study            the studies, and what they cost at each scale
   normlab ls keys             every key of a run: its default, what it may be, what it is
@@ -77,6 +89,9 @@ def _list_options(group: str, *, as_json: bool) -> None:
             option["cost"] = {scale: {"runs": n, "hours": h} for scale, (n, h) in cost.items()}
         _print_json(listed)
         return
+    if group == "norm":
+        _print_norms(options)
+        return
     scales = list(dict.fromkeys(scale for cost in costs.values() for scale in cost))
     rows = [
         [o.name, o.description, *(_cost(costs[o.name].get(scale)) for scale in scales)]
@@ -88,6 +103,32 @@ def _list_options(group: str, *, as_json: bool) -> None:
     )
     notes = [note] if costs else []
     print_table([group, "what it is", *scales], rows, notes=notes, numeric=scales)
+
+
+def _print_norms(options: Sequence[registry.Option]) -> None:
+    """Print norms by family, those without a paper first, then from the oldest to the newest."""
+    families: dict[str, list[registry.Option]] = {name: [] for name in _FAMILIES}
+    for option in options:
+        families[_family(option)].append(option)
+    for family, members in families.items():
+        if members:
+            members.sort(key=lambda option: (_year(option), option.name))
+            rows = [[option.name, option.description] for option in members]
+            print_table([family, "what it is, paper and year"], rows)
+            print()
+    print("`normlab explain NORM` shows one; `normlab card norm=NORM` examines it.")
+
+
+def _family(option: registry.Option) -> str:
+    """Return where the statistics of a norm come from, as its file says after `Pools over`."""
+    found = _POOLS.search(option.details)
+    axes = found[1] if found else ""
+    return next(name for name, axis in _FAMILIES.items() if axis in axes)
+
+
+def _year(option: registry.Option) -> str:
+    found = _PAPER.search(option.description)
+    return found[1] if found else ""
 
 
 def _list_keys(*, as_json: bool) -> None:

@@ -79,7 +79,11 @@ class Finding:
 
 def subject_of_config(overrides: Sequence[str]) -> Subject:
     """Return the model of a config, as `normlab train` would compose it, at its first values."""
-    config = to_dict(compose(overrides))
+    return subject_of(to_dict(compose(overrides)))
+
+
+def subject_of(config: dict[str, Any]) -> Subject:
+    """Return the model of a plain config at its first values."""
     runtime = _runtime(config)
     task = build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)

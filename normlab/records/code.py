@@ -22,7 +22,7 @@ _ROOT = "normlab.run"
 # What only shows, lists or describes results cannot change one, nor can what composes a config,
 # whose values are the experiment, or says where a record lies.
 _CANNOT_MOVE_A_RESULT = (
-    *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/"),
+    *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/", "card/"),
     *("cli.py", "config.py", "machine.py", "notebook.py", "recipes.py", "registry.py"),
     "metrics/glossary.py",
     *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),

@@ -2,9 +2,9 @@
 
 Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the `choices`
 (names of the options, which the values themselves replace) and, at any depth, the folders
-`data_dir` and `runs_dir`: where files lie is no part of an experiment. Neither are values of newer
-keys that say what was so before there was the key. What the data *is* stands
-in the record's checksums, which aggregation compares.
+`data_dir`, `runs_dir` and `run_dir`: where files lie is no part of an experiment. Neither are
+values of newer keys that say what was so before there was the key. What the data *is* stands in the
+record's checksums, which aggregation compares.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from normlab.records.canonical import plain
 
 # At the top only: a corpus has a seed too.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
-_PLACES = frozenset({"data_dir", "runs_dir"})
+_PLACES = frozenset({"data_dir", "runs_dir", "run_dir"})
 # What a key stands for that configs of before have not: with it they are the same experiment.
 _NEUTRAL: Mapping[str, Mapping[str, Any]] = {
     "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False},
 }
-_NEUTRAL_AT_TOP: Mapping[str, Any] = {"sites": None}
+_NEUTRAL_AT_TOP: Mapping[str, Any] = {"sites": None, "start_from": None}
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
 ABSENT = "(absent)"

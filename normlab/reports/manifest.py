@@ -9,6 +9,7 @@ where a person accepts a change by name; nothing else changes one. `sha256sum -c
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from normlab.records.atomic import atomic_write
@@ -19,7 +20,8 @@ PAGE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE)
 """What is made of the runs that lie beside it."""
 MADE_PAGES = ("depth_gradients/table.md", "health/multi30k/table.md", "health/toy/table.md")
-"""What is made of other evidence, by `reports/pages.py`."""
+"""What is made of other evidence, by `reports/pages.py`, beside cards' pages and their board."""
+_CARD_PAGES = ("cards.md", "cards/*/card.html")
 BLOCK = "<!-- normlab: "
 """How a generated block begins; a page with one is made, and is checked block by block."""
 _LEDGER = ("claims.md", "claims.html", "summary.md")
@@ -106,6 +108,7 @@ def _found(root: Path) -> dict[str, str]:
         for name in files:
             place = (here / name).relative_to(root).as_posix()
             made = name in tables or place in (MANIFEST, *_LEDGER, *MADE_PAGES)
+            made = made or any(fnmatchcase(place, pattern) for pattern in _CARD_PAGES)
             if made or name.startswith("."):
                 continue
             content = (here / name).read_bytes()

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from normlab.reports.cards import BOARD, FOLDER, PAGE_FILE, baselines_for, board, cards_below
 from normlab.reports.depth import depth_table
 from normlab.reports.health import health_table
 from normlab.reports.manifest import MADE_PAGES
@@ -11,7 +12,22 @@ from normlab.reports.manifest import MADE_PAGES
 def pages(root: Path) -> dict[Path, str]:
     """Return what each page should be, of those whose evidence is there."""
     places = [root / name for name in MADE_PAGES if (root / name).parent.is_dir()]
-    return {place: _text(root, place) for place in places}
+    return {place: _text(root, place) for place in places} | card_pages(root)
+
+
+def card_pages(root: Path) -> dict[Path, str]:
+    """Return the board of the published cards and the page of each; none without any."""
+    from normlab.reports.html.card import card_page
+
+    home = root / FOLDER
+    cards = cards_below(home)
+    if not cards:
+        return {}
+    found = {
+        home / name / PAGE_FILE: card_page(card, baselines_for(card, [home]))
+        for name, card in cards.items()
+    }
+    return {root / BOARD: board(cards.values()), **found}
 
 
 def _text(root: Path, place: Path) -> str:

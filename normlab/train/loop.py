@@ -213,7 +213,7 @@ class Trainer:
             raise Diverged(step, f"gradient norm is {norm_value}", layer)
         rate = self.schedule(step)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group.get("rate", 1.0)
         view = StepView(
             step=step,
             model=self.model,

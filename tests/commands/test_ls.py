@@ -37,6 +37,25 @@ def test_every_option_of_a_group_says_what_it_is(capsys, group):
         assert item["description"] in out
 
 
+def test_norms_are_listed_by_family_with_their_papers(capsys, monkeypatch, tmp_path):
+    for name, text in {
+        "mine": "# normlab train norm=mine\n# A norm of nobody. Says no axis.\n",
+        "newest": "# Newest norm (Doe 1999): batch norm. Pools over batch and time.\n",
+        "newer": "# Newer norm (Roe et al. 1998). Pools over batch.\n",
+        "new": "# New norm. Pools over time and feature.\n",
+    }.items():
+        (tmp_path / "norm").mkdir(exist_ok=True)
+        (tmp_path / "norm" / f"{name}.yaml").write_text(text)
+    options = registry.options("norm", tmp_path)
+    monkeypatch.setattr(registry, "options", lambda group: options)
+    out = printed(capsys, "norm").splitlines()
+    heads = [i for i, line in enumerate(out) if "what it is" in line]
+    assert [out[i].split("  ")[0] for i in heads] == ["over the batch", "by sequence", "others"]
+    rows = [out[i + 2].split() for i in heads]
+    assert [row[0] for row in rows] == ["newer", "new", "mine"]
+    assert out[heads[0] + 3].split()[0] == "newest"
+
+
 def test_an_unknown_kind_names_the_allowed_ones():
     with pytest.raises(ValueError, match=r"'nrom'; allowed: .*norm.*, runs"):
         main(["nrom"])

@@ -5,10 +5,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from normlab.build import parameter_kinds
 from normlab.train.checkpoint import load_checkpoint
 from tests.train.trainers import build_trainer, weights
 
-GROUPS = ("+optim.no_decay=[norm,bias]", "optim.weight_decay=0.1", "optim.lr=1e-2")
+GROUPS = (
+    *("+optim.groups.norm.weight_decay=0", "+optim.groups.bias.weight_decay=0"),
+    *("optim.weight_decay=0.1", "optim.lr=1e-2"),
+)
 
 
 def run(trainer, steps):
@@ -42,6 +46,21 @@ def test_spared_parameters_do_not_decay(corpus: Path, tmp_path: Path):
     moved = {n for n, v in weights(trainer.model).items() if not torch.equal(v, before[n])}
     assert moved
     assert all(name.endswith("weight") and "norm" not in name for name in moved)
+
+
+def test_a_rate_of_its_own_moves_a_kind_less_and_none_freezes_it(corpus: Path, tmp_path: Path):
+    rates = ("+optim.groups.norm.rate=0", "+optim.groups.embedding.rate=0.5", "optim=sgd")
+    trainer = build_trainer(corpus, tmp_path, *rates)
+    before = weights(trainer.model)
+    trainer.step()
+    found = {group.get("rate", 1.0): group["lr"] for group in trainer.optimizer.param_groups}
+    assert found == {rate: rate * trainer.schedule(1) for rate in (1.0, 0.0, 0.5)}
+    kinds = {id(parameter): kind for parameter, kind in parameter_kinds(trainer.model)}
+    after = weights(trainer.model)
+    for name, parameter in trainer.model.named_parameters():
+        if kinds[id(parameter)] == "norm":
+            assert torch.equal(after[name], before[name]), name
+    assert any(not torch.equal(after[name], before[name]) for name in after)
 
 
 def test_all_parameters_are_one_group_unless_groups_are_asked_for(corpus: Path, tmp_path: Path):

@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     first = configs[names[0]]
     runtime = start_runtime(first, arguments.threads)
     shape = norms.Shape(features=first["model"]["dim"])
-    groups = norms.alone(names, shape, runtime)
+    groups = norms.alone({name: configs[name]["norm"] for name in names}, shape, runtime)
     for name, sentences in {"model, 1 sentence": 1, "model, 32 sentences": 32}.items():
         groups[name] = norms.in_a_model(configs, runtime, sentences=sentences)
     report = norms.measure(groups, runtime, rounds=arguments.rounds, seconds=0.2)

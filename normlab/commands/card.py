@@ -1,0 +1,155 @@
+"""`normlab card norm=mine`: the report card of a norm."""
+
+import argparse
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normlab.commands._terminal import print_prose
+
+if TYPE_CHECKING:
+    from normlab.card.subject import Examined
+
+HELP = "the report card of a norm: a fixed battery of examinations, one page and one row"
+_MOST_PROCESSES = 4  # by default; each has a model, its data and the libraries in memory
+
+_EXAMPLES = """examples:
+  normlab card norm=mine                    about ten minutes on two cores; a page, a row
+  normlab card norm=mine scale=smoke        under a minute: does everything run?
+  normlab card norm=bn norm.ghost=4         another value of the option, and its own card
+  normlab card norm=dyt placement=post
+  normlab card norm=mine --only cost,rate   some of the examinations
+  normlab card norm=dyt --publish results   to the board of all norms, results/cards.md
+
+What was found is kept below --folder. Stopped, the same command goes on where it was; after a
+change of the norm's code or values it examines anew. The page compares with the cards of ln, rms,
+bn and none, where they were made at the same scale and placement: in --folder, or in results/cards.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        "normlab card",
+        description=HELP[0].upper() + HELP[1:] + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
+    result.add_argument("--only", default="", metavar="NAME,...", help="these examinations alone")
+    result.add_argument(
+        "--folder", type=Path, default=Path("cards"), help="where cards are kept; default: cards"
+    )
+    result.add_argument(
+        "--publish", type=Path, metavar="RESULTS", help="also put the card on the board there"
+    )
+    result.add_argument(
+        "--processes", type=int, help="examinations at a time; default: one a core, four at most"
+    )
+    result.add_argument("--json", action="store_true", help="print the card as JSON")
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Examine a norm, print each answer as it comes, and write its page."""
+    arguments = parser().parse_intermixed_args(argv)
+    processes = arguments.processes
+    if processes is None:
+        processes = min(_MOST_PROCESSES, os.cpu_count() or 1)
+    if processes < 1:
+        raise ValueError(f"--processes {processes}: give at least 1")
+
+    from normlab.card.battery import EXAMINATIONS, carry_out, chosen
+    from normlab.card.subject import examined
+
+    names = chosen([name for name in arguments.only.split(",") if name])
+    subject = examined(arguments.overrides, arguments.folder)
+    if arguments.publish is not None:
+        _check_publishable(subject, arguments.publish)
+    subject.check()
+    if not arguments.json:
+        print(f"card of {subject.name}, scale={subject.scale}: {len(names)} examinations")
+    for name, found, kept in carry_out(subject, names, processes=processes):
+        if not arguments.json:
+            print_prose(f"{name}: {found['answer']}{' (kept)' if kept else ''}")
+    card = _write(subject, arguments.publish)
+    if arguments.json:
+        print(json.dumps(card, indent=1, sort_keys=True))
+    else:
+        print(f"written to {subject.folder / 'card.html'}")
+    if arguments.publish is not None:
+        missing = [name for name in EXAMINATIONS if name not in card["examinations"]]
+        if missing:
+            raise ValueError(f"not published, for want of {', '.join(missing)}: leave --only out")
+        _publish(subject, card, arguments.publish)
+    return 0
+
+
+def _check_publishable(subject: "Examined", results: Path) -> None:
+    """Raise ValueError, before anything is spent, for a card that has no place on the board."""
+    if subject.scale != "cpu":
+        raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=cpu")
+    if not results.is_dir():
+        raise ValueError(f"--publish {results}: no such folder; the board lies in results")
+
+
+def _write(subject: "Examined", results: Path | None) -> dict[str, Any]:
+    """Write `card.json` and the page, and return the card."""
+    from normlab.card.battery import card as assemble
+    from normlab.config import to_dict
+    from normlab.records.atomic import atomic_write
+    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for
+    from normlab.reports.html.card import card_page
+    from normlab.train.runtime import Runtime
+
+    config = to_dict(subject.config("translation"))
+    runtime = Runtime.start(device=subject.device, precision="fp32", threads=1)
+    card = assemble(subject, runtime.environment(config))
+    homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
+    page = card_page(card, baselines_for(card, homes))
+    subject.folder.mkdir(parents=True, exist_ok=True)
+    for name, text in ((CARD_FILE, _json(card)), (PAGE_FILE, page)):
+        with atomic_write(subject.folder / name) as file:
+            file.write(text)
+    return card
+
+
+def _json(card: dict[str, Any]) -> str:
+    return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
+    """Copy the card and the records of its short runs, and make the board and the pages again."""
+    from normlab.records.atomic import atomic_write
+    from normlab.reports.cards import CARD_FILE, FOLDER
+    from normlab.reports.manifest import accept
+    from normlab.reports.pages import card_pages
+
+    home = results / FOLDER / subject.folder.name
+    home.mkdir(parents=True, exist_ok=True)
+    with atomic_write(home / CARD_FILE) as file:
+        file.write(_json(card))
+    for source in _records(subject):
+        target = home / "records" / source.parent.parent.name / source.parent.name / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    for path, text in card_pages(results).items():
+        with atomic_write(path) as file:
+            file.write(text)
+    accept(results, [home])
+    print(f"published in {home}; the board is {results / 'cards.md'}")
+
+
+def _records(subject: "Examined") -> Sequence[Path]:
+    """Return the records of the short runs."""
+    from normlab.card.subject import TASKS
+    from normlab.config import to_dict
+    from normlab.records.store import RECORD_FILE, RunStore
+
+    configs = [
+        to_dict(subject.config(task, seed=seed)) for task in TASKS for seed in subject.sizes.seeds
+    ]
+    return [RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE for config in configs]

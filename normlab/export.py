@@ -1,0 +1,197 @@
+"""A trained model as files for others: its weights, norms folded if asked, and a torch program.
+
+The weights are a plain state dict under `model`, with the config that builds the model and the
+norms that were folded into the products beside them (`normlab.models.folding`), which have no
+weights any more. What is written is read back, and must compute what the run's model does.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from normlab.build import build_model, check_targets
+from normlab.config import from_dict, to_dict
+from normlab.health.padding import positions
+from normlab.loaded import load_run
+from normlab.models.causal_lm import CausalLM
+from normlab.models.masked_lm import MaskedLM
+from normlab.models.seq2seq import Seq2Seq
+from normlab.norms.base import Norm, Stream
+from normlab.norms.local import NoNorm
+from normlab.records.atomic import atomic_write
+from normlab.tasks.base import Batch, Task
+from normlab.train.checkpoint import load_checkpoint, reading, weights_of
+
+FORMAT = "normlab.checkpoint/1"
+WEIGHTS_FILE, PROGRAM_FILE = "model.pt", "model.pt2"
+SENTENCES = 8
+_AGREES = 1e-3  # of the largest logit: float32 through some tens of layers, folded in float64
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the files, the folded norms, and how far outputs lie apart at most.
+
+    `no_program` says why there is no program, where there is none.
+    """
+
+    files: Sequence[Path]
+    folded: Sequence[str]
+    apart: float
+    no_program: str | None
+
+
+def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
+    """Write a finished run's tested weights and a program of them into a folder.
+
+    Raises ValueError where nothing can be folded, and where the outputs do not agree.
+    """
+    run = load_run(run_dir)
+    written = load_run(run_dir, fold=True) if fold else run
+    folded = _gone(run.model, written.model)
+    batch = run.task.batch("valid", list(range(min(SENTENCES, len(run.task.lengths("valid"))))))
+    batch = batch.to(run.runtime.device)
+    expected = outputs(run.task, run.model, batch)
+    folder.mkdir(parents=True, exist_ok=True)
+    weights = folder / WEIGHTS_FILE
+    content = {
+        "format": FORMAT,
+        "run_id": run.record.run_id,
+        "config": run.config,
+        "folded": folded,
+        "model": {name: value.cpu() for name, value in written.model.state_dict().items()},
+    }
+    with atomic_write(weights, "wb") as file:
+        torch.save(content, file)
+    again = load_export(weights, run.task).to(run.runtime.device)
+    apart = _apart(outputs(run.task, again, batch), expected)
+    if not apart <= _AGREES:
+        weights.unlink()
+        raise ValueError(
+            f"{run_dir}: the exported model's outputs differ by {apart:.2g} of the largest; "
+            "nothing is exported"
+        )
+    program, why = _program(again, batch)
+    if program is None:
+        return Exported([weights], folded, apart, why)
+    torch.export.save(program, folder / PROGRAM_FILE)
+    return Exported([weights, folder / PROGRAM_FILE], folded, apart, None)
+
+
+def load_export(path: Path, task: Task) -> nn.Module:
+    """Return the model of an exported file in evaluation, on the CPU.
+
+    The task gives the vocabulary. Raises ValueError for a file that is damaged or no export.
+    """
+    content = load_checkpoint(path)
+    with reading(path):
+        config = to_dict(from_dict(content["config"]))
+        check_targets(config)
+        model = build_model(config, task)
+        for name in content["folded"]:
+            owner, _, place = str(name).rpartition(".")
+            norm = model.get_submodule(str(name))
+            if not isinstance(norm, Norm):
+                raise TypeError(f"{name} is no norm")
+            setattr(model.get_submodule(owner), place, NoNorm(norm.dim))
+        model.load_state_dict(weights_of(content, path))
+    return model.eval()
+
+
+@torch.no_grad()
+def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
+    """Return logits of a batch's true tokens, or its losses where a task has no such logits."""
+    found = task.stepwise(model, batch)
+    if found is not None:
+        return found[0]
+    losses = task.losses(model, batch)
+    return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)])
+
+
+def _gone(model: nn.Module, folded: nn.Module) -> list[str]:
+    """Name the norms of a model in whose place another has none."""
+    places = dict(folded.named_modules())
+    return [
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, Norm)
+        and not isinstance(module, NoNorm)
+        and isinstance(places.get(name), NoNorm)
+    ]
+
+
+def _apart(found: Tensor, expected: Tensor) -> float:
+    size = expected.abs().max().clamp(min=1e-12)
+    return float((found - expected).abs().max() / size)
+
+
+class _Translates(nn.Module):
+    """Logits of the next target token: source ids and valid, target ids and valid."""
+
+    def __init__(self, model: Seq2Seq) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self, source: Tensor, source_valid: Tensor, target: Tensor, target_valid: Tensor
+    ) -> Tensor:
+        stream = self.model(source, Stream(source_valid), target, Stream(target_valid))
+        return self.model.project(stream)
+
+
+class _Continues(nn.Module):
+    """Logits of the next token: ids and valid."""
+
+    def __init__(self, model: CausalLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
+        return self.model.project(self.model(ids, Stream(valid)))
+
+
+class _Encodes(nn.Module):
+    """The stream after all layers: ids, valid, segments."""
+
+    def __init__(self, model: MaskedLM) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: Tensor, valid: Tensor, segments: Tensor) -> Tensor:
+        return self.model(ids, Stream(valid), segments)
+
+
+def _program(model: nn.Module, batch: Any) -> tuple[Any, str | None]:
+    """Return the program of a model for any batch and length, or why there is none."""
+    module, names = _callable(model)
+    if module is None:
+        return None, f"{type(model).__name__} has no program"
+    given = tuple(getattr(batch, name) for name in names)
+    size = torch.export.Dim("size", min=1)
+    longest = positions(model)
+    lengths = {name: torch.export.Dim(name, min=2, max=longest) for name in ("source", "target")}
+    dynamic = tuple(
+        {0: size, 1: lengths["target" if name.startswith("tgt") else "source"]} for name in names
+    )
+    try:
+        program = torch.export.export(module, given, dynamic_shapes=dynamic)
+        with torch.no_grad():
+            same = _apart(program.module()(*given), module(*given)) <= _AGREES
+    except Exception as error:  # torch's own, of many kinds
+        return None, str(error).strip().splitlines()[0][:200]
+    return (program, None) if same else (None, "its outputs differ")
+
+
+def _callable(model: nn.Module) -> tuple[nn.Module | None, Sequence[str]]:
+    """Return a module of tensors alone, and the fields of a batch that it takes."""
+    if isinstance(model, Seq2Seq):
+        return _Translates(model), ("source", "source_valid", "tgt_in", "tgt_valid")
+    if isinstance(model, CausalLM):
+        return _Continues(model), ("ids", "valid")
+    if isinstance(model, MaskedLM):
+        return _Encodes(model), ("ids", "valid", "segments")
+    return None, ()

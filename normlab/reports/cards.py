@@ -1,0 +1,166 @@
+"""Cards of norms side by side: the board of all, and a card beside the baselines."""
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from normlab.metrics.spread import paired_interval
+from normlab.records.canonical import number
+from normlab.records.text import in_markdown
+
+FORMAT = "normlab.card/1"
+CARD_FILE, PAGE_FILE = "card.json", "card.html"
+BASELINES = ("ln", "rms", "bn", "none")
+BOARD = "cards.md"
+FOLDER = "cards"
+Card = Mapping[str, Any]
+_RANKED = ("translation", "language_model", "bert")
+_NOTES = (
+    "sorted by the mean rank in the three short runs; a dash: does not apply, or was not examined",
+    "alone x ln, step x ln: time beside `ln`, by itself (forward and backward) and of a whole step",
+    "toy nll, toy BLEU, lm loss, bert loss: the short runs on the built-in corpora, mean of seeds",
+    "largest lr: doubled until it no longer trains; + where the largest that was tried does",
+    "grad growth: gradient of the last over the first layer of a deep decoder; first update: how "
+    "far one update moves the last layer's output",
+    "no warm-up, batch of 4: what is added to toy nll without warm-up, and with statistics of four "
+    "sequences",
+    "mates, padding: how far a sentence's values move in training with others beside it, and with "
+    "80 % padding",
+    "train-eval gap: loss with running statistics less that with the batch's own; stepwise: nats a "
+    "token between token by token and whole",
+    "a first look: few seeds, small models, one rate for all; a claim takes `normlab reproduce`",
+)
+
+
+def read_card(path: Path) -> dict[str, Any]:
+    """Read a `card.json`; ValueError naming a file that is none."""
+    try:
+        found = json.loads(path.read_text("utf-8"))
+        if found["format"] != FORMAT:
+            raise ValueError(found["format"])
+        for key in ("name", "scale", "overrides", "description", "environment"):
+            found[key]
+        if not all("cells" in each for each in found["examinations"].values()):
+            raise KeyError("cells")
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: damaged, or no card ({error!r:.80}); make it again with normlab card"
+        ) from None
+    return found
+
+
+def cards_below(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the cards in the folders of a folder, by the names of these."""
+    return {path.parent.name: read_card(path) for path in sorted(folder.glob(f"*/{CARD_FILE}"))}
+
+
+def cells(card: Card) -> dict[str, Any]:
+    """Return all that a card gives to the board, by title."""
+    found: dict[str, Any] = {}
+    for each in card["examinations"].values():
+        found |= each["cells"]
+    return found
+
+
+def board(cards: Iterable[Card]) -> str:
+    """Return the board of cards in Markdown, a row a norm."""
+    rows = _sorted(list(cards))
+    own = {card["name"]: cells(card) for card in rows}
+    titles = list(dict.fromkeys(title for found in own.values() for title in found))
+    lines = [
+        "# The board of norms",
+        "",
+        "Each row is a report card (`normlab card norm=NAME`), of the battery at `scale=cpu`.",
+        "",
+        "| norm | " + " | ".join(titles) + " |",
+        "| --- |" + " ---: |" * len(titles),
+    ]
+    for card in rows:
+        values = [_shown(own[card["name"]].get(title)) for title in titles]
+        lines.append(f"| `{card['name']}` | " + " | ".join(values) + " |")
+    return "\n".join([*lines, "", *(f"- {note}" for note in _NOTES), ""])
+
+
+def _sorted(cards: list[Card]) -> list[Card]:
+    ranks = {card["name"]: list[float]() for card in cards}
+    for task in _RANKED:
+        losses = {card["name"]: _loss(card, task) for card in cards}
+        for name, loss in losses.items():
+            ranks[name].append(sum(other < loss for other in losses.values()))
+    return sorted(cards, key=lambda card: (fmean(ranks[card["name"]]), card["name"]))
+
+
+def _loss(card: Card, task: str) -> float:
+    """Return the mean of a run's first score; infinity where a seed diverged or none ran."""
+    figures = card["examinations"].get(task, {}).get("figures", {})
+    if not figures or figures["diverged"]:
+        return math.inf
+    return fmean(values(next(iter(figures["scores"].values()))).values())
+
+
+def values(scores: Mapping[str, Any]) -> dict[int, float]:
+    """Return scores by seed as numbers."""
+    return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
+
+
+def _shown(value: object) -> str:
+    """Write a cell for the board."""
+    found = number(value)
+    if value is None:
+        return "-"
+    if found is None:
+        return in_markdown(str(value))
+    return "0" if abs(found) < 1e-4 else f"{found:.3g}"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """A score of a card beside that of a baseline, paired by seed."""
+
+    baseline: str
+    value: float
+    difference: float
+    interval: str
+
+
+def beside(card: Card, baselines: Mapping[str, Card], task: str, score: str) -> list[Beside]:
+    """Compare a score of a short run with the baselines' of the same seeds and length."""
+    own = card["examinations"][task]["figures"]
+    mine = values(own["scores"][score])
+    found: list[Beside] = []
+    for name, other in baselines.items():
+        figures = other["examinations"].get(task, {}).get("figures", {})
+        theirs = values(figures.get("scores", {}).get(score, {}))
+        shared = sorted(mine.keys() & theirs.keys())
+        if not shared or figures["steps"] != own["steps"]:
+            continue
+        gaps = [mine[seed] - theirs[seed] for seed in shared]
+        bounds = ""
+        if len(shared) > 1:
+            interval = paired_interval(mine, theirs)
+            bounds = f"[{interval.low:+.3g}, {interval.high:+.3g}]"
+        average = fmean(theirs[seed] for seed in shared)
+        found.append(Beside(name, average, fmean(gaps), bounds))
+    return found
+
+
+def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
+    """Return the cards of the baselines at a card's scale and placement, the first found of each.
+
+    The card itself is none of its baselines.
+    """
+    placement = [text for text in card["overrides"] if text.startswith("placement")]
+    suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
+    found: dict[str, Card] = {}
+    for name in (f"{baseline}{suffix}" for baseline in BASELINES):
+        for folder in folders:
+            path = folder / name / CARD_FILE
+            if name != card["name"] and name not in found and path.is_file():
+                other = read_card(path)
+                if other["scale"] == card["scale"]:
+                    found[name] = other
+    return found

@@ -1,0 +1,194 @@
+"""A card: what it takes, what it keeps, what its page and the board show."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from normlab.card import battery, exams, runs
+from normlab.card.exams import pools, rate, small_batch
+from normlab.card.finding import Finding
+from normlab.card.subject import SCALES, examined
+from normlab.commands import card as command
+from normlab.reports.cards import baselines_for, beside, board, read_card
+from normlab.reports.html.card import card_page
+from normlab.reports.html.lines import lines
+
+
+def test_each_file_of_the_folder_is_an_examination_of_the_battery():
+    there = {path.stem for path in Path(exams.__file__).parent.glob("*.py")} - {"__init__"}
+    assert set(battery.EXAMINATIONS) == there
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["scale=smoke"], "whose card"),
+        (["norm=bn", "task=lm"], "'task=lm': the battery is fixed"),
+        (["norm=bn", "scale=gpu"], "scale=gpu: a card has smoke and cpu"),
+        (["norm=bn", "--only", "foo"], "no examination 'foo'"),
+        (["norm=bn", "scale=smoke", "--publish", "."], "is a check and no result"),
+        (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
+        (["norm=bn", "--processes", "0"], "--processes 0"),
+    ],
+)
+def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        command.main([*arguments, "--folder", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("norm=bn",), "bn"),
+        (("norm=bn", "placement=post", "norm.ghost=4"), "bn-post-ghost=4"),
+        (("norm=bn", "norm@decoder_norm=ln"), "bn+ln"),
+    ],
+)
+def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
+    subject = examined([*arguments, "scale=smoke"], tmp_path)
+    assert subject.name == name
+    assert subject.folder == tmp_path / "smoke" / name.replace("=", "_")
+    assert subject.config("translation", reference=True).choices.norm == "ln"
+
+
+def test_a_finding_is_kept_until_the_norm_changes(tmp_path, monkeypatch):
+    asked = []
+
+    def examine(subject):
+        asked.append(subject.overrides)
+        return Finding("?", "so", {"x": float("nan")}, cells={"c": 1.0})
+
+    monkeypatch.setattr(pools, "examine", examine)
+    for arguments, kept in ((["norm=bn"], False), (["norm=bn"], True), (["norm=ln"], False)):
+        subject = replace(examined([*arguments, "scale=smoke"], tmp_path), folder=tmp_path / "one")
+        ((name, found, was_kept),) = battery.carry_out(subject, ["pools"], processes=1)
+        assert (name, found["answer"], was_kept) == ("pools", "so", kept)
+        assert found["figures"] == {"x": "nan"}
+    assert len(asked) == 2
+
+
+def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, monkeypatch):
+    subject = examined(["norm=bn"], tmp_path)
+
+    def largest(limit):
+        trains = lambda _, value: (1.0, value <= limit, "")  # noqa: E731
+        monkeypatch.setattr(rate, "_try", trains)
+        return rate.examine(subject)
+
+    assert largest(0.005).figures["largest"] == 0.004
+    assert "0.008 does not" in largest(0.005).answer
+    assert largest(0.0003).figures["largest"] == 0.00025
+    assert largest(0.0).cells == {"largest lr": "none"}
+    assert largest(9.0).cells == {"largest lr": "0.256+"}
+
+
+@pytest.mark.parametrize(
+    ("norm", "changed"),
+    [
+        ("bn", ["norm.ghost=4"]),
+        ("pn", ["batch_size=4", "accumulate=8"]),
+        ("ln", None),
+    ],
+)
+def test_small_statistics_batches_leave_the_update_as_it_is(norm, changed, tmp_path, monkeypatch):
+    given = []
+
+    def against_usual(*values):
+        given.append(values[4])
+        return Finding("?", "so")
+
+    monkeypatch.setattr(small_batch, "against_usual", against_usual)
+    found = small_batch.examine(examined([f"norm={norm}"], tmp_path))
+    assert given == ([changed] if changed else [])
+    assert changed or found.why_not == "the norm takes no statistics from the batch"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Return the folder of the card of a norm whose short run and others were carried out."""
+    folder = tmp_path_factory.mktemp("cards")
+    names = ["pools", "translation", "depth"]
+    arguments = ["norm=rms", "scale=smoke", "--folder", str(folder), "--processes", "1"]
+    assert command.main([*arguments, "--only", ",".join(names)]) == 0
+    return folder / "smoke" / "rms"
+
+
+def test_a_card_is_carried_out_and_written(made):
+    card = read_card(made / "card.json")
+    assert list(card["examinations"]) == sorted(["pools", "translation", "depth"])
+    figures = card["examinations"]["translation"]["figures"]
+    assert figures["scores"]["test/nll"].keys() == {"1"}
+    assert card["examinations"]["pools"]["cells"] == {"pools": "feature"}
+    layers = SCALES["smoke"].depth * 2
+    assert len(card["examinations"]["depth"]["figures"]["moved"]) == layers
+    page = (made / "card.html").read_text("utf-8")
+    assert all(f'id="{name}"' in page for name in card["examinations"])
+    assert "No baseline of this scale was found" in page
+
+
+def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
+    monkeypatch.setattr("normlab.card.exams.company.trained", lambda _: None)
+    found = exams_of("company").examine(examined(["norm=bn"], tmp_path))
+    assert found.answer.startswith("does not apply: the translation run diverged")
+    assert runs.diverged("?").cells == {}
+
+
+def exams_of(name):
+    from importlib import import_module
+
+    return import_module(f"normlab.card.exams.{name}")
+
+
+def card_of(name, losses, **cells):
+    scores = {"test/nll": {str(seed): loss for seed, loss in enumerate(losses, 1)}}
+    figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
+    figures |= {"diverged": {} if losses else {"1": 4}, "higher_is_better": {"test/nll": False}}
+    found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
+    found |= {"cells": cells, "applies": True}
+    return {
+        "format": "normlab.card/1",
+        "name": name,
+        "description": f"{name} <of> tests.",
+        "overrides": [f"norm={name}"],
+        "scale": "cpu",
+        "seeds": [1, 2],
+        "norm": {},
+        "environment": {"commit": "abc"},
+        "examinations": {"translation": found},
+    }
+
+
+def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
+    cards = {
+        "ln": card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
+        "mine": card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
+        "none": card_of("none", [], nll="diverged 1/2"),
+    }
+    for name, card in cards.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "card.json").write_text(json.dumps(card))
+    rows = [line for line in board(cards.values()).splitlines() if line.startswith("| `")]
+    assert rows == [
+        "| `mine` | 2.05 | - |",
+        "| `ln` | 2.5 | 0.1+ |",
+        "| `none` | diverged 1/2 | - |",
+    ]
+    found = baselines_for(cards["mine"], [tmp_path])
+    assert list(found) == ["ln", "none"]
+    (only,) = beside(cards["mine"], found, "translation", "test/nll")
+    assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
+    assert only.interval == "[-1.09, +0.185]"
+    page = card_page(cards["mine"], found)
+    assert "mine &lt;of&gt; tests." in page and "Beside it: ln and none" in page
+    (tmp_path / "ln" / "card.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"card\.json: damaged, or no card"):
+        baselines_for(cards["mine"], [tmp_path])
+
+
+def test_lines_name_what_they_draw_and_nothing_is_drawn_of_nothing():
+    drawn = lines({"<a>": [(0.0, 1.0), (5.0, 2.0)], "b": []}, across="updates", up="loss")
+    assert drawn.count("<polyline") == 1 and "&lt;a&gt;" in drawn
+    assert lines({}, across="x", up="y") == ""

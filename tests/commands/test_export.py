@@ -1,0 +1,49 @@
+"""An exported model computes what the run's does, with norms folded and as a program."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from normlab.commands.export import main
+from normlab.config import compose
+from normlab.export import load_export, outputs
+from normlab.loaded import load_run
+from normlab.run import train
+from tests.tiny_runs import tiny, write_corpus
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export")
+    corpus = write_corpus(folder / "text")
+    steps = ("budget.steps=3", "validate.every=3", "task.test_search.beam=1")
+    train(compose(tiny(corpus, folder / "runs", "norm=bn", *steps)))
+    return next(folder.rglob("record.json")).parent
+
+
+def test_norms_are_folded_and_the_program_takes_other_sizes(run, tmp_path):
+    # In a process of its own: shapes that are checked at run time cannot be traced.
+    command = [sys.executable, "-m", "normlab", "export", str(run), "--fold", "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "6 norms folded, outputs agree to" in done.stdout, done.stderr
+    assert "no program" not in done.stdout
+    loaded = load_run(run)
+    model = load_export(tmp_path / "model.pt", loaded.task)
+    batch = loaded.task.batch("valid", [0, 2, 3])
+    expected = outputs(loaded.task, loaded.model, batch)
+    torch.testing.assert_close(outputs(loaded.task, model, batch), expected, rtol=1e-4, atol=1e-5)
+    program = torch.export.load(tmp_path / "model.pt2").module()
+    given = (batch.source, batch.source_valid, batch.tgt_in, batch.tgt_valid)
+    found = program(*given)[batch.tgt_valid]
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_file_that_is_no_export_is_named(run, tmp_path):
+    task = load_run(run).task
+    with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint, or one of another model"):
+        load_export(run / "checkpoints" / "last.pt", task)
+    with pytest.raises(ValueError, match="no such record"):
+        main([str(tmp_path)])

@@ -1,0 +1,69 @@
+"""A run begins from another's weights where names and shapes match, and is named by them."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from normlab.config import compose, to_dict
+from normlab.loaded import load_run
+from normlab.records.fingerprint import fingerprint
+from normlab.run import train
+from tests.tiny_runs import tiny
+
+SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")
+
+
+def settle(corpus: Path, runs: Path, *overrides: str):
+    return compose(tiny(corpus, runs, *SHORT, *overrides))
+
+
+@pytest.fixture(scope="module")
+def first(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a short run with layer norm."""
+    runs = tmp_path_factory.mktemp("first")
+    train(settle(corpus, runs, "norm=ln"))
+    return next(runs.rglob("record.json")).parent
+
+
+def test_batch_norm_begins_with_all_that_layer_norm_has(
+    first: Path, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    frozen = [f"+optim.groups.{kind}.rate=0" for kind in ("norm", "bias", "embedding", "other")]
+    config = settle(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
+    record = train(config)
+    said = capsys.readouterr().err
+    assert "tensors taken" in said and "anew" in said and "running_mean" in said
+    before, after = (load_run(place).model for place in (first, next(tmp_path.rglob("seed1"))))
+    learned = dict(after.named_parameters())
+    for name, value in before.named_parameters():
+        assert torch.equal(learned[name], value), name
+    assert record.config["start_from"]["sha256"] == config.start_from["sha256"]
+
+
+def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
+    first: Path, corpus: Path, tmp_path: Path
+):
+    without = to_dict(settle(corpus, tmp_path))
+    before = {key: value for key, value in without.items() if key != "start_from"}
+    assert fingerprint(without) == fingerprint(before)
+    moved = tmp_path / "moved"
+    shutil.copytree(first, moved)
+    named = [to_dict(settle(corpus, tmp_path, f"start_from={place}")) for place in (first, moved)]
+    assert fingerprint(named[0]) == fingerprint(named[1]) != fingerprint(without)
+
+
+def test_what_cannot_be_started_from_is_named(first: Path, corpus: Path, tmp_path: Path):
+    with pytest.raises(ValueError, match=r"start_from=.*nowhere: no folder of a trained run"):
+        settle(corpus, tmp_path, f"start_from={tmp_path / 'nowhere'}")
+    moved = tmp_path / "moved"
+    shutil.copytree(first, moved)
+    config = settle(corpus, tmp_path / "runs", f"start_from={moved}")
+    config.start_from.sha256 = "0" * 64
+    with pytest.raises(ValueError, match=r"last\.pt: has changed"):
+        train(config)
+    (moved / "checkpoints" / "last.pt").write_bytes(b"no archive")
+    config = settle(corpus, tmp_path / "runs", f"start_from={moved}")
+    with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint"):
+        train(config)
