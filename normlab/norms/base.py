@@ -8,7 +8,7 @@ run asks of all norms of its model.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.distributed import average_, sum_over_ranks
+from normlab.distributed import average_, sum_over_ranks, world
 from normlab.norms.moments import Moments
 
 Axis = Literal["batch", "time", "feature"]
@@ -364,3 +364,20 @@ class ModelNorms:
     def share_statistics(self) -> None:
         """Let processes whose norms are not synced agree on the running statistics."""
         average_statistics_over_ranks(self._model)
+
+    def own_statistics(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of the tables that a process keeps without the others."""
+        return {name: table.detach().cpu().clone() for name, table in self._unsynced()}
+
+    @torch.no_grad()
+    def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
+        """Put a copy of these tables back in place."""
+        for name, table in self._unsynced():
+            table.copy_(own[name])
+
+    def _unsynced(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the tables of norms that are not synced, by name; none for a single process."""
+        for place, module in self._model.named_modules():
+            if world().size > 1 and isinstance(module, RunningNorm) and not module.sync:
+                for name, table in module.tables.items():
+                    yield f"{place}.{name}", table
