@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
+import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _BUCKET_BYTES = 8 << 20  # of gradients in one message
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_LOOK = 0.5  # seconds between two looks at whether the launcher is there
 _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
 
@@ -77,15 +79,23 @@ def initialize(*, timeout_minutes: float = 30.0) -> World:
     return World(shard.rank, shard.size, local_rank, device)
 
 
+@cache
 def _stop_with_the_launcher() -> None:
-    """Be told to stop, as by the user, when `torchrun` itself is killed (Linux).
+    """Be told to stop, as by the user, when `torchrun` itself is killed.
 
-    Else the ranks would go on alone and hold the lock of their run.
+    Else the ranks would go on alone and hold the lock of their run. Linux could tell (PDEATHSIG),
+    but does so once for each thread of the launcher, and a second signal ends a run unsaved.
     """
-    if "TORCHELASTIC_RUN_ID" in os.environ and sys.platform == "linux":
-        import ctypes
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    launcher = os.getppid()
 
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(_LOOK)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @contextmanager
@@ -94,14 +104,16 @@ def _answered() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        said = str(error)
         if not isinstance(error, dist.DistError) and not any(t in said for t in _TRANSPORTS):
             raise
         rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        # gloo begins with the line of its source in brackets, and ends with advice.
+        reason = said.partition("\n")[0].partition("] ")[2].partition(". ")[0] or said
         raise RankLostError(
-            f"rank {rank} of {size}: another rank has ended or does not answer, and its own "
-            "message, if it left one, says why. Start the same command again: it goes on from the "
-            f"last checkpoint ({said:.160})"
+            f"rank {rank} of {size}: another rank has ended or does not answer ({reason:.100}); "
+            "its own message, if it left one, says why. Start the same command again: it goes on "
+            "from the last checkpoint"
         ) from error
 
 

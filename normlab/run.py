@@ -21,6 +21,7 @@ from normlab.build import (
     check_targets,
     make_fast,
 )
+from normlab.complete import check_complete
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
@@ -35,6 +36,7 @@ from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
+from normlab.start import check_start
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
@@ -71,6 +73,7 @@ class _Run:
 
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
+        check_complete(self.config)
         check_targets(self.config)
         check_memory(self.config, training=True)
         check_scores(self.config, build_task(self.config))
@@ -201,6 +204,7 @@ class _Run:
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        check_start(config, task, model, runtime.world)
         if self.observe["fast"]:
             make_fast(model, task, runtime.device)
         optimizer = build_optimizer(config, model)

@@ -52,6 +52,7 @@ MAY_IMPORT = {
     "constraints": ("machine",),
     "memory": ("machine", "constraints"),
     "config": ("registry", "recipes", "machine", "constraints"),
+    "complete": ("config",),
     "reports": ("records", "metrics", "studies"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.html.page"),
@@ -59,6 +60,7 @@ MAY_IMPORT = {
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (
     "build",
+    "start",
     "run",
     "loaded",
     "bench",
@@ -88,7 +90,7 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = ("config", "recipes", "build", "run", "commands")
+CONFIGURED = ("config", "complete", "recipes", "build", "run", "commands")
 
 
 def name_of(path):

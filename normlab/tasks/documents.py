@@ -207,13 +207,23 @@ class DocumentTask(Task):
                 "this task needs a model of one stream, such as model=bert_tiny, bert_mini, "
                 "bert_small or bert_base: the model chosen has an encoder and a decoder"
             )
-        if (longest := max(self.longest, self.eval_limit)) > arch.max_positions:
+        if (longest := self.reach(arch.max_positions)) > arch.max_positions:
             raise ValueError(
                 f"examples have up to {longest} tokens, and model.max_positions="
                 f"{arch.max_positions}: raise it (learned positions beyond the longest training "
                 "length stay as they were drawn), or lower task.max_length or task.eval_max_length"
             )
         return arch
+
+    def reach(self, room: int) -> int:
+        """Return the most tokens that an example may have."""
+        return max(self.longest, self.eval_limit)
+
+    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
+        """Return the lengths, int64 [n, 1], of each micro-batch of a rank's first text."""
+        lengths = self._examples("train", limit=self.max_length, seed=seed, epoch=0).lengths
+        indices = self.index_stream(shard, seed=seed, limit=self.max_length)
+        return [lengths[next(indices), None] for _ in range(indices.batches_per_epoch)]
 
     def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
         """Return the endless training batches of one rank."""

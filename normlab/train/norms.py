@@ -21,6 +21,7 @@ class Norms(Protocol):
 
     def own_statistics(self) -> dict[str, Tensor]:
         """Return a copy of the statistics that this process does not share with the others."""
+        ...
 
     def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
         """Put such a copy back in place."""
