@@ -73,7 +73,11 @@ class Cluster:
     def time_out(self, job: str) -> None:
         """Send what Slurm sends a job of submitit's shortly before its time limit."""
         command = ["scancel", "--signal=USR2", job]
-        subprocess.run(command, env=self.environment, check=True)
+
+        def sent() -> list[bool]:  # a job that has just begun "can not be altered now"
+            return [True] * (subprocess.run(command, env=self.environment).returncode == 0)
+
+        wait_for(sent, f"{job} cannot be sent a signal")
 
     @property
     def log(self) -> str:

@@ -189,7 +189,7 @@ def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:
         RunProcess(argv, log, prepare=Rank(rank, 2, port, kill).install)
         for rank, (log, kill) in enumerate(zip(logs, kills or (None, None), strict=True))
     ]
-    return [rank.wait() for rank in ranks]
+    return [rank.wait(240) for rank in ranks]
 
 
 @pytest.fixture(scope="module")
