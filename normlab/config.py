@@ -108,6 +108,7 @@ class ObserveConfig:
 
     log_every: int = 50
     checkpoint_every: int = 250
+    rank_timeout: float = 30.0
     threads: int | None = None
     fast: bool = False
     other_code: OtherCode = OtherCode.refuse

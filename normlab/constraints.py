@@ -170,6 +170,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "validate.recalibration_batches": _count("batches"),
     "observe.log_every": _count("steps"),
     "observe.checkpoint_every": _count("steps"),
+    "observe.rank_timeout": Constraint(0, 10**5, "minutes", above=True),
     "observe.threads": _count("threads; four times the cores here at most", high=MOST_THREADS),
     "observe.processes": _count("processes; four times the cores here at most", high=MOST_THREADS),
     "observe.targets.*": Constraint(length=0),

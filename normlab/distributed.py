@@ -3,13 +3,21 @@
 Every function is right in a single process too, where it does nothing or returns its argument,
 so no caller asks whether there is more than one. Sums over processes are sums of *sums*: the
 caller divides by a count that was summed the same way, which is right when shards differ in size.
+
+A rank that is lost, killed or out of reach, ends the others too: each says so and exits, at the
+latest after the time that `initialize` was given. Starting the same command again goes on.
 """
 
 from __future__ import annotations
 
 import os
+import signal
+import threading
+import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import timedelta
+from functools import cache
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,13 +25,19 @@ import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from torch import Tensor, nn
 
 T = TypeVar("T")
 
 _BUCKET_BYTES = 8 << 20  # of gradients in one message
+_LOOK = 0.5  # seconds between two looks at whether the launcher is there
+_TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
+
+
+class RankLostError(ValueError):
+    """Another rank has ended, or has not answered in time; nothing can be computed without it."""
 
 
 @dataclass(frozen=True)
@@ -42,10 +56,13 @@ class World(Shard):
     device: torch.device
 
 
-def initialize() -> World:
+def initialize(*, timeout_minutes: float = 30.0) -> World:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
-    Takes NCCL where CUDA is present, else gloo. Calling it again changes nothing.
+    Takes NCCL where CUDA is present, else gloo. A rank waits `timeout_minutes` for another one,
+    here and in all that follows. Calling it again changes nothing.
+
+    Raises RankLostError where the others do not come.
     """
     local_rank = int(os.environ.get("LOCAL_RANK", "0"))
     cuda = torch.cuda.is_available()
@@ -53,9 +70,51 @@ def initialize() -> World:
     if cuda:
         torch.cuda.set_device(device)
     if "RANK" in os.environ and "WORLD_SIZE" in os.environ and not dist.is_initialized():
-        dist.init_process_group("nccl" if cuda else "gloo")
+        _stop_with_the_launcher()
+        with _answered():
+            dist.init_process_group(
+                "nccl" if cuda else "gloo", timeout=timedelta(minutes=timeout_minutes)
+            )
     shard = world()
     return World(shard.rank, shard.size, local_rank, device)
+
+
+@cache
+def _stop_with_the_launcher() -> None:
+    """Be told to stop, as by the user, when `torchrun` itself is killed.
+
+    Else the ranks would go on alone and hold the lock of their run. Linux could tell (PDEATHSIG),
+    but does so once for each thread of the launcher, and a second signal ends a run unsaved.
+    """
+    if "TORCHELASTIC_RUN_ID" not in os.environ:
+        return
+    launcher = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == launcher:
+            time.sleep(_LOOK)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """Turn what the transport says of a rank that does not answer into one line."""
+    try:
+        yield
+    except RuntimeError as error:
+        said = str(error)
+        if not isinstance(error, dist.DistError) and not any(t in said for t in _TRANSPORTS):
+            raise
+        rank, size = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        # gloo begins with the line of its source in brackets, and ends with advice.
+        reason = said.partition("\n")[0].partition("] ")[2].partition(". ")[0] or said
+        raise RankLostError(
+            f"rank {rank} of {size}: another rank has ended or does not answer ({reason:.100}); "
+            "its own message, if it left one, says why. Start the same command again: it goes on "
+            "from the last checkpoint"
+        ) from error
 
 
 def shutdown() -> None:
@@ -84,7 +143,8 @@ def sum_over_ranks(x: Tensor) -> Tensor:
     if world().size == 1:
         return x
     total = x.detach().clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total)
+    with _answered():
+        dist.all_reduce(total)
     return total
 
 
@@ -120,12 +180,14 @@ class _Sum:
         """Send the tensors; a single one is summed where it lies."""
         alone = len(members) == 1 and members[0].is_contiguous()
         flat = members[0] if alone else torch.cat([member.reshape(-1) for member in members])
-        return cls(members, flat, dist.all_reduce(flat, async_op=True))
+        with _answered():
+            return cls(members, flat, dist.all_reduce(flat, async_op=True))
 
     def finish(self) -> None:
         """Wait for the sums and put them in place."""
         if self.work is not None:
-            self.work.wait()
+            with _answered():
+                self.work.wait()
         if self.flat is not self.members[0]:
             parts = self.flat.split([member.numel() for member in self.members])
             for member, part in zip(self.members, parts, strict=True):
@@ -233,7 +295,8 @@ def gather_objects(obj: T) -> list[T]:
     if size == 1:
         return [obj]
     gathered: list[Any] = [None] * size
-    dist.all_gather_object(gathered, obj)
+    with _answered():
+        dist.all_gather_object(gathered, obj)
     return gathered
 
 
@@ -242,11 +305,27 @@ def broadcast_object(obj: T) -> T:
     if world().size == 1:
         return obj
     holder = [obj]
-    dist.broadcast_object_list(holder, src=0)
+    with _answered():
+        dist.broadcast_object_list(holder, src=0)
     return holder[0]
 
 
 def barrier() -> None:
     """Wait until every process has come here."""
     if world().size > 1:
-        dist.barrier()
+        with _answered():
+            dist.barrier()
+
+
+def check_agreement(seen: Mapping[str, object], *, cure: str) -> None:
+    """Raise ValueError on every rank, with `cure`, where ranks see different values of a name.
+
+    Values are compared by what they print.
+    """
+    shown = [{name: str(value) for name, value in seen.items()} for seen in gather_objects(seen)]
+    for rank, other in enumerate(shown):
+        for name, value in other.items():
+            if value != shown[0][name]:
+                raise ValueError(
+                    f"{name} is {shown[0][name]} on rank 0 and {value} on rank {rank}: {cure}"
+                )

@@ -1,10 +1,12 @@
 """Carrying a run out, from nothing or a checkpoint, to its record."""
 
+import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +24,7 @@ from normlab.build import (
     check_targets,
     make_fast,
 )
+from normlab.complete import check_complete
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
@@ -36,6 +39,7 @@ from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
+from normlab.start import check_start
 from normlab.tasks.base import Task
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
@@ -59,11 +63,21 @@ def train(config: DictConfig) -> RunRecord:
     return _Run(config).carry_out()
 
 
+def _size(path: Path) -> str:
+    """Describe a file, so that two that differ are told apart, as a rule."""
+    return f"{path.stat().st_size} bytes long" if path.exists() else "missing"
+
+
+def _digest(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
+
+
 class _Run:
     """One run: its folder, its lock, its parts."""
 
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
+        check_complete(self.config)
         check_targets(self.config)
         check_memory(self.config, training=True)
         check_scores(self.config, build_task(self.config))
@@ -81,6 +95,7 @@ class _Run:
                 device=self.config["device"],
                 precision=self.config["precision"],
                 threads=self.observe["threads"],
+                rank_timeout=self.observe["rank_timeout"],
             )
             self.runtime = runtime
             self.environment = runtime.environment(self.config)
@@ -88,6 +103,7 @@ class _Run:
             if distributed.is_main():
                 self._lock(stack)
             distributed.barrier()
+            self._check_same_folder()
             done = self._finished()
             if done is not None:
                 return done
@@ -105,6 +121,17 @@ class _Run:
             if path.name in _WRITTEN or path.suffix == ".pt":
                 check_is_file(path)  # a folder in the way would end the run when it writes
         remove_leftovers(self.folder)  # of a process that was killed while it wrote
+
+    def _check_same_folder(self) -> None:
+        """Refuse a folder that is not the same one on every rank: all of them read from it."""
+        last = Checkpoints(self.folder / "checkpoints", writes=False).last
+        places = {"lock": self.folder / ".lock", "record": self.folder / RECORD_FILE, "state": last}
+        distributed.check_agreement(
+            {f"the {name} in {self.folder}": _size(path) for name, path in places.items()},
+            cure="runs_dir must be a folder that all ranks share",
+        )
+        code = {"the code": self.environment["code"]}
+        distributed.check_agreement(code, cure="install the same version for all ranks")
 
     def _finished(self) -> RunRecord | None:
         """Return the record of an ended run; None if there is something left to do."""
@@ -181,10 +208,13 @@ class _Run:
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        check_start(config, task, model, runtime.world)
         norms = ModelNorms(model)
         self.milestones = norms.milestones(config["budget"]["steps"])
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
+        told = {"the text of data_dir": _digest(data.get("checksums"))}
+        distributed.check_agreement(told, cure="give all ranks the same data")
         state = self._state_to_resume(checkpoints, data)
         if state is None:
             calibrate_model(config, model, task, runtime)

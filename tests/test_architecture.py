@@ -55,6 +55,7 @@ MAY_IMPORT = {
     "memory": ("machine", "constraints"),
     "sites": ("registry",),
     "config": ("registry", "recipes", "sites", "machine", "constraints", "start_file"),
+    "complete": ("config",),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
@@ -63,6 +64,7 @@ MAY_IMPORT = {
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (
     "build",
+    "start",
     "run",
     "loaded",
     "export",
@@ -97,7 +99,7 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = ("config", "recipes", "sites", "build", "run", "commands")
+CONFIGURED = ("config", "complete", "recipes", "sites", "build", "run", "commands")
 
 
 def name_of(path):

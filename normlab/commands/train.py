@@ -132,11 +132,21 @@ def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | Non
             raise
         note.parent.mkdir(parents=True, exist_ok=True)
         overrides = " ".join(HydraConfig.get().overrides.task)
-        note.write_text(f"{overrides}\n    {error}\n", encoding="utf-8")
+        note.write_text(f"{overrides}\n    {error}{_what_to_do(error)}\n", encoding="utf-8")
         return None
     if record.outcome.status == "interrupted":
         sys.exit(INTERRUPTED)
     return record
+
+
+def _what_to_do(error: Exception) -> str:
+    """Return the cure for what a scheduler did to a cell, to follow its error."""
+    if not type(error).__module__.startswith("submitit."):
+        return ""
+    return (
+        " Start the sweep again to go on from the last checkpoint, or let it be requeued at its "
+        "time limit: hydra.launcher.max_num_timeout=10"
+    )
 
 
 def record_of(config: "DictConfig") -> "RunRecord":

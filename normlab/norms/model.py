@@ -1,10 +1,13 @@
 """The norms of a model as a run meets them."""
 
+from collections.abc import Iterator, Mapping
+
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm, average_statistics_over_ranks, running_norms
+from normlab.distributed import world
+from normlab.norms.base import Norm, RunningNorm, average_statistics_over_ranks, running_norms
 
 
 class ModelNorms:
@@ -54,3 +57,20 @@ class ModelNorms:
     def share_statistics(self) -> None:
         """Let processes whose norms are not synced agree on the running statistics."""
         average_statistics_over_ranks(self._model)
+
+    def own_statistics(self) -> dict[str, Tensor]:
+        """Return a copy, on the CPU, of the tables that a process keeps without the others."""
+        return {name: table.detach().cpu().clone() for name, table in self._unsynced()}
+
+    @torch.no_grad()
+    def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
+        """Put a copy of these tables back in place."""
+        for name, table in self._unsynced():
+            table.copy_(own[name])
+
+    def _unsynced(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield the tables of norms that are not synced, by name; none for a single process."""
+        for place, norm in self._named.items():
+            if world().size > 1 and isinstance(norm, RunningNorm) and not norm.sync:
+                for name, table in norm.tables.items():
+                    yield f"{place}.{name}", table

@@ -2,7 +2,8 @@
 
 Figures of tables are read from here and from nowhere else. Names of scores are paths such as
 `test/bleu`; every figure of a probe is a path `stability/<probe>/<name>`. How numbers that are not
-finite are written is decided in `canonical.py`. Readers ignore keys they do not know.
+finite are written is decided in `canonical.py`. Readers ignore keys they do not know, and bring
+older formats up to date by `migration.py`.
 
 A list of ten thousand runs is to answer at once, so a record is decoded and checked against the
 types below in one pass (msgspec). What that refuses is read once more, key by key, for a message
@@ -19,13 +20,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import msgspec
+from msgspec.structs import asdict
 
 from normlab.records.canonical import number, plain
 from normlab.records.files import unreadable
 from normlab.records.fingerprint import fingerprint
+from normlab.records.migration import FORMAT, NewerFormatError, migrated
 from normlab.records.shape import misshapen, unfit_name
 
-FORMAT = "normlab.record/1"
 MEND_RUN = "remove the file and start the run again"
 Status = Literal["finished", "diverged", "interrupted", "failed"]
 Column = list[float | None]
@@ -149,9 +151,6 @@ class RunRecord:
     def to_json(self) -> str:
         """Render to fixed bytes: sorted keys, indent 1, ASCII, one newline at the end."""
         content = plain({"format": FORMAT, **dataclasses.asdict(self)})
-        for key in ("last_steps", "weights", "floors", "milestones"):
-            if not content[key]:
-                del content[key]
         return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
     @classmethod
@@ -159,6 +158,8 @@ class RunRecord:
         """Read a record; raises `ValueError` naming `origin`, the key and what to do, `mend`."""
         try:
             return cls._read(text)
+        except NewerFormatError as newer:
+            raise ValueError(f"{origin}: {newer}") from None
         except _DamagedError as damage:
             raise ValueError(f"{origin}: {damage}; {mend}") from None
 
@@ -167,10 +168,10 @@ class RunRecord:
         if (problem := unreadable(text.encode() if isinstance(text, str) else text)) is not None:
             raise _DamagedError(f"damaged record, {problem}")
         try:
-            file = _DECODER.decode(text)
+            file = _decoded(text)
             environment = _shared("environment", bytes(file.environment))
             data = _shared("data", bytes(file.data))
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, ValueError):
             return cls._read_by_key(text)
         _check_shape("config", file.config)
         _check_name(file.run_id)
@@ -204,18 +205,20 @@ class RunRecord:
         except (ValueError, RecursionError) as error:
             raise _DamagedError(f"damaged record: {error}") from None
         node = _Node(content)
-        if node.text("format") != FORMAT:
-            raise _DamagedError(
-                f"format is {content['format']!r}, this version reads {FORMAT!r} (the normlab "
-                "that wrote it reads it)"
-            )
+        node.text("format")
+        try:
+            node = _Node(migrated(content))
+        except NewerFormatError:
+            raise
+        except ValueError as error:
+            raise _DamagedError(f"damaged record, {error}") from None
         for part in ("config", "environment", "data"):
             _check_shape(part, node.mapping(part))
         _check_name(node.text("run_id"))
         scores, outcome, budget = node.node("scores"), node.node("outcome"), node.node("budget")
         stability = node.node("stability")
-        weights, floors = node.optional_node("weights"), node.optional_node("floors")
-        milestones = node.optional_node("milestones")
+        weights, floors = node.node("weights"), node.node("floors")
+        milestones = node.node("milestones")
         return cls(
             run_id=node.text("run_id"),
             seed=node.integer("seed"),
@@ -245,10 +248,9 @@ class RunRecord:
         )
 
 
-class _File(msgspec.Struct):
-    """The keys of a file as they are decoded, their types those of `RunRecord`."""
+class _Parts(msgspec.Struct, kw_only=True):
+    """The keys that a file of any format has, their types those of `RunRecord`."""
 
-    format: Literal["normlab.record/1"]
     run_id: str
     seed: int
     config: dict[str, Any]
@@ -259,13 +261,37 @@ class _File(msgspec.Struct):
     environment: msgspec.Raw
     data: msgspec.Raw
     params: int
-    last_steps: dict[str, list[Number | None]] = {}
-    weights: dict[str, int] = {}
-    floors: dict[str, Number] = {}
-    milestones: dict[str, int] = {}
+
+
+class _File(_Parts, kw_only=True):
+    format: Literal["normlab.record/2"]
+    last_steps: dict[str, list[Number | None]]
+    weights: dict[str, int]
+    floors: dict[str, Number]
+    milestones: dict[str, int]
+
+
+class _OlderFile(_Parts, kw_only=True):
+    format: str
+    last_steps: dict[str, list[Number | None]] | msgspec.UnsetType = msgspec.UNSET
+    weights: dict[str, int] | msgspec.UnsetType = msgspec.UNSET
+    floors: dict[str, Number] | msgspec.UnsetType = msgspec.UNSET
+
+
+def _decoded(text: str | bytes) -> _File:
+    """Decode a file of any format that there is; raises what msgspec does, or ValueError."""
+    try:
+        return _DECODER.decode(text)
+    except msgspec.ValidationError:
+        older = asdict(_OLDER_DECODER.decode(text))
+        if older["format"] == FORMAT:
+            raise
+        known = {key: value for key, value in older.items() if value is not msgspec.UNSET}
+        return _File(**migrated(known))
 
 
 _DECODER = msgspec.json.Decoder(_File)
+_OLDER_DECODER = msgspec.json.Decoder(_OlderFile)
 _MAPPING = msgspec.json.Decoder(dict[str, Any])
 
 
@@ -342,9 +368,6 @@ class _Node:
         path = f"{self.path}.{key}" if self.path else key
         return _Node(self._get(key, "an object", dict), path=path)
 
-    def optional_node(self, key: str) -> _Node:
-        return self.node(key) if key in self.content else _Node({})
-
     def mapping(self, key: str) -> dict[str, Any]:
         return self._get(key, "an object", dict)
 
@@ -367,8 +390,8 @@ class _Node:
         return value
 
     def columns(self, key: str) -> dict[str, Column]:
-        """Read named columns of numbers and gaps; none where there is no such key."""
-        table = self.optional_node(key)
+        """Read named columns of numbers and gaps."""
+        table = self.node(key)
         return {name: table.column(name) for name in table.content}
 
     def column(self, key: str) -> Column:

@@ -135,6 +135,22 @@ class Task(ABC):
         `padding` is a share from 0 to below 1; streams that have more of it are left as they are.
         """
 
+    def reach(self, room: int) -> int:
+        """Return the positions of the longest sequence that a run may feed a model of `room`."""
+        splits = ("train", "valid", *self.test_splits())
+        return max(int(self.lengths(split).max()) for split in splits)
+
+    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
+        """Return the lengths, int64 [n, k], of each micro-batch of the first epoch of a rank.
+
+        None where that is not known before they are drawn.
+        """
+        return []
+
+    def fewest_pooled(self, lengths: np.ndarray) -> int:
+        """Return the fewest tokens that a norm may be given of a batch of these lengths [n, k]."""
+        return int(lengths.sum(axis=0).min())
+
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
         """Return logits `[N, V]` of the real targets, from whole sequences and token by token.
 

@@ -214,6 +214,16 @@ class DocumentTask(Task):
             causal=causal,
         )
 
+    def reach(self, room: int) -> int:
+        """Return the most tokens that an example may have."""
+        return max(self.longest, self.eval_limit)
+
+    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
+        """Return the lengths, int64 [n, 1], of each micro-batch of a rank's first text."""
+        lengths = self._examples("train", limit=self.max_length, seed=seed, epoch=0).lengths
+        indices = self.index_stream(shard, seed=seed, limit=self.max_length)
+        return [lengths[next(indices), None] for _ in range(indices.batches_per_epoch)]
+
     def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
         """Return the endless training batches of one rank."""
         return DocumentStream(self, shard, seed, limit=self.max_length, later=self.length_change)

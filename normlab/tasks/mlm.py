@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from normlab.data.documents.masking import DICE, mask_tokens
-from normlab.data.documents.pairs import Pairs, segment_pairs
+from normlab.data.documents.pairs import MARKS, Pairs, segment_pairs
 from normlab.data.documents.streams import dice
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
@@ -125,6 +125,11 @@ class MaskedLanguageModeling(DocumentTask):
             positions=rows * (width + wide[1][1]),
             padding=rows * (width + wide[1][1]) - tokens,
         )
+
+    def fewest_pooled(self, lengths: np.ndarray) -> int:
+        """Return the fewest tokens that may be masked, which the norm of their head is given."""
+        least = np.zeros(len(lengths)) if self.whole_word else lengths[:, 0] - MARKS
+        return int(np.maximum(np.floor(self.mask_share * least), 1).sum())
 
     def logits(
         self, model: MaskedLM, batch: MaskedBatch

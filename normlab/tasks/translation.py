@@ -1,6 +1,5 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -9,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -29,6 +27,7 @@ from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+from normlab.tasks.padded import places_of, widened
 from normlab.tasks.translated import NAMES, floors, plain_scores, token_score
 
 LOSS = "loss"
@@ -186,6 +185,21 @@ class Translation(Task):
         """Return the tokens of source and target with their end of sentence, [n, 2]."""
         return _lengths(self._split(split))
 
+    def reach(self, room: int) -> int:
+        """Return the longest side of a pair, or the longest hypothesis that may be searched for."""
+        searched = {name: self.test_search for name in self.test_splits()}
+        searched["valid"] = self.valid_search
+        limits = [
+            settings.max_length(int(self.lengths(split)[:, 0].max()), room)
+            for split, settings in searched.items()
+        ]
+        return max(super().reach(room), *limits)
+
+    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
+        """Return the lengths, int64 [n, 2], of each micro-batch of a rank's first epoch."""
+        lengths, stream = self.lengths("train"), self._index_stream(shard, seed=seed)
+        return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
+
     def batch(
         self, split: str, indices: Sequence[int], *, padding: float = 0.0
     ) -> TranslationBatch:
@@ -216,11 +230,11 @@ class Translation(Task):
             side.counts(indices) + 1 for side in (pairs.source, pairs.target)
         )
         if padding:
-            source = _widened(source, source_lengths, padding, pad_id=pad_id)
-            both = _widened(both, lengths, padding, pad_id=pad_id, extra=1)
+            source = widened(source, source_lengths, padding, pad_id=pad_id)
+            both = widened(both, lengths, padding, pad_id=pad_id, extra=1)
         tgt_in, tgt_out = both[:, :-1].contiguous(), both[:, 1:]
         source_valid, tgt_valid = source != pad_id, tgt_out != pad_id
-        places = _places(lengths, width=tgt_in.shape[1]).to(both.device, non_blocking=True)
+        places = places_of(lengths, width=tgt_in.shape[1]).to(both.device, non_blocking=True)
         tokens = len(places)
         positions = source.numel() + tgt_in.numel()
         return TranslationBatch(
@@ -368,21 +382,6 @@ class Translation(Task):
         """Return the test sets of the corpus, the one called `test` first."""
         names = [name for name in self.data.pairs if name.startswith("test")]
         return sorted(names, key=lambda name: (name != "test", name))
-
-
-def _widened(
-    ids: Tensor, lengths: np.ndarray, padding: float, *, pad_id: int, extra: int = 0
-) -> Tensor:
-    """Append padding to `[B, T + extra]` until T has `padding` of it."""
-    width = math.ceil(int(lengths.sum()) / (len(ids) * (1 - padding)) - 1e-9) + extra
-    return F.pad(ids, (0, max(0, width - ids.shape[1])), value=pad_id)
-
-
-def _places(lengths: np.ndarray, *, width: int) -> Int[Tensor, " N"]:
-    """Return the flat indices of the first `lengths` positions of each row of `[B, width]`."""
-    ends = np.cumsum(lengths)
-    shifts = np.arange(len(lengths)) * width - (ends - lengths)
-    return torch.from_numpy(np.arange(ends[-1]) + np.repeat(shifts, lengths))
 
 
 def _lengths(pairs: EncodedPairs) -> np.ndarray:

@@ -28,6 +28,7 @@ from normlab.train.divergence import Diverged, first_nonfinite_gradient, first_n
 from normlab.train.evaluate import Evaluator
 from normlab.train.interrupts import Interrupts
 from normlab.train.norms import Norms
+from normlab.train.ranks import gather_states, random_state, restore_random_state, restore_states
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
@@ -184,7 +185,7 @@ class Trainer:
         self._epoch_ended = int(self.stream.epochs) > epoch
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         self.optimizer.zero_grad(set_to_none=True)
-        random_state = _random_state(self.runtime.device)
+        rng_state = random_state(self.runtime.device)
         self.norms.begin_step(step, self.settings.budget.steps)
         self.probes.before_forward(step)
         totals = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
@@ -206,7 +207,7 @@ class Trainer:
         )
         loss_value, penalty_value, norm_value = torch.stack([loss, penalty, norm.double()]).tolist()
         if not math.isfinite(loss_value + penalty_value):
-            layer = self._first_nonfinite_layer(batches, counts, random_state)
+            layer = self._first_nonfinite_layer(batches, counts, rng_state)
             raise Diverged(step, f"loss is {loss_value + penalty_value}", layer)
         if not math.isfinite(norm_value):
             layer = first_nonfinite_gradient(self.model)
@@ -265,13 +266,13 @@ class Trainer:
         return None if term is None else term / max(*counts.values(), 1)
 
     def _first_nonfinite_layer(
-        self, batches: list[Batch], counts: Mapping[str, float], random_state: Mapping[str, Tensor]
+        self, batches: list[Batch], counts: Mapping[str, float], rng_state: Mapping[str, Tensor]
     ) -> str | None:
         """Repeat the step's forward passes to find where it began.
 
         Every rank repeats all of its own, whichever rank has failed: norms may wait for each other.
         """
-        _restore_random_state(random_state, self.runtime.device)
+        restore_random_state(rng_state, self.runtime.device)
         found = [
             first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
             for batch in batches
@@ -350,10 +351,15 @@ class Trainer:
         self._clock = now
 
     def save(self) -> None:
-        """Write the whole state, from which `resume` goes on bitwise on a CPU."""
-        self.norms.share_statistics()
+        """Write the whole state, from which `resume` goes on bitwise on a CPU.
+
+        The weights are those that inference would take, with the mean of statistics that ranks keep
+        by themselves; these go beside them, and the run keeps them.
+        """
         self._tick()
-        states = distributed.gather_objects(_random_state(self.runtime.device))
+        own = self.norms.own_statistics()
+        states = gather_states(self.norms, self.runtime.device)
+        self.norms.share_statistics()
         self.checkpoints.save(
             self.checkpoints.last,
             {
@@ -367,9 +373,10 @@ class Trainer:
                 "best": self.best.state_dict(),
                 "convergence": asdict(self.convergence),
                 "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
-                "random": states,
+                **states,
             },
         )
+        self.norms.restore_statistics(own)
 
     def resume(self, state: Mapping[str, Any]) -> None:
         """Go on from what `save` wrote."""
@@ -382,23 +389,4 @@ class Trainer:
         self.best.load_state_dict(state["best"])
         self.convergence = Convergence(**state["convergence"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
-        states = state["random"]
-        if len(states) != self.runtime.world.size:
-            raise ValueError(
-                f"the checkpoint was written by {len(states)} processes and this run has "
-                f"{self.runtime.world.size}: start it with as many"
-            )
-        _restore_random_state(states[self.runtime.world.rank], self.runtime.device)
-
-
-def _random_state(device: torch.device) -> dict[str, Tensor]:
-    state = {"cpu": torch.get_rng_state()}
-    if device.type == "cuda":
-        state["cuda"] = torch.cuda.get_rng_state(device)
-    return state
-
-
-def _restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(state["cpu"])
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state["cuda"], device)
+        restore_states(state, self.norms, self.runtime.world, self.runtime.device)

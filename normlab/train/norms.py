@@ -1,5 +1,6 @@
 """What the loop asks of a model's norms, without knowing any."""
 
+from collections.abc import Mapping
 from typing import Protocol, runtime_checkable
 
 from torch import Tensor
@@ -20,3 +21,10 @@ class Norms(Protocol):
 
     def share_statistics(self) -> None:
         """Let processes whose norms are not synced agree on running statistics."""
+
+    def own_statistics(self) -> dict[str, Tensor]:
+        """Return a copy of the statistics that this process does not share with the others."""
+        ...
+
+    def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
+        """Put such a copy back in place."""

@@ -45,14 +45,17 @@ class Runtime:
     world: distributed.Shard
 
     @classmethod
-    def start(cls, *, device: str, precision: Precision, threads: int | None) -> "Runtime":
+    def start(
+        cls, *, device: str, precision: Precision, threads: int | None, rank_timeout: float = 30.0
+    ) -> "Runtime":
         """Join the process group if there is one, and settle what is `auto`.
 
         Threads default to the physical cores, shared among the processes of this machine.
+        `rank_timeout` are the minutes that a process of several waits for another one.
 
         Raises ValueError for a GPU that torch does not find.
         """
-        world = distributed.initialize()
+        world = distributed.initialize(timeout_minutes=rank_timeout)
         precision = cast("Precision", settled_precision(precision, device=device))
         device = _found_by_torch(device)
         if device == "cuda":

@@ -129,6 +129,19 @@ def test_collectives():
         assert gradient.item() == 3  # each rank's loss pulls once and twice
 
 
+def _disagreeing():
+    rank = distributed.world().rank
+    try:
+        distributed.check_agreement({"the code": "abc", "the record": rank}, cure="share runs_dir")
+    except ValueError as error:
+        return str(error)
+
+
+def test_ranks_that_see_different_files_are_all_told():
+    told = run_ranks(_disagreeing, 2)
+    assert told == ["the record is 0 on rank 0 and 1 on rank 1: share runs_dir"] * 2
+
+
 def _failing():
     if distributed.world().rank == 1:
         raise RuntimeError("this rank is broken")

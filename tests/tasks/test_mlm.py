@@ -2,18 +2,21 @@
 
 import math
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 import torch
 
 from normlab.build import make_norm
+from normlab.constraints import NORMS as SITES
 from normlab.data.documents.corpus import Document, DocumentCorpus
 from normlab.data.documents.streams import EVAL_SEED
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture
 from normlab.models.linear import initialize
+from normlab.start import check_start
 from normlab.tasks.base import Condition
 from normlab.tasks.document_stream import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
@@ -124,6 +127,25 @@ def plain(batch):
 
 def drawn(stream, count):
     return [plain(next(stream)) for _ in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "norm", "refused"),
+    [
+        ({"batch_size": 1}, "bn", True),
+        ({"batch_size": 1, "mask_share": 1.0}, "bn", False),
+        ({"batch_size": 1}, "ln", False),
+        ({"batch_size": 2}, "bn", False),
+    ],
+)
+def test_a_norm_that_may_be_given_one_masked_token_is_refused_at_the_start(changes, norm, refused):
+    task = mlm(**changes)
+    config = {"seed": 1, **dict.fromkeys(SITES)}
+    said = nullcontext()
+    if refused:
+        said = pytest.raises(ValueError, match=r"single token.*raise batch_size.*task\.mask_share")
+    with said:
+        check_start(config, task, built(task, norm), ALONE)
 
 
 def test_a_batch_is_its_examples_masked(task):

@@ -1,8 +1,11 @@
 """Runs that are killed, stopped, refused or started twice end as one that nobody disturbed."""
 
 import json
+import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from filelock import FileLock
 
 from normlab.records.store import RunStore
 from normlab.train.checkpoint import load_checkpoint
@@ -172,33 +176,74 @@ class Rank:
             self.kill.install()
 
 
-def start_ranks(place: Place, *overrides: str, kill: Kill | None = None) -> list[Ended]:
-    """Start a run in two ranks and wait for both."""
+UNSYNCED = ("batch_size=4", "norm.sync=false", "validate.average=0")
+"""Ranks have statistics of their own until they share them."""
+
+
+def start_ranks(place: Place, *kills: Kill | None) -> list[Ended]:
+    """Start a run in two ranks, of which some are killed, and wait for both."""
     port = free_port()
-    argv = place.argv(*overrides)
+    argv = place.argv(*UNSYNCED)
     logs = [place.log.with_name(f"rank{rank}") for rank in (0, 1)]
     ranks = [
         RunProcess(argv, log, prepare=Rank(rank, 2, port, kill).install)
-        for rank, log in enumerate(logs)
+        for rank, (log, kill) in enumerate(zip(logs, kills or (None, None), strict=True))
     ]
-    return [rank.wait() for rank in ranks]
+    return [rank.wait(240) for rank in ranks]
 
 
-def test_two_ranks_that_are_killed_end_as_if_nothing_had_been(place: Place, tmp_path: Path):
-    """Without sync, where ranks have statistics of their own until they share them."""
-    values = ("batch_size=4", "norm.sync=false", "validate.average=0")
-    alone = Place(place.corpus, tmp_path / "alone")
-    assert [end.status for end in start_ranks(alone, *values)] == [0, 0]
+@pytest.fixture(scope="module")
+def two_ranks(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a run of two ranks that nobody disturbed."""
+    alone = Place(corpus, tmp_path_factory.mktemp("two_ranks"))
+    assert [end.status for end in start_ranks(alone)] == [0, 0]
     assert RunStore(alone.folder).read(alone.folder).environment["world_size"] == 2
+    return alone.folder
+
+
+def test_two_ranks_that_are_killed_end_as_if_nothing_had_been(place: Place, two_ranks: Path):
     kill = Kill("normlab.train.loop.Trainer.step", 8)
-    assert {end.status for end in start_ranks(place, *values, kill=kill)} == {-signal.SIGKILL}
-    one = place.start(*values)
+    assert {end.status for end in start_ranks(place, kill, kill)} == {-signal.SIGKILL}
+    one = place.start(*UNSYNCED)
     assert one.status == 1
     assert "start it with as many" in one.output
     assert "Traceback" not in one.output
-    again = start_ranks(place, *values)
+    again = start_ranks(place)
     assert [end.status for end in again] == [0, 0], again
-    assert_same(place.folder, alone.folder)
+    assert_same(place.folder, two_ranks)
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_rank_that_loses_the_other_says_so_and_the_run_goes_on_later(
+    lost: int, place: Place, two_ranks: Path
+):
+    kills: list[Kill | None] = [None, None]
+    kills[lost] = Kill("normlab.train.loop.Trainer._loss", 5, "after")
+    ended = start_ranks(place, *kills)
+    assert ended[lost].status == -signal.SIGKILL
+    left = ended[1 - lost]
+    assert left.status == 1
+    (line,) = [text for text in left.output.splitlines() if text.startswith("normlab train: ")]
+    assert f"rank {1 - lost} of 2: another rank has ended" in line
+    assert "Start the same command again" in line
+    assert "Traceback" not in left.output
+    again = start_ranks(place)
+    assert [end.status for end in again] == [0, 0], again
+    assert_same(place.folder, two_ranks)
+
+
+def test_ranks_whose_torchrun_is_killed_save_and_stop(place: Place, two_ranks: Path):
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    module = ["-m", "tests.train.killed_torchrun", *place.argv(*UNSYNCED)]
+    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    killed = subprocess.run([*torchrun, *module], capture_output=True, env=variables)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    with FileLock(place.folder / ".lock", timeout=30):  # it is freed
+        outcome = RunStore(place.folder).read(place.folder).outcome
+    assert (outcome.status, outcome.reason) == ("interrupted", "SIGTERM")
+    again = start_ranks(place)
+    assert [end.status for end in again] == [0, 0], again
+    assert_same(place.folder, two_ranks)
 
 
 class OtherCode:

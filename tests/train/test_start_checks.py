@@ -1,0 +1,48 @@
+"""What would fail in the middle of a run is said at its start, with key and cure."""
+
+from pathlib import Path
+
+import pytest
+
+import normlab
+from tests.tiny_runs import tiny
+
+BY_POSITION = "norm=bn_position"
+REFUSED = {
+    "fewer rows than a hypothesis may have": (
+        (BY_POSITION, "norm.num_positions=20"),
+        r"norm\.num_positions=20 is less than the 64 positions .* give norm\.num_positions=64",
+    ),
+    "of one site": (
+        ("norm@decoder_norm=bn_sample", "decoder_norm.num_positions=9"),
+        r"decoder_norm\.num_positions=9 is less",
+    ),
+    "a model too short": (("model.max_positions=5",), r"model\.max_positions=5: raise it"),
+    "one sequence a batch": (
+        (BY_POSITION, "batch_size=1"),
+        r"batch_size=1 .*every output is the bias: raise it",
+    ),
+    "one sequence a ghost batch": (
+        (BY_POSITION, "norm.ghost=1"),
+        r"norm\.ghost=1: .*every output is the bias",
+    ),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_batches_that_a_norm_cannot_be_trained_on_are_refused(
+    why: str, corpus: Path, tmp_path: Path
+):
+    values, message = REFUSED[why]
+    config = normlab.compose(tiny(corpus, tmp_path, *values))
+    with pytest.raises(ValueError, match=message) as caught:
+        normlab.train(config)
+    assert "\n" not in str(caught.value)
+    assert not list(tmp_path.rglob("config.yaml"))
+
+
+@pytest.mark.parametrize("values", [(BY_POSITION, "norm.num_positions=64"), ("norm=bn",)])
+def test_batches_that_it_can_be_trained_on_are_not(values, corpus: Path, tmp_path: Path):
+    batch = ("batch_size=1",) if values == ("norm=bn",) else ()
+    config = normlab.compose(tiny(corpus, tmp_path, *values, *batch, "budget.steps=1"))
+    assert normlab.train(config).outcome.step == 1
