@@ -97,7 +97,8 @@ def run_hydra(argv: list[str]) -> int:
         return 0
     if cells:
         logs, processes = places[0]
-        return report(Sweep(cells, processes=processes, logs=logs, tell=say).run(), logs)
+        sweep = Sweep(cells, processes=processes, logs=logs, tell=say)
+        return report(sweep.run(), sweep.logs)
     if failures.exists():
         return report_failures(failures)
     return max(statuses, default=0)

@@ -159,7 +159,7 @@ def _carry_out(
     except KeyboardInterrupt:
         complain("stopped; start the same command again to go on")
         raise
-    for line in summary_lines([cell for cell in found if not cell.interrupted], logs)[1:]:
+    for line in summary_lines([cell for cell in found if not cell.interrupted], sweep.logs)[1:]:
         print(line)
     return sweep
 
