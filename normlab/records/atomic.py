@@ -136,11 +136,11 @@ def _removed(path: Path) -> bool:
 
 
 @contextlib.contextmanager
-def only_writer(folder: Path) -> Generator[None]:
-    """Be the only process that changes the lists of a folder, after those that came before.
+def only_writer(path: Path) -> Generator[None]:
+    """Wait to be the only process that changes a file, whose folder is made.
 
     For what is read, changed and written back: of two at once, one change would be lost.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(folder / ".lock"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
         yield
