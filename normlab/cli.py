@@ -20,6 +20,7 @@ _CURES = {
     "place, then start the same command again",
 }
 
+
 def main(argv: list[str] | None = None) -> int:
     """Run `normlab ARGV` and return its exit status."""
     arguments = sys.argv[1:] if argv is None else argv
