@@ -5,7 +5,8 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from normlab.config import compose, to_dict
@@ -82,18 +83,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Attack until the time is over or the volume reached, and report; 1 where something fell."""
     given = _parser().parse_args(argv)
     tally = Tally.read(given.state)
+    if given.merge:
+        for path in given.merge:
+            tally.add(Tally.read(path))
+        tally.write(given.report, seed=given.seed)
+        return 1 if tally.fell else 0
     with tempfile.TemporaryDirectory(prefix="normlab-faults-") as folder:
         work = Path(folder)
         os.environ["NORMLAB_CACHE"] = str(work / "cache")
-        harness, start, before = Harness(work, given.seed), time.monotonic(), tally.seconds
+        harness, start = Harness(work, given.seed), time.monotonic()
         for part, number in _order(given.parts, tally):
             past = time.monotonic() - start
             if past >= 3600 * given.hours or (given.volume and number >= ROUNDS):
                 break
-            found = Tally()
+            found = Tally(rounds=Counter({part: 1}))
             harness.attack(part, found, number)
-            tally.add(found, part)
-            tally.seconds = before + time.monotonic() - start
+            found.seconds = time.monotonic() - start - past
+            tally.add(found)
             if given.state is not None:
                 tally.keep(given.state)
             print(tally.text(seed=given.seed), flush=True)
@@ -101,7 +107,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if tally.fell else 0
 
 
-def _order(parts: Sequence[str], tally: Tally):
+def _order(parts: Sequence[str], tally: Tally) -> Iterator[tuple[str, int]]:
     """Yield parts and the rounds that they are in, those with the fewest rounds first."""
     while True:
         part = min(parts, key=lambda part: tally.rounds[part])
@@ -117,6 +123,9 @@ def _parser() -> argparse.ArgumentParser:
     result.add_argument("--volume", action="store_true", help=f"end after {ROUNDS} rounds of each")
     result.add_argument(
         "--state", type=Path, metavar="FILE", help="keep what was tried; go on with what is there"
+    )
+    result.add_argument(
+        "--merge", nargs="+", type=Path, metavar="FILE", help="attack nothing: report these states"
     )
     result.add_argument(
         "--parts", nargs="+", choices=PARTS, default=PARTS, help="default: all of them"

@@ -39,12 +39,13 @@ class Tally:
             problem = f"{type(error).__name__}: {error}"
         self.count(kind, attack, problem)
 
-    def add(self, other: "Tally", part: str) -> None:
-        """Take in a round of a part of the attacks."""
+    def add(self, other: "Tally") -> None:
+        """Take in what another has."""
         self.tried += other.tried
         self.held += other.held
         self.fell += other.fell
-        self.rounds[part] += 1
+        self.rounds += other.rounds
+        self.seconds += other.seconds
 
     @classmethod
     def read(cls, path: Path | None) -> "Tally":
@@ -53,8 +54,8 @@ class Tally:
             return cls()
         kept = json.loads(path.read_text("utf-8"))
         fell = [(kind, attack, problem) for kind, attack, problem in kept["fell"]]
-        counters = (Counter(kept[name]) for name in ("tried", "held"))
-        return cls(*counters, fell, Counter(kept["rounds"]), kept["seconds"])
+        tried, held, rounds = (Counter(kept[name]) for name in ("tried", "held", "rounds"))
+        return cls(tried, held, fell, rounds, kept["seconds"])
 
     def keep(self, path: Path) -> None:
         """Write all of it into a file."""
@@ -63,9 +64,10 @@ class Tally:
 
     def text(self, *, seed: int) -> str:
         """Return the report in Markdown."""
+        sums = {kind.partition(":")[0] for kind in self.tried if ":" in kind}
         rows = [
-            f"| {kind} | {tried} | {self.held[kind]} |"
-            for kind, tried in sorted(self.tried.items())
+            f"| {kind} | {self._sum(self.tried, kind)} | {self._sum(self.held, kind)} |"
+            for kind in sorted({*self.tried, *sums})
         ]
         lines = [
             "# Faults",
@@ -85,6 +87,11 @@ class Tally:
             lines += ["", "What fell:", ""]
             lines += [f"- {k}: `{_short(a)}`: {_short(p)}" for k, a, p in self.fell[:SHOWN]]
         return "\n".join([*lines, ""])
+
+    @staticmethod
+    def _sum(counts: "Counter[str]", kind: str) -> int:
+        """Return the count of a kind and of those within it, such as `kind: train`."""
+        return sum(n for name, n in counts.items() if name == kind or name.startswith(f"{kind}:"))
 
     def write(self, path: Path, *, seed: int) -> None:
         """Write the report."""

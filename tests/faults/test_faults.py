@@ -1,6 +1,7 @@
 """A short round of every attack holds; `bash scripts/faults.sh` makes long ones."""
 
 import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -67,12 +68,14 @@ def test_of_two_processes_on_one_run_one_carries_it_out(tally: Tally, stage: Sta
 
 
 def test_what_was_tried_is_kept_and_gone_on_with(tmp_path: Path):
-    found, path = Tally(), tmp_path / "state.json"
-    found.count("kind", "attack", "what happened")
+    found, path = Tally(rounds=Counter(part=1)), tmp_path / "state.json"
+    found.count("kind: one", "attack", "what happened")
+    found.count("kind: two", "attack", None)
+    found.keep(path)
     kept = Tally.read(path)
-    kept.add(found, "part")
-    kept.keep(path)
-    assert Tally.read(path) == kept and kept.rounds["part"] == 1
+    kept.add(Tally.read(path))
+    assert kept.rounds["part"] == 2 and kept.fell == found.fell * 2
+    assert "| kind | 4 | 2 |" in kept.text(seed=1)
 
 
 def test_the_harness_notices_what_falls():
