@@ -36,7 +36,7 @@ class _Counter:
         self.fault, self.seen = fault, 0
         self.out = os.open(fault.counted, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self.open = builtins.open
-        self.fsync = os.fsync
+        self.fsync, self.mkdir = os.fsync, os.mkdir
 
     def install(self) -> None:
         builtins.open = io.open = self.opened
@@ -65,7 +65,9 @@ class _Counter:
 
     def counting(self, real: Any, *, last: bool) -> Any:
         def counted(*paths: Any, **named: Any) -> Any:
-            if "dir_fd" not in named:  # names within a folder that is being removed
+            made = real is not self.mkdir or not os.path.isdir(paths[0])
+            # With a `dir_fd` it is a name within a folder that is being removed.
+            if made and "dir_fd" not in named:
                 self.count(paths[1 if last else 0])
             return real(*paths, **named)
 

@@ -26,14 +26,15 @@ KILLS += ["publish", "train", "eval", "tune", "train", "data", "claims", "plot",
 KILLS += ["train", "publish", "report"]
 # Of each of these every write is failed once in a full volume.
 WRITTEN = ("train", "publish", "report", "claims", "data", "eval", "plot", "explain", "tune")
+COMMANDS = tuple(sorted(set(KILLS)))
 PARTS = ("lines", "files", "folders", "archives", "kills", "writes", "pairs")
 
 
 class Harness:
     """Rounds of attacks; which round it is and the seed decide what is tried."""
 
-    def __init__(self, work: Path, seed: int):
-        self.work, self.seed = work, seed
+    def __init__(self, work: Path, seed: str, commands: Sequence[str] = COMMANDS):
+        self.work, self.seed, self.commands = work, seed, commands
         self.stage = Stage(work, write_corpus(work / "text"))
 
     def attack(self, part: str, tally: Tally, number: int) -> None:
@@ -48,12 +49,15 @@ class Harness:
                 tally, rng, self.stage.undisturbed, self.work, ARCHIVES
             ),
             "kills": lambda tally, rng, number: processes.attack_by_kills(
-                tally, self.stage, rng, KILLS[number % 2 :: 2]
+                tally, self.stage, rng, self._of(KILLS[number % 2 :: 2])
             ),
             "writes": self._writes,
             "pairs": self._pairs,
         }
         attacks[part](tally, random.Random(f"{self.seed} {part} {number}"), number)
+
+    def _of(self, names: Sequence[str]) -> list[str]:
+        return [name for name in names if name in self.commands]
 
     def _files(self, tally: Tally, rng: random.Random, _: int) -> None:
         number = rng.randrange(2**32)
@@ -68,7 +72,7 @@ class Harness:
 
     def _writes(self, tally: Tally, _: random.Random, number: int) -> None:
         """Fail a part of the writes of each command; after all of them, with another code."""
-        for name in WRITTEN:
+        for name in self._of(WRITTEN):
             writes = self.stage.whole(self.stage.scenes[name]).writes
             chosen = range(1 + number % ROUNDS, writes + 1, ROUNDS)
             processes.attack_writes(tally, self.stage, name, chosen, first=number // ROUNDS)
@@ -76,7 +80,7 @@ class Harness:
     def _pairs(self, tally: Tally, rng: random.Random, number: int) -> None:
         paired = processes.PAIRED
         names = [paired[(PAIRS * number + each) % len(paired)] for each in range(PAIRS)]
-        processes.attack_by_pairs(tally, self.stage, rng, names)
+        processes.attack_by_pairs(tally, self.stage, rng, self._of(names))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -91,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="normlab-faults-") as folder:
         work = Path(folder)
         os.environ["NORMLAB_CACHE"] = str(work / "cache")
-        harness, start = Harness(work, given.seed), time.monotonic()
+        harness, start = Harness(work, given.seed, given.commands), time.monotonic()
         for part, number in _order(given.parts, tally):
             past = time.monotonic() - start
             if past >= 3600 * given.hours or (given.volume and number >= ROUNDS):
@@ -119,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="faults.sh", description="Attack normlab and report what held."
     )
     result.add_argument("--hours", type=float, default=0.1, help="default: 0.1")
-    result.add_argument("--seed", type=int, default=1, help="default: 1")
+    result.add_argument("--seed", default="1", help="default: 1")
     result.add_argument("--volume", action="store_true", help=f"end after {ROUNDS} rounds of each")
     result.add_argument(
         "--state", type=Path, metavar="FILE", help="keep what was tried; go on with what is there"
@@ -129,6 +133,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--parts", nargs="+", choices=PARTS, default=PARTS, help="default: all of them"
+    )
+    result.add_argument(
+        "--commands", nargs="+", choices=COMMANDS, default=COMMANDS, help="default: all that write"
     )
     result.add_argument("--report", type=Path, default=REPORT, help="default: results/faults.md")
     return result

@@ -62,7 +62,7 @@ class Tally:
         with atomic_write(path) as file:
             json.dump(vars(self), file)
 
-    def text(self, *, seed: int) -> str:
+    def text(self, *, seed: str) -> str:
         """Return the report in Markdown."""
         sums = {kind.partition(":")[0] for kind in self.tried if ":" in kind}
         rows = [
@@ -93,7 +93,7 @@ class Tally:
         """Return the count of a kind and of those within it, such as `kind: train`."""
         return sum(n for name, n in counts.items() if name == kind or name.startswith(f"{kind}:"))
 
-    def write(self, path: Path, *, seed: int) -> None:
+    def write(self, path: Path, *, seed: str) -> None:
         """Write the report."""
         with atomic_write(path) as file:
             file.write(self.text(seed=seed))

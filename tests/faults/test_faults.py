@@ -75,7 +75,7 @@ def test_what_was_tried_is_kept_and_gone_on_with(tmp_path: Path):
     kept = Tally.read(path)
     kept.add(Tally.read(path))
     assert kept.rounds["part"] == 2 and kept.fell == found.fell * 2
-    assert "| kind | 4 | 2 |" in kept.text(seed=1)
+    assert "| kind | 4 | 2 |" in kept.text(seed="1")
 
 
 def test_the_harness_notices_what_falls():
@@ -84,6 +84,6 @@ def test_the_harness_notices_what_falls():
     tally.take("kind", "attack", lambda: None)
     tally.take("kind", "attack", lambda: 1 // 0)
     assert (tally.tried["kind"], tally.held["kind"]) == (3, 1)
-    text = tally.text(seed=1)
+    text = tally.text(seed="1")
     assert "3 tried, 1 held" in text and "ZeroDivisionError" in text and "what happened" in text
     assert command_lines._problem(["norm=bn"], ("norm",)) == "composes"
