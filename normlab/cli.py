@@ -4,10 +4,21 @@ Each subcommand is a file in `normlab/commands` with a one-line `HELP` and `main
 imported only when it is called.
 """
 
+import errno
 import sys
 from importlib import import_module
 
 from normlab.commands import names
+
+_ROOM = "what was there is kept: make room, then start the same command again"
+_CURES = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EACCES: "what was there is kept: give yourself the right to it, or name another place",
+    errno.EROFS: "nothing can be written there: name another place",
+    errno.EIO: "the disk or its network fails: what was there is kept; look at it, or name another "
+    "place, then start the same command again",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -64,4 +75,7 @@ def _message(error: Exception) -> str | None:
         from normlab.config import error_line
 
         return error_line(error)
-    return str(error) if isinstance(error, ValueError | OSError) else None
+    if isinstance(error, OSError):
+        cure = _CURES.get(error.errno or 0)
+        return f"{error}; {cure}" if cure else str(error)
+    return str(error) if isinstance(error, ValueError) else None

@@ -1,7 +1,8 @@
 """Several runs of `normlab train` on one machine, each a process of its own, some at a time.
 
 Decides how many at once, which share of the machine each has, and what becomes of one that fails:
-it costs itself. Cells are begun in order; each writes what it says into a file of its own.
+it costs itself. Cells are begun in order; each writes what it says into a file of its own. Sweeps
+that are at work at once in one folder of runs have folders of their own for these.
 """
 
 import math
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 INTERRUPTED = 130
@@ -111,6 +113,8 @@ class Order:
 class Sweep:
     """Cells to carry out, and those that have ended, in the order of their numbers.
 
+    `logs` is the folder for what cells say; where another sweep is at work in it, `run` takes the
+    first free one below (`logs/2`, `logs/3`, ...) instead.
     `tell` is given a line of progress whenever a cell begins or ends. `order` says which is next.
     At `deadline`, a time of `time.monotonic`, the cells at work are told to stop, and none is begun
     any more. `beat` is called every `BEAT` seconds from the start on.
@@ -151,8 +155,8 @@ class Sweep:
         Ctrl-C reaches the cells by itself, SIGTERM is passed on. Cells that the deadline stopped
         are among those returned; `out_of_time` then holds.
         """
-        self.logs.mkdir(parents=True, exist_ok=True)
         with (
+            _own_folder(self.logs) as self.logs,
             _handled(signal.SIGINT, self._stopped.set),
             _handled(signal.SIGTERM, self._terminate),
             ThreadPoolExecutor(len(self.places)) as pool,
@@ -223,6 +227,7 @@ class Sweep:
         command = [sys.executable, "-m", "normlab", "train", *overrides, *own]
         self._say(f"cell {number} begins: {' '.join(overrides)}")
         started = time.monotonic()
+        log.unlink(missing_ok=True)  # a cell that outlived a killed sweep may still write into it
         with log.open("wb") as file:
             process = subprocess.Popen(
                 command,
@@ -259,6 +264,26 @@ class Sweep:
         # Only the main thread handles signals, and it may hold no lock when it is interrupted.
         for process in list(self._running.values()):
             process.terminate()
+
+
+@contextmanager
+def _own_folder(folder: Path) -> Iterator[Path]:
+    """Yield a folder that no other sweep writes into: this one, or the first free one below."""
+    from filelock import FileLock, Timeout
+
+    for number in count(1):
+        own = folder if number == 1 else folder / str(number)
+        own.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(own / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        try:
+            yield own
+        finally:
+            lock.release()
+        return
 
 
 def end_with_the_sweep() -> None:

@@ -196,6 +196,38 @@ def test_some_imports_have_few_homes(names, homes):
                 assert any(below(name, home) for home in homes), f"normlab.{name}: {imported}"
 
 
+# Where a file may be written without `atomic_write`: into a folder that is renamed as a whole, a
+# log that is appended to, and what a benchmark throws away.
+WRITERS = (
+    *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.tokenizer"),
+    *("data.documents.encoded", "data.documents.prepare", "data.documents.spool"),
+    *("data.documents.tokenizer", "records.atomic", "train.sinks.jsonl", "sweep"),
+    *("bench.records", "bench.cost", "train.checkpoint"),
+)
+
+
+def writes(path):
+    """Return what a file writes by itself, each with its line."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call):
+            continue
+        call = ast.unparse(node.func)
+        words = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+        words += [key.value.value for key in node.keywords if isinstance(key.value, ast.Constant)]
+        modes = [word for word in words if isinstance(word, str) and set(word) <= set("rwxabt+")]
+        opened = call.endswith("open") and any(set(mode) & set("wxa+") for mode in modes)
+        if opened or call.endswith((".write_text", ".write_bytes", "torch.save", "np.save")):
+            found.append((node.lineno, call))
+    return found
+
+
+def test_every_file_is_written_whole_or_not_at_all():
+    alone = {name: found for name, path in MODULES.items() if (found := writes(path))}
+    assert set(alone) <= set(WRITERS), alone
+    assert {"data.encoded", "sweep", "train.checkpoint", "records.atomic"} <= set(alone)
+
+
 def test_torch_distributed_is_not_used_by_its_long_name():
     users = [n for n, path in MODULES.items() if "torch.distributed" in _code(path)]
     assert users == ["distributed"]

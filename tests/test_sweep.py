@@ -50,6 +50,31 @@ def test_a_failure_costs_itself_and_says_why(tmp_path, monkeypatch):
     assert "norm=bn" in lines[1] and "no such thing" in lines[1] and "cell1.log" in lines[1]
 
 
+def test_sweeps_at_once_on_one_folder_say_what_their_own_cells_said(tmp_path, monkeypatch):
+    script = """
+    echo "began $4"; echo $4 >> calls
+    while [ "$(wc -l < calls)" -lt 2 ]; do sleep 0.05; done
+    case "$4" in norm=bn) sleep 0.4; exit 3;; esac
+    """
+    stand_in(tmp_path, monkeypatch, script)
+    ended: dict[str, list[str]] = {}
+
+    def carry_out(norm: str) -> None:
+        own = sweep(tmp_path, [[norm]])[0]
+        ended[norm] = summary_lines(own.run(), own.logs)
+
+    both = [threading.Thread(target=carry_out, args=(norm,)) for norm in ("norm=bn", "norm=ln")]
+    for thread in both:
+        thread.start()
+        time.sleep(0.1)
+    for thread in both:
+        thread.join()
+    assert ended["norm=ln"] == ["1 of 1 cells done"]
+    failed = ended["norm=bn"][1]
+    assert "began norm=bn" in failed
+    assert Path(failed.rpartition("(")[2].rstrip(")")).read_text() == "began norm=bn\n"
+
+
 def test_a_cell_that_was_told_to_stop_ends_the_sweep(tmp_path, monkeypatch):
     stand_in(tmp_path, monkeypatch, "echo $$ >> calls; exit 130")
     with pytest.raises(KeyboardInterrupt):

@@ -203,12 +203,16 @@ def fork_server() -> Any:
     return context
 
 
-def _carry_out(argv: list[str], log: Path, prepare: Callable[[], object]) -> None:
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+def say_into(descriptor: int) -> None:
+    """Let this process print into an open file."""
     os.dup2(descriptor, 1)
     os.dup2(descriptor, 2)
     sys.stdout = open(1, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", encoding="utf-8", buffering=1, closefd=False)  # noqa: SIM115
+
+
+def _carry_out(argv: list[str], log: Path, prepare: Callable[[], object]) -> None:
+    say_into(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
     from normlab.cli import main
 
     prepare()

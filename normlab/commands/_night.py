@@ -72,7 +72,7 @@ class Night:
             raise
         self.out_of_time = sweep.out_of_time
         ended = [cell for cell in found if not cell.interrupted]
-        for line in summary_lines(ended, logs):
+        for line in summary_lines(ended, sweep.logs):
             print(line)
         return any(cell.status for cell in ended)
 

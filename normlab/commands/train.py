@@ -6,6 +6,7 @@ launcher has the cells carried out elsewhere, by the scheduler that it speaks to
 
 import math
 import os
+import shutil
 import sys
 import time
 import uuid
@@ -97,7 +98,8 @@ def run_hydra(argv: list[str]) -> int:
         return 0
     if cells:
         logs, processes = places[0]
-        return report(Sweep(cells, processes=processes, logs=logs, tell=say).run(), logs)
+        sweep = Sweep(cells, processes=processes, logs=logs, tell=say)
+        return report(sweep.run(), sweep.logs)
     if failures.exists():
         return report_failures(failures)
     return max(statuses, default=0)
@@ -130,9 +132,12 @@ def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | Non
     except Exception as error:
         if note is None:
             raise
+        from normlab.records.atomic import atomic_write
+
         note.parent.mkdir(parents=True, exist_ok=True)
         overrides = " ".join(HydraConfig.get().overrides.task)
-        note.write_text(f"{overrides}\n    {error}{_what_to_do(error)}\n", encoding="utf-8")
+        with atomic_write(note) as file:
+            file.write(f"{overrides}\n    {error}{_what_to_do(error)}\n")
         return None
     if record.outcome.status == "interrupted":
         sys.exit(INTERRUPTED)
@@ -202,7 +207,8 @@ def report(cells: list[Cell], logs: Path) -> int:
 
 def report_failures(folder: Path) -> int:
     """Print which cells of another launcher failed and why; return the exit status of the sweep."""
-    notes = [path.read_text(encoding="utf-8") for path in sorted(folder.iterdir())]
+    notes = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("[0-9]*"))]
+    shutil.rmtree(folder, ignore_errors=True)
     print(f"{len(notes)} cells failed")
     for note in notes:
         print(f"  failed: {note}", end="")

@@ -11,7 +11,7 @@ from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
 from normlab.commands._terminal import complain
 from normlab.commands._trials import Bout, Run, Trials, check_optuna
-from normlab.records.atomic import atomic_write
+from normlab.records.atomic import atomic_write, only_writer
 from normlab.registry import CONFIG_DIR
 from normlab.studies import Planned, Study, load_study, rate_name, tuning_of
 from normlab.study_tuning import Tuning, with_rates
@@ -159,7 +159,7 @@ def _carry_out(
     except KeyboardInterrupt:
         complain("stopped; start the same command again to go on")
         raise
-    for line in summary_lines([cell for cell in found if not cell.interrupted], logs)[1:]:
+    for line in summary_lines([cell for cell in found if not cell.interrupted], sweep.logs)[1:]:
         print(line)
     return sweep
 
@@ -200,15 +200,17 @@ def _write(job: _Job, results: Path) -> None:
         if bout.chosen is not None
     }
     path = study_file(job.study.name)
-    before = path.read_text("utf-8")
-    try:
-        after = with_rates(before, job.scale, rates)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
-    page = publish(results, job.study.name, {job.scale: _found(job)})
-    if after != before:
-        with atomic_write(path) as file:
-            file.write(after)
+    # Two tunings write into one file, and neither loses the rates of the other.
+    with only_writer(results / job.study.name / path.name):
+        before = path.read_text("utf-8")
+        try:
+            after = with_rates(before, job.scale, rates)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
+        page = publish(results, job.study.name, {job.scale: _found(job)})
+        if after != before:
+            with atomic_write(path) as file:
+                file.write(after)
     print(f"chosen: rates of scale={job.scale} in {path}; all trials: {page}")
 
 

@@ -5,9 +5,11 @@ which archives are refused: members that leave the folder, links out of it, devi
 that unpack to more than a text corpus can be.
 """
 
+import lzma
 import shutil
 import tarfile
 import urllib.request
+import zlib
 from pathlib import Path
 
 from normlab.data.cache import cache_root
@@ -47,8 +49,8 @@ def unpack(archive: Path, folder: Path) -> None:
         raise ValueError(
             f"{archive} is not safe to unpack: {error}; get the archive from its publisher again"
         ) from error
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # then come all forms that it is not
         raise ValueError(
-            f"cannot unpack {archive}: {str(error).splitlines()[0]}; if the file is damaged, "
-            "remove it and get it again"
+            f"cannot unpack {archive}: {reason}; if the file is damaged, remove it and get it again"
         ) from error

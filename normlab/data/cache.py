@@ -5,13 +5,15 @@ manifest, written last, holds the SHA-256 of each file), and that a damaged entr
 rather than trusted. Files of a large entry may be left to be checked when they are used.
 """
 
+import errno
 import hashlib
 import json
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from fnmatch import filter as fnmatch_filter
 from fnmatch import fnmatch
 from pathlib import Path
@@ -122,7 +124,10 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
     prefix = f"{entry.name}.building-"
     for leftover in entry.parent.glob(f"{prefix}*"):
         _remove(leftover)
-    with tempfile.TemporaryDirectory(prefix=prefix, dir=entry.parent) as temporary:
+    with (
+        _naming(entry),
+        tempfile.TemporaryDirectory(prefix=prefix, dir=entry.parent) as temporary,
+    ):
         folder = Path(temporary) / "entry"
         folder.mkdir()
         build(folder)
@@ -131,6 +136,18 @@ def _build(entry: Path, build: Callable[[Path], None]) -> None:
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
         _remove(entry)
         folder.rename(entry)
+
+
+@contextmanager
+def _naming(entry: Path) -> Iterator[None]:
+    """Name the entry in an error of writing it, which names a file that is gone, or none."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None or str(error.filename).startswith(f"{entry}.building-"):
+            number = errno.ENOSPC if error.errno is None else error.errno  # numpy drops it
+            raise OSError(number, os.strerror(number), str(entry)) from error
+        raise
 
 
 def _remove(path: Path) -> None:

@@ -149,14 +149,14 @@ class Iwslt14(Corpus):
         if release is not None:
             files = sorted(release.glob("*.de-en.*"))
             content = {file.name: file_checksum(file) for file in files}
-            return _cached(content, lambda: ted.read_release(release))
+            return _cached(content, lambda _: ted.read_release(release))
         if path.is_dir() and has_tables(path):
             return self._from_tables(str(path), revision=None)
         return self._from_prepared(path)
 
     def _from_archive(self, archive: Path) -> dict[str, ParallelText]:
         self._archive = file_checksum(archive)
-        return _cached({"archive": self._archive}, lambda: _read_archive(archive))
+        return _cached({"archive": self._archive}, lambda folder: _read_archive(archive, folder))
 
     def _from_tables(self, path: str, *, revision: str | None) -> dict[str, ParallelText]:
         """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
@@ -172,7 +172,7 @@ class Iwslt14(Corpus):
             origins=train.origins,
         )
         content = {split: " ".join(text.checksums()) for split, text in tables.items()}
-        return _cached(content, lambda: ted.assemble(raw, [tables["validation"], tables["test"]]))
+        return _cached(content, lambda _: ted.assemble(raw, [tables["validation"], tables["test"]]))
 
     def _from_network(self) -> dict[str, ParallelText]:
         """Download the archive or load the hub's tables; one paragraph where that fails."""
@@ -241,8 +241,9 @@ def _reversed(text: ParallelText) -> ParallelText:
     return ParallelText(text.target, text.source, origins=(text.origins[1], text.origins[0]))
 
 
-def _read_archive(archive: Path) -> dict[str, ParallelText]:
-    with tempfile.TemporaryDirectory() as folder:
+def _read_archive(archive: Path, place: Path) -> dict[str, ParallelText]:
+    """Unpack an archive into a folder within `place`, which is gone after, and read it."""
+    with tempfile.TemporaryDirectory(dir=place) as folder:
         unpack(archive, Path(folder))
         release = ted.find_release(Path(folder))
         if release is None:
@@ -254,12 +255,12 @@ def _read_archive(archive: Path) -> dict[str, ParallelText]:
 
 
 def _cached(
-    content: dict[str, str], read: Callable[[], dict[str, ParallelText]]
+    content: dict[str, str], read: Callable[[Path], dict[str, ParallelText]]
 ) -> dict[str, ParallelText]:
     """Return text that takes a minute to tokenise, from the cache where it has been before."""
 
     def build(folder: Path) -> None:
-        for split, text in read().items():
+        for split, text in read(folder).items():
             for lang, lines in zip(ted.LANGUAGES, (text.source, text.target), strict=True):
                 data = "".join(line + "\n" for line in lines).encode()
                 (folder / f"{split}.tok.{lang}").write_bytes(data)

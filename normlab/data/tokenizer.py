@@ -93,7 +93,7 @@ class Tokenizer:
 
     def save(self, folder: Path, stem: str = "tokenizer") -> None:
         """Write `<stem>.json` in the format of the `tokenizers` library."""
-        self._segmenter.save(str(folder / f"{stem}.json"))
+        (folder / f"{stem}.json").write_text(self._segmenter.to_str(pretty=True), "utf-8")
 
     @classmethod
     def load(cls, folder: Path, stem: str = "tokenizer", *, form: Form) -> "Tokenizer":

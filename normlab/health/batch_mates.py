@@ -70,8 +70,8 @@ class Look:
     The last values of each stack, and the weights of each attention.
     """
 
-    last: dict[str, Float[Tensor, "T D"]]
-    weights: dict[str, Float[Tensor, "H T S"]]
+    last: dict[str, Float[Tensor, "_ D"]]
+    weights: dict[str, Float[Tensor, "H _ _"]]
 
 
 def _look(subject: Subject, mode: str, indices: Sequence[int]) -> Look:
@@ -92,7 +92,7 @@ def stack_of(attention: str, stacks: Mapping[str, object]) -> str:
 
 
 @contextmanager
-def _attention_watched(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "H T S"]]]:
+def _attention_watched(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "H _ _"]]]:
     """Collect the attention weights of a batch's first sentence, by attention."""
     seen: dict[str, Tensor] = {}
 

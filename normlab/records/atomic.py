@@ -1,7 +1,9 @@
 """Decides how a file reaches the disk: whole, or not at all.
 
 A reader sees the former file or the new one, never a part: the content goes to a temporary name in
-the same folder (a rename does not cross file systems), is forced to the disk and then renamed.
+the same folder (a rename does not cross file systems), is forced to the disk and then renamed. A
+writer holds a lock on its temporary file. One without a holder is of a process that was killed, and
+whoever writes into the folder next removes it.
 """
 
 from __future__ import annotations
@@ -12,6 +14,13 @@ import secrets
 from collections.abc import Generator
 from pathlib import Path
 from typing import IO, Any, Literal, overload
+
+from filelock import FileLock
+
+try:
+    import fcntl
+except ImportError:  # Windows, where a file that is open cannot be removed
+    fcntl = None
 
 _SUFFIX = ".partial"
 
@@ -38,24 +47,55 @@ def atomic_write(
 
 @contextlib.contextmanager
 def _replacing(path: Path, *, binary: bool) -> Generator[IO[Any]]:
-    # A name of its own for each writer: two processes that save the same file do not mix bytes.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
-    try:
-        with _create(temporary, binary=binary) as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        if error.errno is None or error.filename not in (None, str(temporary)):
+    remove_leftovers(path.parent)
+    with contextlib.ExitStack() as held:
+        temporary, file = _temporary(path, held, binary=binary)
+        try:
+            with file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            if error.errno is None or error.filename not in (None, str(temporary)):
+                raise
+            # Writing to a full disk names no file at all.
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        except BaseException:
+            temporary.unlink(missing_ok=True)
             raise
-        # Writing to a full disk names no file at all; opening names the temporary one.
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
     _sync_folder(path.parent)
+
+
+def _temporary(path: Path, held: contextlib.ExitStack, *, binary: bool) -> tuple[Path, IO[Any]]:
+    """Open a temporary file beside `path`, its lock held until `held` ends, after its rename."""
+    while True:
+        # A name of its own for each writer: two processes that save the same file do not mix bytes.
+        temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}")
+        try:
+            file = _create(temporary, binary=binary)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        if fcntl is None:
+            return temporary, file
+        descriptor = os.dup(file.fileno())  # the lock lasts until both are closed
+        held.callback(os.close, descriptor)
+        if _locked(descriptor) and temporary.exists():
+            return temporary, file
+        file.close()  # another has removed it, since nobody held it yet
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock an open file; False where another process holds its lock."""
+    assert fcntl is not None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks: nobody can take the file for a leftover
+        pass
+    return True
 
 
 def _create(path: Path, *, binary: bool) -> IO[Any]:
@@ -73,12 +113,34 @@ def _sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def remove_leftovers(folder: Path | str) -> list[Path]:
+def remove_leftovers(folder: Path | str, *, below: bool = False) -> list[Path]:
     """Remove temporary files that killed writers left in `folder`, and return their paths.
 
-    Call it only where no other process can be writing, such as a run folder that is being resumed.
+    Those of writers at work stay. `below` looks into the folders within it too.
     """
-    found = sorted(Path(folder).glob(f".*{_SUFFIX}"))
-    for path in found:
-        path.unlink(missing_ok=True)
-    return found
+    pattern = f".*{_SUFFIX}"
+    found = Path(folder).rglob(pattern) if below else Path(folder).glob(pattern)
+    return [path for path in sorted(found) if _removed(path)]
+
+
+def _removed(path: Path) -> bool:
+    """Remove a temporary file unless its writer is at work; what cannot be removed stays."""
+    with contextlib.suppress(OSError), contextlib.ExitStack() as held:
+        if fcntl is not None:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            held.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def only_writer(path: Path) -> Generator[None]:
+    """Wait to be the only process that changes a file, whose folder is made.
+
+    For what is read, changed and written back: of two at once, one change would be lost.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(path.with_name(f".{path.name}.lock")):
+        yield

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from normlab.records.atomic import atomic_write
+from normlab.records.atomic import atomic_write, only_writer
 
 MANIFEST = "MANIFEST.sha256"
 RUNS_FILE = "runs.json"
@@ -39,6 +39,11 @@ def accept(root: Path, paths: Iterable[Path], *, lost: Iterable[Path] = ()) -> l
     `lost` are files that need not have been listed. Raises ValueError for a path that is not below
     `root`, or where nothing is and was listed.
     """
+    with only_writer(root / MANIFEST):
+        return _accept(root, paths, lost)
+
+
+def _accept(root: Path, paths: Iterable[Path], lost: Iterable[Path]) -> list[str]:
     listed, there = read(root), _found(root)
     changes: list[str] = []
     gone = set(lost)

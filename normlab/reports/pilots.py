@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from normlab.records.atomic import atomic_write
+from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.canonical import plain
 from normlab.reports.manifest import accept
 
@@ -19,8 +19,9 @@ _VERSION = 1
 def keep(root: Path, study: str, name: str, found: Mapping[str, Mapping[str, Any]]) -> Path:
     """Write what was found at some scales beside that of others; return the file."""
     path = root / study / f"{name}.json"
-    whole = {"format": _format(name), "study": study, "scales": {**read(path), **found}}
-    write(path, json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n")
+    with only_writer(path):
+        whole = {"format": _format(name), "study": study, "scales": {**read(path), **found}}
+        write(path, json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n")
     accept(root, [path])
     return path
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from normlab.records.atomic import atomic_write
+from normlab.records.atomic import atomic_write, only_writer, remove_leftovers
 from normlab.records.files import read_json
 from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
@@ -62,18 +62,38 @@ def publish(
                 files |= {folder / path.with_name(name): kept for name, kept in beside.items()}
             entry["record"] = path.as_posix()
         entries.append(entry)
+    with only_writer(folder / RUNS_FILE):
+        remove_leftovers(folder, below=True)
+        lost = _write_all(study, scale, folder, entries, files, add=add)
+        accept(root, [*files, folder / RUNS_FILE], lost=lost)
+    return folder
+
+
+def _write_all(
+    study: Study,
+    scale: str,
+    folder: Path,
+    entries: Sequence[Mapping[str, Any]],
+    files: Mapping[Path, bytes],
+    *,
+    add: bool,
+) -> list[Path]:
+    """Write the files of runs, their list, and what is made of them; return what was removed."""
     for path, kept in files.items():
         _write(path, kept)
     others = _others(folder, study.planned(scale), entries) if add else []
-    entries += others
-    content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": entries}
+    content = {
+        "format": FORMAT,
+        "study": study.name,
+        "scale": scale,
+        "runs": [*entries, *others],
+    }
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
     beside = [path for each in others for path in (folder / each["record"]).parent.iterdir()]
     lost = _remove_others(folder, [*files, *beside])
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
-    accept(root, [*files, folder / RUNS_FILE], lost=lost)
-    return folder
+    return lost
 
 
 def _others(
@@ -134,6 +154,7 @@ def rendered(study: Study, folder: Path) -> dict[str, str]:
 
 def write(study: Study, folder: Path) -> list[Path]:
     """Bring what is made of a published study up to date; return the files that were not."""
+    remove_leftovers(folder, below=True)
     stale = differing(study, folder)
     for path, text in stale.items():
         _write(path, text)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normlab.records.atomic import only_writer
 from normlab.reports.manifest import accept
 from normlab.reports.pilots import keep, read, write
 
@@ -15,7 +16,8 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
     """Write what tuning found at some scales beside that of others; return the page."""
     path = keep(root, study, "tuning", scales)
     page = path.with_suffix(".md")
-    write(page, markdown(study, read(path)))
+    with only_writer(page):
+        write(page, markdown(study, read(path)))
     accept(root, [page])
     return page
 

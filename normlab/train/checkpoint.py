@@ -85,6 +85,8 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
+            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                raise zipfile.BadZipFile("packed parts, which torch does not write")
             if (part := archive.testzip()) is not None:  # torch does not look at the checksums
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)

@@ -1,10 +1,12 @@
 """Tables keep names and figures whole, whatever the width."""
 
+import errno
 import os
 import sys
 
 import pytest
 
+from normlab.cli import _message
 from normlab.commands._terminal import print_table
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
@@ -56,3 +58,10 @@ def test_ten_thousand_rows_have_a_line_each(capsys):
     print_table(["run", "n"], rows, numeric=["n"])
     lines = capsys.readouterr().out.splitlines()
     assert lines[2:] == [f"run{n:<4}  {n:>4}" for n in range(10_000)]
+
+
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS])
+def test_a_write_that_fails_is_one_line_with_the_file_and_what_to_do(code):
+    said = _message(OSError(code, os.strerror(code), "runs/a/record.json"))
+    assert said is not None and "\n" not in said
+    assert os.strerror(code) in said and "'runs/a/record.json'; " in said

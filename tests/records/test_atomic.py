@@ -9,6 +9,7 @@ import threading
 
 import pytest
 
+from normlab.records import atomic
 from normlab.records.atomic import atomic_write, remove_leftovers
 
 
@@ -104,7 +105,7 @@ def test_concurrent_writers_never_mix(tmp_path):
     assert os.listdir(tmp_path) == ["a"]
 
 
-def test_a_killed_writer_leaves_the_old_file_and_its_leftover_can_be_removed(tmp_path):
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_that_of_one_at_work_stays(tmp_path):
     path = tmp_path / "a"
     path.write_text("old")
     (tmp_path / ".hidden").write_text("of somebody else")
@@ -116,9 +117,24 @@ with atomic_write(sys.argv[1]) as file:
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
 """
-    result = subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
-    assert result.returncode < 0
-    assert path.read_text() == "old"
-    assert len(os.listdir(tmp_path)) == 3
-    assert len(remove_leftovers(tmp_path)) == 1
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "a"]
+    with atomic_write(tmp_path / "b") as at_work:
+        at_work.write("whole")
+        result = subprocess.run([sys.executable, "-c", killed, str(path)], check=False)
+        assert result.returncode < 0
+        assert path.read_text() == "old"
+        assert len(os.listdir(tmp_path)) == 4
+        with atomic_write(tmp_path / "c") as file:
+            file.write("next")
+        assert len(os.listdir(tmp_path)) == 4
+        assert remove_leftovers(tmp_path) == []
+    assert sorted(os.listdir(tmp_path)) == [".hidden", "a", "b", "c"]
+    assert (tmp_path / "b").read_text() == "whole"
+
+
+def test_a_temporary_file_removed_before_it_was_locked_is_made_again(tmp_path, monkeypatch):
+    locked = atomic._locked
+    answers = iter((False, True))
+    monkeypatch.setattr(atomic, "_locked", lambda descriptor: next(answers) and locked(descriptor))
+    with atomic_write(tmp_path / "a") as file:
+        file.write("whole")
+    assert (tmp_path / "a").read_text() == "whole"

@@ -1,12 +1,15 @@
 """Each way of changing results by hand is found by the check, which names the file."""
 
+import contextlib
 import json
 import shutil
+import threading
 from pathlib import Path
 
 import pytest
 
 from normlab.commands.report import main
+from normlab.reports import manifest, published
 from normlab.reports.manifest import MANIFEST, problems
 from normlab.reports.manifest import write as list_all
 from normlab.reports.published import publish
@@ -202,3 +205,36 @@ def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_pat
 
 def test_the_committed_results_are_as_they_were_published():
     assert problems(ROOT / "results") == []
+
+
+def test_of_two_studies_published_at_once_both_are_listed(tmp_path, monkeypatch):
+    """What one has read before the other writes would be lost."""
+    read, both = manifest.read, threading.Barrier(2)
+
+    def slowly(root):
+        listed = read(root)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.3)  # in vain where one waits for the other
+        return listed
+
+    monkeypatch.setattr(manifest, "read", slowly)
+    files = [tmp_path / name / "a.json" for name in ("one", "two")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text("{}")
+    threads = [threading.Thread(target=manifest.accept, args=(tmp_path, [f])) for f in files]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert manifest.problems(tmp_path) == []
+
+
+def test_what_a_killed_publishing_left_is_cleared_by_the_next_report(tmp_path, monkeypatch):
+    folder = tmp_path / "one" / "smoke"
+    left = folder / "records" / "a" / "seed1" / ".record.json.1-0.partial"
+    left.parent.mkdir(parents=True)
+    left.write_text("half")
+    monkeypatch.setattr(published, "differing", lambda study, folder: {})
+    assert published.write(study(), folder) == []
+    assert not left.exists()

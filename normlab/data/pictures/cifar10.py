@@ -6,7 +6,9 @@ the cache, a few at a time.
 """
 
 import io
+import lzma
 import tarfile
+import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -187,10 +189,10 @@ def _members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[_File]:
                     file = tar.extractfile(member)
                     assert file is not None, "a file has content"
                     yield member.name, file.read()
-    except (tarfile.TarError, EOFError, OSError) as error:
+    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # then come all forms that it is not
         raise ValueError(
-            f"cannot read {archive}: {str(error).splitlines()[0]}; if the file is damaged, "
-            "remove it and get it again"
+            f"cannot read {archive}: {reason}; if the file is damaged, remove it and get it again"
         ) from error
 
 
