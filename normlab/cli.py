@@ -4,6 +4,7 @@ Each subcommand is a file in `normlab/commands` with a one-line `HELP` and `main
 imported only when it is called.
 """
 
+import os
 import sys
 from importlib import import_module
 
@@ -16,6 +17,10 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
+    # Threads that wait for each other actively keep from the processor what they wait for: beside
+    # other work two ran at a tenth of what they run at asleep (results/bench/threads.md). OpenMP
+    # reads this when torch is loaded; cells inherit it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":
         from importlib.metadata import version

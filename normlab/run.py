@@ -25,6 +25,7 @@ from normlab.machine import settled_precision
 from normlab.memory import check_memory
 from normlab.norms.base import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
+from normlab.progress import PREPARING, Stage, heard_by
 from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.code import changed_files, same_code
@@ -34,6 +35,7 @@ from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
 from normlab.tasks.base import Task
+from normlab.tasks.translated import samples
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
 from normlab.train.evaluate import Evaluator
@@ -41,6 +43,7 @@ from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
+from normlab.train.sinks.live import Live
 from normlab.train.tested import BEST, best_by, judged_by, renamed, score_weights
 
 _NAMED = 5  # of the files that changed
@@ -173,6 +176,28 @@ class _Run:
             )
 
     def _train(self) -> RunRecord:
+        sinks = self._sinks()
+        with heard_by(sinks.stage):
+            try:
+                record = self._trained(sinks)
+            except BaseException:
+                sinks.close(None)
+                raise
+            sinks.close(record)
+        return record
+
+    def _sinks(self) -> SinkGroup:
+        """Return where the main rank's figures go."""
+        if not distributed.is_main():
+            return SinkGroup({})
+        named = {
+            name: instantiate(node, f"observe.sink.{name}", Sink)
+            for name, node in self.observe["sink"].items()
+        }
+        return SinkGroup({**named, "progress": Live(self.folder)})
+
+    def _trained(self, sinks: SinkGroup) -> RunRecord:
+        sinks.stage(Stage(PREPARING))
         config, runtime = self.config, self.runtime
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
@@ -184,14 +209,6 @@ class _Run:
         data = json.loads(json.dumps(task.describe()))
         state = self._state_to_resume(checkpoints, data)
         settings = self._settings(task, data)
-        sinks = SinkGroup(
-            {
-                name: instantiate(node, f"observe.sink.{name}", Sink)
-                for name, node in self.observe["sink"].items()
-            }
-            if distributed.is_main()
-            else {}
-        )
         evaluator = Evaluator(
             task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
         )
@@ -220,13 +237,11 @@ class _Run:
         if distributed.is_main():
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-        try:
-            sinks.open(self._info(trainer.progress.step, settings))
-            record = self._fit_and_test(trainer, data)
-        except BaseException:
-            sinks.close(None)
-            raise
-        sinks.close(record)
+        sinks.open(self._info(trainer.progress.step, settings))
+        record = self._fit_and_test(trainer, data)
+        if record.outcome.status == "finished":
+            for sample in samples(task, self.folder):
+                sinks.sample(*sample)
         return record
 
     def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:

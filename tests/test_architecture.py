@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "registry": (),
     "dropout": (),
     "instantiate": (),
+    "progress": (),
     # 1
     "metrics": ("records",),
     "data": ("records",),
@@ -38,11 +39,11 @@ MAY_IMPORT = {
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": ("records", "distributed", "norms.base", "placements.base"),
     "tasks": (
-        *("models", "data", "metrics", "decoding"),
+        *("models", "data", "metrics", "decoding", "progress"),
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6
-    "train": ("tasks.base", "probes.base", "records", "machine", "distributed"),
+    "train": ("tasks.base", "probes.base", "records", "machine", "distributed", "progress"),
     # 7
     "sweep": (),
     "study_file": (),
@@ -82,6 +83,7 @@ TORCHLESS = (
     "config",
     "recipes",
     "cli",
+    "progress",
     "commands",
     "reports",
     "claims",

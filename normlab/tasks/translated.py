@@ -1,12 +1,14 @@
 """Scores of translated text, and what translation scores are worth without learning."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
 from normlab.data.prepare import PreparedTranslation
 from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenized_bleu
 from normlab.metrics.counts import perplexity, unigram_nll
+from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import Score
 
 NAMES = (
@@ -23,6 +25,21 @@ def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) ->
         **bleu_scores(lines, references, lowercase=lowercase),
         "chrf": corpus_chrf(lines, references),
     }
+
+
+def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:
+    """Return sources, references and what a run translated, of some sentences over all of the test.
+
+    `folder` is the run's. Empty for a task that does not translate.
+    """
+    data = getattr(task, "data", None)
+    if not (isinstance(data, PreparedTranslation) and (folder / HYPOTHESES_FILE).is_file()):
+        return []
+    text, (_, outputs) = data.texts["test"], read_hypotheses(folder)
+    chosen = np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int).tolist()
+    sources = [text.source[i] for i in chosen]
+    references = data.plain([text.target[i] for i in chosen])
+    return list(zip(sources, references, (outputs[i] for i in chosen), strict=True))
 
 
 def token_score(data: PreparedTranslation, split: str, lines: list[str]) -> Score:

@@ -25,6 +25,7 @@ from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.seq2seq import Architecture, Seq2Seq
 from normlab.norms.base import Stream
 from normlab.placements.base import Placement
+from normlab.progress import counted
 from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
@@ -291,7 +292,7 @@ class Translation(Task):
         sums = [0.0, 0.0, 0.0]
         found: list[tuple[int, list[int]]] = []
         size = batch_size or self.eval_batch_size
-        for indices in eval_batches(_lengths(pairs), batch_size=size, shard=shard):
+        for indices in counted(eval_batches(_lengths(pairs), batch_size=size, shard=shard), len):
             batch = self.collate(pairs, indices).to(device)
             loss, nll = self._cross_entropy(model, batch)
             sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]
@@ -323,13 +324,12 @@ class Translation(Task):
         pairs = EncodedPairs(text, text)
         device = next(model.parameters()).device
         found: list[tuple[int, list[int]]] = []
-        for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size):
+        for indices in counted(eval_batches(_lengths(pairs), batch_size=self.eval_batch_size), len):
             batch = self.collate(pairs, indices).to(device)
             hypotheses = self.decode(model, batch, self.test_search)
             found += zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
-        return self.data.plain(
-            self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
-        )
+        lines = self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
+        return self.data.plain(lines)
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
         """Return the best hypothesis of each sentence of a batch; `model` is as `search` has it."""
