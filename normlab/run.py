@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -100,10 +100,19 @@ class _Run:
             raise ValueError(
                 f"{self.folder}: another process is at work on this run; wait for it, or stop it"
             ) from None
+        stack.callback(self._leave_no_empty_folder)
         for path in (*self.folder.glob("*.*"), *self.folder.glob("checkpoints/*.pt")):
             if path.name in _WRITTEN or path.suffix == ".pt":
                 check_is_file(path)  # a folder in the way would end the run when it writes
         remove_leftovers(self.folder)  # of a process that was killed while it wrote
+
+    def _leave_no_empty_folder(self) -> None:
+        """Remove the folder of a run that failed before it kept anything; its lock is still held."""
+        with suppress(OSError):
+            if [path.name for path in self.folder.iterdir()] == [".lock"]:
+                (self.folder / ".lock").unlink()
+                self.folder.rmdir()
+                self.folder.parent.rmdir()  # refused while it holds other seeds
 
     def _finished(self) -> RunRecord | None:
         """Return the record of an ended run; None if there is something left to do."""

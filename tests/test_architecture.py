@@ -52,7 +52,8 @@ MAY_IMPORT = {
     "recipes": (),
     "constraints": ("machine",),
     "memory": ("machine", "constraints"),
-    "config": ("registry", "recipes", "machine", "constraints"),
+    "near": ("registry", "constraints"),
+    "config": ("registry", "recipes", "machine", "constraints", "near"),
     "reports": ("records", "metrics", "studies"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.html.page"),
@@ -80,6 +81,7 @@ TORCHLESS = (
     "machine",
     "constraints",
     "memory",
+    "near",
     "config",
     "recipes",
     "cli",

@@ -5,16 +5,28 @@ from pathlib import Path
 
 import numpy as np
 
+from normlab.data.corpus import Corpus
 from normlab.data.prepare import PreparedTranslation
-from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenized_bleu
+from normlab.metrics.bleu import (
+    Tokenize,
+    bleu_scores,
+    corpus_chrf,
+    tokenized_bleu,
+    tokenizer_of,
+)
 from normlab.metrics.counts import perplexity, unigram_nll
 from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import Score
 
-NAMES = (
+_NAMES = (
     *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
 )
-"""The scores of a validation of translation."""
+
+
+def names(text: Corpus | PreparedTranslation) -> Sequence[str]:
+    """Return the scores of a validation; ValueError for a target that BLEU cannot be taken of."""
+    bleu_tokenizer(text)
+    return _NAMES
 
 
 def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) -> dict[str, Score]:
@@ -22,9 +34,17 @@ def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) ->
     references = data.plain(data.texts[split].target)
     lowercase = data.form != "raw"  # tokenised text has lost its case
     return {
-        **bleu_scores(lines, references, lowercase=lowercase),
+        **bleu_scores(lines, references, lowercase=lowercase, tokenize=bleu_tokenizer(data)),
         "chrf": corpus_chrf(lines, references),
     }
+
+
+def bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
+    """Return how BLEU cuts the plain target text; ValueError where it cannot.
+
+    Text that came in words has been put together with spaces where its language has none.
+    """
+    return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
 
 
 def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:

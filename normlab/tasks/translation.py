@@ -30,7 +30,7 @@ from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
-from normlab.tasks.translated import NAMES, floors, plain_scores, token_score
+from normlab.tasks.translated import floors, names, plain_scores, token_score
 
 LOSS = "loss"
 
@@ -363,7 +363,7 @@ class Translation(Task):
 
     def score_names(self) -> Sequence[str]:
         """Return the names of a validation's scores."""
-        return NAMES
+        return names(self.corpus)
 
     def floors(self) -> dict[str, float]:
         """Return what the scores of the test are worth without learning."""
