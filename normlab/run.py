@@ -107,7 +107,7 @@ class _Run:
         remove_leftovers(self.folder)  # of a process that was killed while it wrote
 
     def _leave_no_empty_folder(self) -> None:
-        """Remove the folder of a run that failed before it kept anything; its lock is still held."""
+        """Remove the folder of a run that failed before it kept anything; the lock is held."""
         with suppress(OSError):
             if [path.name for path in self.folder.iterdir()] == [".lock"]:
                 (self.folder / ".lock").unlink()

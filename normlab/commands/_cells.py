@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from normlab.records.store import RECORD_FILE, read_progress, read_record
 from normlab.train.sinks.console import duration, figure
@@ -122,7 +122,7 @@ class Cells:
         done = f", {self.before} of them done before" if self.before else ""
         return f"{self.total} cells{done}, {self.at_a_time} at a time; logs in {shown(self.logs)}"
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Cells":
         if self._console.is_terminal:
             from rich.live import Live
 

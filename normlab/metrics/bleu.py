@@ -31,7 +31,7 @@ _NONE = ("th", "lo", "km", "my", "bo", "dz")
 def tokenizer_of(language: str) -> Tokenize:
     """Return sacreBLEU's tokenizer for text of a language, such as `de`, `zh` or `zh-CN`.
 
-    Raises ValueError for a language that sacreBLEU cannot cut into words, or not as it is installed.
+    Raises ValueError for a language that sacreBLEU cannot cut into words as it is installed.
     """
     code = re.split("[-_]", language.lower())[0]
     if code in _NONE:

@@ -119,7 +119,10 @@ class Console(Sink):
         if record is None:
             return
         for line in _page(record, self._run_dir, self._samples):
-            self._console.print(line, soft_wrap=not self._rich, overflow="ellipsis", no_wrap=True)
+            if self._rich:  # samples are read at a glance: they end at the edge
+                self._console.print(line, overflow="ellipsis", no_wrap=True)
+            else:
+                self._console.print(line, soft_wrap=True)
 
     def _place(self, step: int) -> str:
         return f"step {step}" if self._total is None else f"step {step}/{self._total}"
@@ -135,7 +138,9 @@ class Console(Sink):
     def _draw(self) -> None:
         if self._progress is None:
             self._progress = _progress(self._console)
-            self._task = self._progress.add_task("", total=None, elapsed="", left="", figures="")
+            self._task = self._progress.add_task(
+                str(self._stage), total=self._stage.total, elapsed="", left="", figures=""
+            )
             self._progress.start()
         spark = "" if self._console.options.ascii_only else str(self._spark)
         training = self._stage.phase == TRAINING
