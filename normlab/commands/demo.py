@@ -98,9 +98,8 @@ def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
         for a, b in pairwise(order)
     ]
     if apart:
-        said.append(
-            f"By {len(_SEEDS)} seeds each, {' and '.join(apart)}; no more than a first look."
-        )
+        seeds = f"By {len(_SEEDS)} seeds of each "
+        said.append(f"{seeds}{', and '.join(apart)}: a first look, no more.")
     if lost:
         said.append(f"A run of {' and '.join(lost)} diverged.")
     return " ".join(said)
