@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
         print(usage())
         return 0
     # Threads that wait for each other actively keep from the processor what they wait for: beside
-    # other work two ran at a tenth of what they run at asleep (results/bench/threads.md). OpenMP
+    # other work two ran at a tenth of what they run at asleep (results/bench/terminal.md). OpenMP
     # reads this when torch is loaded; cells inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
