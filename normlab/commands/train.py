@@ -171,7 +171,7 @@ def compare(folders: Iterable[Path]) -> None:
 
 def train_and_say(config) -> "RunRecord":
     """Carry out a run and print its last line."""
-    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None:
+    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
         print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
     from normlab.distributed import is_main
     from normlab.run import train
