@@ -5,6 +5,7 @@ imported only when it is called.
 """
 
 import errno
+import os
 import sys
 from importlib import import_module
 
@@ -27,6 +28,10 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
+    # Threads that wait for each other actively keep from the processor what they wait for: beside
+    # other work two ran at a tenth of what they run at asleep (results/bench/terminal.md). OpenMP
+    # reads this when torch is loaded; cells inherit it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":
         from importlib.metadata import version

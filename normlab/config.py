@@ -19,7 +19,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
-from normlab import constraints, start_file
+from normlab import constraints, near, start_file
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
@@ -187,6 +187,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
+    near.check_flags(arguments)
     parser = OverridesParser.create()
     for text in arguments:
         key, found, value = text.partition("=")
@@ -292,13 +293,18 @@ def error_line(error: Exception) -> str:
     """Return what an error of Hydra or OmegaConf says, in one line that names what is allowed."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        there = ", ".join(option_names(group)) or "none"
-        return f"no option {option!r} of the group {group!r}: there are {there}"
+        there = option_names(group)
+        listed = ", ".join(there) or "none"
+        meant = near.of_option(option, there)
+        return f"no option {option!r} of the group {group!r}: there are {listed}.{meant}"
     text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0].startswith("Could not override"):
         key = lines[0].split("'")[1]
-        return f"{key} does not exist; normlab train --cfg job shows every key there is"
+        return f"{key} does not exist; normlab train --cfg job shows all keys.{near.meant(key)}"
+    given = lines[0].removeprefix("Error merging override ")
+    if given != lines[0] and (rule := near.expected(given.partition("=")[0])):
+        return f"{given}: {rule}"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
     said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
     keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]

@@ -81,6 +81,19 @@ def top_level_keys(root: Path = CONFIG_DIR) -> list[str]:
     return sorted(key for key in found if key.split(".")[0] not in _OF_HYDRA)
 
 
+def option_keys(group: str, root: Path = CONFIG_DIR) -> list[str]:
+    """List the dotted keys that the options of a group have, without those taken from others."""
+    import yaml
+
+    found: dict[str, None] = {}
+    for path in sorted((root / group).glob("*.yaml")):
+        node = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for key, value in (node or {}).items():
+            if not (key.startswith("_") or key == "defaults" or "${" in str(value)):
+                found |= dict.fromkeys(_leaves(value, str(key)))
+    return [key for key in found if "_target_" not in key]
+
+
 def _root_files(root: Path) -> list[dict[str, Any]]:
     import yaml  # only completion needs it, and a folder is listed faster without
 

@@ -4,7 +4,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from normlab.machine import settled_precision
 from normlab.memory import check_memory
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
+from normlab.progress import PREPARING, Stage, heard_by
 from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.code import changed_files, same_code
@@ -41,6 +42,7 @@ from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
 from normlab.start import check_start
 from normlab.tasks.base import Task
+from normlab.tasks.translated import samples
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
 from normlab.train.evaluate import Evaluator
@@ -48,6 +50,7 @@ from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
+from normlab.train.sinks.live import Live
 from normlab.train.start import start
 from normlab.train.tested import BEST, best_by, judged_by, renamed, score_weights
 
@@ -117,6 +120,7 @@ class _Run:
             raise ValueError(
                 f"{self.folder}: another process is at work on this run; wait for it, or stop it"
             ) from None
+        stack.callback(self._leave_no_empty_folder)
         for path in (*self.folder.glob("*.*"), *self.folder.glob("checkpoints/*.pt")):
             if path.name in _WRITTEN or path.suffix == ".pt":
                 check_is_file(path)  # a folder in the way would end the run when it writes
@@ -132,6 +136,14 @@ class _Run:
         )
         code = {"the code": self.environment["code"]}
         distributed.check_agreement(code, cure="install the same version for all ranks")
+
+    def _leave_no_empty_folder(self) -> None:
+        """Remove the folder of a run that failed before it kept anything; the lock is held."""
+        with suppress(OSError):
+            if [path.name for path in self.folder.iterdir()] == [".lock"]:
+                (self.folder / ".lock").unlink()
+                self.folder.rmdir()
+                self.folder.parent.rmdir()  # refused while it holds other seeds
 
     def _finished(self) -> RunRecord | None:
         """Return the record of an ended run; None if there is something left to do."""
@@ -204,6 +216,28 @@ class _Run:
             )
 
     def _train(self) -> RunRecord:
+        sinks = self._sinks()
+        with heard_by(sinks.stage):
+            try:
+                record = self._trained(sinks)
+            except BaseException:
+                sinks.close(None)
+                raise
+            sinks.close(record)
+        return record
+
+    def _sinks(self) -> SinkGroup:
+        """Return where the main rank's figures go."""
+        if not distributed.is_main():
+            return SinkGroup({})
+        named = {
+            name: instantiate(node, f"observe.sink.{name}", Sink)
+            for name, node in self.observe["sink"].items()
+        }
+        return SinkGroup({**named, "progress": Live(self.folder)})
+
+    def _trained(self, sinks: SinkGroup) -> RunRecord:
+        sinks.stage(Stage(PREPARING))
         config, runtime = self.config, self.runtime
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         task = build_task(config)
@@ -224,14 +258,6 @@ class _Run:
             make_fast(model, task, runtime.device)
         optimizer = build_optimizer(config, model)
         settings = self._settings(task, data)
-        sinks = SinkGroup(
-            {
-                name: instantiate(node, f"observe.sink.{name}", Sink)
-                for name, node in self.observe["sink"].items()
-            }
-            if distributed.is_main()
-            else {}
-        )
         evaluator = Evaluator(
             task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
         )
@@ -260,15 +286,13 @@ class _Run:
         if distributed.is_main():
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-        try:
-            sinks.open(self._info(trainer.progress.step, settings))
-            if self.milestones:
-                sinks.note(_schedules(self.milestones))
-            record = self._fit_and_test(trainer, data)
-        except BaseException:
-            sinks.close(None)
-            raise
-        sinks.close(record)
+        sinks.open(self._info(trainer.progress.step, settings))
+        if self.milestones:
+            sinks.note(_schedules(self.milestones))
+        record = self._fit_and_test(trainer, data)
+        if record.outcome.status == "finished":
+            for sample in samples(task, self.folder):
+                sinks.sample(*sample)
         return record
 
     def _start(self, model: nn.Module) -> None:

@@ -117,7 +117,7 @@ class Sweep:
     first free one below (`logs/2`, `logs/3`, ...) instead.
     `tell` is given a line of progress whenever a cell begins or ends. `order` says which is next.
     At `deadline`, a time of `time.monotonic`, the cells at work are told to stop, and none is begun
-    any more. `beat` is called every `BEAT` seconds from the start on.
+    any more. `beat` is called every `every` seconds from the start on (None: `BEAT`).
     """
 
     BEAT = 60.0
@@ -132,6 +132,7 @@ class Sweep:
         order: Order | None = None,
         deadline: float = math.inf,
         beat: Callable[[Mapping[int, float]], object] | None = None,
+        every: float | None = None,
     ) -> None:
         self.cells = [tuple(overrides) for overrides in cells]
         self.places = places(processes)
@@ -140,7 +141,7 @@ class Sweep:
         self.order = order or Order(len(self.cells))
         self.deadline = deadline
         self.out_of_time = False
-        self._beat = beat
+        self._beat, self._every = beat, self.BEAT if every is None else every
         self._ended: dict[int, Cell] = {}
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._begun: dict[int, float] = {}
@@ -189,7 +190,7 @@ class Sweep:
             self.out_of_time = True
             self._terminate()
         if self._beat is not None and now >= self._next_beat:
-            self._next_beat = now + self.BEAT
+            self._next_beat = now + self._every
             self._beat({number: now - begun for number, begun in list(self._begun.items())})
         if now >= self._next_look:
             self._next_look = now + _LOOK

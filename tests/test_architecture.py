@@ -25,6 +25,7 @@ MAY_IMPORT = {
     "dropout": (),
     "instantiate": (),
     "start_file": (),
+    "progress": (),
     # 1
     "metrics": ("records",),
     "data": ("records",),
@@ -39,11 +40,14 @@ MAY_IMPORT = {
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": ("records", "distributed", "norms.base", "placements.base"),
     "tasks": (
-        *("models", "data", "metrics", "decoding"),
+        *("models", "data", "metrics", "decoding", "progress"),
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6
-    "train": ("tasks.base", "probes.base", "records", "machine", "distributed", "start_file"),
+    "train": (
+        *("tasks.base", "probes.base", "records", "machine", "distributed", "progress"),
+        "start_file",
+    ),
     # 7
     "sweep": (),
     "study_file": (),
@@ -54,7 +58,8 @@ MAY_IMPORT = {
     "constraints": ("machine", "wiring"),
     "memory": ("machine", "constraints"),
     "sites": ("registry",),
-    "config": ("registry", "recipes", "sites", "machine", "constraints", "start_file"),
+    "near": ("registry", "constraints"),
+    "config": ("registry", "recipes", "sites", "machine", "constraints", "near", "start_file"),
     "complete": ("config",),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
@@ -88,10 +93,12 @@ TORCHLESS = (
     "machine",
     "constraints",
     "memory",
+    "near",
     "config",
     "recipes",
     "sites",
     "cli",
+    "progress",
     "commands",
     "reports",
     "claims",

@@ -6,12 +6,12 @@ from datetime import datetime
 from pathlib import Path
 
 from normlab.commands import _grid
+from normlab.commands._cells import Cells, Row
 from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, standing_lines
 from normlab.commands._plan import makespan
 from normlab.commands._queue import Job, Queue, Run
-from normlab.commands._terminal import complain
-from normlab.sweep import Sweep, summary_lines
+from normlab.sweep import Sweep, places, summary_lines
 
 _LONGER = 0.1  # of the time that a run took, if it is over its estimate
 
@@ -56,20 +56,34 @@ class Night:
         self.publish_whole()  # of an earlier night that was killed before it could
         if not self.queue.left():
             return False
-        sweep = Sweep(
-            [run.planned.overrides for run in self.queue.cells],
-            processes=self.processes,
+        at_a_time = len(places(self.processes))
+        cells = Cells(
+            [
+                Row(
+                    f"{self._job_of(run.place)} {_grid.name_of(run.planned)}",
+                    run.place,
+                    f"cell{number}.log",
+                )
+                for number, run in enumerate(self.queue.cells)
+            ],
+            at_a_time=at_a_time,
             logs=logs,
-            tell=_say,
-            order=self.queue,
-            deadline=self.deadline,
-            beat=lambda at_work: _say(self.line(at_work, len(sweep.places))),
+            headline=lambda at_work: self.line(at_work, at_a_time),
+            every=Sweep.BEAT,
         )
-        try:
+        _say(cells.begin())
+        with cells:
+            sweep = Sweep(
+                [run.planned.overrides for run in self.queue.cells],
+                processes=self.processes,
+                logs=logs,
+                tell=cells.tell,
+                order=self.queue,
+                deadline=self.deadline,
+                beat=cells.beat,
+                every=cells.beat_every,
+            )
             found = sweep.run()
-        except KeyboardInterrupt:
-            complain("stopped; start the same command again to go on")
-            raise
         self.out_of_time = sweep.out_of_time
         ended = [cell for cell in found if not cell.interrupted]
         for line in summary_lines(ended, sweep.logs):

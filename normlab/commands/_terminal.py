@@ -34,10 +34,12 @@ def print_table(
     # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
     rows = [[one_line(cell) for cell in row] for row in rows]
     columns = [one_line(column) for column in columns]
-    longest = [max(map(_width, column)) for column in zip(columns, *rows, strict=True)]
-    # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
-    needed = sum(min(width, _PROSE) + _GAP for width in longest)
     terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
+    longest, needed = _needed(columns, rows)
+    if needed > terminal + _GAP and len(rows) > 1:  # a column is for what varies
+        columns, rows, same = _varying(columns, rows)
+        longest, needed = _needed(columns, rows)
+        notes = [same, *notes] if same else notes
     widths = _shares(longest, max(needed, terminal) - _GAP * len(longest))
     right = [name in numeric for name in columns]
     console = Console(width=sum(widths) + _GAP * len(widths), highlight=False)
@@ -49,6 +51,22 @@ def print_table(
     console.width = max(needed, terminal)
     for note in notes:
         console.print(Text(one_line(note)))
+
+
+def _needed(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[int], int]:
+    """Return the longest cell of each column, and the width of a table whose prose is folded."""
+    longest = [max(map(_width, column)) for column in zip(columns, *rows, strict=True)]
+    # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
+    return longest, sum(min(width, _PROSE) + _GAP for width in longest)
+
+
+def _varying(
+    columns: Sequence[str], rows: Sequence[Sequence[str]]
+) -> tuple[list[str], list[list[str]], str]:
+    """Leave out the columns that are the same in all rows; return them as a note."""
+    kept = [n for n in range(len(columns)) if len({row[n] for row in rows}) > 1]
+    same = [f"{columns[n]}: {rows[0][n]}" for n in range(len(columns)) if n not in kept]
+    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows], "; ".join(same)
 
 
 def _width(text: str) -> int:

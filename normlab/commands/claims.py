@@ -6,7 +6,7 @@ import shutil
 import sys
 import textwrap
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -133,6 +133,12 @@ def _refuse(arguments: argparse.Namespace) -> None:
 def _compute(claims: "Sequence[Claim]") -> "dict[str, list[Evidence]]":
     """Run every check that a claim names; raises `ValueError` for one that there is not."""
     from normlab import checks
+
+    return {name: checks.run(name) for name in _checks(claims)}
+
+
+def _checks(claims: "Iterable[Claim]") -> list[str]:
+    """Return the names of all checks that claims name."""
     from normlab.claims.endpoints.computed import Computed
 
     endpoints = [
@@ -141,8 +147,7 @@ def _compute(claims: "Sequence[Claim]") -> "dict[str, list[Evidence]]":
         for part in claim.parts
         for endpoint in (part.endpoint, *part.secondary)
     ]
-    names = {endpoint.check for endpoint in endpoints if isinstance(endpoint, Computed)}
-    return {name: checks.run(name) for name in sorted(names)}
+    return sorted({endpoint.check for endpoint in endpoints if isinstance(endpoint, Computed)})
 
 
 def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, str]:
@@ -216,6 +221,9 @@ def _list(entries: "Sequence[Entry]") -> None:
     print()
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
     print("`normlab claims N` shows what decides a claim; A to D are grades of evidence.")
+    count = len(_checks(entry.claim for entry in entries))
+    print(f"`normlab claims --compute` computes the {count} checks anew, which are shown here as")
+    print(f"results/{_COMPUTED} keeps them; it adds no run.")
 
 
 def _line(outcome: "Outcome") -> str:

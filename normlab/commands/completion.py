@@ -7,6 +7,7 @@ norm as soon as its file exists. Hydra's own completion is not used: it composes
 import argparse
 import importlib
 import re
+from pathlib import Path
 
 from normlab import commands, registry
 
@@ -52,6 +53,7 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
 # What the first argument of a command names, where that is an option of a group.
 _FIRST_ARGUMENT = {"data": "task", "explain": "norm", "reproduce": "study", "report": "study"}
 _WITHOUT_OVERRIDES = frozenset({"claims", "compare", "completion", "doctor", "ls", "report"})
+_OF_RUNS = frozenset({"compare", "eval", "generate", "inspect", "plot", "translate"})
 _HYDRA_FLAGS = ("--cfg", "--help", "--multirun")
 
 
@@ -95,6 +97,8 @@ def candidates(words: list[str]) -> list[str]:
     found: list[str] = []
     if command in _FIRST_ARGUMENT and len(words) == 2:
         found = _starting(current, registry.option_names(_FIRST_ARGUMENT[command]))
+    if command in _OF_RUNS:
+        found += _runs(current)
     if command not in _WITHOUT_OVERRIDES:
         found += _overrides(current)
     return found
@@ -109,8 +113,31 @@ def _overrides(current: str) -> list[str]:
         return [f"{sign}{name}=" for name in _starting(bare, sorted(set(known)))]
     # Of a list, `norm=ln,b` or `probe=[spikes,p`, the last item is being typed.
     done = value[: max(value.rfind(","), value.rfind("[")) + 1]
-    names = registry.option_names(bare.split("@")[0])
+    names = registry.option_names(bare.split("@")[0]) or _values(bare)
     return [f"{key}={done}{name}" for name in _starting(value[len(done) :], names)]
+
+
+def _values(key: str) -> list[str]:
+    """Return the values that a key of the schema may have, where they are words."""
+    from enum import Enum
+    from typing import get_type_hints
+
+    from normlab.config import ObserveConfig, RunConfig, ValidateConfig
+
+    node, _, name = key.rpartition(".")
+    schema = {"": RunConfig, "observe": ObserveConfig, "validate": ValidateConfig}.get(node)
+    kind = get_type_hints(schema).get(name) if schema else None
+    if kind is bool:
+        return ["true", "false"]
+    return [*kind.__members__] if isinstance(kind, type) and issubclass(kind, Enum) else []
+
+
+def _runs(current: str) -> list[str]:
+    """Return the folders of runs that begin as what is typed, of experiments until one is whole."""
+    root = Path("runs")
+    whole = current.count("/") > 1
+    found = root.glob("*/seed*") if whole else root.glob("*-*")
+    return _starting(current, sorted(path.as_posix() + ("" if whole else "/") for path in found))
 
 
 def _flags(command: str) -> list[str]:

@@ -7,14 +7,16 @@ import os
 import re
 import shutil
 import sys
+import textwrap
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from normlab.commands._terminal import print_table
+from normlab.records.text import printable
 
 HELP = "check this machine: device, precision, W&B login, data, network"
 
@@ -26,6 +28,7 @@ The exit status is 1 when a check fails.
 _FREE_GIB = 5.0  # prepared data and the checkpoints of a small sweep
 _GAIN = 1.2  # bf16 products that are faster by less do not pay for their rounding
 _SIDE = 1024
+_WIDTH = 80
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -60,28 +63,67 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print(json.dumps([dataclasses.asdict(check) for check in checks], indent=1))
     else:
-        rows = [(check.status, check.name, check.found, check.advice) for check in checks]
-        print_table(("status", "check", "found", "what to do"), rows)
+        print("\n".join(line for check in checks for line in lines(check)))
     return int(any(check.status == "fail" for check in checks))
+
+
+def lines(check: Check) -> list[str]:
+    """Return a check as lines of at most 80 columns: status, name, what was found, what to do."""
+    indent = " " * 20
+    head = f"{check.status:<6}{check.name:<13} "
+    texts = [(head, check.found)] + ([(f"{indent}-> ", check.advice)] if check.advice else [])
+    return [
+        line
+        for first, text in texts
+        for line in textwrap.wrap(
+            printable(text),
+            _WIDTH,
+            initial_indent=first,
+            subsequent_indent=indent,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
 
 
 def run_checks(*, timeout: float) -> list[Check]:
     """Make all checks; one that breaks is itself a failed check."""
-    parts: dict[str, Callable[[], Iterator[Check]]] = {
+    hub = _Asked("hub", lambda: _hub(timeout), timeout)
+    parts: dict[str, Callable[[], Iterable[Check]]] = {
         "software": _software,
         "compute": _compute,
         "wandb": lambda: _wandb(timeout),
         "data": _data,
-        "hub": lambda: _hub(timeout),
+        "hub": hub.answer,
     }
-    checks: list[Check] = []
-    for name, part in parts.items():
-        try:
-            checks.extend(part())
-        except Exception as error:
-            message = f"{type(error).__name__}: {error}"
-            checks.append(Check(name, "fail", message, "mend the installation"))
-    return checks
+    return [check for name, part in parts.items() for check in _made(name, part)]
+
+
+def _made(name: str, part: Callable[[], Iterable[Check]]) -> list[Check]:
+    try:
+        return list(part())
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"
+        return [Check(name, "fail", message, "mend the installation")]
+
+
+class _Asked:
+    """A check that waits for a server while others are made; finding its name may take minutes."""
+
+    def __init__(self, name: str, part: Callable[[], Iterable[Check]], timeout: float) -> None:
+        self._name, self._found = name, list[Check]()
+        self._until = time.monotonic() + timeout
+        self._thread = threading.Thread(
+            target=lambda: self._found.extend(_made(name, part)), daemon=True
+        )
+        self._thread.start()
+
+    def answer(self) -> list[Check]:
+        """Return what was found; a warning where nothing has come in time."""
+        self._thread.join(max(0.0, self._until - time.monotonic()))
+        if self._found:
+            return self._found
+        return [Check(self._name, "warn", "no answer in time", "more time: --timeout 30")]
 
 
 def _software() -> Iterator[Check]:

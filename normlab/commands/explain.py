@@ -34,6 +34,17 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Explain norms; raises `ValueError` for one that does not exist."""
     arguments = parser().parse_args(argv)
+    if arguments.svg:
+        return _explain(arguments)
+    from normlab.commands._remembered import remembered
+    from normlab.registry import CONFIG_DIR
+
+    package = Path(__file__).resolve().parents[1]
+    sources = [package / "norms", package / "explain", package / "build.py", CONFIG_DIR / "norm"]
+    return remembered("explain", argv, sources, lambda: _explain(arguments))
+
+
+def _explain(arguments: argparse.Namespace) -> int:
     from normlab.explain import overview, terminal
     from normlab.explain.page import choose, pages
 

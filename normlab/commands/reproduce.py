@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -152,12 +153,17 @@ def main(argv: list[str]) -> int:
     if (said := uncommitted()) is not None and any(job.open_parts for job in jobs):
         complain(said)
     root = jobs[0].asked()[0].place.parents[1]
-    failed = night.run(root / ".sweeps" / "+".join(dict.fromkeys(j.study.name for j in jobs)))
+    again = f"normlab reproduce {shlex.join(argv)}"
+    try:
+        failed = night.run(root / ".sweeps" / "+".join(dict.fromkeys(j.study.name for j in jobs)))
+    except KeyboardInterrupt:
+        print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
+        raise
     _tables(jobs)
     for folder in dict.fromkeys(night.published):
         print(f"written to {folder}")
     if several or night.out_of_time:
-        print("\n".join(["", *night.summary(f"normlab reproduce {shlex.join(argv)}")]))
+        print("\n".join(["", *night.summary(again)]))
     return 1 if failed or problems else 0
 
 

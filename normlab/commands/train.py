@@ -6,10 +6,12 @@ launcher has the cells carried out elsewhere, by the scheduler that it speaks to
 
 import math
 import os
+import shlex
 import shutil
 import sys
 import time
 import uuid
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,6 +40,7 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    from normlab.commands._elsewhere import carried_out_elsewhere
     from normlab.config import CONFIG_NAME, check_arguments, from_hydra, register
     from normlab.recipes import with_recipe
     from normlab.registry import CONFIG_DIR
@@ -46,6 +49,7 @@ def run_hydra(argv: list[str]) -> int:
     check_arguments(argv)
     register()
     cells: list[list[str]] = []
+    folders: list[Path] = []
     places: list[tuple[Path, int | None]] = []
     statuses: list[int] = []
     errors: list[Exception] = []
@@ -74,6 +78,7 @@ def run_hydra(argv: list[str]) -> int:
         places.append((Path(config.runs_dir) / ".sweeps", config.observe.processes))
         cells.append(list(runtime.overrides.task))
         if grid:
+            folders.append(folder_or_none(config, places[-1][0] / f"cell{len(folders)}"))
             return None  # all cells are known beforehand: they are begun together, below
         ended = Sweep([cells[-1]], processes=1, logs=places[-1][0], tell=say).run()
         if ended[0].status:
@@ -84,7 +89,10 @@ def run_hydra(argv: list[str]) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     try:
-        main(job)()
+        if carried_out_elsewhere(argv):
+            elsewhere(main(job), sweeps.parent, argv)
+        else:
+            main(job)()
     except Exception as error:
         if not type(error).__module__.startswith("submitit."):
             raise
@@ -98,15 +106,74 @@ def run_hydra(argv: list[str]) -> int:
         return 0
     if cells:
         logs, processes = places[0]
-        sweep = Sweep(cells, processes=processes, logs=logs, tell=say)
-        return report(sweep.run(), sweep.logs)
+        return sweep(cells, folders, processes, logs, argv)
     if failures.exists():
         return report_failures(failures)
     return max(statuses, default=0)
 
 
+def sweep(
+    cells: list[list[str]], folders: list[Path], processes: int | None, logs: Path, argv: list[str]
+) -> int:
+    """Carry out the cells side by side, show them, and compare them at the end."""
+    from normlab.commands._cells import Cells, Row, short_names
+    from normlab.sweep import places
+
+    rows = [
+        Row(name or "all defaults", folder, f"cell{number}.log")
+        for number, (name, folder) in enumerate(zip(short_names(cells), folders, strict=True))
+    ]
+    shown = Cells(rows, at_a_time=min(len(cells), len(places(processes))), logs=logs)
+    say(shown.begin())
+    try:
+        with shown:
+            work = Sweep(
+                cells,
+                processes=processes,
+                logs=logs,
+                tell=shown.tell,
+                beat=shown.beat,
+                every=shown.beat_every,
+            )
+            ended = work.run()
+    except KeyboardInterrupt:
+        for line in shown.stopped(f"normlab train {shlex.join(argv)}"):
+            print(line, file=sys.stderr)
+        raise
+    status = report(ended, work.logs)
+    compare(dict.fromkeys(folders))
+    return status
+
+
+def elsewhere(carry_out: Callable[[], object], runs_dir: Path, argv: list[str]) -> None:
+    """Let another launcher carry out the cells, and show what becomes of them."""
+    from normlab.commands._elsewhere import watched
+
+    with watched(runs_dir, argv) as cells:
+        try:
+            carry_out()
+        except KeyboardInterrupt:
+            for line in cells.stopped(f"normlab train {shlex.join(argv)}"):
+                print(line, file=sys.stderr)
+            raise
+    compare(row.folder for row in cells.rows)
+
+
+def compare(folders: Iterable[Path]) -> None:
+    """Print the runs of a sweep that have ended side by side, and what to type next."""
+    from normlab.commands.compare import main
+    from normlab.records.store import RECORD_FILE
+
+    there = [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]
+    if there:
+        print()
+        main(there)
+
+
 def train_and_say(config) -> "RunRecord":
     """Carry out a run and print its last line."""
+    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
+        print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
     from normlab.distributed import is_main
     from normlab.run import train
 
@@ -154,13 +221,29 @@ def _what_to_do(error: Exception) -> str:
     )
 
 
-def record_of(config: "DictConfig") -> "RunRecord":
-    """Return the record that a run of this config has left."""
+def folder_of(config: "DictConfig") -> Path:
+    """Return the folder of the run of this config."""
     from normlab.config import to_dict
     from normlab.records.store import RunStore
 
-    store = RunStore(config.runs_dir)
-    return store.read(store.run_dir(to_dict(config)))
+    return RunStore(config.runs_dir).run_dir(to_dict(config))
+
+
+def folder_or_none(config: "DictConfig", instead: Path) -> Path:
+    """Return the folder of a cell, and `instead` for a config that is wrong: it costs itself."""
+    from normlab.config import from_hydra
+
+    try:
+        return folder_of(from_hydra(config))
+    except Exception:
+        return instead
+
+
+def record_of(config: "DictConfig") -> "RunRecord":
+    """Return the record that a run of this config has left."""
+    from normlab.records.store import RunStore
+
+    return RunStore(config.runs_dir).read(folder_of(config))
 
 
 def sweeps_folder(argv: list[str]) -> Path:

@@ -2,6 +2,7 @@
 
 import argparse
 import shlex
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -9,13 +10,14 @@ from typing import Any
 
 from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
+from normlab.commands._cells import Cells, Row
 from normlab.commands._terminal import complain
-from normlab.commands._trials import Bout, Run, Trials, check_optuna
+from normlab.commands._trials import PRUNED_FILE, Bout, Run, Trials, check_optuna
 from normlab.records.atomic import atomic_write, only_writer
 from normlab.registry import CONFIG_DIR
 from normlab.studies import Planned, Study, load_study, rate_name, tuning_of
 from normlab.study_tuning import Tuning, with_rates
-from normlab.sweep import Sweep, summary_lines
+from normlab.sweep import Sweep, places, summary_lines
 
 HELP = "choose the rates of a study: the same values, seeds and budget for every row"
 
@@ -90,13 +92,14 @@ def main(argv: list[str]) -> int:
         raise ValueError("name a study, such as normlab tune batching scale=cpu")
     until = deadline(arguments.budget)
     jobs, runs = _jobs([load_study(name) for name in names], scales, extra)
-    sweep = _carry_out(jobs, runs, arguments.processes, until)
+    again = f"normlab tune {shlex.join(argv)}"
+    sweep = _carry_out(jobs, runs, arguments.processes, until, again)
     for job in jobs:
         _show(job)
         if not arguments.no_write and all(bout.over for bout in job.bouts.values()):
             _write(job, arguments.results)
     if sweep is not None and sweep.out_of_time:
-        print(f"the budget is spent; it goes on with: normlab tune {shlex.join(argv)}")
+        print(f"the budget is spent; it goes on with: {again}")
     return 1 if any(bout.failed for job in jobs for bout in job.bouts.values()) else 0
 
 
@@ -131,9 +134,12 @@ def _jobs(
 
 
 def _carry_out(
-    jobs: Sequence[_Job], runs: Sequence[Run], processes: int | None, until: float
+    jobs: Sequence[_Job], runs: Sequence[Run], processes: int | None, until: float, again: str
 ) -> Sweep | None:
-    """Make the trials that are left; None where there are none, or no data."""
+    """Make the trials that are left; None where there are none, or no data.
+
+    `again` is the command that goes on where it is stopped.
+    """
     bouts = list({id(bout): bout for job in jobs for bout in job.bouts.values()}.values())
     left = [run for bout in bouts for each in bout.runs.values() for run in each]
     left = [run for run in left if _grid.record_at(run.place) is None]
@@ -146,22 +152,41 @@ def _carry_out(
         job = jobs[0]
         raise ValueError(_grid.what_instead(job.study, job.scale, problem))
     logs = runs[0].place.parents[1] / ".sweeps" / "tuning"
-    sweep = Sweep(
-        [run.planned.overrides for run in runs],
-        processes=processes,
+    cells = Cells(
+        [
+            Row(_name(run), run.place, f"cell{number}.log", over=(run.place / PRUNED_FILE).is_file)
+            for number, run in enumerate(runs)
+        ],
+        at_a_time=len(places(processes)),
         logs=logs,
-        tell=lambda line: print(line, flush=True),
-        order=Trials(bouts),
-        deadline=until,
     )
     try:
-        found = sweep.run()
+        with cells:
+            sweep = Sweep(
+                [run.planned.overrides for run in runs],
+                processes=processes,
+                logs=logs,
+                tell=cells.tell,
+                order=Trials(bouts),
+                deadline=until,
+                beat=cells.beat,
+                every=cells.beat_every,
+            )
+            found = sweep.run()
     except KeyboardInterrupt:
-        complain("stopped; start the same command again to go on")
+        print("\n".join(cells.stopped(again)), file=sys.stderr)
         raise
     for line in summary_lines([cell for cell in found if not cell.interrupted], sweep.logs)[1:]:
         print(line)
     return sweep
+
+
+def _name(run: Run) -> str:
+    """Name a trial by its row, its point, the value that is tried and the seed."""
+    tried = next(text for text in reversed(run.planned.overrides[:-2]) if "=" in text)
+    return " ".join(
+        filter(None, (run.planned.row, run.planned.point, tried, f"seed={run.planned.seed}"))
+    )
 
 
 def _found(job: _Job) -> dict[str, Any]:

@@ -9,8 +9,10 @@ Whether a difference would hold on other sentences is tested by sacreBLEU's pair
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any, Literal, cast
 
 from sacrebleu.metrics.bleu import BLEU
@@ -19,13 +21,38 @@ from sacrebleu.significance import PairedTest, Result
 
 from normlab.records.record import Score
 
+Tokenize = Literal["13a", "none", "zh", "ja-mecab", "ko-mecab"]
+# Written without spaces between words: 13a would count a sentence as one word.
+_OWN: dict[str, Tokenize] = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}
+_NEEDS = {"ja": ("MeCab", "sacrebleu[ja]"), "ko": ("mecab_ko", "sacrebleu[ko]")}
+_NONE = ("th", "lo", "km", "my", "bo", "dz")
+
+
+def tokenizer_of(language: str) -> Tokenize:
+    """Return sacreBLEU's tokenizer for text of a language, such as `de`, `zh` or `zh-CN`.
+
+    Raises ValueError for a language that sacreBLEU cannot cut into words as it is installed.
+    """
+    code = re.split("[-_]", language.lower())[0]
+    if code in _NONE:
+        raise ValueError(
+            f"BLEU of target language {language}: sacreBLEU has no tokenizer for text that is "
+            "written without spaces; cut the text into words first (task.corpus.form=tokenized)"
+        )
+    module, extra = _NEEDS.get(code, ("", ""))
+    if module and find_spec(module) is None:
+        raise ValueError(
+            f"BLEU of target language {language} needs {module}: pip install '{extra}'"
+        )
+    return _OWN.get(code, "13a")
+
 
 def corpus_bleu(
     hypotheses: Sequence[str],
     references: Sequence[str],
     *,
     lowercase: bool = False,
-    tokenize: Literal["13a", "none"] = "13a",
+    tokenize: Tokenize = "13a",
 ) -> Score:
     """Score translations by corpus BLEU (0 to 100) with sacreBLEU (Post 2018).
 
@@ -39,7 +66,7 @@ def bleu_scores(
     references: Sequence[str],
     *,
     lowercase: bool = False,
-    tokenize: Literal["13a", "none"] = "13a",
+    tokenize: Tokenize = "13a",
 ) -> dict[str, Score]:
     """Return `bleu` as `corpus_bleu` does, with its `brevity_penalty` and `length_ratio`.
 

@@ -17,10 +17,14 @@ from typing import ClassVar, Literal
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+from torch._compile import _disable_dynamo
 
 from normlab.distributed import average_, sum_over_ranks
 from normlab.norms.moments import Moments, merge
 
+uncompiled = _disable_dynamo
+"""Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
+compiler with the class: seconds, of every command."""
 Axis = Literal["batch", "time", "feature"]
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]

@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.distributed import world
-from normlab.norms.base import EvalStats, Stream
+from normlab.norms.base import EvalStats, Stream, uncompiled
 from normlab.norms.batch import BatchNorm, Padding
 from normlab.norms.moments import Moments, Pooling, Weights, moments_with_gradient, widen
 
@@ -67,7 +67,7 @@ class RegularizedBatchNorm(BatchNorm):
         """Leave out the moments of the batch: what is copied has not seen it."""
         return {**vars(self), "_batch": None}
 
-    @torch.compiler.disable
+    @uncompiled
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return `x` by the statistics of the batch, or by the running ones."""
         return super().forward(x, stream)

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import EvalStats, Stream
+from normlab.norms.base import EvalStats, Stream, uncompiled
 from normlab.norms.batch import BatchNorm, Padding
 from normlab.norms.moments import Moments, Pooling, Weights, moments_with_gradient, widen
 from normlab.norms.warmup import WarmupNorm
@@ -67,7 +67,7 @@ class BatchRenorm(WarmupNorm, BatchNorm):
         self.drop("running_var")
         self.keep("running_std", torch.ones(rows, self.dim))
 
-    @torch.compiler.disable
+    @uncompiled
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return `x` by the statistics of the batch, corrected, or by the running ones."""
         return super().forward(x, stream)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from normlab.distributed import sum_over_ranks
-from normlab.norms.base import Axis, EvalStats, Stream
+from normlab.norms.base import Axis, EvalStats, Stream, uncompiled
 from normlab.norms.batch import exclude, include
 from normlab.norms.ghost import GhostBatches
 from normlab.norms.moments import Moments, Weights, here, merge, widen
@@ -66,7 +66,7 @@ class SquareNorm(WarmupNorm):
         self.count = _COUNT[padding]
         self.keep("running_square", torch.ones(1, dim))
 
-    @torch.compiler.disable
+    @uncompiled
     def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
         """Return `x` over the root mean square of the batch, or the running one."""
         (wide,) = widen(x)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import re
 from collections.abc import Generator, Mapping
@@ -23,6 +24,8 @@ from normlab.records.selection import select
 
 RECORD_FILE = "record.json"
 CONFIG_FILE = "config.yaml"
+PROGRESS_FILE = "progress.json"
+"""In the folder of a run that is going on: what it does now."""
 _SEED_FOLDER = re.compile(r"seed\d+")
 
 
@@ -31,6 +34,18 @@ def run_label(config: Mapping[str, Any]) -> str:
     choices = config["choices"]
     parts = (choices["task"], norm_label(choices), choices["placement"], fingerprint(config))
     return "-".join(str(part).replace("/", "_") for part in parts)
+
+
+def read_progress(run_dir: Path) -> dict[str, Any] | None:
+    """Return what a run does now: phase, done, total, loss, left; None if it does not say."""
+    try:
+        found: object = json.loads((run_dir / PROGRESS_FILE).read_bytes())
+    except (OSError, ValueError):
+        return None
+    keys = ("phase", "done", "total", "loss", "left")
+    if not isinstance(found, dict) or any(key not in found for key in keys):
+        return None
+    return {key: found[key] for key in keys}
 
 
 def run_id(config: Mapping[str, Any]) -> str:

@@ -26,6 +26,7 @@ from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
 from normlab.distributed import Shard, sum_scalars
 from normlab.models.spec import Longest, Text
 from normlab.norms.base import EvalStats
+from normlab.progress import counted
 from normlab.records.record import Score
 from normlab.tasks.base import Condition, Task
 from normlab.tasks.document_stream import DocumentStream, LengthChange
@@ -282,7 +283,7 @@ class DocumentTask(Task):
         bucket = np.searchsorted(self.length_buckets, lengths[:, 0])
         sums: dict[str, np.ndarray] = {}
         size = batch_size or self.eval_batch_size
-        for indices in eval_batches(lengths, batch_size=size, shard=shard):
+        for indices in counted(eval_batches(lengths, batch_size=size, shard=shard), len):
             batch = self.batch(split, indices.tolist()).to(device)
             for name, values in self.tally(model, batch).items():
                 by_bucket = sums.setdefault(name, np.zeros(len(self.length_buckets) + 1))

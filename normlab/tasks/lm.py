@@ -22,6 +22,7 @@ from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.causal_lm import CausalLM
 from normlab.models.spec import Text
 from normlab.norms.base import Stream
+from normlab.progress import counted
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
@@ -183,7 +184,8 @@ class LanguageModeling(DocumentTask):
         count = len(self.evaluated(split))
         device = next(model.parameters()).device
         sums, tokens = np.zeros(2), 0
-        for index in np.unique(np.linspace(0, count - 1, min(self.one_by_one, count)).round()):
+        chosen = np.unique(np.linspace(0, count - 1, min(self.one_by_one, count)).round())
+        for index in counted(chosen.tolist()):
             batch = self.batch(split, [int(index)]).to(device)
             both = self.stepwise(model, batch)
             sums += [-float(log_probabilities(logits, batch.tgt_out).sum()) for logits in both]

@@ -1,18 +1,32 @@
 """Scores of translated text, and what translation scores are worth without learning."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 
+from normlab.data.corpus import Corpus
 from normlab.data.prepare import PreparedTranslation
-from normlab.metrics.bleu import bleu_scores, corpus_chrf, tokenized_bleu
+from normlab.metrics.bleu import (
+    Tokenize,
+    bleu_scores,
+    corpus_chrf,
+    tokenized_bleu,
+    tokenizer_of,
+)
 from normlab.metrics.counts import perplexity, unigram_nll
+from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import Score
 
-NAMES = (
+_NAMES = (
     *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
 )
-"""The scores of a validation of translation."""
+
+
+def names(text: Corpus | PreparedTranslation) -> Sequence[str]:
+    """Return the scores of a validation; ValueError for a target that BLEU cannot be taken of."""
+    bleu_tokenizer(text)
+    return _NAMES
 
 
 def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) -> dict[str, Score]:
@@ -20,9 +34,32 @@ def plain_scores(data: PreparedTranslation, split: str, lines: Sequence[str]) ->
     references = data.plain(data.texts[split].target)
     lowercase = data.form != "raw"  # tokenised text has lost its case
     return {
-        **bleu_scores(lines, references, lowercase=lowercase),
+        **bleu_scores(lines, references, lowercase=lowercase, tokenize=bleu_tokenizer(data)),
         "chrf": corpus_chrf(lines, references),
     }
+
+
+def bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
+    """Return how BLEU cuts the plain target text; ValueError where it cannot.
+
+    Text that came in words has been put together with spaces where its language has none.
+    """
+    return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
+
+
+def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:
+    """Return sources, references and what a run translated, of some sentences over all of the test.
+
+    `folder` is the run's. Empty for a task that does not translate.
+    """
+    data = getattr(task, "data", None)
+    if not (isinstance(data, PreparedTranslation) and (folder / HYPOTHESES_FILE).is_file()):
+        return []
+    text, (_, outputs) = data.texts["test"], read_hypotheses(folder)
+    chosen = np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int).tolist()
+    sources = [text.source[i] for i in chosen]
+    references = data.plain([text.target[i] for i in chosen])
+    return list(zip(sources, references, (outputs[i] for i in chosen), strict=True))
 
 
 def token_score(data: PreparedTranslation, split: str, lines: list[str]) -> Score:

@@ -23,12 +23,13 @@ from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.seq2seq import Seq2Seq
 from normlab.models.spec import Longest, TextToText
 from normlab.norms.base import Stream
+from normlab.progress import counted
 from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
 from normlab.tasks.padded import places_of, widened
-from normlab.tasks.translated import NAMES, floors, plain_scores, token_score
+from normlab.tasks.translated import floors, names, plain_scores, token_score
 
 LOSS = "loss"
 
@@ -295,7 +296,7 @@ class Translation(Task):
         sums = [0.0, 0.0, 0.0]
         found: list[tuple[int, list[int]]] = []
         size = batch_size or self.eval_batch_size
-        for indices in eval_batches(_lengths(pairs), batch_size=size, shard=shard):
+        for indices in counted(eval_batches(_lengths(pairs), batch_size=size, shard=shard), len):
             batch = self.collate(pairs, indices).to(device)
             loss, nll = self._cross_entropy(model, batch)
             sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]
@@ -327,13 +328,12 @@ class Translation(Task):
         pairs = EncodedPairs(text, text)
         device = next(model.parameters()).device
         found: list[tuple[int, list[int]]] = []
-        for indices in eval_batches(_lengths(pairs), batch_size=self.eval_batch_size):
+        for indices in counted(eval_batches(_lengths(pairs), batch_size=self.eval_batch_size), len):
             batch = self.collate(pairs, indices).to(device)
             hypotheses = self.decode(model, batch, self.test_search)
             found += zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
-        return self.data.plain(
-            self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
-        )
+        lines = self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
+        return self.data.plain(lines)
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
         """Return the best hypothesis of each sentence of a batch; `model` is as `search` has it."""
@@ -367,7 +367,7 @@ class Translation(Task):
 
     def score_names(self) -> Sequence[str]:
         """Return the names of a validation's scores."""
-        return NAMES
+        return names(self.corpus)
 
     def floors(self) -> dict[str, float]:
         """Return what the scores of the test are worth without learning."""

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.hypotheses import hypotheses_file
 from normlab.records.record import Score
 from normlab.tasks.base import Condition, Task
@@ -43,6 +44,7 @@ class Evaluator:
         Running statistics are re-estimated first where a norm's `eval_stats` says so, or for all
         of them with `recalibrate`. The model's mode is put back.
         """
+        say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
         was_training = model.training
         model.eval()

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from normlab import distributed
 from normlab.probes.base import ProbeGroup, StepView
+from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
 from normlab.train.best import BestValidations
@@ -302,6 +303,7 @@ class Trainer:
         at.interval_tokens += int(sums["tokens"])
         at.interval_seconds += seconds
         self._tick()
+        say(Stage(TRAINING, at.step, self.settings.budget.steps, loss))
         if not (self._due(self.settings.log_every) or self._validation_due()):
             return
         mean = at.interval_loss / at.interval_steps

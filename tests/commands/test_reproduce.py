@@ -184,7 +184,9 @@ def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
     place.bad(4, 130)
     with pytest.raises(KeyboardInterrupt):
         carry_out(capsys)
-    assert "stopped; start the same command again to go on" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert said.startswith("stopped\n3 runs done") and "5 left" in said
+    assert "it goes on with: normlab reproduce tiny --processes 1" in said
     assert len(place.lines("calls")) == 4
     code, before, table, _ = carry_out(capsys)
     assert code == 0 and before[0].endswith("3 ended, 5 to go")

@@ -1,20 +1,27 @@
 import io
+import itertools
 import math
 import re
+import time
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console as RichConsole
 
+from normlab.progress import Stage
 from normlab.records.record import Outcome
+from normlab.train.sinks import pace
 from normlab.train.sinks.console import Console, duration, figure
-from tests.sinks.runs import SIGNATURE, info, record, scores
+from tests.sinks.runs import info, record, scores
 
 
 def show(tmp_path, *, terminal: bool, width: int = 120, total_steps=100, end=None, note=None):
     out = io.StringIO()
     console = RichConsole(file=out, force_terminal=terminal, width=width, highlight=False)
     sink = Console(style="auto", console=console)
+    sink.stage(Stage("preparing"))
     sink.open(info(tmp_path, total_steps=total_steps))
+    sink.stage(Stage("training", 10, total_steps, 4.5))
     sink.log(
         {
             "step": 10,
@@ -24,10 +31,15 @@ def show(tmp_path, *, terminal: bool, width: int = 120, total_steps=100, end=Non
             "train/tokens_per_second": 1234.0,
         }
     )
+    sink.stage(Stage("training", 50, total_steps, 3.25))
     sink.log({"step": 50, "train/loss": 3.25, "train/tokens_per_second": 2345.6})
+    sink.stage(Stage("validating", 3, 7))
     sink.log({"step": 50}, scores(12.34, 3.1))
+    sink.stage(Stage("training", 51, total_steps, 3.25))
     if note:
         sink.note(note)
+    for number in range(5):
+        sink.sample(f"Quelle {number}", f"reference {number}", "output " * 40)
     sink.close(end)
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n")
 
@@ -44,19 +56,21 @@ def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
     assert lines[4:] == ["[early] stop"]
 
 
-def test_a_terminal_shows_step_loss_scores_speed_and_time_left(tmp_path):
-    text = show(tmp_path, terminal=True)
-    bar = [line for line in text.splitlines() if "tok/s" in line][-1]
-    for part in ("step 50/100", "loss 3.25", "valid/bleu 12.34", "2,346 tok/s", "left "):
+def test_a_terminal_shows_phase_time_loss_and_speed_in_80_columns(tmp_path):
+    text = show(tmp_path, terminal=True, width=80)
+    lines = text.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("preparing") for line in lines)
+    bar = [line for line in lines if line.startswith("training")][-1]
+    for part in ("training 51/100", "0s", "left ", "loss 3.25", "█▁", "2,346"):
         assert part in bar
-    assert "step 50  valid/bleu 12.34  valid/loss 3.1" in text
+    assert "step 50  valid/loss 3.1  valid/bleu 12.34" in text
 
 
 def test_a_narrow_terminal_keeps_step_and_time_left(tmp_path):
-    text = show(tmp_path, terminal=True, width=50)
-    bar = [line for line in text.splitlines() if "loss 3.25" in line][-1]
-    assert "step 50/100" in bar
-    assert "left " in bar
+    text = show(tmp_path, terminal=True, width=60)
+    bar = [line for line in text.splitlines() if line.startswith("training 51")][-1]
+    assert "left " in bar and len(bar) <= 60
 
 
 @pytest.mark.parametrize("terminal", [True, False])
@@ -68,38 +82,45 @@ def test_a_budget_without_steps_has_no_total(tmp_path, terminal):
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_the_record_is_a_small_block(tmp_path, terminal):
-    end = record(outcome=Outcome("diverged", 70, "loss is nan", "encoder.3"))
-    text = show(tmp_path, terminal=terminal, end=end, width=200)
+def test_the_last_page_is_of_twenty_lines_with_samples_place_and_commands(tmp_path, terminal):
+    end = record(outcome=Outcome("diverged", 70, "loss is nan", "encoder.3"), floors={"bleu": 0.25})
+    text = show(tmp_path, terminal=terminal, end=end, width=80)
+    page = text[text.index("diverged at step 70") :].rstrip().splitlines()
+    assert len(page) <= 20
     for part in (
-        "diverged at step 70",
         "loss is nan in encoder.3",
-        "23.46",
-        SIGNATURE,
+        "23.46  (without learning 0.25)",
         "123,456",
         "1m 15s",
-        str(tmp_path / "record.json"),
+        "Quelle 2",
+        "normlab plot",
     ):
-        assert part in text
-    assert len(text[text.index("outcome") :].splitlines()) <= 8
+        assert any(part in line for line in page)
+    assert not any("Quelle 3" in line for line in page)
+    assert any(line.startswith("record: ") for line in page)
+    outputs = [line for line in page if line.startswith("  output")]
+    assert len(outputs) == 3 and all((len(line) <= 80) == terminal for line in outputs)
 
 
 def test_the_cursor_comes_back_when_a_run_ends_without_a_record(tmp_path):
     out = io.StringIO()
     sink = Console(console=RichConsole(file=out, force_terminal=True))
     sink.open(info(tmp_path))
+    sink.stage(Stage("training", 1, 100, 2.0))
     assert "\x1b[?25l" in out.getvalue()
     sink.close(None)
     assert out.getvalue().rindex("\x1b[?25h") > out.getvalue().rindex("\x1b[?25l")
 
 
 def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
-    clock = iter([1000.0, 1020.0])
-    monkeypatch.setattr("normlab.train.sinks.console.time.monotonic", lambda: next(clock))
+    clock = itertools.chain([1000.0], itertools.repeat(1020.0))
+    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
     sink = Console(style="plain", console=RichConsole(file=out))
     sink.open(info(tmp_path, resumed_step=50))
+    sink.stage(Stage("training", 60, 100))
     sink.log({"step": 60})
+    sink.stage(Stage("training", 70, 100))
     sink.log({"step": 70})  # 10 steps in 20 s, 30 to go
     assert out.getvalue().splitlines() == [
         "toy-bn-pre-0123456789-seed1, resumed at step 50",
@@ -117,6 +138,26 @@ def test_nothing_goes_to_the_standard_output(tmp_path, capsys):
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "step 1/100" in captured.err
+
+
+def test_a_pipe_is_never_silent_for_long(tmp_path, monkeypatch):
+    now = itertools.count(0.0, 2.0)
+    monkeypatch.setattr(time, "monotonic", lambda: next(now))
+    out = io.StringIO()
+    sink = Console(style="plain", console=RichConsole(file=out))
+    for done in range(0, 500, 10):
+        sink.stage(Stage("testing", done, 500))
+    lines = out.getvalue().splitlines()
+    assert 5 < len(lines) < 40 and all(re.match(r"testing \d+/500", line) for line in lines)
+
+
+def test_the_course_of_the_loss_fits_its_columns_however_long():
+    line = pace.Sparkline(12)
+    for step in range(5000):
+        line.add(100.0 / (step + 1))
+    assert str(line)[0] == "█" and str(line)[-1] == "▁" and 6 <= len(str(line)) <= 13
+    line.add(math.nan)
+    assert "nan" not in str(line)
 
 
 @pytest.mark.parametrize(

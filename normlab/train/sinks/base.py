@@ -17,6 +17,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+from normlab.progress import Stage
 from normlab.records.record import RunRecord, Score
 
 Row = Mapping[str, float | int]
@@ -57,6 +58,12 @@ class Sink(ABC):
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         """Take one row, with the scores of this step's evaluation if there was one."""
 
+    def stage(self, stage: Stage) -> None:  # noqa: B027 - optional hook
+        """Learn what the run does now, at every step and batch, also before it opens."""
+
+    def sample(self, source: str, reference: str, output: str) -> None:  # noqa: B027 - optional
+        """Take one example of what the tested weights make, before the run closes."""
+
     def note(self, text: str) -> None:  # noqa: B027 - optional hook
         """Take one line for people (resumed, early stop, diverged, a sink lost)."""
 
@@ -82,6 +89,14 @@ class SinkGroup(Sink):
         """Hand the row to each sink."""
         assert "step" in row, "a row without its step"
         self._each(lambda sink: sink.log(row, scores))
+
+    def stage(self, stage: Stage) -> None:
+        """Hand the stage to each sink."""
+        self._each(lambda sink: sink.stage(stage))
+
+    def sample(self, source: str, reference: str, output: str) -> None:
+        """Hand the example to each sink."""
+        self._each(lambda sink: sink.sample(source, reference, output))
 
     def note(self, text: str) -> None:
         """Hand the line to each sink."""

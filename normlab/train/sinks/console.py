@@ -1,28 +1,33 @@
-"""What a person sees of a running job: a progress bar on a terminal, plain lines in a pipe.
+"""What a person sees of a running job: a bar on a terminal, plain lines in a pipe.
 
 Everything goes to the standard error, so that the standard output of a command stays its result.
-On a terminal the bar shows step, time left, loss, tokens/s and the latest scores; an evaluation
-and a note leave a line above it. In a pipe each row is one line. Both end with a small block that
-holds the record's outcome and scores. The names `train/loss` and `train/tokens_per_second` are
-the ones the bar shows; plain lines have each name of a row as it is.
+The bar shows the phase and how far it is, the time since the start and the time of training left,
+the loss and its course, tokens/s where there is room; an evaluation and a note leave a line above
+it. In a pipe each row is one line, and where there is none for some seconds a line says what is
+being done. Both end with a page of at most twenty lines. The names `train/loss` and
+`train/tokens_per_second` are the ones the bar shows; plain lines have each name of a row as it is.
 """
 
 import math
+import shlex
 import sys
 import time
 from collections.abc import Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console as RichConsole
-from rich.panel import Panel
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
-from rich.table import Column, Table
+from rich.table import Column
 from rich.text import Text
 
+from normlab.progress import PREPARING, TRAINING, Stage
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
+from normlab.records.text import one_line
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
+from normlab.train.sinks.pace import Pace, Sparkline
 
 LOSS = "train/loss"
 SPEED = "train/tokens_per_second"
@@ -30,6 +35,14 @@ SPEED = "train/tokens_per_second"
 _NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})
 # The choices that a run's name leaves out and its cost follows from.
 _SIZE = ("model", "recipe", "scale")
+_DRAWN = 4  # times a second: the thread that draws shares the cores with training
+_SILENT = 5.0  # seconds without a line in a pipe, more in a long run
+_HEADLINES = 5
+_FIRST = (
+    *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
+    *("test/bits_per_character", "test/perplexity", "test/loss", "valid/loss"),
+)
+_COLORS = {"finished": "green", "diverged": "red", "interrupted": "yellow"}
 
 
 class Console(Sink):
@@ -48,141 +61,158 @@ class Console(Sink):
         self._task = TaskID(0)
         self._total: int | None = None
         self._run_dir = Path()
-        self._first: tuple[int, float] | None = None
-        self._shown: dict[str, str] = {}
+        self._started = self._said = self._drawn = time.monotonic()
+        self._stage = Stage(PREPARING)
+        self._pace, self._spark = Pace(), Sparkline()
+        self._speed = ""
+        self._samples: list[tuple[str, str, str]] = []
 
     def open(self, run: RunInfo) -> None:
-        """Name the run and start the bar."""
-        self._total, self._run_dir, self._first = run.total_steps, run.run_dir, None
+        """Name the run."""
+        self._total, self._run_dir = run.total_steps, run.run_dir
         again = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
         self._line(f"{run.run_id}{again}")
         if chosen := [f"{g}={run.choices[g]}" for g in _SIZE if run.choices.get(g)]:
             self._line(" ".join(chosen))
+
+    def stage(self, stage: Stage) -> None:
+        """Move the bar; in a pipe say now and then what is being done."""
+        changed, self._stage = stage.phase != self._stage.phase, stage
+        self._pace.see(stage)
+        if stage.loss is not None:
+            self._spark.add(stage.loss)
+        now = time.monotonic()
         if self._rich:
-            # The widest that the place will get, so that the bar does not move about.
-            widest = self._place(run.total_steps or 999_999)
-            self._progress = _progress(self._console, widest)
-            self._task = self._progress.add_task(
-                self._place(run.resumed_step),
-                total=run.total_steps,
-                completed=run.resumed_step,
-                figures="",
-                left="",
-            )
-            self._progress.start()
+            if changed or self._progress is None or now - self._drawn >= 1 / _DRAWN:
+                self._drawn = now
+                self._draw()
+            return
+        # A run of days does not fill a log with seconds.
+        if now - self._said >= min(60.0, max(_SILENT, (now - self._started) / 60)):
+            self._line(f"{stage}{self._loss('  ')}{self._left('  left ')}")
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        """Move the bar, or print the row; scores always leave a line."""
+        """Print the row in a pipe; scores always leave a line."""
         step = int(row["step"])
         results = {name: score.value for name, score in scores.items()}
-        if self._progress is None:
-            self._line(
-                self._place(step)
-                + _spaced({**_figures(row), **results})
-                + self._left(step, "  left ")
-            )
-            return
-        self._show(row, results)
-        self._progress.update(
-            self._task,
-            description=self._place(step),
-            completed=step,
-            figures="  ".join(self._shown.values()),
-            left=self._left(step, "left "),
-        )
-        if results:
-            self._line(f"step {step}" + _spaced(results))
-
-    def _show(self, row: Row, results: Mapping[str, float]) -> None:
-        """Keep the latest figures of the bar; a row need not have all of them."""
-        if LOSS in row:
-            self._shown[LOSS] = f"loss {figure(row[LOSS])}"
-        for name, value in results.items():
-            self._shown[name] = f"{name} {figure(value)}"
         if SPEED in row:
-            self._shown[SPEED] = f"{row[SPEED]:,.0f} tok/s"
+            self._speed = f"{row[SPEED]:,.0f} tok/s"
+        if not self._rich:
+            values = {**_figures(row), **results}
+            self._line(self._place(step) + _spaced(values) + self._left("  left "))
+        elif results:
+            self._line(f"step {step}" + _spaced(dict(islice(_by_rank(results), _HEADLINES))))
 
-    def _place(self, step: int) -> str:
-        return f"step {step}" if self._total is None else f"step {step}/{self._total}"
-
-    def _left(self, step: int, label: str) -> str:
-        """Estimate the time left from all steps since the first row, evaluations included.
-
-        What comes before the first row (compiling, the start of W&B) does not come again.
-        """
-        now = time.monotonic()
-        self._first = self._first or (step, now)
-        done, elapsed = step - self._first[0], now - self._first[1]
-        if self._total is None or done <= 0 or step >= self._total:
-            return ""
-        return label + duration(elapsed / done * (self._total - step))
+    def sample(self, source: str, reference: str, output: str) -> None:
+        """Keep an example for the last page."""
+        self._samples.append((source, reference, output))
 
     def note(self, text: str) -> None:
         """Print the line, above the bar if there is one."""
         self._line(text)
 
     def close(self, record: RunRecord | None) -> None:
-        """Stop the bar and show the record as a small block."""
+        """Stop the bar and show what came out."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
         if record is None:
             return
-        lines = [*_lines(record), ("record", str(self._run_dir / RECORD_FILE), "")]
-        if self._rich:
-            self._console.print(Panel(_block(lines), title=Text(record.run_id), expand=False))
-        else:
-            for label, value, detail in lines:
-                self._line(f"{label}: {value}" + (f"  ({detail})" if detail else ""))
+        for line in _page(record, self._run_dir, self._samples):
+            if self._rich:  # samples are read at a glance: they end at the edge
+                self._console.print(line, overflow="ellipsis", no_wrap=True)
+            else:
+                self._console.print(line, soft_wrap=True)
+
+    def _place(self, step: int) -> str:
+        return f"step {step}" if self._total is None else f"step {step}/{self._total}"
+
+    def _left(self, label: str) -> str:
+        left = self._pace.left
+        return "" if not left else label + duration(left)
+
+    def _loss(self, gap: str = "") -> str:
+        loss = self._stage.loss
+        return "" if loss is None else f"{gap}loss {figure(loss)}"
+
+    def _draw(self) -> None:
+        if self._progress is None:
+            self._progress = _progress(self._console)
+            self._task = self._progress.add_task(
+                str(self._stage), total=self._stage.total, elapsed="", left="", figures=""
+            )
+            self._progress.start()
+        spark = "" if self._console.options.ascii_only else str(self._spark)
+        training = self._stage.phase == TRAINING
+        self._progress.update(
+            self._task,
+            description=str(self._stage),
+            completed=self._stage.done,
+            total=self._stage.total,
+            elapsed=duration(time.monotonic() - self._started),
+            left=self._left("left "),
+            figures="  ".join(filter(None, (self._loss(), spark, self._speed))) if training else "",
+        )
 
     def _line(self, text: str) -> None:
         # A pipe has no width to wrap at, and square brackets in a message are not markup.
+        self._said = time.monotonic()
         self._console.print(Text(text), soft_wrap=True)
 
 
-def _progress(console: RichConsole, place: str) -> Progress:
-    # On a narrow terminal the figures are what gives way. Two redraws a second: the drawing thread
-    # shares the cores with training.
+def _progress(console: RichConsole) -> Progress:
+    """Return a bar beside which, on a narrow terminal, the figures give way."""
+
+    def text(field: str, width: int) -> TextColumn:
+        return TextColumn(f"{{{field}}}", table_column=Column(min_width=width, no_wrap=True))
+
     return Progress(
-        TextColumn("{task.description}", table_column=Column(min_width=len(place), no_wrap=True)),
-        BarColumn(bar_width=20),
-        TextColumn("{task.fields[left]}", table_column=Column(min_width=12, no_wrap=True)),
+        text("task.description", 18),
+        BarColumn(bar_width=10),
+        text("task.fields[elapsed]", 6),
+        text("task.fields[left]", 11),
         TextColumn(
             "{task.fields[figures]}", table_column=Column(overflow="ellipsis", no_wrap=True)
         ),
         console=console,
-        refresh_per_second=2,
+        refresh_per_second=_DRAWN,
     )
 
 
-def _block(lines: list[tuple[str, str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for _ in range(3):
-        table.add_column(overflow="fold")
-    for label, value, detail in lines:
-        table.add_row(Text(label), Text(value), Text(detail, style="dim"))
-    return table
-
-
-def _lines(record: RunRecord) -> list[tuple[str, str, str]]:
-    """Say what a record holds for a first look: label, value, detail."""
+def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) -> list[Text]:
+    """Return the last page: outcome, headline figures, samples, the place, what to type next."""
     outcome, budget = record.outcome, record.budget
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
-    lines = [("outcome", f"{outcome.status} at step {outcome.step}", where)]
-    lines += [
-        (name, figure(score.value), score.signature or "")
-        for name, score in sorted(record.main_scores.items())
+    lines = [
+        Text.assemble(
+            (outcome.status, f"bold {_COLORS.get(outcome.status, 'red')}"),
+            f" at step {outcome.step:,}" + (f" ({where})" if where else ""),
+            f" in {duration(budget.wall_seconds)}: {budget.tokens:,} tokens, "
+            f"{budget.tokens_per_second:,.0f} tokens/s",
+        )
     ]
-    lines += [
-        (name, figure(value), "")
-        for name, value in sorted(record.stability.items())
-        if name.count("/") == 2  # of the whole model; those of its places are in the record
-    ]
-    lines += [
-        ("tokens", f"{budget.tokens:,}", f"{budget.tokens_per_second:,.0f} tokens/s"),
-        ("time", duration(budget.wall_seconds), ""),
-    ]
+    values = {name: score.value for name, score in record.main_scores.items()}
+    for name, value in islice(_by_rank(values), _HEADLINES):
+        floor = record.floors.get(name.removeprefix("test/")) if name.startswith("test/") else None
+        known = "" if floor is None else f"  (without learning {figure(floor)})"
+        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), known))
+    for texts in samples[:3]:
+        for label, text in zip(("source", "reference", "output"), texts, strict=True):
+            lines.append(Text.assemble((f"  {label:<11}", "dim"), one_line(text)))
+    lines.append(Text(f"record: {folder / RECORD_FILE}"))
+    run = shlex.quote(str(folder))
+    command = "translate" if samples else "inspect"
+    lines.append(Text("next:"))
+    lines += [Text(f"  normlab {what}") for what in (f"plot {run}", f"{command} {run}", "compare")]
     return lines
+
+
+def _by_rank(values: Mapping[str, float]):
+    """Yield names and finite values, those that a task is judged by first."""
+    known = [name for name in _FIRST if name in values]
+    for name in dict.fromkeys([*known, *sorted(values)]):
+        if math.isfinite(values[name]):
+            yield name, values[name]
 
 
 def _figures(row: Row) -> dict[str, float | int]:

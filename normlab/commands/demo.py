@@ -1,0 +1,117 @@
+"""`normlab demo`: the first table, in minutes: LN, BN and no norm on the built-in corpus."""
+
+import argparse
+import shlex
+import statistics
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from normlab.records.record import RunRecord
+from normlab.records.store import RunStore
+
+HELP = "the first table in minutes: LN, BN and no norm on the built-in corpus"
+
+_NORMS = ("ln", "bn", "none")
+_NAMES = {"ln": "LN", "bn": "BN", "none": "no norm"}
+_SEEDS = (1, 2)
+_SCORE = "test/loss"
+# Runs of minutes: a warm-up that ends, no probes, a test of few sentences decoded greedily.
+_OVERRIDES = (
+    *("task=toy", "budget.steps=300", "schedule.warmup=100", "validate.every=300"),
+    *("validate.best=false", "task.corpus.valid_size=200", "task.corpus.test_size=200"),
+    *("task.test_search.beam=1", "probe=[]", "sink=[console,jsonl]", "observe.study=demo"),
+)
+_EXAMPLES = """examples:
+  normlab demo                        six runs of 300 steps: 3 norms, 2 seeds
+  normlab demo budget.steps=1500      longer: any value of `normlab train`
+
+Runs are kept below runs/, so that the same command again shows its table at once, and one that was
+stopped goes on.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        prog="normlab demo",
+        description="T" + HELP[1:] + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Train the runs as a sweep, show the table, say what it shows, and what to type next."""
+    extra = parser().parse_args(argv).overrides
+    from normlab.commands.train import run_hydra
+
+    print("Six small Transformers learn to translate: three norms, two seeds of each.")
+    status = run_hydra(
+        ["-m", f"norm={','.join(_NORMS)}", f"seed={','.join(map(str, _SEEDS))}", *_settings(extra)]
+    )
+    if status:
+        return status
+    found = {norm: _records(norm, extra) for norm in _NORMS}
+    print(f"\n{sentence(found)}\n\nnext:")
+    for command in _next(extra):
+        print(f"  {command}")
+    return 0
+
+
+def _settings(extra: Sequence[str]) -> list[str]:
+    """Return the overrides of every run; what is given takes the place of the demo's own."""
+    given = {text.partition("=")[0] for text in extra}
+    return [*(text for text in _OVERRIDES if text.partition("=")[0] not in given), *extra]
+
+
+def _records(norm: str, extra: Sequence[str]) -> list[RunRecord]:
+    from normlab.config import compose, to_dict
+
+    config = to_dict(compose([f"norm={norm}", *_settings(extra)]))
+    store = RunStore(config["runs_dir"])
+    return [store.read(store.run_dir({**config, "seed": seed})) for seed in _SEEDS]
+
+
+def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
+    """Say in a sentence or two what the runs show, by the test loss, from the numbers alone.
+
+    Two norms are told apart where no seed of one comes between the seeds of the other.
+    """
+    scores = {
+        norm: [record.scores[_SCORE].value for record in records if record.finished]
+        for norm, records in found.items()
+    }
+    lost = [_NAMES[norm] for norm, values in scores.items() if len(values) < len(found[norm])]
+    order = sorted(
+        (norm for norm in scores if scores[norm]), key=lambda n: statistics.fmean(scores[n])
+    )
+    steps = max(record.outcome.step for records in found.values() for record in records)
+    parts = [f"{_NAMES[norm]} {statistics.fmean(scores[norm]):.2f}" for norm in order]
+    said = [f"Test loss after {steps:,} steps, the lower the better: {', '.join(parts)}."]
+    apart = [
+        f"{_NAMES[a]} is below {_NAMES[b]}"
+        if max(scores[a]) < min(scores[b])
+        else f"{_NAMES[a]} and {_NAMES[b]} cannot be told apart"
+        for a, b in pairwise(order)
+    ]
+    if apart:
+        seeds = f"By {len(_SEEDS)} seeds of each "
+        said.append(f"{seeds}{', and '.join(apart)}: a first look, no more.")
+    if lost:
+        said.append(f"A run of {' and '.join(lost)} diverged.")
+    return " ".join(said)
+
+
+def _next(extra: Sequence[str]) -> list[str]:
+    from normlab.config import compose, to_dict
+
+    config = to_dict(compose(["norm=bn", *_settings(extra)]))
+    folder = RunStore(Path(config["runs_dir"])).run_dir(config)
+    return [
+        f"normlab plot {shlex.quote(str(folder))}",
+        "normlab explain ln bn",
+        "normlab train norm=bn task=toy budget.steps=1500",
+    ]

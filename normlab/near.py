@@ -1,0 +1,78 @@
+"""What a key, flag or option may have meant that does not exist, and what its value should be."""
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+
+from normlab import registry
+from normlab.constraints import constraint_of
+
+_NODES = ("optim", "schedule", "model", "norm", "placement", "task")
+_SHOWN = 3
+# Flags of Hydra's own; what else begins with a dash is a key that is written as a flag.
+_FLAGS = frozenset(
+    {
+        *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
+        *("--package", "-r", "--run", "-m", "--multirun", "-sc", "--shell-completion"),
+        *("-cp", "--config-path", "-cn", "--config-name", "-cd", "--config-dir", "-i", "--info"),
+        "--experimental-rerun",
+    }
+)
+
+
+def known_keys() -> list[str]:
+    """Return groups, the keys of the top level, and those of the options of a run's parts."""
+    own = (f"{node}.{key}" for node in _NODES for key in registry.option_keys(node))
+    return [*registry.run_groups(), *registry.sites(), *registry.top_level_keys(), *own]
+
+
+def meant(key: str, known: Sequence[str] | None = None) -> str:
+    """Return ` Did you mean ...?` for a key that does not exist, empty where nothing is near."""
+    known = known_keys() if known is None else known
+    last = key.rpartition(".")[2]
+    named = [name for name in known if name.rpartition(".")[2] == last]
+    named.sort(key=lambda name: name.count("."))
+    by_last = {name.rpartition(".")[2]: name for name in reversed(known)}
+    near = get_close_matches(key, known, n=_SHOWN, cutoff=0.7)
+    last_near = [by_last[name] for name in get_close_matches(last, by_last, n=_SHOWN)]
+    found = [*near, *named] if "." in key else named or near or last_near
+    found = list(dict.fromkeys(found or last_near))[:_SHOWN]
+    return f" Did you mean {' or '.join(found)}?" if found else ""
+
+
+def of_option(option: str, there: Sequence[str]) -> str:
+    """Return ` Did you mean ...?` for an option that a group has not."""
+    near = get_close_matches(option.lower(), there, n=_SHOWN, cutoff=0.5)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def check_flags(arguments: Sequence[str]) -> None:
+    """Raise ValueError for a flag that there is not, such as `--steps 100`."""
+    for text, value in zip(arguments, _next(arguments), strict=True):
+        flag, equals, given = text.partition("=")
+        if not text.startswith("-") or flag in _FLAGS or text[1:2].isdigit():
+            continue
+        key = flag.lstrip("-").replace("-", "_")
+        given = given if equals else value
+        name = next((name for name in known_keys() if name.rpartition(".")[2] == key), key)
+        if name in known_keys():
+            raise ValueError(f"there is no {flag}: values are given as {name}={given or 'VALUE'}")
+        raise ValueError(
+            f"there is no {flag}: values are given as key=value, and --help shows the flags."
+            + meant(key)
+        )
+
+
+def expected(key: str) -> str:
+    """Say what the value of a key must be, such as `must be at least 1 (steps)`."""
+    constraint = constraint_of(key)
+    if constraint is None:
+        return ""
+    unit = f" ({constraint.unit})" if constraint.unit else ""
+    kind = "a whole number" if constraint.whole else "a number"
+    return f"it takes {kind}{unit} and {constraint.rule}"
+
+
+def _next(arguments: Sequence[str]) -> Iterator[str]:
+    """Yield for each argument the one that follows it, if that is a plain word."""
+    for following in [*arguments[1:], ""]:
+        yield "" if following.startswith("-") or "=" in following else following

@@ -1,0 +1,126 @@
+"""What is seen of a sweep, and what is said of the demo's runs."""
+
+import io
+import json
+import logging
+import re
+
+import pytest
+from rich.console import Console
+
+from normlab.commands import completion
+from normlab.commands._cells import Cells, Row, short_names
+from normlab.commands._elsewhere import _Once, carried_out_elsewhere, count_of
+from normlab.commands.demo import sentence
+from normlab.config import check_arguments, compose, error_line
+from normlab.metrics.bleu import tokenizer_of
+from normlab.records.record import Score
+from normlab.records.store import PROGRESS_FILE, RECORD_FILE
+from tests.sinks.runs import record
+
+
+def cells(tmp_path, count, *, terminal=False, width=80):
+    rows = [Row(f"norm=bn seed={n}", tmp_path / str(n), f"cell{n}.log") for n in range(count)]
+    for row in rows:
+        row.folder.mkdir(exist_ok=True)
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=width, height=20)
+    return Cells(rows, at_a_time=2, logs=tmp_path, console=console), out
+
+
+def progress(folder, **changes):
+    said = {"phase": "training", "done": 120, "total": 500, "loss": 5.25, "left": 40.0}
+    (folder / PROGRESS_FILE).write_text(json.dumps({**said, **changes}))
+
+
+@pytest.mark.parametrize("count", [3, 60])
+def test_a_live_table_fits_the_terminal_and_shows_what_is_at_work(tmp_path, count):
+    shown, out = cells(tmp_path, count, terminal=True)
+    with shown:
+        progress(shown.rows[1].folder)
+        shown.beat({1: 10.0})
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue())
+    assert max(map(len, text.splitlines())) <= 80
+    assert len(text[text.rindex(" of ") :].splitlines()) <= 20
+    (row,) = {line.rstrip() for line in text.splitlines() if "training" in line}
+    assert re.fullmatch(r"norm=bn seed=1 +training 120/500 +5\.25 +40s +cell1\.log", row)
+    assert ("more cells" in text) == (count == 60)
+
+
+def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
+    shown, _ = cells(tmp_path, 5)
+    (shown.rows[0].folder / RECORD_FILE).write_text(record().to_json())
+    progress(shown.rows[1].folder)
+    progress(shown.rows[2].folder, left=60.0)
+    shown.beat({0: 1.0, 1: 60.0, 2: 60.0})
+    shown.beat({1: 60.0, 2: 60.0})
+    assert shown.left == pytest.approx((40 + 60 + 2 * (100 + 120 + 1) / 3) / 2)
+    assert capsys.readouterr().out.startswith("0 of 5 done, about")
+    said = shown.stopped("normlab train -m norm=ln,bn")
+    assert said[0] == "stopped: 1 of 5 cells done, 4 left"
+    assert "norm=bn seed=1 (saved at training 120/500)" in said[1]
+    assert said[-1] == "it goes on with: normlab train -m norm=ln,bn"
+
+
+def test_cells_are_named_by_what_differs():
+    named = short_names([("norm=ln", "a=1", "seed=1"), ("norm=bn", "a=1", "seed=1")])
+    assert named == ["norm=ln", "norm=bn"]
+
+
+def test_another_launcher_is_seen_and_its_cells_are_counted():
+    argv = ["-m", "hydra/launcher=submitit_slurm", "norm=ln,bn", "seed=range(1,4)", "batch_size=8"]
+    assert carried_out_elsewhere(argv) and not carried_out_elsewhere(argv[2:])
+    assert count_of(argv) == 6
+    once = _Once()
+    told = [once.filter(logging.makeLogRecord({"msg": f"Call #{n} - no sacct"})) for n in range(3)]
+    assert told == [True, False, False]
+
+
+def demo(**losses):
+    return {
+        norm: [record(scores={"test/loss": Score(value, False, 9, None)}) for value in values]
+        for norm, values in losses.items()
+    }
+
+
+def test_the_demo_says_what_its_numbers_say():
+    said = sentence(demo(ln=[4.0, 4.1], bn=[4.5, 4.6], none=[4.4, 4.9]))
+    assert "LN 4.05, BN 4.55, no norm 4.65" in said
+    assert "LN is below BN, and BN and no norm cannot be told apart" in said
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("nrom=bn", "Did you mean norm"),
+        ("lr=0.1", "Did you mean optim.lr?"),
+        ("budget.step=3", "Did you mean budget.steps"),
+        ("norm=bm", "Did you mean bn"),
+        ("batch_size=abc", "batch_size=abc: it takes a whole number (sequences)"),
+    ],
+)
+def test_what_was_meant_is_said(override, said):
+    with pytest.raises(Exception) as raised:  # Hydra's and OmegaConf's are of many kinds
+        compose([override])
+    assert said in error_line(raised.value)
+
+
+def test_a_key_that_is_written_as_a_flag_is_named():
+    with pytest.raises(ValueError, match=r"there is no --steps: .* budget\.steps=100"):
+        check_arguments(["--steps", "100"])
+    check_arguments(["-m", "--cfg", "job", "norm=ln"])
+
+
+def test_values_and_runs_are_completed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs" / "toy-ln-pre-0" / "seed1").mkdir(parents=True)
+    assert "precision=bf16" in completion.candidates(["train", "precision=b"])
+    assert completion.candidates(["train", "observe.fast=t"]) == ["observe.fast=true"]
+    assert completion.candidates(["plot", "runs/t"]) == ["runs/toy-ln-pre-0/"]
+    assert "runs/toy-ln-pre-0/seed1" in completion.candidates(["plot", "runs/toy-ln-pre-0/"])
+
+
+def test_bleu_is_cut_as_the_target_language_is_written():
+    assert (tokenizer_of("de"), tokenizer_of("zh-CN")) == ("13a", "zh")
+    with pytest.raises(ValueError, match="target language th"):
+        tokenizer_of("th")
