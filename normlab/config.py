@@ -5,7 +5,6 @@ full path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_
 values are checked against the target's signature when it is built. No torch here.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
@@ -152,7 +151,6 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
-_LONG_NUMBER = re.compile(r"\d{101}")
 _PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 _NODES = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
 
@@ -169,7 +167,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
         hydra.errors.HydraException: an unknown key, option or value, with its path.
         ValueError: values that contradict each other.
     """
-    check_arguments(overrides)
+    near.check_arguments(overrides)
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
@@ -178,30 +176,6 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
     with open_dict(composed):
         del composed["hydra"]
     return settle(composed, choices, given)
-
-
-def check_arguments(arguments: Sequence[str]) -> None:
-    """Raise ValueError naming an argument that Hydra cannot read, whose own errors name none.
-
-    Flags, and the words that follow them, are Hydra's business.
-    """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
-    near.check_flags(arguments)
-    parser = OverridesParser.create()
-    for text in arguments:
-        key, found, value = text.partition("=")
-        if text.startswith("-") or not (found or text.startswith("~")):
-            continue
-        named = f"{key}={value[:57]}..." if len(value) > 60 else text
-        if not key.strip("~+"):
-            raise ValueError(f"{named!r} has no key: give key=value")
-        if _LONG_NUMBER.search(value):
-            raise ValueError(f"{named} has a number of more than 100 digits")
-        try:
-            parser.parse_override(text)
-        except Exception as error:  # the parser's, and Python's own of what it makes
-            raise ValueError(f"{named!r} cannot be read: {str(error).splitlines()[0]}") from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:

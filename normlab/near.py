@@ -1,5 +1,6 @@
 """What a key, flag or option may have meant that does not exist, and what its value should be."""
 
+import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 
@@ -8,6 +9,7 @@ from normlab.constraints import constraint_of
 
 _NODES = ("optim", "schedule", "model", "norm", "placement", "task")
 _SHOWN = 3
+_LONG_NUMBER = re.compile(r"\d{101}")
 # Flags of Hydra's own; what else begins with a dash is a key that is written as a flag.
 _FLAGS = frozenset(
     {
@@ -76,3 +78,27 @@ def _next(arguments: Sequence[str]) -> Iterator[str]:
     """Yield for each argument the one that follows it, if that is a plain word."""
     for following in [*arguments[1:], ""]:
         yield "" if following.startswith("-") or "=" in following else following
+
+
+def check_arguments(arguments: Sequence[str]) -> None:
+    """Raise ValueError naming an argument that Hydra cannot read, whose own errors name none.
+
+    Flags, and the words that follow them, are Hydra's business.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    check_flags(arguments)
+    parser = OverridesParser.create()
+    for text in arguments:
+        key, found, value = text.partition("=")
+        if text.startswith("-") or not (found or text.startswith("~")):
+            continue
+        named = f"{key}={value[:57]}..." if len(value) > 60 else text
+        if not key.strip("~+"):
+            raise ValueError(f"{named!r} has no key: give key=value")
+        if _LONG_NUMBER.search(value):
+            raise ValueError(f"{named} has a number of more than 100 digits")
+        try:
+            parser.parse_override(text)
+        except Exception as error:  # the parser's, and Python's own of what it makes
+            raise ValueError(f"{named!r} cannot be read: {str(error).splitlines()[0]}") from None

@@ -1,12 +1,10 @@
 """Carrying a run out, from nothing or a checkpoint, to its record."""
 
-import hashlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,6 +41,7 @@ from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
 from normlab.start import check_start
 from normlab.tasks.base import Task
 from normlab.tasks.translated import samples
+from normlab.train.agreement import check_same_data, check_same_place
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
 from normlab.train.evaluate import Evaluator
@@ -64,15 +63,6 @@ def train(config: DictConfig) -> RunRecord:
     Raises ValueError for values that do not fit, damaged files, and a run that other code made.
     """
     return _Run(config).carry_out()
-
-
-def _size(path: Path) -> str:
-    """Describe a file, so that two that differ are told apart, as a rule."""
-    return f"{path.stat().st_size} bytes long" if path.exists() else "missing"
-
-
-def _digest(content: object) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:10]
 
 
 class _Run:
@@ -106,7 +96,8 @@ class _Run:
             if distributed.is_main():
                 self._lock(stack)
             distributed.barrier()
-            self._check_same_folder()
+            last = Checkpoints(self.folder / "checkpoints", writes=False).last
+            check_same_place(self.folder, self.environment["code"], last)
             done = self._finished()
             if done is not None:
                 return done
@@ -125,17 +116,6 @@ class _Run:
             if path.name in _WRITTEN or path.suffix == ".pt":
                 check_is_file(path)  # a folder in the way would end the run when it writes
         remove_leftovers(self.folder)  # of a process that was killed while it wrote
-
-    def _check_same_folder(self) -> None:
-        """Refuse a folder that is not the same one on every rank: all of them read from it."""
-        last = Checkpoints(self.folder / "checkpoints", writes=False).last
-        places = {"lock": self.folder / ".lock", "record": self.folder / RECORD_FILE, "state": last}
-        distributed.check_agreement(
-            {f"the {name} in {self.folder}": _size(path) for name, path in places.items()},
-            cure="runs_dir must be a folder that all ranks share",
-        )
-        code = {"the code": self.environment["code"]}
-        distributed.check_agreement(code, cure="install the same version for all ranks")
 
     def _leave_no_empty_folder(self) -> None:
         """Remove the folder of a run that failed before it kept anything; the lock is held."""
@@ -247,8 +227,7 @@ class _Run:
         self.milestones = norms.milestones(config["budget"]["steps"])
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))
-        told = {"the text of data_dir": _digest(data.get("checksums"))}
-        distributed.check_agreement(told, cure="give all ranks the same data")
+        check_same_data(data.get("checksums"))
         state = self._state_to_resume(checkpoints, data)
         if state is None:
             calibrate_model(config, model, task, runtime)

@@ -106,7 +106,7 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = ("config", "complete", "recipes", "sites", "build", "run", "commands")
+CONFIGURED = ("config", "complete", "near", "recipes", "sites", "build", "run", "commands")
 
 
 def name_of(path):

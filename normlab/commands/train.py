@@ -41,7 +41,8 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.types import RunMode
 
     from normlab.commands._elsewhere import carried_out_elsewhere
-    from normlab.config import CONFIG_NAME, check_arguments, from_hydra, register
+    from normlab.config import CONFIG_NAME, from_hydra, register
+    from normlab.near import check_arguments
     from normlab.recipes import with_recipe
     from normlab.registry import CONFIG_DIR
 

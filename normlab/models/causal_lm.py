@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from normlab.models.architecture import TextArchitecture
 from normlab.models.cache import Lineage, SelfCache
+from normlab.models.embedding import StreamEmbedding
 from normlab.models.stacks import Encoder, require_incremental
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Placement
@@ -58,7 +59,7 @@ class CausalLM(nn.Module):
 class CachedText:
     """Incremental decoding: one position a step, keys and values kept."""
 
-    def __init__(self, stack: Encoder, *, max_length: int):
+    def __init__(self, stack: Encoder[StreamEmbedding], *, max_length: int):
         require_incremental(stack)
         self.stack = stack
         self.layers = cast("list[EncoderLayer]", list(stack.layers))
@@ -79,7 +80,7 @@ class CachedText:
 class PrefixText:
     """Decoding that runs the whole prefix anew at each step, for norms that look at all of it."""
 
-    def __init__(self, stack: Encoder, count: int):
+    def __init__(self, stack: Encoder[StreamEmbedding], count: int):
         self.stack = stack
         device = stack.embedding.tokens.weight.device
         self.prefix = torch.empty(count, 0, dtype=torch.long, device=device)

@@ -1,7 +1,7 @@
 """The encoder and the decoder: layers one upon the other, between what the placement puts there."""
 
 from collections.abc import Iterator
-from typing import Literal, cast
+from typing import Generic, Literal, TypeVar, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -24,15 +24,20 @@ def _places(
         )
 
 
-class Encoder(nn.Module):
+Entry = TypeVar("Entry", StreamEmbedding, PatchEmbedding)
+
+
+class Encoder(nn.Module, Generic[Entry]):
     """Embedding, opening, `num_layers` encoder layers, closing norm.
 
     A causal one is a decoder without a memory. `other_layers` are those of the other stack.
     """
 
+    embedding: Entry
+
     def __init__(
         self,
-        embedding: StreamEmbedding | PatchEmbedding,
+        embedding: Entry,
         shape: LayerShape,
         placement: Placement,
         *,

@@ -130,7 +130,7 @@ def _told(key: str, value: Any) -> Any:
     """Return a part of a config without the values that a config of before stands for."""
     neutral = _NEUTRAL.get(key)
     if neutral is None or not isinstance(value, dict):
-        return cast("Any", value)
+        return value
     node = cast("dict[str, Any]", value)
     return {name: item for name, item in node.items() if neutral.get(name, ABSENT) != item}
 

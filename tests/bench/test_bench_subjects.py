@@ -82,7 +82,8 @@ def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
 
 @pytest.mark.parametrize("name", option_names("norm"))
 def test_any_norm_can_be_timed_alone(name, runtime):
-    groups = norms.alone([name], norms.Shape(2, 6, 8), runtime)
+    node = bench_config([f"norm={name}"])["norm"]
+    groups = norms.alone({name: node}, norms.Shape(2, 6, 8), runtime)
     training, evaluation = (groups[kind][0] for kind in (norms.TRAINING, norms.EVALUATION))
     training.call()
     assert evaluation.call().shape == (2, 6, 8)

@@ -86,14 +86,16 @@ def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, 
 
 
 @pytest.mark.parametrize(
-    ("norm", "changed"),
+    ("overrides", "changed"),
     [
-        ("bn", ["norm.ghost=4"]),
-        ("pn", ["batch_size=4", "accumulate=8"]),
-        ("ln", None),
+        (["norm=bn"], ["norm.ghost=4"]),
+        (["norm=bn", "~norm.ghost"], ["batch_size=4", "accumulate=8"]),  # as a norm without it
+        (["norm=ln"], None),
     ],
 )
-def test_small_statistics_batches_leave_the_update_as_it_is(norm, changed, tmp_path, monkeypatch):
+def test_small_statistics_batches_leave_the_update_as_it_is(
+    overrides, changed, tmp_path, monkeypatch
+):
     given = []
 
     def against_usual(*values):
@@ -101,7 +103,7 @@ def test_small_statistics_batches_leave_the_update_as_it_is(norm, changed, tmp_p
         return Finding("?", "so")
 
     monkeypatch.setattr(small_batch, "against_usual", against_usual)
-    found = small_batch.examine(examined([f"norm={norm}"], tmp_path))
+    found = small_batch.examine(examined(overrides, tmp_path))
     assert given == ([changed] if changed else [])
     assert changed or found.why_not == "the norm takes no statistics from the batch"
 

@@ -12,8 +12,9 @@ from normlab.commands import completion
 from normlab.commands._cells import Cells, Row, short_names
 from normlab.commands._elsewhere import _Once, carried_out_elsewhere, count_of
 from normlab.commands.demo import sentence
-from normlab.config import check_arguments, compose, error_line
+from normlab.config import compose, error_line
 from normlab.metrics.bleu import tokenizer_of
+from normlab.near import check_arguments
 from normlab.records.record import Score
 from normlab.records.store import PROGRESS_FILE, RECORD_FILE
 from tests.sinks.runs import record

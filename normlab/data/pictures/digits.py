@@ -13,7 +13,7 @@ import numpy as np
 from normlab.data.pictures.source import Pictures, PictureSource, by_class
 
 _TEST_SHARE, _TEST_SEED = 1 / 6, 1
-_BRIGHTEST = 16
+_SIDE, _BRIGHTEST = 8, 16
 
 
 class Digits(PictureSource):
@@ -34,9 +34,9 @@ class Digits(PictureSource):
         """Return the pictures, a sixth of each class as the test."""
         from sklearn.datasets import load_digits
 
-        found = load_digits()
-        images, labels = np.asarray(found["images"]), np.asarray(found["target"])
-        pixels = np.rint(images * (255 / _BRIGHTEST)).astype(np.uint8)[..., None]
+        rows, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
+        images = rows.reshape(-1, _SIDE, _SIDE, 1)
+        pixels = np.rint(images * (255 / _BRIGHTEST)).astype(np.uint8)
         whole = Pictures(pixels, labels.astype(np.int64))
         test = by_class(whole.labels, _TEST_SHARE, seed=_TEST_SEED)
         train = np.setdiff1d(np.arange(len(whole)), test)

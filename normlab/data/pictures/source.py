@@ -25,7 +25,7 @@ class Pictures:
 
     def checksum(self) -> str:
         """Return the SHA-256 of pixels and labels."""
-        digest = hashlib.sha256(np.ascontiguousarray(self.pixels))
+        digest = hashlib.sha256(self.pixels.tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
         return digest.hexdigest()
 
