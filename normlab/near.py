@@ -76,7 +76,7 @@ def expected(key: str) -> str:
 
 def _next(arguments: Sequence[str]) -> Iterator[str]:
     """Yield for each argument the one that follows it, if that is a plain word."""
-    for following in [*arguments[1:], ""]:
+    for following in [*arguments, ""][1:]:
         yield "" if following.startswith("-") or "=" in following else following
 
 
