@@ -24,13 +24,14 @@ _ROOT = "normlab.run"
 _CANNOT_MOVE_A_RESULT = (
     *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/", "card/"),
     *("cli.py", "config.py", "machine.py", "notebook.py", "recipes.py", "registry.py"),
+    *("complete.py", "export.py", "near.py", "progress.py", "wiring.py"),
     "metrics/glossary.py",
     *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
     "train/sinks/",
-    *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth")),
+    *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth", "text")),
     *(
         f"records/{name}.py"
-        for name in ("fingerprint", "labels", "rows", "selection", "store", "text")
+        for name in ("fingerprint", "labels", "migration", "node", "rows", "selection", "store")
     ),
 )
 _NOT_THE_EXPERIMENT = ("choices", "sink")  # keys of a config

@@ -17,20 +17,19 @@ import json
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from html import escape
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from msgspec.structs import asdict
 
-from normlab.records.canonical import number, plain
+from normlab.records.canonical import plain
 from normlab.records.files import unreadable
 from normlab.records.fingerprint import fingerprint
 from normlab.records.migration import FORMAT, NewerFormatError, migrated
+from normlab.records.node import Column, DamagedError, Node, Status
 from normlab.records.shape import misshapen, unfit_name
 
 MEND_RUN = "remove the file and start the run again"
-Status = Literal["finished", "diverged", "interrupted", "failed"]
-Column = list[float | None]
 if TYPE_CHECKING:
     Number = float
 else:  # in the file, which has no other way to write what is not finite
@@ -160,13 +159,13 @@ class RunRecord:
             return cls._read(text)
         except NewerFormatError as newer:
             raise ValueError(f"{origin}: {newer}") from None
-        except _DamagedError as damage:
+        except DamagedError as damage:
             raise ValueError(f"{origin}: {damage}; {mend}") from None
 
     @classmethod
     def _read(cls, text: str | bytes) -> RunRecord:
         if (problem := unreadable(text.encode() if isinstance(text, str) else text)) is not None:
-            raise _DamagedError(f"damaged record, {problem}")
+            raise DamagedError(f"damaged record, {problem}")
         try:
             file = _decoded(text)
             environment = _shared("environment", bytes(file.environment))
@@ -197,21 +196,21 @@ class RunRecord:
         try:
             content = json.loads(text, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
-            raise _DamagedError(
+            raise DamagedError(
                 f"damaged record, not JSON at line {error.lineno}: {error.msg}"
             ) from None
         except UnicodeDecodeError as error:
-            raise _DamagedError(f"damaged record, not UTF-8 at byte {error.start}") from None
+            raise DamagedError(f"damaged record, not UTF-8 at byte {error.start}") from None
         except (ValueError, RecursionError) as error:
-            raise _DamagedError(f"damaged record: {error}") from None
-        node = _Node(content)
+            raise DamagedError(f"damaged record: {error}") from None
+        node = Node(content)
         node.text("format")
         try:
-            node = _Node(migrated(content))
+            node = Node(migrated(content))
         except NewerFormatError:
             raise
         except ValueError as error:
-            raise _DamagedError(f"damaged record, {error}") from None
+            raise DamagedError(f"damaged record, {error}") from None
         for part in ("config", "environment", "data"):
             _check_shape(part, node.mapping(part))
         _check_name(node.text("run_id"))
@@ -305,7 +304,7 @@ def _shared(part: str, text: bytes) -> dict[str, Any]:
 
 def _check_shape(part: str, content: dict[str, Any]) -> None:
     if (problem := misshapen(part, content)) is not None:
-        raise _DamagedError(f"damaged record, {problem}")
+        raise DamagedError(f"damaged record, {problem}")
 
 
 def _no_constant(name: str) -> None:
@@ -314,7 +313,7 @@ def _no_constant(name: str) -> None:
 
 def _check_name(run_id: str) -> None:
     if unfit_name(run_id):
-        raise _DamagedError(
+        raise DamagedError(
             f"damaged record, run_id: {run_id!r:.60} cannot name a folder: letters, digits and "
             "._+@=,- can"
         )
@@ -330,81 +329,10 @@ def _column(values: list[Number | None]) -> Column:
     return [None if value is None else float(value) for value in values]
 
 
-def _score(node: _Node) -> Score:
+def _score(node: Node) -> Score:
     return Score(
         value=node.real("value"),
         higher_is_better=node.boolean("higher_is_better"),
         n=node.integer("n"),
         signature=node.optional_text("signature"),
     )
-
-
-class _DamagedError(Exception):
-    """Says what is wrong with a record, without the file and what to do."""
-
-
-class _Node:
-    """One JSON object of a record, whose errors name the full key."""
-
-    def __init__(self, content: Any, *, path: str = "") -> None:
-        self.path = path
-        if not isinstance(content, dict):
-            raise self._damaged("", f"expected an object, found {content!r:.60}")
-        self.content: dict[str, Any] = content
-
-    def _damaged(self, key: str, problem: str) -> _DamagedError:
-        name = ".".join(part for part in (self.path, key) if part) or "the file"
-        return _DamagedError(f"damaged record, {name}: {problem}")
-
-    def _get(self, key: str, expected: str, *types: type) -> Any:
-        if key not in self.content:
-            raise self._damaged(key, "missing")
-        value = self.content[key]
-        if type(value) not in types:  # exact: a bool is an int to isinstance
-            raise self._damaged(key, f"expected {expected}, found {value!r:.60}")
-        return value
-
-    def node(self, key: str) -> _Node:
-        path = f"{self.path}.{key}" if self.path else key
-        return _Node(self._get(key, "an object", dict), path=path)
-
-    def mapping(self, key: str) -> dict[str, Any]:
-        return self._get(key, "an object", dict)
-
-    def text(self, key: str) -> str:
-        return self._get(key, "a string", str)
-
-    def optional_text(self, key: str) -> str | None:
-        return self._get(key, "a string or null", str, type(None))
-
-    def integer(self, key: str) -> int:
-        return self._get(key, "a whole number", int)
-
-    def boolean(self, key: str) -> bool:
-        return self._get(key, "true or false", bool)
-
-    def real(self, key: str) -> float:
-        value = number(self._get(key, "a number", int, float, str))
-        if value is None:
-            raise self._damaged(key, f"expected a number, found {self.content[key]!r:.60}")
-        return value
-
-    def columns(self, key: str) -> dict[str, Column]:
-        """Read named columns of numbers and gaps."""
-        table = self.node(key)
-        return {name: table.column(name) for name in table.content}
-
-    def column(self, key: str) -> Column:
-        items = self._get(key, "a list", list)
-        values = [number(item) for item in items]
-        for item, value in zip(items, values, strict=True):
-            if value is None and item is not None:
-                raise self._damaged(key, f"expected numbers and nulls, found {item!r:.60}")
-        return values
-
-    def status(self, key: str) -> Status:
-        value = self.text(key)
-        for allowed in get_args(Status):
-            if value == allowed:
-                return allowed
-        raise self._damaged(key, f"{value!r} is not one of {', '.join(get_args(Status))}")
