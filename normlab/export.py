@@ -78,7 +78,8 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     program, why = _program(again, batch)
     if program is None:
         return Exported([weights], folded, apart, why)
-    torch.export.save(program, folder / PROGRAM_FILE)
+    with atomic_write(folder / PROGRAM_FILE, "wb") as file:
+        torch.export.save(program, file)
     return Exported([weights, folder / PROGRAM_FILE], folded, apart, None)
 
 

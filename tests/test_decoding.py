@@ -175,7 +175,7 @@ def test_greedy_search_is_the_chain_of_the_best_tokens(norm, place):
                 break
             chain.append(word)
         assert hypothesis.tokens == chain[1:]
-        assert hypothesis.score == pytest.approx(total / len(chain), abs=1e-5)
+        assert hypothesis.score == pytest.approx(total / len(chain), rel=1e-7, abs=1e-5)
 
 
 class Table:

@@ -40,7 +40,7 @@ class Lineage:
 
 def _beside(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, "G H W K"]:
     """Put the hypotheses of a sentence side by side, as the queries of one attention."""
-    return heads.squeeze(2).unflatten(0, (-1, width)).transpose(1, 2)
+    return heads.transpose(1, 2).flatten(0, 1).unflatten(0, (-1, width)).transpose(1, 2)
 
 
 class SelfCache:

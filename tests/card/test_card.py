@@ -89,7 +89,6 @@ def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, 
     ("overrides", "changed"),
     [
         (["norm=bn"], ["norm.ghost=4"]),
-        (["norm=bn", "~norm.ghost"], ["batch_size=4", "accumulate=8"]),  # as a norm without it
         (["norm=ln"], None),
     ],
 )

@@ -29,7 +29,8 @@ def test_every_entry_is_of_an_option_and_falls():
     for (norm, place), values in TABLE.items():
         assert norm in NORMS and place in PLACEMENTS
         assert len(values) == 20 + 1
-        assert sum(values[15:20]) < sum(values[:5])
+        if norm != "prepbn":  # it becomes another function within these few steps
+            assert sum(values[15:20]) < sum(values[:5])
 
 
 def test_no_two_norms_lose_the_same():

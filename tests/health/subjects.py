@@ -68,9 +68,11 @@ def trained(tmp_path: Path, *overrides: str, steps: int = 12) -> Subject:
 def _fitting(overrides: tuple[str, ...]) -> tuple[str, ...]:
     """Return the overrides with what a norm's own values must be at the tiny width of 16.
 
-    Groups have to divide it, and a sixteenth of it would be one feature, which may be near 0.
+    Groups have to divide it, and a sixteenth of it would be one feature, which may be near 0. What
+    PRepBN pools it shows in the middle of its blend.
     """
     values = {"norm=gn": "norm.groups=4", "norm=prms": "norm.share=0.5"}
+    values |= {"norm=gn_sample": "norm.groups=4", "norm=prepbn": "norm.start=0.5"}
     return (*overrides, *(value for norm, value in values.items() if norm in overrides))
 
 

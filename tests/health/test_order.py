@@ -33,7 +33,7 @@ KEEPS = {  # norm: (features of a token, tokens of a feature), from the axes alo
     "global": (True, True),
     "rbn": (False, True),
     "repbn": (False, True),
-    "prepbn": (False, True),
+    "prepbn": (False, False),  # in the middle of its blend
     "brn": (False, True),
     "mabn": (False, True),
     "un": (False, True),

@@ -23,7 +23,8 @@ def _batch(seed=0, shape=(4, 6, 8), dtype=torch.float32):
 
 
 def _trained(option, **values):
-    norm = make_norm(option, 8, **values)
+    middle = {"start": 0.5} if option == "prepbn" else {}  # of its blend
+    norm = make_norm(option, 8, **middle, **values)
     for seed in range(3):
         norm(*_batch(seed))
     return norm.eval()

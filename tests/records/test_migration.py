@@ -20,6 +20,9 @@ OLDER = {
 }
 
 
+PARTS = ("last_steps", "weights", "floors", "milestones")
+
+
 @pytest.mark.parametrize("path", OLDER)
 def test_a_committed_record_of_version_1_is_read_and_written_in_todays_format(path: str):
     text = (RESULTS / path).read_text(encoding="utf-8")
@@ -30,7 +33,7 @@ def test_a_committed_record_of_version_1_is_read_and_written_in_todays_format(pa
     new = json.loads(found.to_json())
     parts = {key for key in ("last_steps", "weights", "floors") if new[key]}
     assert parts == OLDER[path]
-    assert new == {"last_steps": {}, "weights": {}, "floors": {}, **old, "format": FORMAT}
+    assert new == {**{key: {} for key in PARTS}, **old, "format": FORMAT}
     assert repr(RunRecord.from_json(found.to_json(), origin="here")) == repr(found)
     run = Path(path).parts
     assert found.run_id == f"{run[-3]}-{run[-2]}"  # its config is the same experiment

@@ -50,7 +50,7 @@ def test_keys_are_those_of_the_format():
     content = json.loads(record().to_json())
     assert set(content) == {
         "format", "run_id", "seed", "config", "outcome", "scores", "stability", "budget",
-        "environment", "data", "params", "last_steps", "weights", "floors",
+        "environment", "data", "params", "last_steps", "weights", "floors", "milestones",
     }  # fmt: skip
     assert set(content["outcome"]) == {"status", "step", "reason", "layer"}
     assert set(content["scores"]["test/bleu"]) == {"value", "higher_is_better", "n", "signature"}
