@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from normlab.records.store import PROGRESS_FILE
+
 KILL = "kill"
 _COUNTED = {4**power for power in range(12)}  # a checkpoint has hundreds of writes
 
@@ -45,9 +47,12 @@ class _Counter:
             setattr(os, name, self.counting(getattr(os, name), last=name in ("replace", "rename")))
 
     def inside(self, path: Any) -> bool:
-        """Tell whether a path is one whose writes count: locks have no content."""
+        """Tell whether a path is one whose writes count.
+
+        Locks have no content, and a run goes on without the file that says how far it is.
+        """
         named = isinstance(path, str | Path) and str(path).startswith(str(self.fault.root))
-        return named and not str(path).endswith(".lock")
+        return named and not str(path).endswith(".lock") and PROGRESS_FILE not in str(path)
 
     def count(self, path: Any, half: Any = None) -> None:
         if not self.inside(path):
