@@ -157,7 +157,7 @@ class Sweep:
         are among those returned; `out_of_time` then holds.
         """
         with (
-            _own_folder(self.logs) as self.logs,
+            own_folder(self.logs) as self.logs,
             _handled(signal.SIGINT, self._stopped.set),
             _handled(signal.SIGTERM, self._terminate),
             ThreadPoolExecutor(len(self.places)) as pool,
@@ -268,7 +268,7 @@ class Sweep:
 
 
 @contextmanager
-def _own_folder(folder: Path) -> Iterator[Path]:
+def own_folder(folder: Path) -> Iterator[Path]:
     """Yield a folder that no other sweep writes into: this one, or the first free one below."""
     from filelock import FileLock, Timeout
 

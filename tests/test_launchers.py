@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,17 +74,22 @@ def rates(records: list[RunRecord]) -> set[float]:
     return {record.config["optim"]["lr"] for record in records}
 
 
-def test_a_search_tunes_each_norm_alike_by_its_validation_score(corpus: Path, tmp_path: Path):
+def test_searches_at_once_tune_each_norm_alike_by_its_validation_score(
+    corpus: Path, tmp_path: Path
+):
     runs = tmp_path / "runs"
     alike = ("optim.lr=tag(log,interval(1e-4,1e-1))", "hydra.sweeper.sampler.seed=3")
-    best = found(search(corpus, runs, *alike, "norm=ln", "hydra.sweeper.n_trials=3"))
-    records = RunStore(runs).records()
+    with ThreadPoolExecutor(2) as pool:
+        searches = [
+            pool.submit(search, corpus, runs, *alike, f"norm={norm}", f"hydra.sweeper.n_trials={n}")
+            for norm, n in (("ln", 3), ("bn", 1))
+        ]
+    best, _ = (found(done.result()) for done in searches)
+    records = [record for record in RunStore(runs).records() if record.choice("norm") == "ln"]
     losses = {record.config["optim"]["lr"]: record.scores["valid/loss"].value for record in records}
     assert len(losses) == 3
     assert best["best_value"] == min(losses.values())
     assert losses[best["best_params"]["optim.lr"]] == best["best_value"]
-
-    found(search(corpus, runs, *alike, "norm=bn", "hydra.sweeper.n_trials=1"))
     (other,) = [record for record in RunStore(runs).records() if record not in records]
     assert rates([other]) < rates(records)
 

@@ -1,4 +1,7 @@
-"""A sweep on a real Slurm of two nodes, brought up on this machine; one of them dies on the way."""
+"""A sweep on a real Slurm of two nodes, brought up on this machine.
+
+On the way one node dies, and a cell on the other reaches its time limit.
+"""
 
 import os
 import shutil
@@ -14,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from normlab.records.store import RunStore
-from tests.tiny_runs import tiny, write_corpus
+from normlab.records.store import RECORD_FILE, RunStore
+from tests.tiny_runs import run, tiny, write_corpus
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = ROOT / "scripts" / "slurm_local.sh"
@@ -60,11 +63,21 @@ class Cluster:
             said.seek(0)
             assert done.returncode == 0, said.read().decode()
 
-    def running_on(self, node: str) -> list[int]:
-        """Return the numbers of the cells that run on a node."""
-        command = ["squeue", "-h", "-r", "-t", "running", "-w", node, "-o", "%K"]
+    def running_on(self, node: str) -> list[tuple[str, int]]:
+        """Return the jobs that run on a node, each with the number of its cell."""
+        command = ["squeue", "-h", "-r", "-t", "running", "-w", node, "-o", "%i %K"]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True)
-        return [int(number) for number in done.stdout.split()]
+        pairs = (line.split() for line in done.stdout.splitlines())
+        return [(job, int(number)) for job, number in pairs]
+
+    def time_out(self, job: str) -> None:
+        """Send what Slurm sends a job of submitit's shortly before its time limit."""
+        command = ["scancel", "--signal=USR2", job]
+
+        def sent() -> list[bool]:  # a job that has just begun "can not be altered now"
+            return [True] * (subprocess.run(command, env=self.environment).returncode == 0)
+
+        wait_for(sent, f"{job} cannot be sent a signal")
 
     @property
     def log(self) -> str:
@@ -103,21 +116,26 @@ def wait_for(condition: Callable[[], list], what: str) -> list:
     return found
 
 
-def test_a_sweep_outlives_one_of_its_nodes(cluster: Cluster, tmp_path: Path):
+def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp_path: Path):
     runs = tmp_path / "runs"
-    overrides = tiny(
+    cells = [(norm, seed) for norm in NORMS for seed in SEEDS]
+    values = tiny(
         write_corpus(tmp_path / "corpus"),
         runs,
-        "budget.steps=200",
-        "validate.every=200",
+        "budget.steps=400",
+        "validate.every=400",
         "observe.checkpoint_every=20",
         "probe=[]",
         "sink=[console,jsonl]",
+    )
+    overrides = (
+        *values,
         f"norm={','.join(NORMS)}",
         f"seed={','.join(map(str, SEEDS))}",
         "hydra/launcher=submitit_slurm",
         "hydra.launcher.cpus_per_task=1",
         "hydra.launcher.mem_gb=2",
+        "hydra.launcher.max_num_timeout=1",
     )
     sweep = subprocess.Popen(
         [sys.executable, "-m", "normlab", "train", "-m", *overrides],
@@ -126,13 +144,24 @@ def test_a_sweep_outlives_one_of_its_nodes(cluster: Cluster, tmp_path: Path):
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
     )
+
+    def at_work(node: str) -> list[tuple[str, int]]:
+        """Return the jobs of a node that have saved and not ended, with their cells."""
+        saved = []
+        for job, cell in cluster.running_on(node):
+            norm, seed = cells[cell]
+            folders = list(runs.glob(f"translation-{norm}-pre-*/seed{seed}"))
+            if any((each / "checkpoints/last.pt").exists() for each in folders):
+                saved += [(job, cell)] * (
+                    not any((each / RECORD_FILE).exists() for each in folders)
+                )
+        return saved
+
     try:
-        (cell,) = wait_for(lambda: cluster.running_on("node2"), "nothing runs on the second node")
-        norm, seed = [(norm, seed) for norm in NORMS for seed in SEEDS][cell]
-        place = f"translation-{norm}-pre-*/seed{seed}"
-        wait_for(lambda: list(runs.glob(f"{place}/checkpoints/last.pt")), f"{place} saves nothing")
+        ((job, late),) = wait_for(lambda: at_work("node1"), "nothing is saved on node1")
+        cluster.time_out(job)
+        ((_, lost),) = wait_for(lambda: at_work("node2"), "nothing is saved on node2")
         cluster.script("kill", "node2")
-        assert not list(runs.glob(f"{place}/record.json")), "it had ended before its node died"
         output, _ = sweep.communicate(timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         pytest.fail(cluster.log)
@@ -143,5 +172,13 @@ def test_a_sweep_outlives_one_of_its_nodes(cluster: Cluster, tmp_path: Path):
     assert len(records) == 6
     assert {record.outcome.status for record in records} == {"finished"}
     assert "node2 not responding, setting DOWN" in cluster.log
-    (said,) = runs.glob(f".sweeps/.submitit/*_{cell}/*_log.err")
-    assert "resumed at step" in said.read_text(encoding="utf-8")
+    for cell in (late, lost):
+        (said,) = runs.glob(f".sweeps/.submitit/*_{cell}/*_log.err")
+        assert "resumed at step" in said.read_text(encoding="utf-8")
+        norm, seed = cells[cell]
+        alone = ["train", *values, f"norm={norm}", f"seed={seed}", f"runs_dir={tmp_path / 'alone'}"]
+        assert run(alone, tmp_path / "log").status == 0
+        (undisturbed,) = RunStore(tmp_path / "alone").records(seed=seed, norm=norm)
+        (disturbed,) = RunStore(runs).records(seed=seed, norm=norm)
+        assert disturbed.scores == undisturbed.scores
+    assert "Requeued job" in "".join(path.read_text() for path in runs.glob(".sweeps/**/*_log.*"))

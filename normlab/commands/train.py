@@ -9,13 +9,13 @@ import os
 import shlex
 import shutil
 import sys
-import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.sweep import INTERRUPTED, Cell, Sweep, end_with_the_sweep, summary_lines
+from normlab.sweep import INTERRUPTED, Cell, Sweep, end_with_the_sweep, own_folder, summary_lines
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -56,7 +56,6 @@ def run_hydra(argv: list[str]) -> int:
     errors: list[Exception] = []
     sweeps = sweeps_folder(argv)
     failures = sweeps / f"failed-{uuid.uuid4().hex}"
-    started = time.time()
 
     def job(config) -> float | None:
         runtime = HydraConfig.get()
@@ -86,25 +85,25 @@ def run_hydra(argv: list[str]) -> int:
             raise ValueError(f"{' '.join(cells[-1])}: {ended[0].said}")
         return objective(record_of(from_hydra(config)), config, direction)
 
-    sys.argv = ["normlab train", *with_recipe(argv)]
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
-    try:
-        if carried_out_elsewhere(argv):
-            elsewhere(main(job), sweeps.parent, argv)
-        else:
-            main(job)()
-    except Exception as error:
-        if not type(error).__module__.startswith("submitit."):
-            raise
-        said = " ".join(str(error).splitlines()[:2])  # then comes all that the job has written
-        raise ValueError(f"{said}; start the sweep again to go on where it stopped") from error
-    if errors:
-        raise errors[0]
-    found = sweeps / SEARCH_RESULT
-    if found.exists() and found.stat().st_mtime >= started:
-        print(found.read_text(encoding="utf-8"), end="")
-        return 0
+    with folder_of_search(argv, sweeps) as (place, result):
+        sys.argv = ["normlab train", *with_recipe(argv), *place]
+        try:
+            if carried_out_elsewhere(argv):
+                elsewhere(main(job), sweeps.parent, argv)
+            else:
+                main(job)()
+        except Exception as error:
+            if not type(error).__module__.startswith("submitit."):
+                raise
+            said = " ".join(str(error).splitlines()[:2])  # then comes all that the job has written
+            raise ValueError(f"{said}; start the sweep again to go on where it stopped") from error
+        if errors:
+            raise errors[0]
+        if result is not None and result.exists():
+            print(result.read_text(encoding="utf-8"), end="")
+            return 0
     if cells:
         logs, processes = places[0]
         return sweep(cells, folders, processes, logs, argv)
@@ -253,6 +252,24 @@ def sweeps_folder(argv: list[str]) -> Path:
 
     given = [value for key, _, value in (text.partition("=") for text in argv) if key == "runs_dir"]
     return Path(given[-1].strip("'\"") if given else RunConfig().runs_dir).resolve() / ".sweeps"
+
+
+@contextmanager
+def folder_of_search(argv: list[str], sweeps: Path) -> Iterator[tuple[list[str], Path | None]]:
+    """Within the block a search has a folder of its own: yield what says so, and its result.
+
+    Nothing, and None, for a grid, whose cells have records and nothing else to tell.
+    """
+    parts = (text.partition("=") for text in argv)
+    named = [value for key, _, value in parts if key == "hydra/sweeper"]
+    if not named or named[-1] == "basic":
+        yield [], None
+        return
+    with own_folder(sweeps / "search") as folder:
+        result = folder / SEARCH_RESULT
+        result.unlink(missing_ok=True)
+        quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
+        yield [f"hydra.sweep.dir='{quoted}'"], result
 
 
 def direction_of(direction: object) -> str | None:

@@ -18,12 +18,12 @@ from tests.tiny_runs import tiny, write_corpus
 
 ROOT = Path(__file__).resolve().parents[2]
 NORMS = sorted(path.stem for path in (ROOT / "configs" / "norm").glob("*.yaml"))
-PLACEMENTS = ("pre", "post")
 OVER_BATCH, OVER_TIME = (
     {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "time")
 )
 EVERY_NORM = pytest.mark.parametrize(
-    ("norm", "placement"), [(norm, placement) for norm in NORMS for placement in PLACEMENTS]
+    ("norm", "placement"),
+    [*((norm, "pre") for norm in NORMS), ("ln", "post"), ("bn", "post"), ("in", "post")],
 )
 SENTENCES = 400
 LARGER = ("task.vocab_size=300", "model.max_positions=256")

@@ -24,15 +24,19 @@ NORMS = option_names("norm")
 PLACEMENTS = option_names("placement")
 assert_close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-10)
 
-BASIC = ("post", "pre")
 # ReZero builds no norm at all.
 IN_OTHERS = {place: ["none"] if place == "rezero" else ["ln", "bn"] for place in PLACEMENTS}
+BASIC_GRID = [*((norm, "pre") for norm in NORMS), ("ln", "post"), ("bn", "post")]
 GRID = [
-    *itertools.product(NORMS, BASIC),
-    *((norm, place) for place in PLACEMENTS if place not in BASIC for norm in IN_OTHERS[place]),
+    *BASIC_GRID,
+    *(
+        (norm, place)
+        for place in PLACEMENTS
+        if place not in ("pre", "post")
+        for norm in IN_OTHERS[place]
+    ),
 ]
-"""All norms in pre- and post-norm, two of them in every other placement."""
-BASIC_GRID = list(itertools.product(NORMS, BASIC))
+"""All norms in pre-norm, two of them in every other placement."""
 
 PAD, BOS, EOS, UNK = range(4)
 VOCAB = 13
