@@ -73,11 +73,14 @@ class Cluster:
     def time_out(self, job: str) -> None:
         """Send what Slurm sends a job of submitit's shortly before its time limit."""
         command = ["scancel", "--signal=USR2", job]
-
-        def sent() -> list[bool]:  # a job that has just begun "can not be altered now"
-            return [True] * (subprocess.run(command, env=self.environment).returncode == 0)
-
-        wait_for(sent, f"{job} cannot be sent a signal")
+        # It asks again and again, although the first time reaches the job, and would meet it twice.
+        asking = subprocess.Popen(command, env=self.environment, stderr=subprocess.DEVNULL)
+        try:
+            requeued = f"Requeuing JobId={job}("
+            wait_for(lambda: [requeued] * (requeued in self.log), f"{job} is not queued again")
+        finally:
+            asking.kill()
+            asking.wait()
 
     @property
     def log(self) -> str:
