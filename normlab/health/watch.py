@@ -18,9 +18,9 @@ from normlab.probes.sites import sites
 class Passage:
     """What passed a norm: its input, its output, and which tokens are real."""
 
-    x: Float[Tensor, "B T D"]
-    y: Float[Tensor, "B T D"]
-    valid: Bool[Tensor, "B T"]
+    x: Float[Tensor, "B P D"]
+    y: Float[Tensor, "B P D"]
+    valid: Bool[Tensor, "B P"]
 
 
 @contextmanager
@@ -46,9 +46,9 @@ def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[st
 class Ends:
     """The first and the last values of a stack's stream, and which tokens are real."""
 
-    first: Float[Tensor, "B T D"]
-    valid: Bool[Tensor, "B T"]
-    last: Float[Tensor, "B T D"]
+    first: Float[Tensor, "B P D"]
+    valid: Bool[Tensor, "B P"]
+    last: Float[Tensor, "B P D"]
 
 
 NO_STACKS = "the model is no stack of layers over positions"

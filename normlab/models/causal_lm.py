@@ -34,7 +34,7 @@ class CausalLM(nn.Module):
             causal=True,
         )
 
-    def forward(self, ids: Int[Tensor, "B T"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the stream under teacher forcing; `project` turns it into logits of what comes."""
         return self.decoder(ids, stream)
 

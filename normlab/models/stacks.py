@@ -56,7 +56,7 @@ class Encoder(nn.Module, Generic[Entry]):
 
     def forward(
         self,
-        ids: Int[Tensor, "B T"] | Float[Tensor, "B H W C"],
+        ids: Int[Tensor, "B P"] | Float[Tensor, "B H W C"],
         source: Stream,
         added: Float[Tensor, "B S D"] | None = None,
     ) -> Float[Tensor, "B S D"]:
@@ -90,11 +90,11 @@ class Decoder(nn.Module):
 
     def forward(
         self,
-        ids: Int[Tensor, "B T"],
+        ids: Int[Tensor, "B P"],
         target: Stream,
         memory: Float[Tensor, "B S D"],
         source: Stream,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B P D"]:
         """Return the target stream after all layers."""
         y = self.opening(self.embedding(ids, target), target)
         for layer in self.layers:

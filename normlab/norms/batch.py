@@ -58,7 +58,7 @@ class BatchNorm(RunningNorm):
     `ghost` makes a batch of every so many sequences (see `GhostBatches`); None, of all.
     """
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
     running_mean: Tensor
     running_var: Tensor
 
@@ -94,7 +94,7 @@ class BatchNorm(RunningNorm):
             Pooling(self.pools, partial(sum_rows_over_ranks, rows)) if self.sync else self.alone
         )
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of the batch, or by the running ones.
 
         Raises:
@@ -115,8 +115,8 @@ class BatchNorm(RunningNorm):
         return y
 
     def standardize(
-        self, x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling
-    ) -> tuple[Float[Tensor, "B T D"], Moments]:
+        self, x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling
+    ) -> tuple[Float[Tensor, "B P D"], Moments]:
         """Return `x` by the statistics of one batch, or of the ghost batches, and these."""
         return standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
 
@@ -130,7 +130,7 @@ class BatchNorm(RunningNorm):
         self.running_var[rows].lerp_(var, share)
 
     def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each.
+        """Return the mean and variance to keep of `found`, `[P or 1, D or 1]` each.
 
         `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
         n one, as `nn.BatchNorm1d` does.
@@ -145,7 +145,7 @@ class BatchNorm(RunningNorm):
             return None
         return 1 / self.inverse(self.seen.var.flatten())
 
-    def by_running(self, x: Float[Tensor, "B T D"], rows: slice) -> Float[Tensor, "B T D"]:
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
         """Return `x` by the running statistics: one multiply and add per value."""
         wide, weight, bias, mean, var = widen(
             x, self.weight, self.bias, *(moment[rows] for moment in self.running_moments())
@@ -188,7 +188,7 @@ class BatchNorm(RunningNorm):
 class GlobalNorm(BatchNorm):
     """One mean and one variance for all features of all tokens of the batch."""
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time", "feature"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position", "feature"})
 
 
 class PositionBatchNorm(BatchNorm):

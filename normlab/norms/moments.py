@@ -1,6 +1,6 @@
-"""Decides how statistics are taken: masked moments over any subset of batch, time and feature.
+"""Decides how statistics are taken: masked moments over any subset of batch, position and feature.
 
-`x` is `[B, T, D]`. A set of axes to pool over turns it into tables of one size less along each
+`x` is `[B, P, D]`. A set of axes to pool over turns it into tables of one size less along each
 pooled axis, kept as 1 so that they broadcast against `x`. Statistics are fp32 whatever the input
 (float64 stays float64), and the variance takes two passes: the mean first, then the squares about
 it, since the difference of two large sums would cancel.
@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Table = Float[Tensor, "#b #t #d"]  # an axis of x, or 1 where it was pooled
+Table = Float[Tensor, "#b #p #d"]  # an axis of x, or 1 where it was pooled
 
 
 class Moments(NamedTuple):
@@ -36,14 +36,14 @@ class Moments(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Which tokens a statistic is made of: 1 where a token enters, else 0, `[B, T, 1]`.
+    """Which tokens a statistic is made of: 1 where a token enters, else 0, `[B, P, 1]`.
 
     `spread` says which tokens the variance's count is made of, where these are others. `known` is
     how many tokens enter, where that is known without waiting for a device.
     """
 
-    sums: Float[Tensor, "B T 1"]
-    spread: Float[Tensor, "B T 1"] | None = None
+    sums: Float[Tensor, "B P 1"]
+    spread: Float[Tensor, "B P 1"] | None = None
     known: int | None = None
 
 
@@ -71,18 +71,18 @@ class Pooling:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The dimensions of `x` to sum over among batch and time."""
-        return tuple(dim for dim, axis in enumerate(("batch", "time")) if axis in self.axes)
+        """The dimensions of `x` to sum over among batch and position."""
+        return tuple(dim for dim, axis in enumerate(("batch", "position")) if axis in self.axes)
 
-    def over_tokens(self, x: Float[Tensor, "B T D"]) -> Table:
-        """Sum over batch and time, as far as these are pooled."""
+    def over_tokens(self, x: Float[Tensor, "B P D"]) -> Table:
+        """Sum over batch and position, as far as these are pooled."""
         return x.sum(self.tokens, keepdim=True) if self.tokens else x
 
     def over_features(self, table: Table) -> Table:
         """Sum over features, if these are pooled."""
         return table.sum(-1, keepdim=True) if "feature" in self.axes else table
 
-    def moments(self, x: Float[Tensor, "B T D"], weights: Weights, mask: Tensor | None) -> Moments:
+    def moments(self, x: Float[Tensor, "B P D"], weights: Weights, mask: Tensor | None) -> Moments:
         """Return the moments of `x`; `mask` is `weights.sums`, or None where every token counts."""
         values = x.shape[-1] if "feature" in self.axes else 1
         count = values * self.everywhere(self.over_tokens(weights.sums))
@@ -94,14 +94,14 @@ class Pooling:
         squares = self.everywhere(self.over_features(self.squares(x, mask, mean)))
         return Moments(mean, squares / spread.clamp(min=1), count, spread)
 
-    def squares(self, x: Float[Tensor, "B T D"], mask: Tensor | None, mean: Table) -> Table:
+    def squares(self, x: Float[Tensor, "B P D"], mask: Tensor | None, mean: Table) -> Table:
         """Sum the squares about the mean over tokens."""
         if self.by_rows(x):
             return _row_squares(x, mask, mean)
         return self.over_tokens(_masked_((x - mean).square_(), mask))
 
     def pulls(
-        self, grad: Float[Tensor, "B T D"], x: Float[Tensor, "B T D"], mean: Table
+        self, grad: Float[Tensor, "B P D"], x: Float[Tensor, "B P D"], mean: Table
     ) -> tuple[Table, Table]:
         """Sum `grad`, and `grad` times the centred `x`, over tokens."""
         if self.by_rows(x):
@@ -120,7 +120,7 @@ class Pooling:
 def merge(batches: Sequence[Moments], all_reduce: Callable[[Tensor], Tensor] = here) -> Moments:
     """Return the moments of several batches as of one (Chan, Golub and LeVeque 1979).
 
-    Their tables are `[G, T or 1, D or 1]`, of G batches. `all_reduce` sums tables over processes.
+    Their tables are `[G, P or 1, D or 1]`, of G batches. `all_reduce` sums tables over processes.
     """
     if all_reduce is here and sum(len(batch.mean) for batch in batches) == 1:
         return batches[0]
@@ -135,7 +135,7 @@ def merge(batches: Sequence[Moments], all_reduce: Callable[[Tensor], Tensor] = h
     return Moments(middle, squares / both.clamp(min=1), counts[..., : count.shape[-1]], both)
 
 
-def moments_with_gradient(x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling) -> Moments:
+def moments_with_gradient(x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling) -> Moments:
     """Return the moments of the tokens that count, each feature's by itself, for autograd.
 
     `x` is float32 or float64, and `pooling` pools no features.
@@ -249,14 +249,14 @@ class _Standardize(torch.autograd.Function):
 
 
 def standardize(
-    x: Float[Tensor, "B T D"],
+    x: Float[Tensor, "B P D"],
     weights: Weights,
     weight: Float[Tensor, " D"],
     bias: Float[Tensor, " D"],
     *,
     pooling: Pooling,
     eps: float,
-) -> tuple[Float[Tensor, "B T D"], Moments]:
+) -> tuple[Float[Tensor, "B P D"], Moments]:
     """Return the affine map of the standardized tokens, 0 at tokens that do not count.
 
     The output has `x`'s dtype; the moments are for reading and carry no gradient.

@@ -23,7 +23,7 @@ class SampleGroupNorm(SequenceNorm):
         super().__init__(dim, eps=eps, affine=affine)
         self.groups = dividing("gn_sample", groups, dim)
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each group of each sample."""
         wide, weight, bias = widen(x, self.weight, self.bias)
         groups = wide.unflatten(-1, (self.groups, -1)).transpose(1, 2).flatten(0, 1)

@@ -19,7 +19,7 @@ from normlab.probes.sites import sites
 
 
 @torch.no_grad()
-def root_mean_square(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
     """Return the root of the mean square of the values at real tokens."""
     wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
     by_token = wide.square().mean(-1) * valid

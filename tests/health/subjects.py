@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 NORMS = sorted(path.stem for path in (ROOT / "configs" / "norm").glob("*.yaml"))
 PLACEMENTS = ("pre", "post")
 OVER_BATCH, OVER_TIME = (
-    {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "time")
+    {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "position")
 )
 EVERY_NORM = pytest.mark.parametrize(
     ("norm", "placement"), [(norm, placement) for norm in NORMS for placement in PLACEMENTS]

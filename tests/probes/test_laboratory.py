@@ -198,7 +198,7 @@ def test_post_norm_keeps_the_stream_at_one():
 
 
 def one_head(logit_rows: list[list[float]]) -> tuple[Tensor, Tensor]:
-    """Return query and key [1, 1, T, S] whose logits are the given rows."""
+    """Return query and key [1, 1, P, S] whose logits are the given rows."""
     scores = torch.tensor(logit_rows)
     size = scores.shape[1]
     key = torch.eye(size)[None, None]
