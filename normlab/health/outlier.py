@@ -144,7 +144,7 @@ def attentions_watched(model: nn.Module) -> Iterator[dict[str, dict[str, dict[st
     queries: list[Tensor] = []
 
     def enter(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        queries[:] = [arguments[1].valid]
+        queries[:] = [arguments[1].real(arguments[0])]
 
     def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:

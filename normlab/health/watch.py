@@ -31,7 +31,7 @@ def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[st
     def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             seen.pop(name, None)
-            seen[name] = Passage(arguments[0], output, arguments[1].valid)
+            seen[name] = Passage(arguments[0], output, arguments[1].real(output))
 
         return look
 
@@ -88,7 +88,7 @@ def _watch(
 ) -> Iterator[Any]:
     def embedded(_: StreamEmbedding, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
         first = enter(name, output)
-        seen[name] = Ends(first=first, valid=arguments[1].valid, last=first)
+        seen[name] = Ends(first=first, valid=arguments[1].real(first), last=first)
         return first
 
     def ended(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:

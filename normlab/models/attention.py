@@ -115,8 +115,7 @@ class HeadNorm(nn.Module):
 
     def forward(self, heads: Float[Tensor, "B H P K"], stream: Stream) -> Float[Tensor, "B H P K"]:
         """Return the heads, each normalized as a sequence of its own."""
-        valid = stream.valid.repeat_interleave(heads.shape[1], dim=0)
-        rows = self.norm(heads.flatten(0, 1), Stream(valid, start=stream.start))
+        rows = self.norm(heads.flatten(0, 1), stream.repeated(heads.shape[1]))
         return rows.unflatten(0, heads.shape[:2])
 
 
@@ -199,7 +198,7 @@ class SelfAttention(_Heads):
             size = x.shape[1]
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
-            visible = stream.valid[:, None, None, :]
+            visible = stream.keys
         return self.project_mix(self.mix(*self.project(x, stream), visible), stream)
 
 
@@ -240,4 +239,4 @@ class CrossAttention(_Heads):
         """Attend over the valid positions of the memory."""
         query = self.project_query(x, stream)
         key, value = self.project_memory(memory, source)
-        return self.project_mix(self.mix(query, key, value, source.valid[:, None, None, :]), stream)
+        return self.project_mix(self.mix(query, key, value, source.keys), stream)

@@ -85,5 +85,5 @@ class StreamEmbedding(nn.Module):
                 f"raise model.max_positions or lower the length limit of the task"
             )
         x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
-        x = (x if added is None else x + added) * stream.valid[..., None]
+        x = (x if added is None else x + added) * stream.real(ids)[..., None]
         return self.dropout(self.norm(x, stream))

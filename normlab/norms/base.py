@@ -10,17 +10,16 @@ run asks of all norms of its model.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from normlab.distributed import average_, sum_over_ranks
 from normlab.norms.moments import Moments, merge
+from normlab.norms.stream import Stream
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
@@ -29,28 +28,6 @@ Axis = Literal["batch", "position", "feature"]
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
 """What a norm with statistics of its own does: train; the same without a trace; inference."""
-
-
-@dataclass(frozen=True)
-class Stream:
-    """The token stream a tensor belongs to: which tokens are real, and where the first stands.
-
-    `start` is the position of the first column, above 0 only in incremental decoding.
-    """
-
-    valid: Bool[Tensor, "B P"]
-    start: int = 0
-
-    @property
-    def known_tokens(self) -> int | None:
-        """How many tokens are real; None where the answer would have to be waited for."""
-        if not self.valid.is_cpu or torch.compiler.is_compiling():
-            return None
-        return self._tokens
-
-    @cached_property
-    def _tokens(self) -> int:
-        return int(self.valid.sum())
 
 
 class Norm(nn.Module, ABC):

@@ -19,31 +19,26 @@ from normlab.distributed import all_reduce_sum, world
 from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
 from normlab.norms.ghost import GhostBatches
 from normlab.norms.moments import Moments, Pooling, Weights, standardize, widen
+from normlab.norms.stream import real_tokens
 
 Padding = Literal["exclude", "include", "fill"]
 
 
-def exclude(stream: Stream) -> Weights:
-    """Pool real tokens alone: the true masked moments."""
-    return Weights(stream.valid.unsqueeze(-1).float(), known=stream.known_tokens)
-
-
-def include(stream: Stream) -> Weights:
+def include(stream: Stream, x: Tensor) -> Weights:
     """Pool padding like any token, as `nn.BatchNorm1d` on the padded batch does."""
-    every = torch.ones_like(stream.valid.unsqueeze(-1), dtype=torch.float32)
-    return Weights(every, known=every.numel())
+    return real_tokens(Stream(), x)
 
 
-def fill(stream: Stream) -> Weights:
+def fill(stream: Stream, x: Tensor) -> Weights:
     """Overwrite padding by the mean of real tokens, then pool everything.
 
     The mean stays right; the variance shrinks by real tokens over all tokens (PowerNorm's code).
     """
-    return exclude(stream)._replace(spread=include(stream).sums)
+    return real_tokens(stream, x)._replace(spread=include(stream, x).sums)
 
 
-_WEIGH: dict[Padding, Callable[[Stream], Weights]] = {
-    "exclude": exclude,
+_WEIGH: dict[Padding, Callable[[Stream, Tensor], Weights]] = {
+    "exclude": real_tokens,  # the true masked moments
     "include": include,
     "fill": fill,
 }
@@ -103,7 +98,7 @@ class BatchNorm(RunningNorm):
         rows = self.rows(stream.start, x.shape[1])
         if not self.by_batch:
             return self.by_running(x, rows)
-        weights = self.weigh(stream)
+        weights = self.weigh(stream, x)
         self.require_tokens(weights)
         # Only training steps go in step over processes; evaluation shards differ in length.
         pooling = self.together if self.training else self.alone

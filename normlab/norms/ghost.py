@@ -45,7 +45,8 @@ class GhostBatches:
         `pooling` is that of the whole batch; only its sum over processes is used.
         """
         spread = None if weights.spread is None else self.cut(weights.spread)
-        grouped = Weights(self.cut(weights.sums), spread, weights.known)
+        whole = weights.dense and len(x) % self.size == 0
+        grouped = Weights(self.cut(weights.sums), spread, weights.known, dense=whole)
         y, found = standardize(self.cut(x), grouped, self.pooling)
         rows = x.shape[1] if self.by_position else 1
         groups = Moments(*(table.unflatten(0, (-1, rows)).squeeze(2) for table in found))

@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from normlab.norms.base import Axis, Norm, Stream
-from normlab.norms.moments import Pooling, Weights, standardize, widen
+from normlab.norms.moments import Pooling, standardize, widen
+from normlab.norms.stream import real_tokens
 
 Detach = Literal["none", "mean", "std", "both"]
 
@@ -213,8 +214,9 @@ class InstanceNorm(Norm):
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
-        weights = Weights(stream.valid.unsqueeze(-1).float(), known=stream.known_tokens)
-        y, _ = standardize(x, weights, self.weight, self.bias, pooling=self.pooling, eps=self.eps)
+        scale_and_shift = self.weight, self.bias
+        tokens = real_tokens(stream, x)
+        y, _ = standardize(x, tokens, *scale_and_shift, pooling=self.pooling, eps=self.eps)
         return y
 
 

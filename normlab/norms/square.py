@@ -10,9 +10,10 @@ from torch.autograd.function import once_differentiable
 
 from normlab.distributed import sum_over_ranks
 from normlab.norms.base import Axis, EvalStats, Stream, uncompiled
-from normlab.norms.batch import exclude, include
+from normlab.norms.batch import include
 from normlab.norms.ghost import GhostBatches
 from normlab.norms.moments import Moments, Weights, here, merge, widen
+from normlab.norms.stream import real_tokens
 from normlab.norms.warmup import WarmupNorm
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -185,17 +186,17 @@ def _pooled(
 
 
 def _exclude(stream: Stream, x: Tensor) -> Counted:
-    real = _sums(exclude(stream), x)
-    return Counted(real, real, real)
+    real = _sums(real_tokens(stream, x), x)
+    return Counted(real, real, None if stream.dense else real)
 
 
 def _include(stream: Stream, x: Tensor) -> Counted:
-    every = _sums(include(stream), x)
+    every = _sums(include(stream, x), x)
     return Counted(every, every, None)
 
 
 def _forward(stream: Stream, x: Tensor) -> Counted:
-    return Counted(_sums(exclude(stream), x), _sums(include(stream), x), None)
+    return Counted(_sums(real_tokens(stream, x), x), _sums(include(stream, x), x), None)
 
 
 def _sums(weights: Weights, x: Tensor) -> Tensor:

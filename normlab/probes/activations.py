@@ -54,6 +54,6 @@ class Activations(HookedProbe):
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.watching:
                 x, stream = arguments
-                self.seen[name] = describe(x, stream.valid, threshold=self._threshold)
+                self.seen[name] = describe(x, stream.real(x), threshold=self._threshold)
 
         return look

@@ -75,7 +75,7 @@ class Attention(HookedProbe):
 
     def _enter(self, _: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self.watching:
-            self._queries = arguments[1].valid
+            self._queries = arguments[1].real(arguments[0])
 
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:

@@ -40,7 +40,7 @@ class ResidualStream(HookedProbe):
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             if self.watching:
                 x = output.chunk(streams, dim=-1)[0]
-                self.seen[name] = root_mean_square(x, arguments[1].valid)
+                self.seen[name] = root_mean_square(x, arguments[1].real(x))
 
         return look
 
