@@ -176,6 +176,8 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.targets.*": Constraint(length=0),
     "observe.probe.*.every": _count("steps"),
     "observe.probe.*.window": _count("values", low=2, high=10**7),
+    "observe.probe.*.samples": _count("samples", low=2),
+    "observe.probe.*.tokens": _count("tokens of a sample", low=2),
     "observe.probe.*.min_history": _count("values", low=2, high=10**7),
     "observe.probe.*.smooth": _count("values"),
     "observe.probe.*.step": _count("step", low=0),

@@ -265,7 +265,7 @@ class _Run:
         if distributed.is_main():
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-        sinks.open(self._info(trainer.progress.step, settings))
+        sinks.open(self._info(trainer.progress.step, settings, data))
         if self.milestones:
             sinks.note(_schedules(self.milestones))
         record = self._fit_and_test(trainer, data)
@@ -352,7 +352,7 @@ class _Run:
             },
         )
 
-    def _info(self, resumed_step: int, settings: LoopSettings) -> RunInfo:
+    def _info(self, resumed_step: int, settings: LoopSettings, data: Mapping[str, Any]) -> RunInfo:
         return RunInfo(
             run_dir=self.folder,
             run_id=run_id(self.config),
@@ -361,6 +361,7 @@ class _Run:
             choices=self.config["choices"],
             total_steps=settings.budget.steps,
             resumed_step=resumed_step,
+            unit=data.get("unit", "tokens"),
         )
 
     def _record(

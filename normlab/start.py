@@ -66,7 +66,7 @@ def _check_sequences(config: Mapping[str, Any], norms: list[RunningNorm], most: 
 def _check_tokens(norms: list[RunningNorm], fewest: int) -> None:
     """A norm that pools over batch and time needs two tokens in every batch."""
     for norm in norms:
-        if isinstance(norm, BatchNorm) and "time" in norm.pools and fewest < 2:
+        if isinstance(norm, BatchNorm) and "position" in norm.pools and fewest < 2:
             raise ValueError(
                 f"a training batch may give {type(norm).__name__} a single token, and its "
                 "statistics need at least two: raise batch_size, max_tokens or task.mask_share "

@@ -22,7 +22,7 @@ from normlab.norms.moments import Moments
 class RunningPeak(RunningNorm):
     """Each feature over a running mean square, which the batch enters first."""
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
     exact_gradient: ClassVar[bool] = False
 
     def __init__(self, dim: int, *, price: float) -> None:
@@ -39,7 +39,7 @@ class RunningPeak(RunningNorm):
         """Know how much of the run is over."""
         self.share = step / (total or step)
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` over the running root mean square."""
         if self.by_batch:
             real = stream.valid[..., None].to(x)

@@ -45,7 +45,8 @@ MAY_IMPORT = {
     ),
     # 6
     "train": (
-        *("tasks.base", "probes.base", "records", "machine", "distributed", "progress"),
+        *("tasks.base", "probes.base", "records", "metrics", "machine", "distributed"),
+        "progress",
         "start_file",
     ),
     # 7

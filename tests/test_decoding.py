@@ -30,7 +30,7 @@ def incremental(model):
 
 
 def teacher_forced(model, source_ids, target_ids):
-    """Return the logits after each prefix, [B, T, V], each computed from that prefix alone."""
+    """Return the logits after each prefix, [B, P, V], each computed from that prefix alone."""
     return torch.stack(
         [
             logits(model, source_ids, target_ids[:, : end + 1])[:, -1]
@@ -42,7 +42,7 @@ def teacher_forced(model, source_ids, target_ids):
 
 @torch.no_grad()
 def stepped(model, source_ids, target_ids, *, width=1):
-    """Return the logits after each step of decoding, [G * width, T, V], and the state."""
+    """Return the logits after each step of decoding, [G * width, P, V], and the state."""
     source = Stream(source_ids != PAD)
     memory = model.encode(source_ids, source)
     room = target_ids.shape[1] + 1  # for one position more
@@ -117,7 +117,7 @@ def run(model, ids, settings):
 
 
 def log_probabilities(model, source, target):
-    """Return the log-probabilities [B, T, V] of what may follow each prefix, given it alone."""
+    """Return the log-probabilities [B, P, V] of what may follow each prefix, given it alone."""
     scores = teacher_forced(model, source, target).log_softmax(-1)
     scores[..., [PAD, BOS]] = float("-inf")
     return scores

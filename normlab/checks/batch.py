@@ -61,7 +61,7 @@ def mates() -> list[Evidence]:
     ]
 
 
-def _attend(y: Float[Tensor, "T D"]) -> Float[Tensor, "1 T T"]:
+def _attend(y: Float[Tensor, "P D"]) -> Float[Tensor, "1 P P"]:
     """Return where the tokens look by random queries and keys."""
     generator = torch.Generator().manual_seed(SEED)
     maps = torch.randn(2, _WIDTH, _WIDTH, generator=generator, dtype=torch.float64)
@@ -129,7 +129,7 @@ def generation() -> list[Evidence]:
     ]
 
 
-def _one_by_one(norm: Norm, x: Float[Tensor, "1 T D"]) -> Float[Tensor, "1 T D"]:
+def _one_by_one(norm: Norm, x: Float[Tensor, "1 P D"]) -> Float[Tensor, "1 P D"]:
     real = torch.ones(1, 1, dtype=torch.bool)
     with torch.no_grad():
         return torch.cat([norm(x[:, [t]], Stream(real, start=t)) for t in range(x.shape[1])], 1)
@@ -161,7 +161,7 @@ def ranks() -> list[Evidence]:
     ]
 
 
-def _in_step(x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
     """Normalize each half of a batch in a thread, whose sums wait for and include the other's."""
     together = threading.Barrier(2)
     tables: dict[int, Tensor] = {}

@@ -11,10 +11,14 @@ _SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_n
 
 
 def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str | None:
-    """Say in what two runs of one seed are unlike, apart from some keys; None where in nothing."""
-    for key in _DATA:
-        if a.data.get(key) != b.data.get(key):
-            return f"unlike data ({key})"
+    """Say in what two runs of one seed are unlike, apart from some keys; None where in nothing.
+
+    Data may differ where the task does.
+    """
+    if "task" not in may_differ:
+        for key in _DATA:
+            if a.data.get(key) != b.data.get(key):
+                return f"unlike data ({key})"
     if a.environment.get("world_size") != b.environment.get("world_size"):
         return "unlike numbers of processes"
     if not same_code(a.environment, b.environment):

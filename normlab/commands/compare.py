@@ -10,6 +10,7 @@ from string import ascii_lowercase
 from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._runs import given_twice, read_places
 from normlab.commands._terminal import complain, print_markdown, print_table
+from normlab.metrics.statistics import accuracy_interval
 from normlab.records.aggregate import Cell, Summary, group
 from normlab.records.arithmetic import arithmetic
 from normlab.records.code import code_differences
@@ -37,7 +38,13 @@ bootstrap (Koehn 2004) on what two experiments translated, the first being the b
 of a study's table is another: it asks whether the difference would hold with other seeds.
 """
 # Shown where a run has them and no other score is asked for.
-_SCORES = ("test/bleu", "test/mlm_accuracy", "test/nsp_accuracy", "test/bits_per_character")
+_SCORES = (
+    "test/bleu",
+    "test/mlm_accuracy",
+    "test/nsp_accuracy",
+    "test/accuracy",
+    "test/bits_per_character",
+)
 _ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
 _SHOWN = ("norm", "placement", "task", "task/corpus")
@@ -146,7 +153,7 @@ def _show(
             cells.append(cell)
     if rows:
         columns = [*_NAMED, "seeds", *scores]
-        columns += ["spikes", "outcome", "tokens/s"]
+        columns += ["spikes", "outcome", _speed(cells)]
         show = print_markdown if arguments.markdown else print_table
         _print(columns, rows, cells, scores, show)
     return problems
@@ -188,11 +195,23 @@ def _row(cell: Cell, scores: Iterable[str]) -> list[str]:
         corpus_label(cell.config) or "-",
         _batch(cell),
         " ".join(str(seed) for seed in cell.seeds),
-        *(_figure(cell.score(name), digits=_digits(name)) for name in scores),
+        *(_figure(cell.score(name), digits=_digits(name)) + _bounds(cell, name) for name in scores),
         _figure(cell.stability(_SPIKES), digits=1, spread=False),
         cell.outcome,
         _figure(cell.tokens_per_second(), digits=0, spread=False),
     ]
+
+
+def _bounds(cell: Cell, name: str) -> str:
+    """Return Wilson's interval of one run's accuracy; several have a spread over seeds."""
+    found = cell.records[0].figure(name) if len(cell.records) == 1 else None
+    bounds = accuracy_interval(name, found.value, found.n) if found is not None else None
+    return f" [{', '.join(f'{bound:.3f}' for bound in bounds)}]" if bounds else ""
+
+
+def _speed(cells: Sequence[Cell]) -> str:
+    """Name the column of speeds by what the runs count."""
+    return f"{' or '.join(sorted({record.unit for c in cells for record in c.records}))}/s"
 
 
 def _batch(cell: Cell) -> str:
@@ -255,7 +274,7 @@ def _print(
     if len(corpora) == 1:  # a column is for what varies
         columns, *rows = ([*row[:at], *row[at + 1 :]] for row in (columns, *rows))
         notes += [f"corpus: {corpus}" for corpus in corpora - {"-"}]
-    numeric = [*scores, "spikes", "tokens/s"]
+    numeric = [*scores, "spikes", _speed(cells)]
     show(columns, rows, notes=notes, numeric=numeric)
 
 

@@ -18,7 +18,7 @@ HELP = "list norms, placements, tasks, ... and the runs on disk"
 # Where statistics come from, by an axis that `Pools over` names; the last takes all others.
 _FAMILIES = {
     "over the batch": "batch",
-    "by sequence": "time",
+    "by sequence": "position",
     "by token": "feature",
     "no statistics": "nothing",
     "others": "",

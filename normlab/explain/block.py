@@ -10,7 +10,7 @@ from itertools import product
 Cell = tuple[int, int, int]
 Shape = tuple[int, int, int]
 
-AXES = ("batch", "time", "feature")
+AXES = ("batch", "position", "feature")
 NAMES = ("sample", "token", "feature")
 EXAMPLE: Cell = (0, 0, 0)
 
@@ -33,7 +33,7 @@ def groups(pools_of: Mapping[Cell, frozenset[Cell]]) -> list[frozenset[Cell]]:
 
 
 def axes_in_words(pools: Iterable[str]) -> str:
-    """Return the axes as text: `batch, time`, or `nothing`."""
+    """Return the axes as text: `batch, position`, or `nothing`."""
     there = set(pools)
     return ", ".join(axis for axis in AXES if axis in there) or "nothing"
 

@@ -40,7 +40,7 @@ def cost(pools: Set[str], kind: Kind, train: Sees, evaluated: Sees, *, rows: int
     if not pools:
         work = Work(1, 1, None)
         return Cost(work, work, ["Every value is read, mapped and written once: no statistics."])
-    by_tokens = not pools.isdisjoint({"batch", "time"})
+    by_tokens = not pools.isdisjoint({"batch", "position"})
     passes = _PASSES.get(kind, 2)
     operations = None if kind == "other" else passes + 1
     work = Work(passes + 1 if by_tokens else 1, 1, operations)

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields
 import torch
 from torch import Tensor
 
-from normlab.explain.block import Cell, Shape, cells, pooled
+from normlab.explain.block import AXES, Cell, Shape, cells, pooled
 from normlab.explain.subject import after_a_batch, run
 from normlab.norms.base import Norm
 
@@ -104,7 +104,4 @@ def keeps_order(norm: Norm) -> dict[str, bool]:
     samples, tokens, features = torch.meshgrid(*steps, indexing="ij")
     x = unlike(_LARGE) * (samples + tokens * features) + 3 * torch.sin(samples * tokens * features)
     y = run(copy.deepcopy(norm), x)
-    return {
-        axis: bool((x.argsort(dim) == y.argsort(dim)).all())
-        for dim, axis in enumerate(("batch", "time", "feature"))
-    }
+    return {axis: bool((x.argsort(dim) == y.argsort(dim)).all()) for dim, axis in enumerate(AXES)}

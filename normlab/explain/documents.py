@@ -14,7 +14,7 @@ from normlab.explain.dependence import SHAPE
 from normlab.explain.worked import document
 
 _BATCH = frozenset({"batch"})
-_TIME = frozenset({"time"})
+_POSITION = frozenset({"position"})
 _FEATURE = frozenset({"feature"})
 
 
@@ -74,21 +74,21 @@ SAYINGS = (
         "000, section 4",
         "instance norm on BERT: 70.1 % MLM, 97.8 % NSP",
         "实例归一化",
-        _TIME,
+        _POSITION,
         "A token then sees the rest of its sentence, as BERT's attention lets it anyway.",
     ),
     Saying(
         "000, section 6",
         "pictures [N, C, H, W]: BN along [N, H, W]",
         "沿[N, H, W]",
-        _BATCH | _TIME,
+        _BATCH | _POSITION,
         "Batch norm as in the papers: the places of a picture are tokens.",
     ),
     Saying(
         "001, section 3.1",
         "BN normalizes each feature within a batch",
         "对一个batch-size样本内的每个特征做归一化",
-        _BATCH | _TIME,
+        _BATCH | _POSITION,
     ),
     Saying(
         "001, section 3.2",
@@ -101,7 +101,7 @@ SAYINGS = (
         "001, section 3.4",
         "BN statistics shared across time steps",
         "across timestep去shared BN的统计量",
-        _BATCH | _TIME,
+        _BATCH | _POSITION,
         "What the papers do in Transformers; the document calls it clearly wrong.",
     ),
     Saying("001, section 3.4", "LN works on the hidden dimension", "hidden维度", _FEATURE),
@@ -109,14 +109,14 @@ SAYINGS = (
         "002, section 2",
         "BN: mean and variance of channel c over all samples of the batch",
         "所有样本在该通道上的均值",
-        _BATCH | _TIME,
+        _BATCH | _POSITION,
         "On pictures, the places count too.",
     ),
     Saying(
         "002, section 1",
         "LN: all channels of one sample (of a picture, with its places)",
         "所有通道 (Channels) 的数据",
-        _TIME | _FEATURE,
+        _POSITION | _FEATURE,
         "On a sentence taken whole. Section 4 of the same document normalizes each word.",
     ),
     Saying(
@@ -129,7 +129,7 @@ SAYINGS = (
         "003, section 1",
         "BatchNorm: mean and variance of each channel, from a batch",
         "对每个特征通道计算均值和方差",
-        _BATCH | _TIME,
+        _BATCH | _POSITION,
     ),
     Saying(
         "003, section 1",
@@ -141,7 +141,7 @@ SAYINGS = (
         "004, part 2.1",
         "first, middle and last words of a sentence normalized as one distribution",
         "句首词、句中词、句尾词",
-        _BATCH | _TIME,
+        _BATCH | _POSITION,
     ),
     Saying(
         "004, part 3",

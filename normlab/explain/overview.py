@@ -18,9 +18,9 @@ from normlab.registry import Option
 
 # The subsets of the axes by size, each row as it is drawn: none below, all on top.
 _ROWS = (
-    (("batch", "time", "feature"),),
-    (("batch", "time"), ("batch", "feature"), ("time", "feature")),
-    (("batch",), ("time",), ("feature",)),
+    (("batch", "position", "feature"),),
+    (("batch", "position"), ("batch", "feature"), ("position", "feature")),
+    (("batch",), ("position",), ("feature",)),
     ((),),
 )
 _COLUMN = 26
@@ -82,10 +82,10 @@ def show(found: Sequence[Row]) -> None:
         ]
         for row in found
     ]
-    columns = ["norm", "pools over", "running", "one at a time", "parameters", "buffers"]
+    columns = ["norm", "pools over", "running", "stepwise", "parameters", "buffers"]
     print_table(columns, table, numeric=["parameters", "buffers"])
     say("")
-    say("D: the width; running: statistics kept for eval; one at a time: in decoding")
+    say("D: the width; running: statistics kept for eval; stepwise: a token at a time")
     say("Go on: normlab explain ln bn        both in full, then side by side")
     say("       normlab explain --documents  what the documents' sentences pool over")
     say("       normlab explain --svg FILE   all of them as one picture")

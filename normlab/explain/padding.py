@@ -128,10 +128,10 @@ def _moves(norm: Norm, x: Tensor, valid: Tensor) -> bool:
 def _five(subject: Subject, padding: str | None) -> Figures | None:
     """Return the statistics of 1 2 3 4 5 and five padded zeros, along an axis of tokens."""
     norm = subject.make() if padding is None else subject.make(padding=padding)
-    if norm.pools.isdisjoint({"batch", "time"}):
+    if norm.pools.isdisjoint({"batch", "position"}):
         return None
     values = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
-    row = (1, -1) if "time" in norm.pools else (-1, 1)
+    row = (1, -1) if "position" in norm.pools else (-1, 1)
     # Every feature the same: pooling features as well then leaves mean and variance as they are.
     x = values.reshape(row).unsqueeze(-1).expand(-1, -1, SHAPE[2]).contiguous()
     valid = torch.tensor([True] * len(FIVE) + [False] * len(FIVE)).reshape(row)

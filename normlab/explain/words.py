@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from normlab.explain.block import NAMES, axes_in_words
+from normlab.explain.block import AXES, NAMES, axes_in_words
 from normlab.explain.cost import Work
 from normlab.explain.documents import Saying
 from normlab.explain.outlier import Outlier
@@ -16,7 +16,7 @@ _FORMULAS = {
     "standardize": ("(x - mean) / sqrt(var + eps)", "mean and var of the group (var over n)"),
     "scale": ("x / sqrt(mean(x^2) + eps)", "mean square of the group; no mean is subtracted"),
 }
-_AXES: dict[str, str] = dict(zip(("batch", "time", "feature"), NAMES, strict=True))
+_AXES: dict[str, str] = dict(zip(AXES, NAMES, strict=True))
 
 
 def number(value: float) -> str:

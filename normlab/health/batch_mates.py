@@ -110,10 +110,10 @@ def _attention_watched(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "H 
 
 
 def attention_weights(
-    query: Float[Tensor, "B H T K"],
+    query: Float[Tensor, "B H P K"],
     key: Float[Tensor, "B H S K"],
     visible: Bool[Tensor, "..."] | None,
-) -> Float[Tensor, "H T S"]:
+) -> Float[Tensor, "H P S"]:
     """Return softmax(q k' / sqrt(K)) of the first sentence; 0 for keys that it cannot see."""
     logits = query[0] @ key[0].transpose(-1, -2) / math.sqrt(query.shape[-1])
     if visible is not None:
@@ -136,7 +136,7 @@ def attention(looks: Sequence[Look]) -> dict[str, float]:
     }
 
 
-def total_variation(weights: Sequence[Float[Tensor, "H T _"]]) -> float:
+def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
     """Return the mean over sets and rows of 1/2 sum |p - mean over sets of p|.
 
     Sets may differ in the number of keys: those that others lack are padding, without weight.

@@ -12,8 +12,8 @@ training and as the model evaluates, without dropout, on a copy in float64: what
 exactly 0, or far below the smallest figure that counts, 1e-9.
 
 A decoder's attention is causal, so that what comes through from later positions comes through its
-norms: statistics over time, or over the batch with all its positions, tell position 0 about the
-tokens it is trained to predict. An encoder attends both ways, and later positions are its due.
+norms: statistics over positions, or over the batch with all its positions, tell position 0 about
+the tokens it is trained to predict. An encoder attends both ways, and later positions are its due.
 Claims 17 (batch norm in a decoder) and 33 (a sentence depends on which others a device holds);
 claims 11 and 16 for other sentences.
 """
@@ -86,7 +86,7 @@ def derivative(
 ) -> dict[str, float | None]:
     """Return `own`, `later` and `others` of a stack; `later` is None where no token is later.
 
-    `entries` are the values to differentiate by, `[B, T, D]`, by stack.
+    `entries` are the values to differentiate by, `[B, P, D]`, by stack.
     """
     value = ends[stack].last[0, 0]
     generator = torch.Generator().manual_seed(seed)
@@ -110,7 +110,7 @@ def derivative(
     }
 
 
-def split(slope: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> tuple[float, float, float]:
+def split(slope: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> tuple[float, float, float]:
     """Return the norms of a derivative at the first position, at later ones, at other sentences."""
     real = slope * valid[..., None]
     parts = (real[0, 0], real[0, 1:], real[1:])
@@ -119,7 +119,7 @@ def split(slope: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> tuple[fl
 
 
 @contextmanager
-def _entries(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "B T D"]]]:
+def _entries(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "B P D"]]]:
     """Put leaves of the graph where tokens have been embedded, and collect them by stack.
 
     They stand before the norm on embedded tokens, which may leak like any other.

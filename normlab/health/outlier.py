@@ -85,9 +85,9 @@ class _Look:
     """What a pass of the batch showed, by attention and by stack."""
 
     attention: dict[str, dict[str, dict[str, float]]]
-    valid: dict[str, Bool[Tensor, "B T"]]
-    last: dict[str, Float[Tensor, "B T D"]]
-    gradient: dict[str, Float[Tensor, "B T D"]]
+    valid: dict[str, Bool[Tensor, "B P"]]
+    last: dict[str, Float[Tensor, "B P D"]]
+    gradient: dict[str, Float[Tensor, "B P D"]]
 
 
 def disturbances(subject: Subject, batch: Batch, feature: float) -> dict[str, Any]:
@@ -130,7 +130,7 @@ def _disturbed(before: _Look, after: _Look) -> dict[str, Any]:
 
 
 def ratio(
-    above: Float[Tensor, "B T D"], below: Float[Tensor, "B T D"], tokens: Bool[Tensor, "B T"]
+    above: Float[Tensor, "B P D"], below: Float[Tensor, "B P D"], tokens: Bool[Tensor, "B P"]
 ) -> float:
     """Return the ratio of the Euclidean norms over chosen tokens; nan where both are 0."""
     upper, lower = (float(table[tokens].double().norm()) for table in (above, below))
@@ -144,7 +144,7 @@ def attentions_watched(model: nn.Module) -> Iterator[dict[str, dict[str, dict[st
     queries: list[Tensor] = []
 
     def enter(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-        queries[:] = [arguments[1].valid]
+        queries[:] = [arguments[1].real(arguments[0])]
 
     def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
@@ -170,7 +170,7 @@ def attentions_watched(model: nn.Module) -> Iterator[dict[str, dict[str, dict[st
         yield seen
 
 
-def _by_sentence(valid: Bool[Tensor, "B T"]) -> dict[str, Bool[Tensor, "B T"]]:
+def _by_sentence(valid: Bool[Tensor, "B P"]) -> dict[str, Bool[Tensor, "B P"]]:
     first = torch.arange(len(valid), device=valid.device)[:, None] == 0
     return {"own": valid & first, "others": valid & ~first}
 

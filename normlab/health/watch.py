@@ -18,9 +18,9 @@ from normlab.probes.sites import sites
 class Passage:
     """What passed a norm: its input, its output, and which tokens are real."""
 
-    x: Float[Tensor, "B T D"]
-    y: Float[Tensor, "B T D"]
-    valid: Bool[Tensor, "B T"]
+    x: Float[Tensor, "B P D"]
+    y: Float[Tensor, "B P D"]
+    valid: Bool[Tensor, "B P"]
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[st
     def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             seen.pop(name, None)
-            seen[name] = Passage(arguments[0], output, arguments[1].valid)
+            seen[name] = Passage(arguments[0], output, arguments[1].real(output))
 
         return look
 
@@ -46,9 +46,9 @@ def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[st
 class Ends:
     """The first and the last values of a stack's stream, and which tokens are real."""
 
-    first: Float[Tensor, "B T D"]
-    valid: Bool[Tensor, "B T"]
-    last: Float[Tensor, "B T D"]
+    first: Float[Tensor, "B P D"]
+    valid: Bool[Tensor, "B P"]
+    last: Float[Tensor, "B P D"]
 
 
 NO_STACKS = "the model is no stack of layers over positions"
@@ -88,7 +88,7 @@ def _watch(
 ) -> Iterator[Any]:
     def embedded(_: StreamEmbedding, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
         first = enter(name, output)
-        seen[name] = Ends(first=first, valid=arguments[1].valid, last=first)
+        seen[name] = Ends(first=first, valid=arguments[1].real(first), last=first)
         return first
 
     def ended(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:

@@ -91,6 +91,21 @@ PROBES = {
     "grad_norm/nonfinite": Meaning("steps", "-", "steps whose gradient was not finite"),
     "gradients/norm": Meaning("nats a token a unit of weight", "-", "by layer", _XIONG),
     "gradients/kind": Meaning("nats a token a unit of weight", "-", "by kind of parameter"),
+    "independence/icc": Meaning(
+        "share of the variance", "-", "that tokens of a sample have in common; 0 if independent"
+    ),
+    "independence/effect": Meaning(
+        "ratio", "-", "variance of a mean over that of independent tokens; 1 if independent"
+    ),
+    "independence/distance": Meaning(
+        "ratio", "-", "squared, of batch and running mean; 1 if tokens are independent"
+    ),
+    "independence/gradient": Meaning(
+        "ratio", "-", "squared sum of gradients over sum of squares; 1 if independent"
+    ),
+    "independence/shuffled": Meaning(
+        "share of the variance", "-", "the control: icc of the same tokens, dealt out at random"
+    ),
     "length_change/loss_before": Meaning("nats a token", "-", "mean loss before the change"),
     "length_change/loss_jump": Meaning("nats a token", "-", "rise of the loss at the change"),
     "length_change/recovery": Meaning("updates", "-", "until the loss is as before"),

@@ -46,6 +46,15 @@ def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple
     return float(low), float(high)
 
 
+def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | None:
+    """Return Wilson's interval of the accuracy on n pictures; None for a score of another name.
+
+    It says what other pictures could change, which is no part of a spread over seeds. Tokens of a
+    text are not independent, so that accuracies on these have none.
+    """
+    return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
+
+
 def share_test(count: int, total: int, *, against: float) -> float:
     """Return the two-sided p value of a true share: the test whose interval is Wilson's."""
     from statsmodels.stats.proportion import proportions_ztest

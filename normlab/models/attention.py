@@ -1,6 +1,6 @@
 """Multi-head attention: over the stream itself, and over the encoder's output.
 
-Letters: `B` sequences, `T` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
+Letters: `B` sequences, `P` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
 
 A norm may stand on the heads of the queries, keys and values, on what they mix, and on what is
 projected of it (`AttentionSites`). None does unless a placement or an option asks for it.
@@ -65,14 +65,14 @@ class AttentionCore(nn.Module):
 
     def forward(
         self,
-        query: Float[Tensor, "B H T K"],
+        query: Float[Tensor, "B H P K"],
         key: Float[Tensor, "B H S K"],
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
-    ) -> Float[Tensor, "B H T K"]:
+    ) -> Float[Tensor, "B H P K"]:
         """Mix the values by the attention weights.
 
-        `visible` is True where a query may look at a key and broadcasts to `B H T S`; None where
+        `visible` is True where a query may look at a key and broadcasts to `B H P S`; None where
         it may look at all of them.
         """
         if not query.is_cpu:
@@ -90,10 +90,10 @@ class AttentionSites:
     """What stands inside an attention, each a module of a tensor and its stream, or None.
 
     Attributes:
-        q_norm, k_norm, v_norm: on the heads of queries, keys and values, `B H T K`; those of the
+        q_norm, k_norm, v_norm: on the heads of queries, keys and values, `B H P K`; those of the
             memory come with the memory's stream.
-        mix_norm: on the mixed heads side by side, `B T D`, before the output projection.
-        out_norm: on the output projection, `B T D`.
+        mix_norm: on the mixed heads side by side, `B P D`, before the output projection.
+        out_norm: on the output projection, `B P D`.
     """
 
     q_norm: nn.Module | None = None
@@ -113,10 +113,9 @@ class HeadNorm(nn.Module):
         super().__init__()
         self.norm = norm
 
-    def forward(self, heads: Float[Tensor, "B H T K"], stream: Stream) -> Float[Tensor, "B H T K"]:
+    def forward(self, heads: Float[Tensor, "B H P K"], stream: Stream) -> Float[Tensor, "B H P K"]:
         """Return the heads, each normalized as a sequence of its own."""
-        valid = stream.valid.repeat_interleave(heads.shape[1], dim=0)
-        rows = self.norm(heads.flatten(0, 1), Stream(valid, start=stream.start))
+        rows = self.norm(heads.flatten(0, 1), stream.repeated(heads.shape[1]))
         return rows.unflatten(0, heads.shape[:2])
 
 
@@ -145,21 +144,21 @@ class _Heads(nn.Module):
         self.q_norm, self.k_norm, self.v_norm = sites.q_norm, sites.k_norm, sites.v_norm
         self.mix_norm, self.out_norm = sites.mix_norm, sites.out_norm
 
-    def split(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B H T K"]:
+    def split(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B H P K"]:
         """Cut the width into heads."""
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def mix(
         self,
-        query: Float[Tensor, "B H T K"],
+        query: Float[Tensor, "B H P K"],
         key: Float[Tensor, "B H S K"],
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B P D"]:
         """Return what the core mixes, the heads side by side."""
         return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
 
-    def project_mix(self, mixed: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def project_mix(self, mixed: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the output projection of what was mixed for the queries of `stream`."""
         projected = self.out_proj(_at(self.mix_norm, mixed, stream))
         return _at(self.out_norm, projected, stream)
@@ -183,8 +182,8 @@ class SelfAttention(_Heads):
         self.qkv_proj = Linear(dim, 3 * dim, gains=(gain("q"), gain("k"), gain("v")))
 
     def project(
-        self, x: Float[Tensor, "B T D"], stream: Stream
-    ) -> tuple[Float[Tensor, "B H T K"], Float[Tensor, "B H T K"], Float[Tensor, "B H T K"]]:
+        self, x: Float[Tensor, "B P D"], stream: Stream
+    ) -> tuple[Float[Tensor, "B H P K"], Float[Tensor, "B H P K"], Float[Tensor, "B H P K"]]:
         """Return queries, keys and values."""
         query, key, value = map(self.split, self.qkv_proj(x).chunk(3, dim=-1))
         return (
@@ -193,13 +192,13 @@ class SelfAttention(_Heads):
             _at(self.v_norm, value, stream),
         )
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Attend over the valid positions of the stream, not beyond one's own when causal."""
         if self.causal:  # padding stands at the end: whoever is valid cannot see it
             size = x.shape[1]
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
-            visible = stream.valid[:, None, None, :]
+            visible = stream.keys
         return self.project_mix(self.mix(*self.project(x, stream), visible), stream)
 
 
@@ -219,7 +218,7 @@ class CrossAttention(_Heads):
         self.q_proj = Linear(dim, dim, gains=(gain("q"),))
         self.kv_proj = Linear(dim, 2 * dim, gains=(gain("k"), gain("v")))
 
-    def project_query(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B H T K"]:
+    def project_query(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B H P K"]:
         """Return the queries of the target stream."""
         return _at(self.q_norm, self.split(self.q_proj(x)), stream)
 
@@ -232,12 +231,12 @@ class CrossAttention(_Heads):
 
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Float[Tensor, "B P D"],
         stream: Stream,
         memory: Float[Tensor, "B S D"],
         source: Stream,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B P D"]:
         """Attend over the valid positions of the memory."""
         query = self.project_query(x, stream)
         key, value = self.project_memory(memory, source)
-        return self.project_mix(self.mix(query, key, value, source.valid[:, None, None, :]), stream)
+        return self.project_mix(self.mix(query, key, value, source.keys), stream)

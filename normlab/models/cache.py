@@ -92,21 +92,21 @@ class LayerCache(SelfCache):
         super().__init__(lineage, max_length=max_length)
         self.memory_key = memory_key.transpose(2, 3).contiguous().transpose(2, 3)
         self.memory_value = memory_value.contiguous()
-        self.visible = source.valid[:, None, None, :]
+        self.source = source
 
     def attend_cross(
         self, attention: CrossAttention, x: Float[Tensor, "N 1 D"], stream: Stream
     ) -> Float[Tensor, "N 1 D"]:
         """Attend over the memory."""
         query = _beside(attention.project_query(x, stream), self.lineage.width)
-        mixed = attention.mix(query, self.memory_key, self.memory_value, self.visible)
+        mixed = attention.mix(query, self.memory_key, self.memory_value, self.source.keys)
         return attention.project_mix(mixed.view(x.shape), stream)
 
     def keep(self, groups: Int[Tensor, "F"]) -> None:
         """Drop all sentences but `groups`."""
         self.memory_key = self.memory_key.index_select(0, groups)
         self.memory_value = self.memory_value.index_select(0, groups)
-        self.visible = self.visible.index_select(0, groups)
+        self.source = self.source.picked(groups)
         self.key, self.value = (self._kept(room, groups) for room in (self.key, self.value))
 
     def _kept(self, room: Tensor, groups: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class CausalLM(nn.Module):
             causal=True,
         )
 
-    def forward(self, ids: Int[Tensor, "B T"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the stream under teacher forcing; `project` turns it into logits of what comes."""
         return self.decoder(ids, stream)
 
@@ -68,8 +68,7 @@ class CachedText:
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed the next token of each sequence; return the stream at its position."""
-        valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
-        stream = Stream(valid, start=self.position)
+        stream = Stream(start=self.position)
         x = self.stack.opening(self.stack.embedding(ids[:, None], stream), stream)
         for layer, cache in zip(self.layers, self.caches, strict=True):
             x = layer.step(x, stream, cache)
@@ -88,5 +87,5 @@ class PrefixText:
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Append the next token of each sequence; return the stream at its position."""
         self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
-        stream = Stream(torch.ones_like(self.prefix, dtype=torch.bool))
+        stream = Stream()
         return self.stack(self.prefix, stream)[:, -1]

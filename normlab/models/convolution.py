@@ -33,8 +33,7 @@ def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H 
     """
     height, width = x.shape[2:]
     pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
-    stream = Stream(torch.ones(pixels.shape[:2], dtype=torch.bool, device=x.device))
-    return norm(pixels, stream).unflatten(1, (height, width)).permute(0, 3, 1, 2)
+    return norm(pixels, Stream()).unflatten(1, (height, width)).permute(0, 3, 1, 2)
 
 
 class ConvNorm(nn.Module):

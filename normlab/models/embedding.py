@@ -72,8 +72,8 @@ class StreamEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], stream: Stream, added: Float[Tensor, "B T D"] | None = None
-    ) -> Float[Tensor, "B T D"]:
+        self, ids: Int[Tensor, "B P"], stream: Stream, added: Float[Tensor, "B P D"] | None = None
+    ) -> Float[Tensor, "B P D"]:
         """Embed the tokens, whose first column stands at position `stream.start`.
 
         `added` are further vectors of the tokens, such as those of their segment.
@@ -85,5 +85,5 @@ class StreamEmbedding(nn.Module):
                 f"raise model.max_positions or lower the length limit of the task"
             )
         x = self.tokens(ids) * self.scale + self.positions.weight[stream.start : end]
-        x = (x if added is None else x + added) * stream.valid[..., None]
+        x = (x if added is None else x + added) * stream.real(ids)[..., None]
         return self.dropout(self.norm(x, stream))

@@ -44,7 +44,7 @@ class FeedForward(nn.Module):
         self.hidden_norm = hidden_norm
         self.fc2 = Linear(ffn_dim, dim, gains=(gain("fc2"),))
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Transform each position by itself (but for what the inner norm pools)."""
         hidden = self.inner_norm(self.fc1(x), stream)
         hidden = self.dropout(self.activation(hidden))

@@ -132,11 +132,11 @@ class DecoderLayer(nn.Module):
 
     def forward(
         self,
-        y: Float[Tensor, "B T W"],
+        y: Float[Tensor, "B P W"],
         target: Stream,
         memory: Float[Tensor, "B S D"],
         source: Stream,
-    ) -> Float[Tensor, "B T W"]:
+    ) -> Float[Tensor, "B P W"]:
         """Transform the target stream, looking at the memory."""
         y = self.self_residual(y, target, lambda h: self.self_attention(h, target))
         y = self.cross_residual(

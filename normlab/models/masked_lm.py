@@ -38,13 +38,13 @@ class MaskedLM(nn.Module):
         self.pair_head = Linear(arch.dim, 2)
 
     def forward(
-        self, ids: Int[Tensor, "B T"], stream: Stream, segments: Int[Tensor, "B T"]
-    ) -> Float[Tensor, "B T D"]:
+        self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]
+    ) -> Float[Tensor, "B P D"]:
         """Return the stream after all layers; `segments` are 0 in the first and 1 in the second."""
         return self.encoder(ids, stream, self.segments(segments))
 
     def token_logits(
-        self, x: Float[Tensor, "B T D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]
+        self, x: Float[Tensor, "B P D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]
     ) -> Float[Tensor, "N V"]:
         """Return logits of the masked tokens alone, row by row.
 
@@ -58,6 +58,6 @@ class MaskedLM(nn.Module):
         hidden = hidden.flatten(0, 1).index_select(0, real)
         return F.linear(hidden, self.encoder.embedding.tokens.table, self.token_bias)
 
-    def pair_logits(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B 2"]:
+    def pair_logits(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B 2"]:
         """Return logits of (the second segment follows the first, it does not), from token 0."""
         return self.pair_head(self.pooler(x[:, 0]).tanh())

@@ -108,9 +108,9 @@ class Seq2Seq(nn.Module):
         self,
         source_ids: Int[Tensor, "B S"],
         source: Stream,
-        target_ids: Int[Tensor, "B T"],
+        target_ids: Int[Tensor, "B P"],
         target: Stream,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B P D"]:
         """Return the target stream under teacher forcing; `project` turns it into logits."""
         return self.decoder(target_ids, target, self.encode(source_ids, source), source)
 

@@ -56,7 +56,7 @@ class Encoder(nn.Module, Generic[Entry]):
 
     def forward(
         self,
-        ids: Int[Tensor, "B T"] | Float[Tensor, "B H W C"],
+        ids: Int[Tensor, "B P"] | Float[Tensor, "B H W C"],
         source: Stream,
         added: Float[Tensor, "B S D"] | None = None,
     ) -> Float[Tensor, "B S D"]:
@@ -90,11 +90,11 @@ class Decoder(nn.Module):
 
     def forward(
         self,
-        ids: Int[Tensor, "B T"],
+        ids: Int[Tensor, "B P"],
         target: Stream,
         memory: Float[Tensor, "B S D"],
         source: Stream,
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B P D"]:
         """Return the target stream after all layers."""
         y = self.opening(self.embedding(ids, target), target)
         for layer in self.layers:
@@ -148,8 +148,7 @@ class CachedDecoding:
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed the next token of each hypothesis; return the stream at its position."""
-        valid = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
-        target = Stream(valid, start=self.position)
+        target = Stream(start=self.position)
         self.lineage.extend(ids)
         y = self.decoder.opening(self.decoder.embedding(ids[:, None], target), target)
         for layer, cache in zip(self.layers, self.caches, strict=True):
@@ -177,17 +176,16 @@ class PrefixDecoding:
     ):
         self.decoder = decoder
         self.memory = memory.repeat_interleave(width, dim=0)
-        self.valid = source.valid.repeat_interleave(width, dim=0)
+        self.source = source.repeated(width)
         self.prefix = torch.empty(len(self.memory), 0, dtype=torch.long, device=memory.device)
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Append the next token of each hypothesis; return the stream at its position."""
         self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
-        target = Stream(torch.ones_like(self.prefix, dtype=torch.bool))
-        return self.decoder(self.prefix, target, self.memory, Stream(self.valid))[:, -1]
+        return self.decoder(self.prefix, Stream(), self.memory, self.source)[:, -1]
 
     def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
         """Keep the hypotheses `rows` in that order."""
         self.prefix = self.prefix[rows]
         if groups is not None:
-            self.memory, self.valid = self.memory[rows], self.valid[rows]
+            self.memory, self.source = self.memory[rows], self.source.picked(rows)

@@ -6,7 +6,6 @@ picture -> patches -> linear, positions -> encoder layers -> mean or class token
 from dataclasses import dataclass
 from typing import Literal
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
@@ -68,7 +67,5 @@ class ViT(nn.Module):
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        shape = (len(pixels), self.encoder.embedding.max_positions)
-        valid = torch.ones(shape, dtype=torch.bool, device=pixels.device)
-        x = self.encoder(pixels, Stream(valid))
+        x = self.encoder(pixels, Stream())
         return self.classes(x[:, 0] if self.pool == "class" else x.mean(1))

@@ -24,7 +24,7 @@ class AdaNorm(Norm):
         self.scale = scale
         self.k = k
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token normalized, large values of either sign made smaller or larger."""
         (wide,) = widen(x)
         normalized = (wide - wide.mean(-1, keepdim=True)) / (wide.std(-1, keepdim=True) + self.eps)

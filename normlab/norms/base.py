@@ -10,51 +10,28 @@ run asks of all norms of its model.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import cached_property
 from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from normlab.distributed import average_, sum_over_ranks
 from normlab.norms.moments import Moments, merge
+from normlab.norms.stream import Stream
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
 compiler with the class: seconds, of every command."""
-Axis = Literal["batch", "time", "feature"]
+Axis = Literal["batch", "position", "feature"]
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
 """What a norm with statistics of its own does: train; the same without a trace; inference."""
 
 
-@dataclass(frozen=True)
-class Stream:
-    """The token stream a tensor belongs to: which tokens are real, and where the first stands.
-
-    `start` is the position of the first column, above 0 only in incremental decoding.
-    """
-
-    valid: Bool[Tensor, "B T"]
-    start: int = 0
-
-    @property
-    def known_tokens(self) -> int | None:
-        """How many tokens are real; None where the answer would have to be waited for."""
-        if not self.valid.is_cpu or torch.compiler.is_compiling():
-            return None
-        return self._tokens
-
-    @cached_property
-    def _tokens(self) -> int:
-        return int(self.valid.sum())
-
-
 class Norm(nn.Module, ABC):
-    """A normalization of `[B, T, D]`: statistics over `pools`, then a scale and shift per feature.
+    """A normalization of `[B, P, D]`: statistics over `pools`, then a scale and shift per feature.
 
     `weight` and `bias` are parameters where they are learned, else the constants 1 and 0.
     """
@@ -80,7 +57,7 @@ class Norm(nn.Module, ABC):
             self.register_buffer(name, value, persistent=False)
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` normalized, in its own dtype. What stands at padding is unspecified."""
 
     @property
@@ -91,7 +68,7 @@ class Norm(nn.Module, ABC):
     @property
     def incremental(self) -> bool:
         """Whether, in eval, tokens may come one at a time: none depends on another."""
-        return self.pools.isdisjoint({"batch", "time"})
+        return self.pools.isdisjoint({"batch", "position"})
 
     def begin_step(self, step: int, total: int | None) -> None:
         """Take notice that step `step` of `total` comes: for schedules of a norm's own."""
@@ -223,7 +200,7 @@ class RunningNorm(Norm):
 
     @torch.no_grad()
     def observe(self, found: Moments) -> None:
-        """Let a batch's moments, `[1, T or 1, D or 1]`, into the statistics or a tally.
+        """Let a batch's moments, `[1, P or 1, D or 1]`, into the statistics or a tally.
 
         A position where fewer than two values were pooled leaves its row as it was.
         """
@@ -254,7 +231,7 @@ class RunningNorm(Norm):
         self.enter(slice(mean.shape[0]), mean, var, share)
 
     def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each."""
+        """Return the mean and variance to keep of `found`, `[P or 1, D or 1]` each."""
         mean, var = self.running_moments()
         return found.mean[0].to(mean), found.var[0].to(var)
 

@@ -19,31 +19,26 @@ from normlab.distributed import all_reduce_sum, world
 from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
 from normlab.norms.ghost import GhostBatches
 from normlab.norms.moments import Moments, Pooling, Weights, standardize, widen
+from normlab.norms.stream import real_tokens
 
 Padding = Literal["exclude", "include", "fill"]
 
 
-def exclude(stream: Stream) -> Weights:
-    """Pool real tokens alone: the true masked moments."""
-    return Weights(stream.valid.unsqueeze(-1).float(), known=stream.known_tokens)
-
-
-def include(stream: Stream) -> Weights:
+def include(stream: Stream, x: Tensor) -> Weights:
     """Pool padding like any token, as `nn.BatchNorm1d` on the padded batch does."""
-    every = torch.ones_like(stream.valid.unsqueeze(-1), dtype=torch.float32)
-    return Weights(every, known=every.numel())
+    return real_tokens(Stream(), x)
 
 
-def fill(stream: Stream) -> Weights:
+def fill(stream: Stream, x: Tensor) -> Weights:
     """Overwrite padding by the mean of real tokens, then pool everything.
 
     The mean stays right; the variance shrinks by real tokens over all tokens (PowerNorm's code).
     """
-    return exclude(stream)._replace(spread=include(stream).sums)
+    return real_tokens(stream, x)._replace(spread=include(stream, x).sums)
 
 
-_WEIGH: dict[Padding, Callable[[Stream], Weights]] = {
-    "exclude": exclude,
+_WEIGH: dict[Padding, Callable[[Stream, Tensor], Weights]] = {
+    "exclude": real_tokens,  # the true masked moments
     "include": include,
     "fill": fill,
 }
@@ -58,7 +53,7 @@ class BatchNorm(RunningNorm):
     `ghost` makes a batch of every so many sequences (see `GhostBatches`); None, of all.
     """
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
     running_mean: Tensor
     running_var: Tensor
 
@@ -94,7 +89,7 @@ class BatchNorm(RunningNorm):
             Pooling(self.pools, partial(sum_rows_over_ranks, rows)) if self.sync else self.alone
         )
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of the batch, or by the running ones.
 
         Raises:
@@ -103,7 +98,7 @@ class BatchNorm(RunningNorm):
         rows = self.rows(stream.start, x.shape[1])
         if not self.by_batch:
             return self.by_running(x, rows)
-        weights = self.weigh(stream)
+        weights = self.weigh(stream, x)
         self.require_tokens(weights)
         # Only training steps go in step over processes; evaluation shards differ in length.
         pooling = self.together if self.training else self.alone
@@ -115,8 +110,8 @@ class BatchNorm(RunningNorm):
         return y
 
     def standardize(
-        self, x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling
-    ) -> tuple[Float[Tensor, "B T D"], Moments]:
+        self, x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling
+    ) -> tuple[Float[Tensor, "B P D"], Moments]:
         """Return `x` by the statistics of one batch, or of the ghost batches, and these."""
         return standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
 
@@ -130,7 +125,7 @@ class BatchNorm(RunningNorm):
         self.running_var[rows].lerp_(var, share)
 
     def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance to keep of `found`, `[T or 1, D or 1]` each.
+        """Return the mean and variance to keep of `found`, `[P or 1, D or 1]` each.
 
         `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
         n one, as `nn.BatchNorm1d` does.
@@ -145,7 +140,7 @@ class BatchNorm(RunningNorm):
             return None
         return 1 / self.inverse(self.seen.var.flatten())
 
-    def by_running(self, x: Float[Tensor, "B T D"], rows: slice) -> Float[Tensor, "B T D"]:
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
         """Return `x` by the running statistics: one multiply and add per value."""
         wide, weight, bias, mean, var = widen(
             x, self.weight, self.bias, *(moment[rows] for moment in self.running_moments())
@@ -188,7 +183,7 @@ class BatchNorm(RunningNorm):
 class GlobalNorm(BatchNorm):
     """One mean and one variance for all features of all tokens of the batch."""
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time", "feature"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position", "feature"})
 
 
 class PositionBatchNorm(BatchNorm):

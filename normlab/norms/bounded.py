@@ -59,7 +59,7 @@ class BoundedMap(Norm):
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
         self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each value squeezed into the bounds of its feature."""
         wide, alpha, weight, bias = widen(x, self.alpha, self.weight, self.bias)
         moved = alpha * wide if self.shift is None else alpha * wide + self.shift.to(wide)

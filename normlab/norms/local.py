@@ -12,7 +12,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from normlab.norms.base import Axis, Norm, Stream
-from normlab.norms.moments import Pooling, Weights, standardize, widen
+from normlab.norms.moments import Pooling, standardize, widen
+from normlab.norms.stream import real_tokens
 
 Detach = Literal["none", "mean", "std", "both"]
 
@@ -25,7 +26,7 @@ class NoNorm(Norm):
     def __init__(self, dim: int) -> None:
         super().__init__(dim, scale=False, shift=False)
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x`."""
         return x
 
@@ -51,7 +52,7 @@ class LayerNorm(TokenNorm):
         super().__init__(dim, eps=eps, affine=affine)
         self.detach: Detach = detach
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token less its mean, over its standard deviation."""
         wide, weight, bias = widen(x, self.weight, self.bias)
         if self.detach == "none":
@@ -76,7 +77,7 @@ class RMSNorm(Norm):
         self.eps = eps
         self.eps_inside = eps_inside
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token over its root mean square."""
         wide, weight, _ = widen(x, self.weight, self.bias)
         if not self.eps_inside:
@@ -101,7 +102,7 @@ class PartialRMSNorm(RMSNorm):
             raise ValueError(f"norm prms: share={share} must be above 0 and at most 1")
         self.pooled = max(1, int(dim * share))
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token over the root mean square of its first features."""
         wide, weight, _ = widen(x, self.weight, self.bias)
         square = _root_mean_square(wide[..., : self.pooled])
@@ -121,7 +122,7 @@ class UnitNorm(Norm):
         value = torch.tensor(1.0 if gain is None else gain)
         self._affine("gain", value, learned=gain is not None)
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token at the length `factor g`."""
         wide, gain = widen(x, self.gain)
         return (F.normalize(wide, dim=-1) * (self.factor * gain)).to(x.dtype)
@@ -168,8 +169,8 @@ class _RootMeanSquare(torch.autograd.Function):
 class GroupNorm(TokenNorm):
     """Layer norm in groups of neighbouring features (Wu and He 2018), each token by itself.
 
-    On pictures group norm pools over space too (`SampleGroupNorm`); here time is left out, so that
-    a token does not see its future.
+    On pictures group norm pools over space too (`SampleGroupNorm`); here positions are left out, so
+    that a token does not see its future.
 
     Raises:
         ValueError: `groups` does not divide `dim`.
@@ -179,7 +180,7 @@ class GroupNorm(TokenNorm):
         super().__init__(dim, eps=eps, affine=affine)
         self.groups = dividing("gn", groups, dim)
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each group of a token less its mean, over its standard deviation."""
         wide, weight, bias = widen(x, self.weight, self.bias)
         grouped = wide.unflatten(-1, (self.groups, -1))
@@ -204,21 +205,22 @@ class InstanceNorm(Norm):
     A sequence of one token comes out as the bias alone: one value has no spread.
     """
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"time"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
 
     def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
         super().__init__(dim, scale=affine, shift=affine)
         self.eps = eps
         self.pooling = Pooling(self.pools)
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
-        weights = Weights(stream.valid.unsqueeze(-1).float(), known=stream.known_tokens)
-        y, _ = standardize(x, weights, self.weight, self.bias, pooling=self.pooling, eps=self.eps)
+        scale_and_shift = self.weight, self.bias
+        tokens = real_tokens(stream, x)
+        y, _ = standardize(x, tokens, *scale_and_shift, pooling=self.pooling, eps=self.eps)
         return y
 
 
 class SequenceNorm(InstanceNorm):
     """All features of all real tokens of a sequence together."""
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"time", "feature"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})

@@ -1,13 +1,14 @@
-"""Decides how statistics are taken: masked moments over any subset of batch, time and feature.
+"""Decides how statistics are taken: masked moments over any subset of batch, position and feature.
 
-`x` is `[B, T, D]`. A set of axes to pool over turns it into tables of one size less along each
+`x` is `[B, P, D]`. A set of axes to pool over turns it into tables of one size less along each
 pooled axis, kept as 1 so that they broadcast against `x`. Statistics are fp32 whatever the input
 (float64 stays float64), and the variance takes two passes: the mean first, then the squares about
 it, since the difference of two large sums would cancel.
 
 `standardize` is what every norm with masked statistics calls. Its backward is written by hand, and
 on a CPU its time is that of its passes over memory: sums over all tokens come from torch's kernels
-of batch norm, which read each value once, and where every token counts nothing is masked.
+of batch norm, which read each value once, and where every token counts nothing is masked. Batch
+norm of a dense stream is torch's own.
 """
 
 from collections.abc import Callable, Sequence, Set
@@ -19,7 +20,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-Table = Float[Tensor, "#b #t #d"]  # an axis of x, or 1 where it was pooled
+from normlab.distributed import world
+from normlab.norms import kernels
+
+Table = Float[Tensor, "#b #p #d"]  # an axis of x, or 1 where it was pooled
 
 
 class Moments(NamedTuple):
@@ -36,15 +40,17 @@ class Moments(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Which tokens a statistic is made of: 1 where a token enters, else 0, `[B, T, 1]`.
+    """Which tokens a statistic is made of: 1 where a token enters, else 0, `[B, P, 1]`.
 
     `spread` says which tokens the variance's count is made of, where these are others. `known` is
-    how many tokens enter, where that is known without waiting for a device.
+    how many tokens enter, where that is known without waiting for a device. `dense` is whether all
+    do because the stream has no padding.
     """
 
-    sums: Float[Tensor, "B T 1"]
-    spread: Float[Tensor, "B T 1"] | None = None
+    sums: Float[Tensor, "B P 1"]
+    spread: Float[Tensor, "B P 1"] | None = None
     known: int | None = None
+    dense: bool = False
 
 
 def widen(x: Tensor, *others: Tensor) -> tuple[Tensor, ...]:
@@ -63,28 +69,35 @@ class Pooling:
     """A set of axes to pool over, as sums.
 
     `everywhere` adds tables over processes; it is applied once to each sum and must return the
-    shape that it was given.
+    shape that it was given. `groups` cuts the features, where these are pooled, into groups of
+    neighbours that are pooled by themselves.
     """
 
     axes: Set[str]
     everywhere: Callable[[Tensor], Tensor] = here
+    groups: int = 1
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """The dimensions of `x` to sum over among batch and time."""
-        return tuple(dim for dim, axis in enumerate(("batch", "time")) if axis in self.axes)
+        """The dimensions of `x` to sum over among batch and position."""
+        return tuple(dim for dim, axis in enumerate(("batch", "position")) if axis in self.axes)
 
-    def over_tokens(self, x: Float[Tensor, "B T D"]) -> Table:
-        """Sum over batch and time, as far as these are pooled."""
+    def over_tokens(self, x: Float[Tensor, "B P D"]) -> Table:
+        """Sum over batch and position, as far as these are pooled."""
         return x.sum(self.tokens, keepdim=True) if self.tokens else x
 
     def over_features(self, table: Table) -> Table:
-        """Sum over features, if these are pooled."""
-        return table.sum(-1, keepdim=True) if "feature" in self.axes else table
+        """Sum over features, if these are pooled; groups as columns of equal values."""
+        if "feature" not in self.axes:
+            return table
+        if self.groups == 1:
+            return table.sum(-1, keepdim=True)
+        sums = table.unflatten(-1, (self.groups, -1)).sum(-1, keepdim=True)
+        return sums.expand(*sums.shape[:-1], table.shape[-1] // self.groups).flatten(-2)
 
-    def moments(self, x: Float[Tensor, "B T D"], weights: Weights, mask: Tensor | None) -> Moments:
+    def moments(self, x: Float[Tensor, "B P D"], weights: Weights, mask: Tensor | None) -> Moments:
         """Return the moments of `x`; `mask` is `weights.sums`, or None where every token counts."""
-        values = x.shape[-1] if "feature" in self.axes else 1
+        values = x.shape[-1] // self.groups if "feature" in self.axes else 1
         count = values * self.everywhere(self.over_tokens(weights.sums))
         spread = count
         if weights.spread is not None:
@@ -94,18 +107,18 @@ class Pooling:
         squares = self.everywhere(self.over_features(self.squares(x, mask, mean)))
         return Moments(mean, squares / spread.clamp(min=1), count, spread)
 
-    def squares(self, x: Float[Tensor, "B T D"], mask: Tensor | None, mean: Table) -> Table:
+    def squares(self, x: Float[Tensor, "B P D"], mask: Tensor | None, mean: Table) -> Table:
         """Sum the squares about the mean over tokens."""
         if self.by_rows(x):
-            return _row_squares(x, mask, mean)
+            return kernels.row_squares(x, mask, mean)
         return self.over_tokens(_masked_((x - mean).square_(), mask))
 
     def pulls(
-        self, grad: Float[Tensor, "B T D"], x: Float[Tensor, "B T D"], mean: Table
+        self, grad: Float[Tensor, "B P D"], x: Float[Tensor, "B P D"], mean: Table
     ) -> tuple[Table, Table]:
         """Sum `grad`, and `grad` times the centred `x`, over tokens."""
         if self.by_rows(x):
-            return _row_pulls(grad, x, mean)
+            return kernels.row_pulls(grad, x, mean)
         return self.over_tokens(grad), self.over_tokens((x - mean).mul_(grad))
 
     def by_rows(self, x: Tensor) -> bool:
@@ -115,12 +128,18 @@ class Pooling:
         """
         return x.is_cpu and not torch.compiler.is_compiling() and self.tokens == (0, 1)
 
+    @property
+    def is_batch_norm(self) -> bool:
+        """Whether each feature is pooled over all tokens of this process, and no others."""
+        own = self.everywhere is here or world().size == 1
+        return own and self.axes == {"batch", "position"}
+
 
 @torch.no_grad()
 def merge(batches: Sequence[Moments], all_reduce: Callable[[Tensor], Tensor] = here) -> Moments:
     """Return the moments of several batches as of one (Chan, Golub and LeVeque 1979).
 
-    Their tables are `[G, T or 1, D or 1]`, of G batches. `all_reduce` sums tables over processes.
+    Their tables are `[G, P or 1, D or 1]`, of G batches. `all_reduce` sums tables over processes.
     """
     if all_reduce is here and sum(len(batch.mean) for batch in batches) == 1:
         return batches[0]
@@ -135,7 +154,7 @@ def merge(batches: Sequence[Moments], all_reduce: Callable[[Tensor], Tensor] = h
     return Moments(middle, squares / both.clamp(min=1), counts[..., : count.shape[-1]], both)
 
 
-def moments_with_gradient(x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling) -> Moments:
+def moments_with_gradient(x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling) -> Moments:
     """Return the moments of the tokens that count, each feature's by itself, for autograd.
 
     `x` is float32 or float64, and `pooling` pools no features.
@@ -156,37 +175,6 @@ def _masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 def _masked_(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else x.mul_(mask)
-
-
-def _of_each_feature(table: Tensor, x: Tensor) -> Tensor:
-    return table.flatten().expand(x.shape[-1]).contiguous()
-
-
-def _row_squares(x: Tensor, mask: Tensor | None, mean: Tensor) -> Tensor:
-    center = _of_each_feature(mean, x)
-    # Masked rows stand at the mean, where they add nothing.
-    rows = (x if mask is None else torch.lerp(center, x, mask)).flatten(0, 1)
-    middle, var = torch.batch_norm_update_stats(rows, None, None, 0.0)
-    return len(rows) * (var + (middle - center).square())[None, None]
-
-
-def _row_pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
-    # The gradients of batch norm's weight and bias, with a variance of 1. As pixels of an image
-    # whose channels lie last rows take two thirds of the time.
-    center = _of_each_feature(mean, x)
-    _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
-        grad.flatten(0, 1).T[None, :, :, None],
-        x.flatten(0, 1).T[None, :, :, None],
-        None,
-        None,
-        None,
-        center,
-        torch.ones_like(center),
-        True,
-        0.0,
-        [False, True, True],
-    )
-    return by_bias[None, None], by_weight[None, None]
 
 
 def _affine(
@@ -249,25 +237,29 @@ class _Standardize(torch.autograd.Function):
 
 
 def standardize(
-    x: Float[Tensor, "B T D"],
+    x: Float[Tensor, "B P D"],
     weights: Weights,
     weight: Float[Tensor, " D"],
     bias: Float[Tensor, " D"],
     *,
     pooling: Pooling,
     eps: float,
-) -> tuple[Float[Tensor, "B T D"], Moments]:
+) -> tuple[Float[Tensor, "B P D"], Moments]:
     """Return the affine map of the standardized tokens, 0 at tokens that do not count.
 
     The output has `x`'s dtype; the moments are for reading and carry no gradient.
     """
     wide, sums, weight, bias = widen(x, weights.sums, weight, bias)
     weights = weights._replace(sums=sums)
-    if torch.compiler.is_compiling():  # derives and fuses a backward by itself
-        found = pooling.moments(wide, weights, sums)
-        y, _ = _affine(wide, sums, weight, bias, found, eps)
-        return y.to(x.dtype), Moments(*(table.detach() for table in found))
     mask = None if weights.known == sums.numel() else sums
+    if torch.compiler.is_compiling():  # derives and fuses a backward by itself
+        found = pooling.moments(wide, weights, mask)
+        y, _ = _affine(wide, mask, weight, bias, found, eps)
+        return y.to(x.dtype), Moments(*(table.detach() for table in found))
+    if weights.dense and pooling.is_batch_norm:
+        y, mean, var = kernels.batch_norm(wide, weight, bias, eps)
+        count = torch.full_like(mean[..., :1], sums.numel())
+        return y.to(x.dtype), Moments(mean, var, count, count)
     with torch.no_grad():
         found = pooling.moments(wide, weights, mask)
     y = _Standardize.apply(wide, mask, weight, bias, found, pooling, eps)

@@ -55,7 +55,7 @@ class GroupScaling(SquareNorm):
             raise ValueError(f"norm.groups={groups} does not divide the width {dim}: or null")
         self.groups = groups
 
-    def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def before(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         """Return each group of each token over its root mean square."""
         if self.groups is None:
             return x
@@ -86,7 +86,7 @@ class PowerNormV(GroupScaling):
     The authors' repository has no code of it.
     """
 
-    def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
+    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
         """Return the tokens over the root mean square of the batch."""
         found = self.moments(u, counted)
         self.observe_batch(found)
@@ -146,7 +146,7 @@ class PowerNorm(GroupScaling):
         self.by_forward = backward == "paper"
         self.keep("gradient_moment", torch.zeros(1, dim))
 
-    def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
+    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
         """Return the tokens over the root mean square of the batch or the running one."""
         found = self.moments(u, counted)
         square = found.var if self.warming_up else self.running_square.to(u)[None].clone()
@@ -157,7 +157,7 @@ class PowerNorm(GroupScaling):
             self.hook(z, counted)
         return self.affine(z)
 
-    def hook(self, z: Float[Tensor, "B T D"], counted: Counted) -> None:
+    def hook(self, z: Float[Tensor, "B P D"], counted: Counted) -> None:
         """Take the running moment out of the gradient of `z`, and let the new one in."""
         value, training = z.detach(), self.training
         moment = self.gradient_moment.to(z).clone()

@@ -68,13 +68,13 @@ class RegularizedBatchNorm(BatchNorm):
         return {**vars(self), "_batch": None}
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of the batch, or by the running ones."""
         return super().forward(x, stream)
 
     def standardize(
-        self, x: Float[Tensor, "B T D"], weights: Weights, pooling: Pooling
-    ) -> tuple[Float[Tensor, "B T D"], Moments]:
+        self, x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling
+    ) -> tuple[Float[Tensor, "B P D"], Moments]:
         """Return `x` by the statistics of the batch, and these."""
         wide, weight, bias = widen(x, self.weight, self.bias)
         found = moments_with_gradient(wide, weights, pooling)

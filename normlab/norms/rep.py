@@ -47,7 +47,7 @@ class RepBatchNorm(BatchNorm):
         )
         self.alpha = nn.Parameter(torch.tensor([alpha]))
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of the batch or the running ones, and alpha times `x`."""
         wide, alpha = widen(x, self.alpha)
         return torch.addcmul(super().forward(wide, stream), wide, alpha).to(x.dtype)
@@ -147,7 +147,7 @@ class ProgressiveRepBatchNorm(WarmupNorm, RepBatchNorm):
         return self.start * max(left, 0) / max(self.decay, 1)
 
     @torch.compiler.disable
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the blend where training is repeated or it is asked for, else RepBN."""
         share = self.blend if self.by_batch or self.blended else 0.0
         if share == 0:

@@ -23,7 +23,7 @@ class ScaleNorm(Norm):
         self.eps = eps
         self.g = nn.Parameter(torch.tensor(dim**0.5))
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token at the length `g`."""
         wide, g = widen(x, self.g)
         length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)

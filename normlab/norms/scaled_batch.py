@@ -14,7 +14,7 @@ class ScaledBatchNorm(BatchNorm):
     Shen et al. 2020 compare PowerNorm with it (`mask_syncbatchnorm.py` of their code).
     """
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` scaled, then by the statistics of the batch or by the running ones."""
         (wide,) = widen(x)
         square = wide.square().mean(-1, keepdim=True)

@@ -10,16 +10,17 @@ from torch.autograd.function import once_differentiable
 
 from normlab.distributed import sum_over_ranks
 from normlab.norms.base import Axis, EvalStats, Stream, uncompiled
-from normlab.norms.batch import exclude, include
+from normlab.norms.batch import include
 from normlab.norms.ghost import GhostBatches
 from normlab.norms.moments import Moments, Weights, here, merge, widen
+from normlab.norms.stream import real_tokens
 from normlab.norms.warmup import WarmupNorm
 
 SquarePadding = Literal["exclude", "include", "forward"]
 
 
 class Counted(NamedTuple):
-    """Which positions enter the forward and the backward moment: 1 or 0, `[B, T, 1]`.
+    """Which positions enter the forward and the backward moment: 1 or 0, `[B, P, 1]`.
 
     `mask` is what the output is multiplied by; None keeps what stands at padding.
     """
@@ -39,7 +40,7 @@ class SquareNorm(WarmupNorm):
     `self.observe_gradient`. `ghost` makes a batch of every so many sequences (see `GhostBatches`).
     """
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "time"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
     running_square: Tensor
 
     def __init__(
@@ -67,7 +68,7 @@ class SquareNorm(WarmupNorm):
         self.keep("running_square", torch.ones(1, dim))
 
     @uncompiled
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` over the root mean square of the batch, or the running one."""
         (wide,) = widen(x)
         u = self.before(wide)
@@ -84,21 +85,21 @@ class SquareNorm(WarmupNorm):
             y = self.ghosts.join(self.train_by(cut(u), groups), like=u)
         return (y if counted.mask is None else y * counted.mask).to(x.dtype)
 
-    def before(self, x: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def before(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         """Return what the moment is taken of."""
         return x
 
-    def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
+    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
         """Return the output of training, and let the batch into the statistics."""
         raise NotImplementedError
 
     def affine(
-        self, z: Float[Tensor, "B T D"], weight: Tensor | None = None
-    ) -> Float[Tensor, "B T D"]:
+        self, z: Float[Tensor, "B P D"], weight: Tensor | None = None
+    ) -> Float[Tensor, "B P D"]:
         """Return `weight * z + bias`."""
         return torch.addcmul(self.bias.to(z), z, (self.weight if weight is None else weight).to(z))
 
-    def by_running(self, u: Float[Tensor, "B T D"]) -> Float[Tensor, "B T D"]:
+    def by_running(self, u: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         """Return the normalized tokens of inference."""
         return u * (self.running_square.to(u) + self.eps).rsqrt()
 
@@ -128,7 +129,7 @@ class SquareNorm(WarmupNorm):
         return (0, 1) if self.ghosts is None else (1,)
 
     @torch.no_grad()
-    def moments(self, u: Float[Tensor, "B T D"], counted: Counted) -> Moments:
+    def moments(self, u: Float[Tensor, "B P D"], counted: Counted) -> Moments:
         """Return the mean square of the tokens that count, as moments with mean 0."""
         count, square = self.mean(u.square(), counted.forward)
         return Moments(torch.zeros_like(square), square, count, count)
@@ -138,7 +139,7 @@ class SquareNorm(WarmupNorm):
         self.observe(found if self.ghosts is None else merge([found], self.all_reduce))
 
     @torch.no_grad()
-    def mean(self, values: Float[Tensor, "B T D"], counts: Tensor) -> tuple[Tensor, Tensor]:
+    def mean(self, values: Float[Tensor, "B P D"], counts: Tensor) -> tuple[Tensor, Tensor]:
         """Return how many tokens count, and their mean of values, `[1 or G, 1, 1 or D]`."""
         sums = torch.cat([counts.expand((*values.shape[:2], 1)), values * counts], -1)
         total = sums.sum(self.pooled, keepdim=True)
@@ -185,17 +186,17 @@ def _pooled(
 
 
 def _exclude(stream: Stream, x: Tensor) -> Counted:
-    real = _sums(exclude(stream), x)
-    return Counted(real, real, real)
+    real = _sums(real_tokens(stream, x), x)
+    return Counted(real, real, None if stream.dense else real)
 
 
 def _include(stream: Stream, x: Tensor) -> Counted:
-    every = _sums(include(stream), x)
+    every = _sums(include(stream, x), x)
     return Counted(every, every, None)
 
 
 def _forward(stream: Stream, x: Tensor) -> Counted:
-    return Counted(_sums(exclude(stream), x), _sums(include(stream), x), None)
+    return Counted(_sums(real_tokens(stream, x), x), _sums(include(stream, x), x), None)
 
 
 def _sums(weights: Weights, x: Tensor) -> Tensor:

@@ -134,7 +134,7 @@ class WindowNorm(SquareNorm):
 
     def hook(
         self,
-        z: Float[Tensor, "B T D"],
+        z: Float[Tensor, "B P D"],
         counted: Counted,
         entry: Entry,
         center: Callable[[Float[Tensor, "G D"]], Float[Tensor, "G D"]],
@@ -207,7 +207,7 @@ class MovingAverageBatchNorm(WindowNorm):
         )
         self.center_weights = center_weights
 
-    def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
+    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
         """Return the output by the squares of the window or of the batch."""
         found = self.moments(u, counted)
         entry = self.entry(found.var[:, 0])
@@ -282,7 +282,7 @@ class UnifiedNorm(WindowNorm):
         self.filter = filter
         self.keep("gradient_moment", torch.zeros(1, dim))
 
-    def train_by(self, u: Float[Tensor, "B T D"], counted: Counted) -> Float[Tensor, "B T D"]:
+    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
         """Return the output by the squares of the window or of the batch."""
         found = self.moments(u, counted)
         entry = self.entry(found.var[:, 0])

@@ -65,14 +65,14 @@ class ProfiledResidual(AdminResidual, Calibrated):
         if self.first:
             found.total = torch.ones((), dtype=torch.float64, device=x.device)
         self.omega.copy_(found.total.sqrt())
-        found.total = found.variance(self.omega * x, self._counted(stream))
+        found.total = found.variance(self.omega * x, self._counted(x, stream))
 
     def leave(self, added: Tensor, stream: Stream, found: Pass) -> None:
         """Add the variance of the branch."""
-        found.total = found.total + found.variance(added, self._counted(stream))
+        found.total = found.total + found.variance(added, self._counted(added, stream))
 
-    def _counted(self, stream: Stream) -> Tensor:
-        return stream.valid if self.padding == "exclude" else torch.ones_like(stream.valid)
+    def _counted(self, x: Tensor, stream: Stream) -> Tensor:
+        return (stream if self.padding == "exclude" else Stream()).real(x)
 
 
 class Admin(Placement):

@@ -6,7 +6,7 @@ sub-layers and never knows which wiring it got. What a placement builds may depe
 Beside residuals a placement decides, where the published wiring does, the first sizes of weights
 (`gain`), norms inside sub-layers (`inner`), and what a stream passes where its stack begins and
 ends (`opening`, `final`). A stream of its own lies beside the first: `opening`, or the residual of
-a layer's first sub-layer, returns `[B, T, n D]` whose first `D` features are the stream itself.
+a layer's first sub-layer, returns `[B, P, n D]` whose first `D` features are the stream itself.
 """
 
 import math
@@ -83,10 +83,10 @@ class Residual(nn.Module, ABC):
     @abstractmethod
     def forward(
         self,
-        x: Float[Tensor, "B T D"],
+        x: Float[Tensor, "B P D"],
         stream: Stream,
         branch: Callable[[Tensor], Tensor],
-    ) -> Float[Tensor, "B T D"]:
+    ) -> Float[Tensor, "B P D"]:
         """Return the stream after the sub-layer `branch`, whose tokens `stream` describes."""
 
 

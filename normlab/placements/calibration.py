@@ -26,7 +26,7 @@ class Pass:
     total: Float[Tensor, ""]
 
     def variance(
-        self, x: Float[Tensor, "B T D"], counted: Bool[Tensor, "B T"]
+        self, x: Float[Tensor, "B P D"], counted: Bool[Tensor, "B P"]
     ) -> Float[Tensor, ""]:
         """Return the variance over all features of the counted tokens of all processes."""
         wide = x.double() * counted[..., None]

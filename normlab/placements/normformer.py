@@ -39,7 +39,7 @@ class HeadGains(nn.Module):
         super().__init__()
         self.gain = nn.Parameter(torch.ones(heads))
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the parts scaled."""
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 

@@ -20,7 +20,7 @@ from normlab.probes.sites import sites
 
 @torch.no_grad()
 def describe(
-    x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"], *, threshold: float
+    x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"], *, threshold: float
 ) -> dict[str, Tensor]:
     """Return `mean`, `var`, `largest` and `outliers` of the values at real tokens."""
     with torch.autocast(x.device.type, enabled=False):
@@ -54,6 +54,6 @@ class Activations(HookedProbe):
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.watching:
                 x, stream = arguments
-                self.seen[name] = describe(x, stream.valid, threshold=self._threshold)
+                self.seen[name] = describe(x, stream.real(x), threshold=self._threshold)
 
         return look

@@ -29,10 +29,10 @@ from normlab.probes.sites import sites
 
 @torch.no_grad()
 def describe_attention(
-    query: Float[Tensor, "B H T K"],
+    query: Float[Tensor, "B H P K"],
     key: Float[Tensor, "B H S K"],
     visible: Bool[Tensor, "..."] | None,
-    valid: Bool[Tensor, "B T"],
+    valid: Bool[Tensor, "B P"],
     *,
     threshold: float,
 ) -> dict[str, Tensor]:
@@ -63,7 +63,7 @@ class Attention(HookedProbe):
     def __init__(self, *, every: int, threshold: float) -> None:
         super().__init__(every=every, largest=("largest",))
         self._threshold = threshold
-        self._queries: Bool[Tensor, "B T"] | None = None
+        self._queries: Bool[Tensor, "B P"] | None = None
 
     def attach(self, model: nn.Module) -> None:
         """Look at each attention; the residual around it says which of its queries are real."""
@@ -75,7 +75,7 @@ class Attention(HookedProbe):
 
     def _enter(self, _: nn.Module, arguments: tuple[Any, ...]) -> None:
         if self.watching:
-            self._queries = arguments[1].valid
+            self._queries = arguments[1].real(arguments[0])
 
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:

@@ -19,7 +19,7 @@ from normlab.probes.sites import sites
 
 
 @torch.no_grad()
-def root_mean_square(x: Float[Tensor, "B T D"], valid: Bool[Tensor, "B T"]) -> Float[Tensor, ""]:
+def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
     """Return the root of the mean square of the values at real tokens."""
     wide = x.detach().to(torch.promote_types(x.dtype, torch.float32))
     by_token = wide.square().mean(-1) * valid
@@ -40,7 +40,7 @@ class ResidualStream(HookedProbe):
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             if self.watching:
                 x = output.chunk(streams, dim=-1)[0]
-                self.seen[name] = root_mean_square(x, arguments[1].valid)
+                self.seen[name] = root_mean_square(x, arguments[1].real(x))
 
         return look
 

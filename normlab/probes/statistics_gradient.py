@@ -34,7 +34,7 @@ class StatisticsGradient(FigureProbe):
         self._norms = {
             name: norm
             for name, norm in sites(model, RunningNorm).items()
-            if {"batch", "time"} <= norm.pools
+            if {"batch", "position"} <= norm.pools
         }
 
     def before_update(self, view: StepView) -> None:

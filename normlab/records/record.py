@@ -133,6 +133,11 @@ class RunRecord:
         return self.scores.get(name)
 
     @property
+    def unit(self) -> str:
+        """What a budget's tokens are: `tokens`, or the task's own word for what it counts."""
+        return str(self.data.get("unit", "tokens"))
+
+    @property
     def main_scores(self) -> dict[str, Score]:
         """The scores of whole splits under the run's own settings, such as `test/bleu`.
 

@@ -1,8 +1,10 @@
 """What a reader of a table must know: a sentence a note."""
 
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
+from normlab.metrics.statistics import accuracy_interval
 from normlab.records.aggregate import Cell
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import SEEDS_TO_DECIDE, Comparison, values
@@ -46,6 +48,7 @@ def notes_of(
         STABILITY_NOTE,
         *_few(study, scale, cells),
         *_floors(study, records),
+        *_intervals(study, cells),
     ]
     if not any(record.finished for record in records):
         notes.append("no run has finished")
@@ -99,6 +102,26 @@ def _floors(study: Study, records: Sequence[RunRecord]) -> list[str]:
             found.append(f"{column} {' to '.join(bounds)}")
     said = "worth without learning (a figure near it decides nothing)"
     return [f"{said}: {', '.join(found)}"] if found else []
+
+
+def _intervals(study: Study, cells: Mapping[tuple[str, str], Cell]) -> list[str]:
+    """Give the intervals of accuracies on the test's pictures, which a spread does not hold."""
+    found: list[str] = []
+    for column in study.columns:
+        texts: list[str] = []
+        for (point, name), cell in cells.items():
+            scores = [r.scores[column] for r in cell.records if r.finished and column in r.scores]
+            if not scores:
+                continue
+            mean = fmean(score.value for score in scores)
+            bounds = accuracy_interval(column, mean, min(score.n for score in scores))
+            if bounds is not None:
+                between = " to ".join(figure(bound, column) for bound in bounds)
+                texts.append(f"{f'{name} {point}'.strip()} {between}")
+        if texts:
+            said = "Wilson's 95 % interval of the mean, by the number of pictures"
+            found.append(f"{column}: {said}: {'; '.join(texts)}")
+    return found
 
 
 def _rates(study: Study, scale: str, rows: Sequence["Row"]) -> list[str]:

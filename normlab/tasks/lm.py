@@ -37,8 +37,8 @@ class WindowBatch(TextBatch):
     `tgt_out` are the tokens that follow there.
     """
 
-    ids: Int[Tensor, "B T"]
-    valid: Bool[Tensor, "B T"]
+    ids: Int[Tensor, "B P"]
+    valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "N"]
     tgt_out: Int[Tensor, "N"]
     characters: Tensor

@@ -38,9 +38,9 @@ class MaskedBatch(TextBatch):
     the second segment follows the first and 1 where it is from elsewhere.
     """
 
-    ids: Int[Tensor, "B T"]
-    segments: Int[Tensor, "B T"]
-    valid: Bool[Tensor, "B T"]
+    ids: Int[Tensor, "B P"]
+    segments: Int[Tensor, "B P"]
+    valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "B M"]
     real: Int[Tensor, "N"]
     labels: Int[Tensor, "N"]

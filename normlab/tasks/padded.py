@@ -12,7 +12,7 @@ from torch import Tensor
 def widened(
     ids: Tensor, lengths: np.ndarray, padding: float, *, pad_id: int, extra: int = 0
 ) -> Tensor:
-    """Append padding to `[B, T + extra]` until T has `padding` of it."""
+    """Append padding to `[B, P + extra]` until P has `padding` of it."""
     width = math.ceil(int(lengths.sum()) / (len(ids) * (1 - padding)) - 1e-9) + extra
     return F.pad(ids, (0, max(0, width - ids.shape[1])), value=pad_id)
 

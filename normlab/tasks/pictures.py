@@ -131,6 +131,7 @@ class Classification(Task):
         return {
             "label": self.source.label,
             "licence": self.source.licence,
+            "unit": "pictures",
             **self.source.description(),
             "classes": list(self.source.classes),
             "size": {"height": height, "width": width, "channels": channels},

@@ -40,8 +40,8 @@ class TranslationBatch:
 
     source: Int[Tensor, "B S"]
     source_valid: Bool[Tensor, "B S"]
-    tgt_in: Int[Tensor, "B T"]
-    tgt_valid: Bool[Tensor, "B T"]
+    tgt_in: Int[Tensor, "B P"]
+    tgt_valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "N"]
     tgt_out: Int[Tensor, "N"]
     counts: dict[str, int]

@@ -42,7 +42,7 @@ def test_norms_are_listed_by_family_with_their_papers(capsys, monkeypatch, tmp_p
         "mine": "# normlab train norm=mine\n# A norm of nobody. Says no axis.\n",
         "newest": "# Newest norm (Doe 1999): batch norm. Pools over batch and time.\n",
         "newer": "# Newer norm (Roe et al. 1998). Pools over batch.\n",
-        "new": "# New norm. Pools over time and feature.\n",
+        "new": "# New norm. Pools over position and feature.\n",
     }.items():
         (tmp_path / "norm").mkdir(exist_ok=True)
         (tmp_path / "norm" / f"{name}.yaml").write_text(text)

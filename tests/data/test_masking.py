@@ -35,7 +35,7 @@ def text(rows, tokens, *, seed=0):
 
 
 def picked(found, ids):
-    """Return bool [B, T]: the tokens that are to be predicted."""
+    """Return bool [B, P]: the tokens that are to be predicted."""
     out = np.zeros(np.shape(ids), bool)
     rows = np.nonzero(found.chosen)[0]
     out[rows, found.places[found.chosen]] = True

@@ -14,22 +14,22 @@ COLUMN = {(0, t, 0) for t in range(3)}
 BY_HAND = {
     (): {(0, 0, 0)},
     ("batch",): {(0, 0, 0), (1, 0, 0)},
-    ("time",): COLUMN,
+    ("position",): COLUMN,
     ("feature",): ROW,
-    ("batch", "time"): {(s, t, 0) for s, t, _ in cells(SHAPE)},
+    ("batch", "position"): {(s, t, 0) for s, t, _ in cells(SHAPE)},
     ("batch", "feature"): {(s, 0, d) for s, _, d in cells(SHAPE)},
-    ("time", "feature"): {(0, t, d) for _, t, d in cells(SHAPE)},
-    ("batch", "time", "feature"): set(cells(SHAPE)),
+    ("position", "feature"): {(0, t, d) for _, t, d in cells(SHAPE)},
+    ("batch", "position", "feature"): set(cells(SHAPE)),
 }
 NAMES = {
     (): "sample 1, token 1, feature 1",
     ("batch",): "token 1, feature 1",
-    ("time",): "sample 1, feature 1",
+    ("position",): "sample 1, feature 1",
     ("feature",): "sample 1, token 1",
-    ("batch", "time"): "feature 1",
+    ("batch", "position"): "feature 1",
     ("batch", "feature"): "token 1",
-    ("time", "feature"): "sample 1",
-    ("batch", "time", "feature"): "the whole block",
+    ("position", "feature"): "sample 1",
+    ("batch", "position", "feature"): "the whole block",
 }
 SUBSETS = [axes for size in range(4) for axes in combinations(AXES, size)]
 
@@ -53,7 +53,7 @@ def test_groups_cut_the_block_into_equal_parts(axes):
 
 def test_a_part_of_an_axis_is_named_by_its_range():
     assert describe({(0, 0, 0), (0, 0, 1)}, SHAPE) == "sample 1, token 1, features 1-2"
-    assert axes_in_words({"time", "batch"}) == "batch, time"
+    assert axes_in_words({"position", "batch"}) == "batch, position"
     assert axes_in_words(()) == "nothing"
 
 

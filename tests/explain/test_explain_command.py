@@ -48,7 +48,7 @@ def test_the_overview_has_every_option_and_fits_a_screen(capsys):
     facts = json.loads(printed(capsys, "--json"))
     assert {row["name"] for row in facts["overview"]} == set(OPTIONS)
     rows = {row["name"]: row for row in facts["overview"]}
-    assert rows["bn"]["running"] and rows["bn"]["pools"] == ["batch", "time"]
+    assert rows["bn"]["running"] and rows["bn"]["pools"] == ["batch", "position"]
     assert (rows["rms"]["parameters"], rows["bn_sample"]["buffers"]) == ("D", "2048")
 
 

@@ -13,7 +13,7 @@ from normlab.registry import option_names
 DOCUMENT = torch.tensor(
     [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[-1, 0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]]
 ).double()
-AXES = {"batch": 0, "time": 1, "feature": 2}
+AXES = {"batch": 0, "position": 1, "feature": 2}
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_state_is_told_in_terms_of_the_width(explained):
 def test_the_documents_code_raises_and_its_repairs_pool_other_axes():
     asked, unturned, mended = attempts()
     assert asked.error and asked.axes is None  # claim 36
-    assert unturned.axes == {"batch", "feature"} and mended.axes == {"batch", "time"}
+    assert unturned.axes == {"batch", "feature"} and mended.axes == {"batch", "position"}
 
 
 def test_a_name_that_does_not_exist_names_the_options():
@@ -196,7 +196,7 @@ from normlab.norms.base import Axis, Norm, Stream
 class PastNorm(Norm):
     """Each token less the mean of it and those before (nobody, nowhere)."""
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"time"})
+    pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
 
     def __init__(self, dim: int, *, parts: int, picky: bool) -> None:
         super().__init__(dim, scale=True, shift=False)
@@ -204,7 +204,7 @@ class PastNorm(Norm):
             raise ValueError(f"norm.parts={parts} does not divide {dim}")
         self.picky = picky
 
-    def forward(self, x: Float[Tensor, "B T D"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return each token less the mean so far."""
         if self.picky:
             raise ValueError("never on a Monday")

@@ -19,7 +19,7 @@ from tests.tiny_runs import tiny, write_corpus
 ROOT = Path(__file__).resolve().parents[2]
 NORMS = sorted(path.stem for path in (ROOT / "configs" / "norm").glob("*.yaml"))
 OVER_BATCH, OVER_TIME = (
-    {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "time")
+    {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "position")
 )
 EVERY_NORM = pytest.mark.parametrize(
     ("norm", "placement"),

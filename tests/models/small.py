@@ -146,7 +146,7 @@ def unsettle(model, seed):
 
 
 def sentences(lengths, *, seed=0, vocab=VOCAB, first=None, width=None):
-    """Return random ids [B, T] padded at the end, and their stream."""
+    """Return random ids [B, P] padded at the end, and their stream."""
     generator = torch.Generator().manual_seed(seed)
     width = max(lengths) if width is None else width
     ids = torch.full((len(lengths), width), PAD)
@@ -158,6 +158,6 @@ def sentences(lengths, *, seed=0, vocab=VOCAB, first=None, width=None):
 
 
 def logits(model, source_ids, target_ids):
-    """Return teacher-forced logits [B, T, V]."""
+    """Return teacher-forced logits [B, P, V]."""
     source, target = Stream(source_ids != PAD), Stream(target_ids != PAD)
     return model.project(model(source_ids, source, target_ids, target))

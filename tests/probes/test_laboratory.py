@@ -14,6 +14,7 @@ from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.batch_statistics import Statistics
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
 from normlab.probes.gradients import Gradients
+from normlab.probes.independence import coherence, drawn, intraclass_correlation
 from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
 from normlab.probes.sites import layer, parameter_kinds, site, sites
@@ -198,7 +199,7 @@ def test_post_norm_keeps_the_stream_at_one():
 
 
 def one_head(logit_rows: list[list[float]]) -> tuple[Tensor, Tensor]:
-    """Return query and key [1, 1, T, S] whose logits are the given rows."""
+    """Return query and key [1, 1, P, S] whose logits are the given rows."""
     scores = torch.tensor(logit_rows)
     size = scores.shape[1]
     key = torch.eye(size)[None, None]
@@ -329,6 +330,27 @@ def test_norms_of_other_axes_have_discrepancies_of_their_own_entries(norm: str):
     row = observed(TrainInferenceDiscrepancy(every=1, eps=1e-5), model.train(), steps=2)
     assert all(math.isfinite(value) for value in row.values())
     assert row["mean"] > 0
+
+
+def test_tokens_of_a_sample_are_told_from_independent_ones():
+    """Tokens that share half their variance have an icc of 1/2, and a mean of that much more."""
+    generator = torch.Generator().manual_seed(1)
+    own, shared = (torch.randn(200, n, 6, generator=generator) for n in (8, 1))
+    for scale in (1.0, 40.0):  # of the features: each is measured in its own deviations
+        x = (own + shared).double() * torch.tensor([scale, *[1.0] * 5])
+        assert float(intraclass_correlation(x)) == pytest.approx(0.5, abs=0.05)
+        assert float(intraclass_correlation(own.double())) == pytest.approx(0, abs=0.05)
+    gradient = torch.randn(4000, 6, generator=generator)
+    assert float(coherence(gradient)) < 4 < float(coherence(gradient + 0.2))
+
+
+def test_draws_are_real_tokens_of_samples_that_have_enough():
+    real = torch.arange(9) < torch.tensor([3, 7, 2, 4])[:, None]
+    generator = torch.Generator().manual_seed(1)
+    places = drawn(real, 2, 3, generator)
+    assert places is not None and (places // 9).tolist() == [[0] * 3, [1] * 3]
+    assert real.flatten()[places].all() and len(set(places.flatten().tolist())) == 6
+    assert drawn(real, 3, 4, generator) is None
 
 
 def test_fluctuation_distances_by_hand():

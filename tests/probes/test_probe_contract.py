@@ -23,6 +23,7 @@ def build(path: Path) -> Probe:
     node = yaml.safe_load(path.read_text())
     node |= {"every": 2} if "every" in node else {}
     node |= {"window": 10} if path.stem == "fluctuation" else {}
+    node |= {"samples": 2, "tokens": 2} if path.stem == "independence" else {}
     node |= {"step": 8, "window": 5, "smooth": 3} if path.stem == "length_change" else {}
     return instantiate(node, f"observe.probe.{path.stem}", Probe)
 

@@ -161,7 +161,8 @@ def full_set() -> list[str]:
     nodes = ((CONFIG_DIR / "probe" / f"{name}.yaml").read_text() for name in option_names("probe"))
     named = zip(option_names("probe"), nodes, strict=True)
     often = [f"observe.probe.{name}.every=1" for name, node in named if "\nevery:" in node]
-    return ["probe=full", *often]
+    few = [f"observe.probe.independence.{key}=2" for key in ("samples", "tokens")]
+    return ["probe=full", *often, *few]
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn"])
@@ -172,7 +173,8 @@ def test_probes_disturb_nothing(norm: str, corpus: Path, tmp_path: Path):
     assert all(torch.equal(watched[name], alone[name]) for name in alone)
     (record,) = normlab.records(tmp_path / "watched")
     seen = {name.split("/")[1] for name in record.stability}
-    of_the_batch = {"tid", "fluctuation", "statistics_gradient"} if norm == "ln" else set()
+    running = {"tid", "fluctuation", "independence", "statistics_gradient"}
+    of_the_batch = running if norm == "ln" else set()
     # The task has no change of length.
     assert seen == {*option_names("probe")} - {"full", "length_change"} - of_the_batch
     (record,) = normlab.records(tmp_path / "alone")

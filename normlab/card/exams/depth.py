@@ -89,7 +89,7 @@ def _layers_watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
             short = name.replace(".layers.", ".")
 
             def look(_: nn.Module, given: tuple[Any, ...], out: Tensor, short: str = short) -> None:
-                seen[short] = out[given[1].valid].clone()
+                seen[short] = out[given[1].real(out)].clone()
 
             handles.append(module.register_forward_hook(look))
     try:

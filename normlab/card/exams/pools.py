@@ -6,6 +6,7 @@ By trying, on a block of the documents' size: change one value, see which output
 from normlab.card.finding import Finding
 from normlab.card.subject import Examined
 from normlab.config import to_dict
+from normlab.explain.block import AXES
 from normlab.explain.dependence import Sees, dependence, trained
 from normlab.explain.subject import subject
 from normlab.norms.base import Norm, RunningNorm
@@ -13,7 +14,6 @@ from normlab.registry import options
 
 QUESTION = "What does the norm pool over, and what does a token's output depend on?"
 COLUMNS = ("", "depends, besides its own value, on")
-AXES = ("batch", "time", "feature")
 
 
 def examine(examined: Examined) -> Finding:

@@ -17,7 +17,7 @@ DICE = 4  # uniform numbers a token: its place in the order, does it fit, its fa
 class Masked:
     """A batch after masking.
 
-    `ids` [B, T] are the corrupted tokens; `places` int64 [B, M] the columns that are to be
+    `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] the columns that are to be
     predicted, ascending, filled up with 0 to the longest row; `chosen` bool [B, M] is True where
     they are real; `labels` int64 [N] are the true tokens there, row by row.
     """
@@ -43,8 +43,8 @@ def mask_tokens(
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
     A sequence with a maskable token has one label or more. `split` are the parts that become
-    `mask_id`, a random one of `ordinary`, and stay. `dice` [B, T, DICE] are uniform in [0, 1). With
-    `whole_word` all tokens of a word are chosen or none; `begins` [B, T] is True at the first token
+    `mask_id`, a random one of `ordinary`, and stay. `dice` [B, P, DICE] are uniform in [0, 1). With
+    `whole_word` all tokens of a word are chosen or none; `begins` [B, P] is True at the first token
     of each. Column 0 must be a mark: its dice are the sequence's own.
 
     Raises: ValueError: `share` is not in (0, 1], `split` is not three parts of one, or `begins` is
@@ -72,7 +72,7 @@ def mask_tokens(
 
 
 def _ranks(keys: np.ndarray) -> np.ndarray:
-    """Return the place of each entry of a row [B, T] among the entries of its row."""
+    """Return the place of each entry of a row [B, P] among the entries of its row."""
     order = np.argsort(keys, axis=1, kind="stable")
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.broadcast_to(np.arange(keys.shape[1]), keys.shape), axis=1)

@@ -31,6 +31,7 @@ class RunInfo:
     `choices` are the options by group (`norm`, `placement`, `task`, `model`, `scale`, ...), None
     where a group has none. `total_steps` is None when the budget is not counted in steps.
     `resumed_step` is the step of the checkpoint that the run continues from, 0 for a new run.
+    `unit` is what the run's tokens are called, such as `pictures`.
     """
 
     run_dir: Path
@@ -40,6 +41,7 @@ class RunInfo:
     choices: dict[str, Any]
     total_steps: int | None
     resumed_step: int = 0
+    unit: str = "tokens"
 
 
 class Sink(ABC):

@@ -22,6 +22,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
+from normlab.metrics.statistics import accuracy_interval
 from normlab.progress import PREPARING, TRAINING, Stage
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
@@ -35,6 +36,7 @@ SPEED = "train/tokens_per_second"
 _NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})
 # The choices that a run's name leaves out and its cost follows from.
 _SIZE = ("model", "recipe", "scale")
+_SHORT = {"tokens": "tok"}  # in the bar
 _DRAWN = 4  # times a second: the thread that draws shares the cores with training
 _SILENT = 5.0  # seconds without a line in a pipe, more in a long run
 _HEADLINES = 5
@@ -64,12 +66,12 @@ class Console(Sink):
         self._started = self._said = self._drawn = time.monotonic()
         self._stage = Stage(PREPARING)
         self._pace, self._spark = Pace(), Sparkline()
-        self._speed = ""
+        self._speed, self._unit = "", "tokens"
         self._samples: list[tuple[str, str, str]] = []
 
     def open(self, run: RunInfo) -> None:
         """Name the run."""
-        self._total, self._run_dir = run.total_steps, run.run_dir
+        self._total, self._run_dir, self._unit = run.total_steps, run.run_dir, run.unit
         again = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
         self._line(f"{run.run_id}{again}")
         if chosen := [f"{g}={run.choices[g]}" for g in _SIZE if run.choices.get(g)]:
@@ -96,7 +98,7 @@ class Console(Sink):
         step = int(row["step"])
         results = {name: score.value for name, score in scores.items()}
         if SPEED in row:
-            self._speed = f"{row[SPEED]:,.0f} tok/s"
+            self._speed = f"{row[SPEED]:,.0f} {_SHORT.get(self._unit, self._unit)}/s"
         if not self._rich:
             values = {**_figures(row), **results}
             self._line(self._place(step) + _spaced(values) + self._left("  left "))
@@ -187,15 +189,18 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
         Text.assemble(
             (outcome.status, f"bold {_COLORS.get(outcome.status, 'red')}"),
             f" at step {outcome.step:,}" + (f" ({where})" if where else ""),
-            f" in {duration(budget.wall_seconds)}: {budget.tokens:,} tokens, "
-            f"{budget.tokens_per_second:,.0f} tokens/s",
+            f" in {duration(budget.wall_seconds)}: {budget.tokens:,} {record.unit}, "
+            f"{budget.tokens_per_second:,.0f} {record.unit}/s",
         )
     ]
     values = {name: score.value for name, score in record.main_scores.items()}
     for name, value in islice(_by_rank(values), _HEADLINES):
         floor = record.floors.get(name.removeprefix("test/")) if name.startswith("test/") else None
         known = "" if floor is None else f"  (without learning {figure(floor)})"
-        lines.append(Text.assemble(f"  {name:<24}", (f"{figure(value):>10}", "bold"), known))
+        bounds = accuracy_interval(name, value, record.main_scores[name].n)
+        between = f"  [{', '.join(map(figure, bounds))}]" if bounds else ""
+        shown = (f"{figure(value):>10}", "bold")
+        lines.append(Text.assemble(f"  {name:<24}", shown, between, known))
     for texts in samples[:3]:
         for label, text in zip(("source", "reference", "output"), texts, strict=True):
             lines.append(Text.assemble((f"  {label:<11}", "dim"), one_line(text)))
