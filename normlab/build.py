@@ -59,9 +59,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
-        site: (config[site], Norm, ("dim",))
-        for site in _NORM_SITES
-        if config.get(site) is not None
+        site: (config[site], Norm, ("dim",)) for site in _NORM_SITES if config.get(site) is not None
     }
     nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in _rules(config)}
     for key, (node, kind, live) in nodes.items():

@@ -5,9 +5,9 @@
     GRU    h = s(z) h + (1 - s(z)) tanh(N(W_x x) + b + s(r) (N(W_h h) + b'))   r, z of a
 
 N_x, N_h and N_c stand at the sites `input`, `hidden` and `cell`. As in Cooijmans et al. 2017
-(section 3) N_x and N_h have no shift of their own: the one bias does that. Ba et al. 2016 (appendix)
-write the same with a shift in each as well, which is `norm_shifts`. The GRU's candidate has norms
-of its own, as there; torch's biases are both of its.
+(section 3) N_x and N_h have no shift of their own: the one bias does that, for all norms. Ba et al.
+2016 (appendix) write the same with a shift in each as well, which is `norm_shifts`. The GRU's
+candidate has norms of its own, as there, and both of torch's biases.
 
 A norm is called with the positions that its axes need: one that pools no time takes the whole input
 product at once, any norm of the hidden product and of the cell a position at a time. At padding the
@@ -37,7 +37,7 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One position of a stream: what a norm is told of it, and which sequences go on, if not all."""
+    """One position: what a norm is told of it, and which sequences go on there, if not all."""
 
     stream: Stream
     going_on: Bool[Tensor, "B 1 1"] | None

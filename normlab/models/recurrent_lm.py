@@ -4,7 +4,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.cells import State
 from normlab.models.linear import Embedding, Linear
 from normlab.models.recurrent import Recurrent, RecurrentArchitecture
 from normlab.models.spec import Text
@@ -51,7 +50,7 @@ class StatefulText:
 
     def __init__(self, embedding: Embedding, layers: Recurrent, count: int):
         self.embedding, self.layers = embedding, layers
-        self.states: list[State] = layers.begin(embedding.weight, count)
+        self.states = layers.begin(embedding.weight, count)
         self.position = 0
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
@@ -74,4 +73,6 @@ class PrefixStates:
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Append the next token of each sequence; return the last layer's states."""
         self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
-        return self.model(self.prefix, Stream(torch.ones_like(self.prefix, dtype=torch.bool)))[:, -1]
+        return self.model(self.prefix, Stream(torch.ones_like(self.prefix, dtype=torch.bool)))[
+            :, -1
+        ]

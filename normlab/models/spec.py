@@ -71,27 +71,39 @@ class Image(Spec):
 
 
 class GeneratesText(Protocol):
-    """A model of causal text, which can be fed one token at a time.
-
-    `room` is the most tokens that it takes, None for any number. `project` makes logits over the
-    vocabulary of what `__call__` returns, and `decode_step` returns those that follow when each
-    sequence of a state is extended by a token.
-    """
+    """A model of causal text, which can be fed one token at a time."""
 
     @property
-    def room(self) -> int | None: ...
-    def __call__(self, ids: Tensor, stream: Stream) -> Tensor: ...
-    def parameters(self) -> Iterator[nn.Parameter]: ...
-    def project(self, x: Tensor) -> Tensor: ...
-    def start_decoding(self, count: int, *, max_length: int) -> Any: ...
-    def decode_step(self, ids: Tensor, state: Any) -> Tensor: ...
+    def room(self) -> int | None:
+        """The most tokens that it takes; None for any number."""
+        ...
+
+    def __call__(self, ids: Tensor, stream: Stream) -> Tensor:
+        """Return the values `[B, T, D]` that `project` makes logits of."""
+        ...
+
+    def parameters(self) -> Iterator[nn.Parameter]:
+        """Return its parameters."""
+        ...
+
+    def project(self, x: Tensor) -> Tensor:
+        """Return logits over the vocabulary."""
+        ...
+
+    def start_decoding(self, count: int, *, max_length: int) -> Any:
+        """Begin `count` sequences."""
+        ...
+
+    def decode_step(self, ids: Tensor, state: Any) -> Tensor:
+        """Return the logits that follow when each sequence is extended by its token in `ids`."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelArchitecture(ABC):
     """Sizes and choices of a model.
 
-    `takes` are the kinds of spec that it is for. `sites` are the groups of norms that it has besides
+    `takes` are the kinds of spec that it is for. `sites` are the groups of norms that it has beside
     `norm`, such as `ffn_inner_norm`: factories of these names are among its fields. `stacks` are
     those that may have a norm of their own, `norm@encoder_norm`.
     """
