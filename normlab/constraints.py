@@ -214,6 +214,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "optim.eps": _NOT_NEGATIVE,
     "optim.weight_decay": _NOT_NEGATIVE,
     "optim.momentum": Constraint(0, 1, below=True),
+    "optim.alpha": Constraint(0, 1, below=True, unit="decay of the mean square"),
     "optim.dampening": Constraint(0, 1),
     "optim.groups.*.rate": Constraint(0, unit="times the learning rate"),
     "optim.groups.*.weight_decay": _NOT_NEGATIVE,
