@@ -23,9 +23,11 @@ from normlab.tasks.base import Task
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 
+_STACKS = ("encoder", "decoder")
 _INNER_SITES = ("ffn_inner_norm", "embedding_norm")
+_STEP_SITES = ("input_norm", "hidden_norm", "cell_norm")  # of a recurrence; by default `norm`
 _NO_NORM = "normlab.norms.local.NoNorm"
-_NORM_SITES = ("norm", "encoder_norm", "decoder_norm", *_INNER_SITES)
+_NORM_SITES = ("norm", "encoder_norm", "decoder_norm", *_INNER_SITES, *_STEP_SITES)
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 _GROUP_KEYS = ("rate", "weight_decay")
@@ -57,7 +59,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
-        site: (config[site], Norm, ("dim",)) for site in _NORM_SITES if config[site] is not None
+        site: (config[site], Norm, ("dim",)) for site in _NORM_SITES if config.get(site) is not None
     }
     nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in _rules(config)}
     for key, (node, kind, live) in nodes.items():
@@ -88,22 +90,19 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     """Build the model of a plain config with the first values of its seed."""
     kind = _architecture(config)
     rules = [(pattern, _factory(node, f"sites.{pattern}")) for pattern, node in _rules(config)]
-    stacks = {
-        stack: _norm_factory(config, _site(config, stack)) for stack in ("encoder", "decoder")
-    }
+    stacks = {stack: _norm_factory(config, _site(config, f"{stack}_norm")) for stack in _STACKS}
+    within = {site: _norm_factory(config, _site(config, site)) for site in kind.sites}
+    steps = dict.fromkeys([site for site in kind.sites if site in _STEP_SITES], OpenPlace)
     arch = instantiate(
-        _sizes(config["model"]),
-        "model",
-        ModelArchitecture,
-        **{site: _norm_factory(config, site) for site in kind.sites},
+        _sizes(config["model"]), "model", ModelArchitecture, **(within | steps if rules else within)
     )
     encoder, decoder = (
-        _placement(config, OpenPlace if rules else stacks[stack], arch.dropout)
-        for stack in ("encoder", "decoder")
+        _placement(config, OpenPlace if rules else stacks[stack], arch.dropout) for stack in _STACKS
     )
     model = arch.build(task.spec(), encoder, decoder)
     if rules:
-        fill_sites(model, rules, stacks)
+        by_word = {site.removesuffix("_norm"): within[site] for site in steps}
+        fill_sites(model, rules, stacks | by_word)
     center_weights(model)
     initialize(model, config["seed"])
     return model
@@ -219,9 +218,11 @@ def _sizes(model: Any) -> dict[str, Any]:
 def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
     """Return the class of the model's sizes; ValueError for a norm at a site that it has not."""
     kind = locate(_sizes(config["model"]), "model", ModelArchitecture)
-    for site in _INNER_SITES:
-        chosen = config[site]
-        if site not in kind.sites and chosen and chosen["_target_"] != _NO_NORM:
+    stacks = [f"{stack}_norm" for stack in _STACKS if stack not in kind.stacks]
+    for site in (*_INNER_SITES, *_STEP_SITES, *stacks):
+        chosen = config.get(site)
+        none = site in _INNER_SITES and chosen and chosen["_target_"] == _NO_NORM
+        if site not in kind.sites and chosen and not none:
             raise ValueError(f"norm@{site}: this model has no such place; leave it out")
     return kind
 
@@ -231,9 +232,9 @@ def _placement(config: Mapping[str, Any], norm: NormFactory, dropout: float) -> 
     return instantiate(config["placement"], "placement", Placement, norm=norm, dropout=dropout)
 
 
-def _site(config: Mapping[str, Any], stack: str) -> str:
-    """Return the key of a stack's norm: the run's own, unless the stack has one."""
-    return f"{stack}_norm" if config[f"{stack}_norm"] is not None else "norm"
+def _site(config: Mapping[str, Any], site: str) -> str:
+    """Return the key of a site's norm: its own if it has one, else the run's."""
+    return site if config.get(site) is not None else "norm"
 
 
 def _rules(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:

@@ -129,6 +129,9 @@ class RunConfig:
     decoder_norm: Any = None
     ffn_inner_norm: Any = MISSING
     embedding_norm: Any = MISSING
+    input_norm: Any = None
+    hidden_norm: Any = None
+    cell_norm: Any = None
     sites: Any = None
     placement: Any = MISSING
     optim: Any = MISSING
@@ -332,7 +335,7 @@ def _check_shape(plain: Mapping[str, Any]) -> None:
 
     Keys that are not of the schema are ignored: they are of another version.
     """
-    for name in (*_NODES, "seed", "device", "precision", *constraints.NORMS):
+    for name in (*_NODES, "seed", "device", "precision", *constraints.FIRST_NORMS):
         if name not in plain:
             raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
         if name in _NODES and not isinstance(plain[name], Mapping):

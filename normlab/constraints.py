@@ -20,7 +20,9 @@ _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole numb
 _LONGEST = 4096  # characters of a value
 _NOT_FINITE = ("nan", "inf", "-inf")  # how records write numbers that are not finite
 Real = int | float
-NORMS = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+FIRST_NORMS = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
+"""The places of norms that the config of every version has."""
+NORMS = (*FIRST_NORMS, "input_norm", "hidden_norm", "cell_norm")
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,10 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "placement.encoder_beta": _POSITIVE,
     **{f"sites.*.{key}": rule for key, rule in _OF_A_NORM.items()},
     "model.qk_length": _size("tokens", _MODEL_SIZE),
+    "model.gain": Constraint(0, above=True, unit="first value of the gains"),
+    "model.forget_bias": Constraint(unit="first value"),
+    "model.initial_noise": Constraint(0, unit="standard deviation"),
+    "model.permutation_seed": Constraint(0, 10**12, whole=True),
     "model.width": _size("filters", _MODEL_SIZE),
     "model.blocks": _size("blocks", _MODEL_SIZE),
     "model.patch": _size("pixels", _MODEL_SIZE),
@@ -210,6 +216,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "optim.eps": _NOT_NEGATIVE,
     "optim.weight_decay": _NOT_NEGATIVE,
     "optim.momentum": Constraint(0, 1, below=True),
+    "optim.alpha": Constraint(0, 1, below=True, unit="decay of the mean square"),
     "optim.dampening": Constraint(0, 1),
     "optim.groups.*.rate": Constraint(0, unit="times the learning rate"),
     "optim.groups.*.weight_decay": _NOT_NEGATIVE,

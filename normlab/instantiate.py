@@ -123,7 +123,9 @@ def _fit(value: Any, hint: Any, key: str) -> Any:
     """Return `value` if it fits the annotation, else raise ValueError."""
     if not _fits(value, hint):
         raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(hint)}")
-    return float(value) if hint is float else value
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    numbers = (float,) if hint is float else get_args(hint)
+    return float(value) if whole and float in numbers and int not in numbers else value
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -4,7 +4,8 @@
 rule that matches a place has it. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
 `decoder.final`, and, where no norm stands unless a rule's last word names it, `encoder.embedding`,
 `encoder.0.ffn.inner`, and in an attention the heads' `q`, `k`, `v`, the `mix` before the output
-projection and what comes `out` of it (`encoder.0.self.q`). `*` stands for anything, dots too.
+projection and what comes `out` of it (`encoder.0.self.q`). A recurrence has `recurrent.0.input`,
+`hidden` and `cell`. `*` stands for anything, dots too.
 
 Rules that say what a key of its own says become that key: `{*:bn,decoder.*:ln}` is
 `norm=bn norm@decoder_norm=ln`, the same experiment under the same name.
@@ -24,7 +25,11 @@ SHORT = {
     "decoder.*": "decoder_norm",
     "*.inner": "ffn_inner_norm",
     "*.embedding": "embedding_norm",
+    "*.input": "input_norm",
+    "*.hidden": "hidden_norm",
+    "*.cell": "cell_norm",
 }
+_FOLLOWING = ("encoder_norm", "decoder_norm", "input_norm", "hidden_norm", "cell_norm")
 _PATTERN = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _EXAMPLE = "'sites={*.self:bn,encoder.0.*:ln}'"
 
@@ -47,7 +52,7 @@ def settle_sites(config: DictConfig) -> None:
     for pattern in list(nodes):
         if pattern not in SHORT:
             break
-        for key in ("encoder_norm", "decoder_norm") if pattern == "*" else ():
+        for key in _FOLLOWING if pattern == "*" else ():
             config[key] = choices[key] = None
         config[SHORT[pattern]], choices[SHORT[pattern]] = nodes.pop(pattern), names.pop(pattern)
     config.sites = nodes or None

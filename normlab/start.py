@@ -12,7 +12,7 @@ from torch import nn
 from normlab.constraints import NORMS
 from normlab.distributed import Shard
 from normlab.norms.base import RunningNorm, running_norms
-from normlab.norms.batch import BatchNorm
+from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.tasks.base import Task
 
 _CURE = "or take a norm that does not pool over the batch (norm=ln)"
@@ -20,7 +20,7 @@ _CURE = "or take a norm that does not pool over the batch (norm=ln)"
 
 def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
     """Raise ValueError, naming key and cure, where the norms cannot be trained on these batches."""
-    _check_rows(config, task)
+    _check_rows(config, task, model)
     norms = [norm for norm in running_norms(model) if world.size == 1 or not norm.sync]
     if not norms:  # those that are synced pool over the sequences of several processes
         return
@@ -30,9 +30,11 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
         _check_tokens(norms, min(map(task.fewest_pooled, batches)))
 
 
-def _check_rows(config: Mapping[str, Any], task: Task) -> None:
-    """Norms by position need a row for each position that there will be."""
-    nodes = {site: config[site] or {} for site in NORMS}
+def _check_rows(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
+    """Norms by position need a row for each position that there will be, outside a recurrence."""
+    nodes = {site: config.get(site) or {} for site in NORMS}
+    if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
+        return
     rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}
     if not rows:
         return
@@ -49,7 +51,9 @@ def _check_rows(config: Mapping[str, Any], task: Task) -> None:
 def _check_sequences(config: Mapping[str, Any], norms: list[RunningNorm], most: int) -> None:
     """A norm that pools one value at each position gives every token the same output, the bias."""
     for norm in norms:
-        if not isinstance(norm, BatchNorm) or norm.pools != {"batch"}:
+        if not isinstance(norm, BatchNorm) or "feature" in norm.pools:
+            continue
+        if "time" in norm.pools and not norm.by_position:
             continue
         if norm.ghosts is not None and norm.ghosts.size == 1:
             key = "norm.ghost=1"

@@ -2,9 +2,10 @@
 
 They are the training losses of 20 float64 steps of `normlab train` on a small toy corpus and the
 validation loss that follows, one run for each norm in pre- and post-norm and for each placement
-with layer norm. A change that is meant to leave the
-mathematics alone leaves them alone, to a relative 1e-6; one that is meant to change it rewrites
-the file, and the commit says why.
+with layer norm. Other kinds of models have a row for each of a few norms, on a task of theirs. A
+change that is meant to leave the mathematics alone leaves them alone, to a relative 1e-6; one that
+is meant to change it rewrites the file, and the commit says why. `python scripts/golden.py --new`
+adds the rows that are missing and leaves the others as they are.
 """
 
 import json
@@ -28,19 +29,35 @@ _RUN = [
     *("task.valid_search.length_factor=0.0", "task.test_search.length_factor=0.0"),
     *("model=tiny", "model.dim=32", "model.ffn_dim=24", "model.num_heads=2"),
     *("model.encoder_layers=1", "model.decoder_layers=1", "model.max_positions=256"),
-    *("batch_size=6", "schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
+    "batch_size=6",
+]
+_RECURRENT = [
+    *("task=digits", "model.dim=6", "model.read=rows", "model.initial_noise=0.1", "batch_size=20"),
+    *("optim=adam", "clip_norm=1", "task.test_batch_sizes=[]", "task.test_eval_stats=[]"),
+]
+_ALL = [
+    *("schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
     *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
     *(f"validate.every={STEPS}", "sink=[jsonl]", "probe=[]", "observe.checkpoint_every=1000"),
 ]
+MODELS = {
+    "model=lstm": ("none", "ln", "bn", "bn_position"),
+    "model=gru": ("ln", "bn_position"),
+    "model=rnn": ("ln", "bn_position"),
+}
 
 
-def losses(norm: str, placement: str, runs_dir: Path) -> list[float]:
-    """Return the training losses, and last the validation loss, of a run below `runs_dir`."""
+def losses(norm: str, place: str, runs_dir: Path) -> list[float]:
+    """Return the training losses, and last the validation loss, of a run below `runs_dir`.
+
+    `place` is a placement, or a key of `MODELS`.
+    """
     from normlab.config import compose
     from normlab.run import train
 
-    where = runs_dir / f"{norm}-{placement}"
-    train(compose([*_RUN, f"norm={norm}", f"placement={placement}", f"runs_dir={where}"]))
+    where = runs_dir / norm / place.rpartition("=")[2]
+    own = _RECURRENT if place in MODELS else _RUN
+    train(compose([*own, *_ALL, _override(place), f"norm={norm}", f"runs_dir={where}"]))
     (metrics,) = where.rglob("metrics.jsonl")
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     found = [row[key] for key in ("train/loss", "valid/loss") for row in rows if key in row]
@@ -48,12 +65,16 @@ def losses(norm: str, placement: str, runs_dir: Path) -> list[float]:
     return found
 
 
+def _override(place: str) -> str:
+    return place if place in MODELS else f"placement={place}"
+
+
 def render(table: dict[tuple[str, str], list[float]]) -> str:
     """Return the text of the golden file."""
     blocks = []
-    for (norm, placement), values in sorted(table.items()):
+    for (norm, place), values in sorted(table.items()):
         rows = [values[start : start + 4] for start in range(0, len(values), 4)]
-        lines = [f"norm={norm} placement={placement}"]
+        lines = [f"norm={norm} {_override(place)}"]
         lines += ["  " + " ".join(f"{value:.15g}" for value in row) for row in rows]
         blocks.append("\n".join(lines) + "\n")
     return HEADER + "".join(blocks)
@@ -65,8 +86,8 @@ def parse(text: str) -> dict[tuple[str, str], list[float]]:
     values: list[float] = []
     for line in text.splitlines():
         if line.startswith("norm="):
-            norm, placement = (word.partition("=")[2] for word in line.split())
-            values = table[norm, placement] = []
+            norm, place = line.removeprefix("norm=").split()
+            values = table[norm, place.removeprefix("placement=")] = []
         elif not line.startswith("#"):
             values += map(float, line.split())
     return table
@@ -82,16 +103,19 @@ def pairs() -> list[tuple[str, str]]:
     return [
         *((norm, placement) for norm in option_names("norm") for placement in basic),
         *(("none" if name == "rezero" else "ln", name) for name in other),
+        *((norm, model) for model, norms in MODELS.items() for norm in norms),
     ]
 
 
 def main() -> int:
-    """Carry out all runs and write the file."""
+    """Carry out all runs, or those that are missing, and write the file."""
+    kept = parse(GOLDEN.read_text(encoding="utf-8")) if "--new" in sys.argv[1:] else {}
     with TemporaryDirectory() as folder:
-        table = {pair: losses(*pair, Path(folder)) for pair in pairs()}
+        new = {pair: losses(*pair, Path(folder)) for pair in pairs() if pair not in kept}
+    table = kept | new
     GOLDEN.parent.mkdir(exist_ok=True)
     GOLDEN.write_text(render(table), encoding="utf-8")
-    print(f"wrote {GOLDEN.relative_to(ROOT)}: {len(table)} runs")
+    print(f"wrote {GOLDEN.relative_to(ROOT)}: {len(table)} runs, {len(new)} carried out")
     return 0
 
 

@@ -33,7 +33,10 @@ MAY_IMPORT = {
     # 2
     "placements": ("norms.base", "norms.local", "dropout", "distributed"),
     # 3
-    "models": ("placements.base", "placements.pre", "norms.base", "norms.local", "dropout"),
+    "models": (
+        *("placements.base", "placements.pre", "norms.base", "norms.local", "dropout"),
+        "distributed",
+    ),
     # 4
     "decoding": ("models", "norms.base"),
     "probes": ("norms.base", "norms.moments", "placements.base", "models.attention", "records"),

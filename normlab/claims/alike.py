@@ -7,7 +7,10 @@ from normlab.records.record import RunRecord
 
 _DATA = ("source", "sizes", "checksums")
 # A choice of `norm` is the label of all its sites.
-_SITES = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm", "sites")
+_SITES = (
+    *("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm"),
+    *("input_norm", "hidden_norm", "cell_norm", "sites"),
+)
 
 
 def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str | None:

@@ -34,6 +34,11 @@ class CausalLM(nn.Module):
             causal=True,
         )
 
+    @property
+    def room(self) -> int | None:
+        """The most tokens that it takes."""
+        return self.decoder.embedding.max_positions
+
     def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the stream under teacher forcing; `project` turns it into logits of what comes."""
         return self.decoder(ids, stream)

@@ -46,11 +46,21 @@ class Linear(nn.Linear):
     def initialize(self, generator: torch.Generator) -> None:
         """Draw each block from Xavier's uniform distribution times its gain (Glorot 2010)."""
         for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
-            bound = gain * math.sqrt(6 / (block.shape[0] + block.shape[1]))
-            block.copy_(
-                torch.empty_like(block, device="cpu").uniform_(-bound, bound, generator=generator)
-            )
+            xavier_(block, generator, gain=gain)
         self.bias.zero_()
+
+
+def xavier_(block: Tensor, generator: torch.Generator, *, gain: float = 1.0) -> None:
+    """Draw a matrix from Xavier's uniform distribution times a gain (Glorot and Bengio 2010)."""
+    bound = gain * math.sqrt(6 / (block.shape[0] + block.shape[1]))
+    block.copy_(torch.empty_like(block, device="cpu").uniform_(-bound, bound, generator=generator))
+
+
+def orthogonal_(block: Tensor, generator: torch.Generator) -> None:
+    """Draw a square orthogonal matrix, all of them equally likely (Saxe et al. 2014)."""
+    normal = torch.empty(block.shape, dtype=torch.float64).normal_(generator=generator)
+    q, r = torch.linalg.qr(normal)
+    block.copy_(q * r.diagonal().sign())
 
 
 class Embedding(nn.Embedding):

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 from normlab.models.attention import CrossAttention, HeadNorm, SelfAttention
+from normlab.models.cells import NormSites
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.placements.base import NormFactory
@@ -51,6 +52,8 @@ class Site:
     def fill(self, norm: NormFactory) -> None:
         """Put a norm there."""
         made = norm(self.dim)
+        if isinstance(self.owner, NormSites):
+            made = self.owner.fitted(self.name, made)
         on_heads = self.name in ("q_norm", "k_norm", "v_norm")
         setattr(self.owner, self.name, HeadNorm(made) if on_heads else made)
 
@@ -73,9 +76,12 @@ def sites(model: nn.Module) -> list[Site]:
 
 
 def fill_sites(
-    model: nn.Module, rules: Sequence[tuple[str, NormFactory]], stacks: Mapping[str, NormFactory]
+    model: nn.Module, rules: Sequence[tuple[str, NormFactory]], others: Mapping[str, NormFactory]
 ) -> None:
-    """Fill the open places of a model by the last rule that matches, else by their stack's norm.
+    """Fill the open places of a model by the last rule that matches, else by the norm of `others`.
+
+    These are by a path's last word where they have it (`cell`), else by its first (`decoder`), and
+    what begins with neither stack is the encoder's.
 
     Raises:
         ValueError: a rule matches no place.
@@ -93,7 +99,8 @@ def fill_sites(
         if number in chosen:
             site.fill(chosen[number])
         elif isinstance(site.norm, OpenPlace):
-            site.fill(stacks["decoder" if site.path.startswith("decoder") else "encoder"])
+            stack = "decoder" if site.path.startswith("decoder") else "encoder"
+            site.fill(others.get(site.path.rpartition(".")[2]) or others[stack])
 
 
 def _path(name: str) -> str:

@@ -75,6 +75,7 @@ class BatchNorm(RunningNorm):
         )
         self.unbiased = unbiased
         self.ghosts = None if ghost is None else GhostBatches(ghost, self.pools)
+        self.by_position = False
         self.padding: Padding = padding
         self.weigh = _WEIGH[padding]
         self.keep_rows(1)
@@ -106,8 +107,13 @@ class BatchNorm(RunningNorm):
             y, found = self.standardize(x, weights, pooling)
         else:
             y, found = self.ghosts.apart(self.standardize, x, weights, pooling)
-        self.observe(found)
+        self.observe(found, rows.start)
         return y
+
+    def take_positions(self) -> None:
+        """Take one position at a time, of which late ones may have a single real token."""
+        super().take_positions()
+        self.by_position = True
 
     def standardize(
         self, x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling
@@ -172,6 +178,8 @@ class BatchNorm(RunningNorm):
         Where how many tokens are real is not known, only the batch's shape is looked at.
         """
         tokens = weights.sums.numel() if weights.known is None else weights.known
+        if self.by_position:
+            return
         if self.training and tokens < 2 and (not self.sync or world().size == 1):
             raise ValueError(
                 f"{type(self).__name__} cannot train on a batch of one token: its statistics pool "
@@ -190,7 +198,8 @@ class PositionBatchNorm(BatchNorm):
     """Batch norm per position: each feature over the tokens that share a position.
 
     At a far position one sequence may be alone in the batch. One value has no spread, so it comes
-    out as the bias, and the running row stays as it was.
+    out as the bias, and the running row stays as it was. Where a recurrence gives one position at a
+    time, those beyond the last row share it (Cooijmans et al. 2017, section 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
@@ -220,15 +229,17 @@ class PositionBatchNorm(BatchNorm):
             unbiased=unbiased,
             ghost=ghost,
         )
-        self.num_positions = num_positions
+        self.num_positions = self.most_positions = num_positions
         self.keep_rows(num_positions)
 
     def rows(self, start: int, length: int) -> slice:
         """Return the rows of running statistics for `length` positions from `start`.
 
         Raises:
-            ValueError: a position lies beyond the last row.
+            ValueError: a position lies beyond the last row, and they do not come one at a time.
         """
+        if self.by_position:
+            start = min(start, self.num_positions - length)
         if start + length > self.num_positions:
             raise ValueError(
                 f"{type(self).__name__} keeps statistics for num_positions={self.num_positions} "
@@ -236,6 +247,12 @@ class PositionBatchNorm(BatchNorm):
                 "lower the maximal length"
             )
         return slice(start, start + length)
+
+    def take_positions(self) -> None:
+        """Take one position at a time; then tables are alike on all processes as they are."""
+        super().take_positions()
+        if self.sync:
+            self.together = Pooling(self.pools, all_reduce_sum)
 
     def require_tokens(self, weights: Weights) -> None:
         """Accept any number: a position with one token is dealt with by itself."""

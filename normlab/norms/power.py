@@ -68,7 +68,7 @@ class GroupScaling(SquareNorm):
         return super().fixed_map() if self.groups is None else None
 
     @torch.no_grad()
-    def update(self, found: Moments) -> None:
+    def update(self, found: Moments, first: int = 0) -> None:
         """Let a batch's mean square into the running one: all batches alike, and the newest more.
 
         The first is done in the warm-up only, the second there too, as in the authors' code.

@@ -21,7 +21,7 @@ class WarmupNorm(RunningNorm):
         ValueError: the share is not in 0 to 1, or, once a step begins, it is of an unknown number.
     """
 
-    once_an_update: ClassVar[bool] = True
+    once_an_update = True
     counters: ClassVar[tuple[str, ...]] = ("step", "warmup", "batches")
     warmup_share: float
     warmup_steps: int | None

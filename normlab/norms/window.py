@@ -102,7 +102,7 @@ class WindowNorm(SquareNorm):
         """Return how a batch enters, of its mean square."""
         raise NotImplementedError
 
-    def update(self, found: Moments) -> None:
+    def update(self, found: Moments, first: int = 0) -> None:
         """Let the mean square of a batch that is trained on into the window and the running one."""
         entry = self.entry(found.var.flatten(0, 1))
         self.batches += 1

@@ -59,7 +59,7 @@ class StatisticsReader:
 @torch.no_grad()
 def _compare(norm: RunningNorm, seen: Moments, mean_before: Tensor, var_before: Tensor):
     mean, var = norm.estimates(seen)
-    rows = slice(mean.shape[0])
+    rows = slice(norm.seen_from, norm.seen_from + mean.shape[0])
     pooled = (seen.count[0] > 1).expand(mean.shape)
     mean_after, var_after = norm.running_moments()
     return Statistics(

@@ -26,7 +26,11 @@ _PLACES = frozenset({"data_dir", "runs_dir", "run_dir"})
 _NEUTRAL: Mapping[str, Mapping[str, Any]] = {
     "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False},
 }
-_NEUTRAL_AT_TOP: Mapping[str, Any] = {"sites": None, "start_from": None}
+_NEUTRAL_AT_TOP: Mapping[str, Any] = {
+    **dict.fromkeys(("input_norm", "hidden_norm", "cell_norm")),
+    "sites": None,
+    "start_from": None,
+}
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
 ABSENT = "(absent)"

@@ -6,13 +6,15 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 _ENDS = ("encoder_norm", "decoder_norm")
+_STEP_SITES = ("input_norm", "hidden_norm", "cell_norm")  # have the norm of the model by default
 
 
 def norm_label(choices: Mapping[str, Any]) -> str:
     """Name the norms of a model by their sites: `bn`, `bn+ln` (encoder+decoder), `ln+ffn_inner_bn`.
 
-    A site without a choice of its own has the norm of the model; extra sites follow by name, and
-    rules on paths as they are (`ln+self_bn`). `-` is for a config without any.
+    A site without a choice of its own has the norm of the model; extra sites follow by name
+    (`bn+cell_none` of a recurrence), and rules on paths as they are (`ln+self_bn`). `-` is for a
+    config without any.
     """
     norm = choices.get("norm")
     ends = [choices.get(site) or norm for site in _ENDS]
@@ -20,7 +22,7 @@ def norm_label(choices: Mapping[str, Any]) -> str:
     extra = [
         f"{site.removesuffix('_norm')}_{choices[site]}"
         for site in sites
-        if choices[site] not in (None, "none")
+        if choices[site] not in (None, norm if site in _STEP_SITES else "none")
     ]
     parts = [
         part for part in [*dict.fromkeys(ends), *extra, choices.get("sites")] if part is not None

@@ -19,8 +19,7 @@ from normlab.data.documents.windows import Windows, text_windows
 from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.causal_lm import CausalLM
-from normlab.models.spec import Text
+from normlab.models.spec import GeneratesText, Text
 from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.record import Score
@@ -97,19 +96,19 @@ class LanguageModeling(DocumentTask):
             padding=rows * wide - tokens,
         )
 
-    def logits(self, model: CausalLM, batch: WindowBatch) -> Tensor:
+    def logits(self, model: GeneratesText, batch: WindowBatch) -> Tensor:
         """Return the logits `[N, V]` of the real tokens under teacher forcing."""
         x = model(batch.ids, Stream(batch.valid))
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
-    def losses(self, model: CausalLM, batch: WindowBatch) -> dict[str, Tensor]:
+    def losses(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         """Return the cross-entropy summed over the real tokens."""
         return {
             LOSS: label_smoothed_cross_entropy(self.logits(model, batch), batch.tgt_out, 0.0)[0]
         }
 
     @torch.no_grad()
-    def stepwise(self, model: CausalLM, batch: WindowBatch) -> tuple[Tensor, Tensor]:
+    def stepwise(self, model: GeneratesText, batch: WindowBatch) -> tuple[Tensor, Tensor]:
         """Return the tokens' logits by teacher forcing, and one token at a time."""
         rows, length = batch.ids.shape
         state = model.start_decoding(rows, max_length=length)
@@ -122,7 +121,7 @@ class LanguageModeling(DocumentTask):
         """The sums of `tally`."""
         return ("tokens", "nll", "characters")
 
-    def tally(self, model: CausalLM, batch: WindowBatch) -> dict[str, Tensor]:
+    def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         """Return tokens, their losses, and the characters they make, by window."""
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
         row = batch.places // batch.ids.shape[1]
@@ -163,7 +162,7 @@ class LanguageModeling(DocumentTask):
     @torch.no_grad()
     def evaluate(
         self,
-        model: CausalLM,
+        model: GeneratesText,
         split: str,
         shard: Shard,
         *,
@@ -179,7 +178,7 @@ class LanguageModeling(DocumentTask):
             scores |= self._one_by_one(model, split)
         return scores
 
-    def _one_by_one(self, model: CausalLM, split: str) -> dict[str, Score]:
+    def _one_by_one(self, model: GeneratesText, split: str) -> dict[str, Score]:
         """Score windows that lie evenly over the split, each a batch of its own."""
         count = len(self.evaluated(split))
         device = next(model.parameters()).device
@@ -196,7 +195,7 @@ class LanguageModeling(DocumentTask):
         }
 
     def generate(
-        self, model: CausalLM, prompt: str, settings: SamplingSettings, *, seed: int
+        self, model: GeneratesText, prompt: str, settings: SamplingSettings, *, seed: int
     ) -> Iterator[str]:
         """Yield the text that follows a prompt, piece by piece; `model` is in evaluation mode.
 
@@ -205,7 +204,7 @@ class LanguageModeling(DocumentTask):
         tokenizer = self.data.tokenizer
         ids = [DocumentTokenizer.bos_id]
         ids += [token for found, _ in tokenizer.encode(prompt.splitlines()) for token in found]
-        room = model.decoder.embedding.max_positions
+        room = model.room or len(ids) + settings.max_tokens
         if len(ids) > room:
             raise ValueError(
                 f"the prompt has {len(ids) - 1} tokens, and the model has {room} positions: give "

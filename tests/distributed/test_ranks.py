@@ -1,13 +1,20 @@
 """Two gloo ranks against one process."""
 
+from typing import Any
+
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from normlab import distributed
 from normlab.build import make_norm
-from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks
+from normlab.config import to_dict
+from normlab.instantiate import instantiate
+from normlab.models.linear import initialize
+from normlab.models.spec import ModelArchitecture
+from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks, running_norms
 from normlab.placements.calibration import Pass
-from normlab.registry import option_names
+from normlab.registry import CONFIG_DIR, option_names
 from tests.ranks import run_ranks
 
 BATCH = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
@@ -36,17 +43,52 @@ def _forward_backward(option, sync, rows):
     return [t.detach() for t in (y, x.grad, norm.weight.grad, *moments, *norm.tables.values())]
 
 
+RECURRENT = ("recurrent bn", "recurrent bn_position")
+
+
+def _recurrence(option, rows):
+    """Run a recurrence likewise, on sequences that are as long as the longest of their rank."""
+    x, pull, valid = (tensor[rows] for tensor in _data())
+    width = int(valid.sum(1).max())
+    node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "lstm.yaml"))
+    given = {"dim": 4, "initial_noise": 0.0}
+    norms = dict.fromkeys(("input_norm", "hidden_norm", "cell_norm"), _made(option))
+    arch: Any = instantiate({**node, **given}, "model", ModelArchitecture, **norms)
+    model = arch.stack(4)
+    initialize(model, 1)
+    model, x = model.double(), x[:, :width].requires_grad_()
+    short = valid[:, :width]
+    y = model(x, Stream(short)) * short[..., None]
+    with distributed.summed_gradients(list(model.parameters())):
+        (y * pull[:, :width]).sum().backward()
+    room = (0, 0, 0, 7 - width)
+    y, of_x = (torch.nn.functional.pad(t, room) for t in (y, x.grad))
+    tables = [table for norm in running_norms(model) for table in norm.tables.values()]
+    return [t.detach() for t in (y, of_x, *(p.grad for p in model.parameters()), *tables)]
+
+
+def _made(option):
+    return lambda dim: make_norm(option, dim, momentum=1.0)
+
+
 def _on_this_rank(sync):
     # sentences of unlike number and length: 2 of them here, 4 there
     rank = distributed.world().rank
     rows = slice(0, 2) if rank == 0 else slice(2, 6)
-    return {option: _forward_backward(option, sync, rows) for option in BATCH}
+    found = {option: _forward_backward(option, sync, rows) for option in BATCH}
+    return found | {name: _recurrence(name.split()[1], rows) for name in RECURRENT if sync}
 
 
 def test_synced_ranks_equal_one_process():
     ranks = run_ranks(_on_this_rank, 2, True)
-    for option in BATCH:
-        whole = _forward_backward(option, True, slice(0, 6))
+    every = slice(0, 6)
+    for option in (*BATCH, *RECURRENT):
+        recurs = option in RECURRENT
+        whole = (
+            _recurrence(option.split()[1], every)
+            if recurs
+            else _forward_backward(option, True, every)
+        )
         parts = [rank[option] for rank in ranks]
         for i in (0, 1):  # outputs and input gradients: each rank has its sentences
             torch.testing.assert_close(torch.cat([p[i] for p in parts]), whole[i])

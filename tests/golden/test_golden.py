@@ -2,7 +2,7 @@
 
 import pytest
 
-from scripts.golden import GOLDEN, pairs, parse, render
+from scripts.golden import GOLDEN, MODELS, pairs, parse, render
 from scripts.golden import losses as train_losses
 from tests.models.small import NORMS, PLACEMENTS
 
@@ -27,7 +27,7 @@ def test_the_losses_are_the_golden_ones(norm, place, runs_dir):
 
 def test_every_entry_is_of_an_option_and_falls():
     for (norm, place), values in TABLE.items():
-        assert norm in NORMS and place in PLACEMENTS
+        assert norm in NORMS and place in (*PLACEMENTS, *MODELS)
         assert len(values) == 20 + 1
         if norm != "prepbn":  # it becomes another function within these few steps
             assert sum(values[15:20]) < sum(values[:5])

@@ -1,0 +1,309 @@
+"""Recurrent layers whose products and cell state may be normalized.
+
+    RNN    h = tanh(a)                                   a = N_h(W_h h) + N_x(W_x x) + b
+    LSTM   c = s(f) c + s(i) tanh(g),  h = s(o) tanh(N_c(c))    with a cut into i, f, o, g
+    GRU    h = s(z) h + (1 - s(z)) tanh(N(W_x x) + b + s(r) (N(W_h h) + b'))   r, z of a
+
+N_x, N_h and N_c stand at the sites `input`, `hidden` and `cell`. As in Cooijmans et al. 2017
+(section 3) N_x and N_h have no shift of their own: the one bias does that, for all norms. Ba et al.
+2016 (appendix) write the same with a shift in each as well, which is `norm_shifts`. The GRU's
+candidate has norms of its own, as there, and both of torch's biases.
+
+A norm is called with the positions that its axes need: one that pools no time takes the whole input
+product at once, any norm of the hidden product and of the cell a position at a time. At padding the
+state stays as it is.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.models.linear import orthogonal_, xavier_
+from normlab.norms.base import Norm, Stream
+from normlab.norms.local import NoNorm
+from normlab.placements.base import NormFactory
+
+RecurrentInit = Literal["orthogonal", "identity"]
+InputStatistics = Literal["step", "sequence"]
+State = tuple[Tensor, ...]
+"""The hidden state, `[B, 1, D]`, and of an LSTM its cell."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One position: what a norm is told of it, and which sequences go on there, if not all."""
+
+    stream: Stream
+    going_on: Bool[Tensor, "B 1 1"] | None
+
+
+def steps(stream: Stream) -> list[Step]:
+    """Return the positions of a stream, one by one."""
+    dense = stream.known_tokens == stream.valid.numel()
+    columns = stream.valid.split(1, dim=1)
+    return [
+        Step(Stream(column, start=stream.start + t), None if dense else column.unsqueeze(-1))
+        for t, column in enumerate(columns)
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellShape:
+    """What a recurrent layer needs to know.
+
+    Attributes:
+        dim: units.
+        input_norm, hidden_norm, cell_norm: the norms of the sites.
+        input_statistics: whether a norm that pools over time takes one step of the input product at
+            a time, or the whole sequence (Laurent et al. 2016).
+        norm_shifts: norms of the two products learn a shift beside the bias.
+        gain: what the gains of the norms begin with, times what is theirs; None is 0.1 for norms
+            that pool over the batch (Cooijmans et al. 2017, section 5.1), else 1.
+        recurrent_init: orthogonal blocks; or the candidate's the identity, the gates' orthogonal.
+        forget_bias: what the bias of an LSTM's forget gate begins with.
+    """
+
+    dim: int
+    input_norm: NormFactory
+    hidden_norm: NormFactory
+    input_statistics: InputStatistics
+    norm_shifts: bool
+    gain: float | None
+    recurrent_init: RecurrentInit
+    cell_norm: NormFactory | None = None
+    forget_bias: float = 0.0
+
+
+class NormSites(nn.Module):
+    """A module whose norms are called as a recurrence calls them."""
+
+    def __init__(self, shape: CellShape):
+        super().__init__()
+        self.shape = shape
+
+    def place(self, site: str, dim: int) -> Norm:
+        """Build the norm of a site."""
+        factory: NormFactory | None = getattr(self.shape, site)
+        assert factory is not None, "the architecture of a cell gives the norms of its sites"
+        return self.fitted(site, factory(dim))
+
+    @torch.no_grad()
+    def fitted(self, site: str, norm: Norm) -> Norm:
+        """Return a norm made fit for a site: its first gain, its shift, and what it is called with.
+
+        Raises ValueError for one that would make everything its bias.
+        """
+        if norm.pools == {"time"} and not self.takes_sequence(site, norm):
+            raise ValueError(
+                f"norm@{site}: {type(norm).__name__} pools over time alone, and a recurrence gives "
+                "it one position at a time, so that every output would be its bias; choose another "
+                f"norm there, as norm@{site}=ln"
+            )
+        if isinstance(norm.weight, nn.Parameter):
+            gain = self.shape.gain
+            norm.weight.mul_((0.1 if "batch" in norm.pools else 1.0) if gain is None else gain)
+        if site != "cell_norm" and not self.shape.norm_shifts:
+            norm.forgo_shift()
+        if not self.takes_sequence(site, norm):
+            norm.take_positions()
+        return norm
+
+    def takes_sequence(self, site: str, norm: Norm) -> bool:
+        """Tell whether the norm of a site pools over the positions of a sequence."""
+        whole = site == "input_norm" and self.shape.input_statistics == "sequence"
+        return whole and "time" in norm.pools
+
+
+class Cell(NormSites, ABC):
+    """One recurrent layer: the products, their norms, and what a subclass makes of them.
+
+    `blocks` are how many blocks of `dim` rows the products have, the last of them the candidate's;
+    `states` how many tensors the state has.
+    """
+
+    blocks: ClassVar[int]
+    states: ClassVar[int] = 1
+
+    def __init__(self, shape: CellShape, in_features: int):
+        super().__init__(shape)
+        rows = self.blocks * shape.dim
+        self.input_weight = nn.Parameter(torch.empty(rows, in_features))
+        self.hidden_weight = nn.Parameter(torch.empty(rows, shape.dim))
+        self.bias = nn.Parameter(torch.zeros(rows))
+
+    @property
+    def incremental(self) -> bool:
+        """Whether, in eval, positions may come one at a time."""
+        return all(
+            norm.incremental or not self.takes_sequence("input_norm", norm)
+            for norm in self.input_norms
+        )
+
+    @property
+    @abstractmethod
+    def input_norms(self) -> Sequence[Norm]:
+        """The norms of the input product, in the order of its rows."""
+
+    @abstractmethod
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+        """Return the state after one position, whose input product is `u`, normalized."""
+
+    def begin(self, x: Tensor, count: int) -> State:
+        """Return a state of zeros for `count` sequences, on the device and in the dtype of `x`."""
+        return tuple(x.new_zeros(count, 1, self.shape.dim) for _ in range(self.states))
+
+    def forward(
+        self, x: Float[Tensor, "B T F"], stream: Stream, state: State, positions: Sequence[Step]
+    ) -> tuple[Float[Tensor, "B T D"], State]:
+        """Return the hidden states after each position, and the last state."""
+        inputs = self.inputs(x, stream, positions)
+        hidden: list[Tensor] = []
+        for u, position in zip(inputs.split(1, dim=1), positions, strict=True):
+            new = self.step(u, state, position.stream)
+            if position.going_on is not None:
+                pairs = zip(new, state, strict=True)
+                new = tuple(torch.where(position.going_on, after, was) for after, was in pairs)
+            state = new
+            hidden.append(state[0])
+        return torch.cat(hidden, dim=1), state
+
+    def inputs(
+        self, x: Float[Tensor, "B T F"], stream: Stream, positions: Sequence[Step]
+    ) -> Float[Tensor, "B T G"]:
+        """Return the input product of all positions, normalized, with the bias."""
+        product = F.linear(x, self.input_weight)
+        norms = self.input_norms
+        parts = product.split([norm.dim for norm in norms], dim=-1) if norms[1:] else [product]
+        normed = [
+            self._over_positions(norm, part, stream, positions)
+            for norm, part in zip(norms, parts, strict=True)
+        ]
+        return (torch.cat(normed, dim=-1) if norms[1:] else normed[0]) + self.bias
+
+    def _over_positions(
+        self, norm: Norm, x: Tensor, stream: Stream, positions: Sequence[Step]
+    ) -> Tensor:
+        fits = norm.most_positions is None or stream.start + x.shape[1] <= norm.most_positions
+        if self.takes_sequence("input_norm", norm) or ("time" not in norm.pools and fits):
+            return norm(x, stream)
+        columns = zip(x.split(1, dim=1), positions, strict=True)
+        return torch.cat([norm(column, position.stream) for column, position in columns], dim=1)
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw input weights from Xavier's distribution, recurrent ones orthogonal, by blocks."""
+        for block in self.input_weight.chunk(self.blocks):
+            xavier_(block, generator)
+        for number, block in enumerate(self.hidden_weight.chunk(self.blocks)):
+            orthogonal_(block, generator)  # drawn in any case: other blocks do not depend on it
+            if self.shape.recurrent_init == "identity" and number == self.blocks - 1:
+                nn.init.eye_(block)
+
+
+def _apply(norm: Norm, x: Tensor, stream: Stream) -> Tensor:
+    return x if type(norm) is NoNorm else norm(x, stream)
+
+
+class Rnn(Cell):
+    """The plain recurrent layer (Elman 1990): `h = tanh(N_h(W_h h) + N_x(W_x x) + b)`."""
+
+    blocks: ClassVar[int] = 1
+
+    def __init__(self, shape: CellShape, in_features: int):
+        super().__init__(shape, in_features)
+        self.input_norm = self.place("input_norm", shape.dim)
+        self.hidden_norm = self.place("hidden_norm", shape.dim)
+
+    @property
+    def input_norms(self) -> Sequence[Norm]:
+        """The one norm of the input product."""
+        return (self.input_norm,)
+
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+        """Return the hidden state after one position."""
+        product = F.linear(state[0], self.hidden_weight)
+        return (torch.tanh(u + _apply(self.hidden_norm, product, stream)),)
+
+
+class Lstm(Cell):
+    """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
+
+    BN-LSTM is equations 6 to 8 of Cooijmans et al. 2017, LN-LSTM equations 20 to 22 of Ba et al.
+    2016, but for `norm_shifts`.
+    """
+
+    blocks: ClassVar[int] = 4
+    states: ClassVar[int] = 2
+
+    def __init__(self, shape: CellShape, in_features: int):
+        super().__init__(shape, in_features)
+        rows = 4 * shape.dim
+        self.input_norm = self.place("input_norm", rows)
+        self.hidden_norm = self.place("hidden_norm", rows)
+        self.cell_norm = self.place("cell_norm", shape.dim)
+
+    @property
+    def input_norms(self) -> Sequence[Norm]:
+        """The one norm of the input product."""
+        return (self.input_norm,)
+
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+        """Return the hidden state and the cell after one position."""
+        hidden, cell = state
+        product = F.linear(hidden, self.hidden_weight)
+        a = u + _apply(self.hidden_norm, product, stream)
+        gates, candidate = a.split([3 * self.shape.dim, self.shape.dim], dim=-1)
+        i, f, o = gates.sigmoid().chunk(3, dim=-1)
+        cell = torch.addcmul(f * cell, i, candidate.tanh())
+        return o * torch.tanh(_apply(self.cell_norm, cell, stream)), cell
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw the weights, and open the forget gate."""
+        super().initialize(generator)
+        self.bias.zero_()
+        self.bias[self.shape.dim : 2 * self.shape.dim] = self.shape.forget_bias
+
+
+class _Candidate(NormSites):
+    """The norms and the inner bias of a GRU's candidate."""
+
+    def __init__(self, shape: CellShape):
+        super().__init__(shape)
+        self.input_norm = self.place("input_norm", shape.dim)
+        self.hidden_norm = self.place("hidden_norm", shape.dim)
+        self.bias = nn.Parameter(torch.zeros(shape.dim))
+
+
+class Gru(Cell):
+    """The gated recurrent unit (Cho et al. 2014) with the reset behind the product, as torch's."""
+
+    blocks: ClassVar[int] = 3
+
+    def __init__(self, shape: CellShape, in_features: int):
+        super().__init__(shape, in_features)
+        self.input_norm = self.place("input_norm", 2 * shape.dim)
+        self.hidden_norm = self.place("hidden_norm", 2 * shape.dim)
+        self.candidate = _Candidate(shape)
+
+    @property
+    def input_norms(self) -> Sequence[Norm]:
+        """The norm of the gates' product, and of the candidate's."""
+        return (self.input_norm, self.candidate.input_norm)
+
+    def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
+        """Return the hidden state after one position."""
+        (hidden,) = state
+        dims = [2 * self.shape.dim, self.shape.dim]
+        of_gates, of_candidate = F.linear(hidden, self.hidden_weight).split(dims, dim=-1)
+        to_gates, to_candidate = u.split(dims, dim=-1)
+        r, z = (to_gates + _apply(self.hidden_norm, of_gates, stream)).sigmoid().chunk(2, dim=-1)
+        inner = _apply(self.candidate.hidden_norm, of_candidate, stream) + self.candidate.bias
+        new = torch.addcmul(to_candidate, r, inner).tanh()
+        return (torch.lerp(new, hidden, z),)

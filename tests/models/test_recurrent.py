@@ -1,0 +1,371 @@
+"""Recurrent networks: torch's without norms, the published formulas with them, step by step."""
+
+from copy import deepcopy
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from normlab.build import build_model, make_norm
+from normlab.config import compose, to_dict
+from normlab.models.linear import initialize, parameter_hashes
+from normlab.models.recurrent import Noise, Recurrent
+from normlab.models.recurrent_lm import StatefulText
+from normlab.models.spec import Image, Longest, Text, TextToText
+from normlab.norms.base import Stream, recalibrated, running_norms
+from normlab.norms.model import ModelNorms
+from normlab.registry import CONFIG_DIR
+from tests.models.small import NORMS, PAD, VOCAB, Words, assert_close, sentences, unsettle
+
+TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(12, "", ""), causal=True)
+PICTURES = Image(height=3, width=4, channels=2, classes=5)
+TWINS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+DIM = 8
+LENGTHS = [6, 2, 5, 4]
+SITES = ("input", "hidden", "cell")
+
+
+class Given(Words):
+    def __init__(self, spec):
+        self._spec = spec
+
+    def spec(self):
+        return self._spec
+
+
+@cache
+def settled(*overrides):
+    return to_dict(compose([*overrides]))
+
+
+def config_of(*overrides):
+    """Return a config with norms and values put in, which is faster than to compose each."""
+    values = dict(override.split("=", 1) for override in overrides)
+    config = deepcopy(
+        settled("task=lm", f"model={values.pop('model', 'lstm')}", f"model.dim={DIM}")
+    )
+    for key in [key for key in values if key.partition("@")[0] == "norm"]:
+        path = CONFIG_DIR / "norm" / f"{values.pop(key)}.yaml"
+        config[key.partition("@")[2] or "norm"] = yaml.safe_load(path.read_text("utf-8"))
+    for key, value in values.items():
+        node, _, name = key.rpartition(".")
+        (config[node] if node else config)[name] = yaml.safe_load(value)
+    return config
+
+
+def network(*overrides, spec: Any = TEXT) -> Any:
+    return build_model(config_of(*overrides), Given(spec)).double()
+
+
+def composed(*overrides, spec: Any = TEXT) -> Any:
+    config = settled(
+        "task=lm", *overrides, *([f"model.dim={DIM}"] if "=bert" not in overrides[0] else [])
+    )
+    return build_model(config, Given(spec)).double()
+
+
+def inputs(lengths=LENGTHS, width=DIM):
+    generator = torch.Generator().manual_seed(4)
+    x = torch.randn(len(lengths), max(lengths), width, generator=generator, dtype=torch.double)
+    valid = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    return x, Stream(valid)
+
+
+def by_torch(name, weight):
+    """Return the blocks of an LSTM's rows in the order of torch: i, f, g, o."""
+    if name != "lstm":
+        return weight
+    i, f, o, g = weight.chunk(4)
+    return torch.cat([i, f, g, o])
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_without_norms_it_is_torchs_forward_and_backward_padding_and_all(name):
+    ours = network(f"model={name}", "norm=none", "model.num_layers=2").recurrent
+    twin = TWINS[name](DIM, DIM, 2, batch_first=True, dtype=torch.double)
+    for number, cell in enumerate(ours.layers):
+        with torch.no_grad():
+            for tensor in cell.parameters():
+                tensor.uniform_(-0.8, 0.8)
+        inner = torch.zeros(len(cell.bias), dtype=torch.double)
+        if name == "gru":
+            inner[-DIM:] = cell.candidate.bias.detach()
+        given = (cell.input_weight, cell.hidden_weight, cell.bias)
+        parts = [*(by_torch(name, tensor.detach()) for tensor in given), inner]
+        kinds = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        for kind, part in zip(kinds, parts, strict=True):
+            getattr(twin, f"{kind}_l{number}").data.copy_(part)
+    x, stream = inputs()
+    packed = pack_padded_sequence(x, torch.tensor(LENGTHS), batch_first=True, enforce_sorted=False)
+    found = ours(x, stream)
+    theirs, _ = pad_packed_sequence(twin(packed)[0], batch_first=True)
+    assert_close(found[stream.valid], theirs[stream.valid])
+    assert_close(found[1, 2:], found[1, 1].expand(4, DIM))  # what padding leaves as it was
+    (found * stream.valid[..., None]).square().sum().backward()
+    theirs.square().sum().backward()
+    first = ours.layers[0]
+    for mine, other in (
+        (first.input_weight, twin.weight_ih_l0),
+        (first.hidden_weight, twin.weight_hh_l0),
+        (first.bias, twin.bias_ih_l0),
+    ):
+        assert_close(by_torch(name, mine.grad), other.grad)
+
+
+def batch_normalized(x, gain, shift=0.0):
+    mean, var = x.mean(0), x.var(0, correction=0)
+    return gain * (x - mean) / (var + 1e-5).sqrt() + shift
+
+
+def layer_normalized(x, gain, shift=0.0):
+    mean, var = x.mean(-1, keepdim=True), x.var(-1, correction=0, keepdim=True)
+    return gain * (x - mean) / (var + 1e-5).sqrt() + shift
+
+
+@pytest.mark.parametrize(
+    ("norm", "normalized", "gain"),
+    [("bn_position", batch_normalized, 0.1), ("ln", layer_normalized, 1.0)],
+)
+@pytest.mark.parametrize("shifts", [False, True])
+def test_a_normalized_lstm_is_the_published_formula(norm, normalized, gain, shifts):
+    cell = network(f"norm={norm}", f"model.norm_shifts={str(shifts).lower()}").recurrent.layers[0]
+    norms = (cell.input_norm, cell.hidden_norm, cell.cell_norm)
+    for part in norms:
+        assert_close(part.weight, torch.full_like(part.weight, gain), rtol=1e-6)
+    assert [isinstance(part.bias, nn.Parameter) for part in norms] == [shifts, shifts, True]
+    unsettle(cell, 2)
+    x, stream = inputs([5] * 4)
+    h = c = torch.zeros(4, DIM, dtype=torch.double)
+    expected = []
+    for t in range(5):
+        a = (
+            normalized(h @ cell.hidden_weight.T, cell.hidden_norm.weight, cell.hidden_norm.bias)
+            + normalized(
+                x[:, t] @ cell.input_weight.T, cell.input_norm.weight, cell.input_norm.bias
+            )
+            + cell.bias
+        )
+        i, f, o, g = a.chunk(4, dim=-1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * normalized(c, cell.cell_norm.weight, cell.cell_norm.bias).tanh()
+        expected.append(h)
+    found = Recurrent.forward(network_of(cell), x, stream)
+    assert_close(found, torch.stack(expected, 1))
+
+
+def network_of(cell):
+    whole = network().recurrent
+    whole.layers[0] = cell
+    return whole
+
+
+def test_each_step_keeps_statistics_of_its_own_and_padding_has_no_part_in_them():
+    cell = network("norm=bn_position", "norm.momentum=1", "norm.unbiased=false").recurrent
+    x, stream = inputs()
+    norm = cell.layers[0].input_norm
+    cell(x, stream)
+    product = x @ cell.layers[0].input_weight.T
+    mean, var = norm.running_moments()
+    for t in range(5):  # at the last position is one value, which has no spread
+        there = product[stream.valid[:, t], t]
+        assert_close(mean[t], there.mean(0))
+        assert_close(var[t], there.var(0, correction=0))
+    assert not mean[5:].any() and (var[5:] == 1).all()
+    hidden, _ = cell.layers[0].hidden_norm.running_moments()
+    assert hidden[1:5].any(1).all() and not hidden[5:].any()
+
+
+def test_positions_beyond_the_last_row_share_it():
+    short = network("norm=bn_position", "norm.num_positions=3", "norm.momentum=1").recurrent
+    long = network("norm=bn_position", "norm.momentum=1").recurrent
+    x, stream = inputs([6] * 4)
+    assert_close(short(x, stream), long(x, stream))
+    for site in SITES:
+        rows, every = (
+            getattr(m.layers[0], f"{site}_norm").running_moments()[0] for m in (short, long)
+        )
+        assert_close(rows, every[[0, 1, 5]])
+
+
+def test_one_row_for_all_steps_takes_them_together_once_an_update():
+    model = network("norm=bn", "norm.momentum=1", "norm.unbiased=false").recurrent
+    x, stream = inputs()
+    norms = ModelNorms(model)
+    norms.begin_step(1, 1)
+    model(x, stream)
+    norms.commit()
+    product = (x @ model.layers[0].input_weight.T)[stream.valid]
+    mean, var = model.layers[0].input_norm.running_moments()
+    assert_close(mean[0], product.mean(0))
+    assert_close(var[0], product.var(0, correction=0))
+
+
+def test_sequence_wise_statistics_are_those_of_the_whole_input_product():
+    overrides = ("norm=none", "norm@input_norm=bn", "model.gain=1")
+    model = network(*overrides, "model.input_statistics=sequence").recurrent
+    x, stream = inputs()
+    (cell,) = model.layers
+    product = (x @ cell.input_weight.T)[stream.valid]
+    found = cell.inputs(x, stream, [])[stream.valid] - cell.bias
+    assert_close(found, batch_normalized(product, 1.0))
+    by_step = network(*overrides).recurrent
+    assert not torch.allclose(by_step(x, stream), model(x, stream))
+
+
+@torch.no_grad()
+def test_statistics_are_estimated_anew_row_by_row():
+    model = network("norm=bn_position", "norm.unbiased=false").recurrent.eval()
+    x, stream = inputs([5] * 4)
+    norm = model.layers[0].hidden_norm
+    before = norm.running_moments()[0].clone()
+    with recalibrated(model, lambda: (model(x, stream), model(x.flip(2), stream))):
+        mean, _ = norm.running_moments()
+        assert mean[1:5].any(1).all() and not mean[5:].any()
+        again = mean[:5].clone()
+    assert torch.equal(norm.running_moments()[0], before)
+    seen: list[Any] = []
+    hook = norm.register_forward_hook(lambda *_: seen.append(norm.seen))
+    model.train()
+    model(x, stream), model(x.flip(2), stream)
+    hook.remove()
+    both = (torch.cat([found.mean[0] for found in seen]).view(2, 5, -1)).mean(0)
+    assert_close(again, both)
+
+
+@pytest.mark.parametrize("norm", NORMS)
+def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
+    if norm == "in":
+        with pytest.raises(ValueError, match=r"one position at a time.*norm@input_norm=ln"):
+            network(f"norm={norm}")
+        return
+    model = network(f"norm={norm}", f"model={'gru' if norm in ('none', 'ln') else 'lstm'}")
+    ids, stream = sentences([9, 7, 9, 1])
+    norms = ModelNorms(model)
+    for step in (1, 2):
+        norms.begin_step(step, 2)
+        model.project(model(ids, stream)).square().sum().backward()
+        norms.commit()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
+    unsettle(model.eval(), 1)
+    with torch.no_grad():
+        state = model.start_decoding(4, max_length=9)
+        assert isinstance(state, StatefulText)
+        found = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
+        expected = model.project(model(ids, Stream(torch.ones_like(stream.valid))))
+        assert_close(found, expected)
+        other = ids.clone()
+        other[0, 5:] = 4
+        assert_close(model(other, stream)[0, :5], model(ids, stream)[0, :5])
+
+
+@torch.no_grad()
+def test_a_norm_that_sees_the_whole_input_is_decoded_by_prefixes():
+    model = network("norm=ln", "norm@input_norm=in", "model.input_statistics=sequence").eval()
+    ids, _ = sentences([5, 5])
+    state = model.start_decoding(2, max_length=5)
+    assert not isinstance(state, StatefulText)
+    for t in range(5):
+        whole = model.project(model(ids[:, : t + 1], Stream(ids[:, : t + 1] != PAD)))
+        assert_close(model.decode_step(ids[:, t], state), whole[:, -1])
+
+
+def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
+    first, second = (network(f"norm={norm}") for norm in ("none", "bn_position"))
+    hashes = parameter_hashes(first)
+    assert hashes.items() <= parameter_hashes(second).items()
+    cell = first.recurrent.layers[0]
+    for block in cell.hidden_weight.detach().chunk(4):
+        assert_close(block @ block.T, torch.eye(DIM).double(), atol=1e-6)
+    assert cell.bias.tolist() == [0] * DIM + [1] * DIM + [0] * 2 * DIM
+    other = network("model.recurrent_init=identity").recurrent.layers[0]
+    assert torch.equal(other.hidden_weight[: 3 * DIM], cell.hidden_weight[: 3 * DIM])
+    assert torch.equal(other.hidden_weight[3 * DIM :], torch.eye(DIM).double())
+    assert torch.equal(other.input_weight, cell.input_weight)
+
+
+def test_noise_has_a_stream_of_its_own_that_goes_on_where_it_was_saved():
+    first = network("model.initial_noise=0.5")
+    noise = first.recurrent.noise
+    assert isinstance(noise, Noise)
+    state = torch.get_rng_state()
+    x = torch.zeros(2, 1, DIM)
+    drawn = [noise(x) for _ in range(3)]
+    assert torch.equal(torch.get_rng_state(), state)
+    assert len({tuple(values.flatten().tolist()) for values in drawn}) == 3
+    again = network("model.initial_noise=0.5", "norm=bn").recurrent.noise
+    assert torch.equal(again(x), drawn[0])
+    later = Noise(0.5)
+    later.load_state_dict(again.state_dict())
+    assert torch.equal(later(x), drawn[1])
+    assert torch.equal(noise.eval()(x), x)
+
+
+def test_a_picture_is_read_by_pixels_by_rows_and_in_another_order():
+    pixels = torch.arange(24.0).view(1, 3, 4, 2).double()
+    by = {
+        read: network(f"model.read={read}", spec=PICTURES)
+        for read in ("pixels", "rows", "permuted")
+    }
+    assert torch.equal(by["pixels"].sequence(pixels), pixels.view(1, 12, 2))
+    assert torch.equal(by["rows"].sequence(pixels), pixels.view(1, 3, 8))
+    order = by["permuted"].sequence(pixels)[0, :, 0] / 2
+    assert sorted(order.tolist()) == list(range(12)) != order.tolist()
+    again = network("model.read=permuted", "seed=2", spec=PICTURES)
+    assert torch.equal(again.order, by["permuted"].order)
+    assert not torch.equal(
+        network("model.read=permuted", "model.permutation_seed=2", spec=PICTURES).order, again.order
+    )
+    assert by["rows"](pixels).shape == (1, 5)
+
+
+def test_rules_on_paths_reach_the_sites_and_their_norms_are_made_fit():
+    rules = "sites={recurrent.1.*:ln,*.cell:none}"
+    model: Any = composed("model=lstm", "norm=bn_position", "model.num_layers=2", rules)
+    first, second = model.recurrent.layers
+    parts = [getattr(cell, f"{site}_norm") for cell in (first, second) for site in SITES]
+    kinds = ["PositionBatchNorm"] * 2 + ["NoNorm"] + ["LayerNorm"] * 2 + ["NoNorm"]
+    assert [type(part).__name__ for part in parts] == kinds
+    assert first.input_norm.weight.mean() < 0.2 and (second.input_norm.weight == 1).all()
+    assert not isinstance(second.hidden_norm.bias, nn.Parameter)
+    assert all(norm.by_position for norm in running_norms(model))
+    model = composed("model=gru", "sites={*.hidden:rms}")
+    inner = model.recurrent.layers[0].candidate
+    assert type(inner.hidden_norm) is type(make_norm("rms", 2)) is not type(inner.input_norm)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "spec", "message"),
+    [
+        (("model=gru", "norm@cell_norm=ln"), TEXT, "norm@cell_norm: this model has no such place"),
+        (
+            (
+                "model=lstm",
+                "norm@encoder_norm=ln",
+            ),
+            TEXT,
+            "norm@encoder_norm: this model has no such place",
+        ),
+        (("model=lstm", "placement=post"), TEXT, "placement: a recurrent network"),
+        (
+            ("model=lstm",),
+            Text(vocab=9, pad_id=0, longest=Longest(1, "", ""), causal=False),
+            "reads forward",
+        ),
+        (("model=lstm",), TextToText(9, 9, 0, Longest(1, "", "")), "model=tiny, mini"),
+        (("model=bert_tiny", "norm@hidden_norm=ln"), TEXT, "norm@hidden_norm: this model has no"),
+        (("model=lstm", "model.gain=0"), TEXT, "model.gain=0 must be above 0"),
+    ],
+)
+def test_what_does_not_fit_is_named(overrides, spec, message):
+    with pytest.raises(ValueError, match=message):
+        composed(*overrides, spec=spec)
+
+
+def test_initialize_gives_no_layer_values_of_the_default_generator():
+    model, state = network("model.initial_noise=0.1"), torch.get_rng_state()
+    initialize(model, 5)
+    assert torch.equal(torch.get_rng_state(), state)
