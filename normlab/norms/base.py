@@ -62,6 +62,8 @@ class Norm(nn.Module, ABC):
     pools: ClassVar[frozenset[Axis]]
     weight: Tensor
     bias: Tensor
+    exact_gradient: ClassVar[bool] = True
+    """Whether the backward pass gives the gradient of what training computes."""
     blended: bool = False
     """Whether evaluation, too, mixes in what training does (`blend`)."""
     center_weights: bool = False
@@ -136,8 +138,6 @@ class RunningNorm(Norm):
     from them. Norms without the mean have moments with mean 0 and the second moment as variance.
     """
 
-    exact_gradient: ClassVar[bool] = True
-    """Whether the backward pass gives the gradient of what training computes."""
     once_an_update: ClassVar[bool] = False
     """Whether the micro-batches of an update enter the statistics together, at its end."""
 
