@@ -61,7 +61,7 @@ def _check(name: str) -> int:
     from normlab.contract.subject import Subject
 
     start = time.monotonic()
-    subject = Subject.of(partial(make_norm, name))
+    subject = Subject(partial(make_norm, name))
     norm = subject.new()
     print(f"norm {name}: {type(norm).__module__}.{type(norm).__name__}")
     counts = {"ok": 0, "violated": 0, "does not apply": 0}

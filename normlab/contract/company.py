@@ -1,7 +1,7 @@
 """Checks of what an output depends on besides its own value, against what the norm declares."""
 
 from collections.abc import Iterable
-from typing import get_args
+from typing import Any, get_args
 
 import torch
 from torch import Tensor
@@ -104,7 +104,7 @@ def _values(norm: Norm) -> Tensor:
     return torch.randn(3, 4, norm.dim, generator=generator, dtype=torch.float64) * 3 + 2
 
 
-def _changed(x: Tensor, place: tuple[object, ...]) -> Iterable[Tensor]:
+def _changed(x: Tensor, place: Any) -> Iterable[Tensor]:
     for factor, summand in _CHANGES:
         other = x.clone()
         other[place] = other[place] * factor + summand

@@ -45,6 +45,9 @@ def saved(subject: Subject) -> Verdict:
                     )
         if changed := _differences(state(norm), state(other)):
             return violated(f"saved after step {stop} and loaded, {', '.join(changed)} differ")
+        x = subject.values(4, 6)
+        if not torch.equal(forward(norm.eval(), x), forward(other.eval(), x)):
+            return violated(f"saved after step {stop} and loaded, eval gives another output")
     return ok("eval changes nothing; saved and loaded, it goes on bit by bit")
 
 
@@ -56,8 +59,8 @@ def running(subject: Subject) -> Verdict:
     model = nn.Sequential(norm)
     before = state(norm)
     x, stream = subject.tokens(STEPS + 2)
-    with batch_statistics(model), torch.no_grad():
-        seeded(norm, x, stream)
+    with batch_statistics(model):
+        seeded(norm, x.clone().requires_grad_(), stream)[stream.valid].sum().backward()
     if changed := _differences(before, state(norm)):
         return violated(f"with the statistics of a batch in eval it changes {', '.join(changed)}")
     former = [table.clone() for table in norm.running_moments()]

@@ -1,10 +1,12 @@
 """A norm under examination: new ones of it, the batches it is given, and what was found."""
 
+import contextlib
 import copy
 import inspect
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 import torch
@@ -45,37 +47,36 @@ def exempt(why: str) -> Verdict:
     return Verdict("does not apply", why)
 
 
-@dataclass(frozen=True)
 class Subject:
-    """Norms of one option: `build` makes one of a width."""
+    """A norm under examination, as new and as trained, a copy of it each time."""
 
-    build: Callable[[int], Norm]
-    width: int
+    def __init__(self, build: Callable[[int], Norm]) -> None:
+        """Build it at the first width that it can be made of; raises what the last one raises."""
+        self._made = _first_made(build)
+        self._trained: dict[int, Norm] = {}
 
-    @classmethod
-    def of(cls, build: Callable[[int], Norm]) -> "Subject":
-        """Choose the first width at which it can be made; raises what it raises at the last."""
-        for width in _WIDTHS[:-1]:
-            try:
-                build(width)
-            except ValueError:
-                continue
-            return cls(build, width)
-        build(_WIDTHS[-1])
-        return cls(build, _WIDTHS[-1])
+    @property
+    def width(self) -> int:
+        """The features of a token."""
+        return self._made.dim
+
+    @property
+    def file(self) -> str:
+        """The file of the norm's class."""
+        return inspect.getfile(type(self._made))
 
     def new(self, dtype: torch.dtype = torch.float64) -> Norm:
         """Return a new norm in training mode."""
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
-            return self.build(self.width).to(dtype).train()
+        return copy.deepcopy(self._made).to(dtype).train()
 
     def trained(self, steps: int = STEPS) -> Norm:
         """Return a norm in training mode after the first steps of a run of `STEPS`."""
-        norm = self.new()
-        for number in range(1, steps + 1):
-            step(norm, number)
-        return norm
+        if steps not in self._trained:
+            norm = self.new()
+            for number in range(1, steps + 1):
+                step(norm, number)
+            self._trained[steps] = norm
+        return copy.deepcopy(self._trained[steps])
 
     def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B T D"], Stream]:
         """Return four sequences of 2 to 6 tokens, padded to 6, in float64."""
@@ -89,6 +90,25 @@ class Subject:
         return x * 3 + 2
 
 
+def _first_made(build: Callable[[int], Norm]) -> Norm:
+    for width in _WIDTHS[:-1]:
+        with contextlib.suppress(ValueError), _seeded():
+            return build(width)
+    with _seeded():
+        return build(_WIDTHS[-1])
+
+
+@contextlib.contextmanager
+def _seeded() -> Iterator[None]:
+    """Within the block, let what is drawn at random on the CPU be the same each time."""
+    former = torch.get_rng_state()
+    torch.default_generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(former)
+
+
 def forward(norm: Norm, x: Tensor, valid: Bool[Tensor, "B T"] | None = None) -> Tensor:
     """Return the output of a copy of the norm; all tokens are real unless `valid` is given."""
     valid = torch.ones(x.shape[:2], dtype=torch.bool) if valid is None else valid
@@ -98,8 +118,7 @@ def forward(norm: Norm, x: Tensor, valid: Bool[Tensor, "B T"] | None = None) -> 
 
 def seeded(norm: Norm, x: Tensor, stream: Stream) -> Tensor:
     """Return the norm's output; what it draws at random is the same each time."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with _seeded():
         return norm(x, stream)
 
 
@@ -133,9 +152,6 @@ def state(norm: nn.Module) -> dict[str, Tensor]:
 
 def where(error: Exception, subject: Subject) -> str:
     """Return ` (file:line)` of an error's last line in the norm's own file, empty for none."""
-    try:
-        file = inspect.getfile(type(subject.build(subject.width)))
-    except Exception:
-        return ""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == file]
-    return f" ({file.rpartition('/')[2]}:{lines[-1]})" if lines else ""
+    calls = traceback.extract_tb(error.__traceback__)
+    lines = [call.lineno for call in calls if call.filename == subject.file]
+    return f" ({Path(subject.file).name}:{lines[-1]})" if lines else ""
