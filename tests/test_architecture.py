@@ -191,6 +191,7 @@ def test_the_import_table_has_no_way_back():
     [
         (("hydra", "omegaconf"), CONFIGURED),
         (("torch.distributed",), ("distributed",)),
+        (("tensorboard", "torch.utils.tensorboard"), ("train.sinks.tensorboard",)),
         (
             ("wandb",),
             (*(f"train.sinks.wandb{part}" for part in ("", "_files", "_login")), "commands"),
