@@ -8,6 +8,8 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
+from normlab.commands._at_work import at_work
+
 HELP = "check that a norm keeps what the rest takes for granted: axes, padding, gradients, ..."
 
 _EXAMPLES = """examples:
@@ -56,9 +58,10 @@ def _check_names(names: Sequence[str]) -> None:
 
 def _check(name: str) -> int:
     """Print the verdicts on a norm, and return how many checks it violates."""
-    from normlab.build import make_norm
-    from normlab.contract import examine
-    from normlab.contract.subject import Subject
+    with at_work("loading"):
+        from normlab.build import make_norm
+        from normlab.contract import examine
+        from normlab.contract.subject import Subject
 
     start = time.monotonic()
     subject = Subject(partial(make_norm, name))
