@@ -17,7 +17,7 @@ from normlab.bench.spread import spread
 class Timed:
     """One command: its arguments, by round its seconds and the processor's, its lines.
 
-    `first_...` is the same until anything is shown, by a process whose standard error is a terminal.
+    `first_...` is the same until anything is shown, the standard error being a terminal.
     `<` and a file behind the arguments are its standard input, which is else empty.
     """
 
