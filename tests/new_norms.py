@@ -9,6 +9,7 @@ _PAGE = (ROOT / "docs" / "howto" / "own_norm.md").read_text()
 NEW_STATEFUL_NORM = '''
 """Divide by a running peak, by a gradient of its own and at a price."""
 
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -16,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import Axis, RunningNorm, Stream
-from normlab.norms.moments import Moments
+from normlab.norms.moments import Moments, widen
 
 
 class RunningPeak(RunningNorm):
@@ -49,16 +50,18 @@ class RunningPeak(RunningNorm):
             self.observe(Moments(torch.zeros_like(found), found, count, count))
             if self.training and x.requires_grad:
                 self.term = self.price * self.share * mean_square.sum()
-        z = x * (self.square.clone() + self.eps).rsqrt()
+        wide, square, weight, bias = widen(x, self.square, self.weight, self.bias)
+        z = wide * (square.clone() + self.eps).rsqrt()
         if z.requires_grad and self.training:
-            z.register_hook(self.through)
-        return z * self.weight + self.bias
+            z.register_hook(partial(self.through, real=stream.valid[..., None].to(z)))
+        return (z * weight + bias).to(x.dtype)
 
-    def through(self, grad: Tensor) -> Tensor:
+    def through(self, grad: Tensor, real: Tensor) -> Tensor:
         """Take the running mean of the gradient out of it."""
         before = self.gradient.clone()
-        self.gradient.lerp_(grad.mean((0, 1))[None], 0.1)
-        return grad - before
+        mean = (grad * real).sum((0, 1)) / real.sum()
+        self.gradient.lerp_(mean[None].to(before), 0.1)
+        return (grad - before) * real
 
     def penalty(self) -> Tensor | None:
         """Return the price of a large square."""

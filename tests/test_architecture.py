@@ -79,6 +79,7 @@ FREE = (
     "export",
     "bench",
     "checks",
+    "contract",
     "health",
     "explain",
     "card",
@@ -194,6 +195,7 @@ def test_the_import_table_has_no_way_back():
     [
         (("hydra", "omegaconf"), CONFIGURED),
         (("torch.distributed",), ("distributed",)),
+        (("tensorboard", "torch.utils.tensorboard"), ("train.sinks.tensorboard",)),
         (
             ("wandb",),
             (*(f"train.sinks.wandb{part}" for part in ("", "_files", "_login")), "commands"),
@@ -310,6 +312,7 @@ def with_new_norm(tmp_path_factory):
     (copy / "configs" / "norm" / "peak.yaml").write_text(NEW_CONFIG)
     (copy / "normlab" / "norms" / "running_peak.py").write_text(NEW_STATEFUL_NORM.lstrip())
     (copy / "configs" / "norm" / "running_peak.yaml").write_text(NEW_STATEFUL_CONFIG)
+    assert "check norm fresh" in call(copy, "new", "norm", "fresh")
     text = copy / "text"
     text.mkdir()
     for split, count in (("train", 24), ("valid", 4), ("test", 4)):
@@ -336,11 +339,12 @@ def test_a_new_norm_is_listed_and_completed(with_new_norm):
 
 
 def test_a_new_norm_trains_in_every_site_and_placement(with_new_norm):
-    for place in ("pre", "post"):
+    values = {"peak": "norm.floor=0.01", "fresh": "norm.eps=0.01"}
+    for place, (name, value) in zip(("pre", "post"), values.items(), strict=True):
         call(
             with_new_norm,
-            *("train", "norm=peak", f"placement={place}", "norm@ffn_inner_norm=peak"),
-            *("norm@embedding_norm=peak", "norm@decoder_norm=peak", "norm.floor=0.01"),
+            *("train", f"norm={name}", f"placement={place}", f"norm@ffn_inner_norm={name}"),
+            *(f"norm@embedding_norm={name}", f"norm@decoder_norm={name}", value),
             *("task=translation", "data_dir=text", "task.corpus.source_language=de"),
             *("task.corpus.target_language=en", "task.vocab_size=60", "batch_size=6"),
             *("model.dim=16", "model.ffn_dim=32", "model.num_heads=2", "model.encoder_layers=1"),
@@ -352,9 +356,10 @@ def test_a_new_norm_trains_in_every_site_and_placement(with_new_norm):
     for path in records:
         record = json.loads(path.read_text())
         assert record["outcome"]["status"] == "finished"
-        assert record["config"]["choices"]["norm"] == "peak"
-        assert record["config"]["norm"]["floor"] == 0.01
+        name = record["config"]["choices"]["norm"]
+        assert 0.01 in record["config"]["norm"].values()
         assert "test/bleu" in record["scores"]
+        assert values.pop(name)
     assert "peak" in call(with_new_norm, "compare")
 
 
@@ -379,6 +384,10 @@ def test_a_new_norm_with_a_state_and_a_backward_of_its_own_trains_and_is_probed(
 
 
 def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):
+    checked = call(with_new_norm, "check", "norm", "fresh", "peak", "running_peak")
+    assert checked.count("norm fresh: ") == checked.count("norm peak: ") == 1
+    assert "violated" not in checked
+    assert "norm.floor has no row in normlab/constraints.py" in checked
     program = (
         "import normlab, torch\n"
         "from normlab.registry import option_names\n"

@@ -52,6 +52,8 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
 
 # What the first argument of a command names, where that is an option of a group.
 _FIRST_ARGUMENT = {"data": "task", "explain": "norm", "reproduce": "study", "report": "study"}
+# Commands whose first argument is `norm`, and whether they then name norms that there are.
+_NAMES_A_KIND = {"check": True, "new": False}
 _WITHOUT_OVERRIDES = frozenset({"claims", "compare", "completion", "doctor", "ls", "report"})
 _OF_RUNS = frozenset({"compare", "eval", "generate", "inspect", "plot", "translate"})
 _HYDRA_FLAGS = ("--cfg", "--help", "--multirun")
@@ -94,6 +96,11 @@ def candidates(words: list[str]) -> list[str]:
         return _starting(current, sorted(_SCRIPTS))
     if command == "ls":
         return _starting(current, [*registry.groups(), "runs"])
+    if command in _NAMES_A_KIND:
+        if len(words) == 2:
+            return _starting(current, ["norm"])
+        there = _NAMES_A_KIND[command] and words[1] == "norm"
+        return _starting(current, registry.option_names("norm")) if there else []
     found: list[str] = []
     if command in _FIRST_ARGUMENT and len(words) == 2:
         found = _starting(current, registry.option_names(_FIRST_ARGUMENT[command]))

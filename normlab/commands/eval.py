@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from normlab.commands._at_work import at_work
+
 HELP = "score a finished run again under other settings"
 
 EXAMPLES = """\
@@ -45,13 +47,15 @@ def main(argv: list[str]) -> int:
     )
     arguments = parser.parse_intermixed_args(argv)
 
-    from normlab.loaded import load_run
-
     changes = [change for change in arguments.changes if not change.startswith("fold=")]
     if arguments.kept:
         return _check_kept(arguments.run, changes)
-    run = load_run(arguments.run, changes, fold=_fold(arguments.changes), weights=arguments.weights)
-    scores = run.evaluate(arguments.split, outputs=arguments.outputs)
+    fold = _fold(arguments.changes)
+    with at_work(f"loading {arguments.run}"):
+        from normlab.loaded import load_run
+
+        run = load_run(arguments.run, changes, fold=fold, weights=arguments.weights)
+        scores = run.evaluate(arguments.split, outputs=arguments.outputs)
     if arguments.json:
         import json
         from dataclasses import asdict

@@ -4,6 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
+from normlab.commands._at_work import at_work
+
 HELP = "continue a text with a finished language model"
 
 EXAMPLES = """\
@@ -44,7 +46,6 @@ def main(argv: list[str]) -> int:
 
     from normlab.data.corpus import split_lines
     from normlab.decoding import SamplingSettings
-    from normlab.loaded import load_run
 
     settings = SamplingSettings(
         max_tokens=arguments.tokens, temperature=arguments.temperature, top_k=arguments.top_k
@@ -59,7 +60,10 @@ def main(argv: list[str]) -> int:
         if sys.stdin.isatty():
             print("reading the prompt from the terminal; end with Ctrl-D", file=sys.stderr)
         prompt = "\n".join(split_lines(sys.stdin.buffer.read(), origin="standard input"))
-    run = load_run(arguments.run, changes, weights=arguments.weights)
+    with at_work(f"loading {arguments.run}"):
+        from normlab.loaded import load_run
+
+        run = load_run(arguments.run, changes, weights=arguments.weights)
     generate = getattr(run.task, "generate", None)
     if generate is None:
         raise ValueError(f"{arguments.run} is a run of a task that does not continue text")

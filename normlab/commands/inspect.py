@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.commands._at_work import at_work
 from normlab.commands._terminal import print_prose, print_table
 
 if TYPE_CHECKING:
@@ -26,15 +27,20 @@ def main(argv: list[str]) -> int:
     """Examine what the arguments name, print the sheet and write `inspect.json`."""
     arguments = parser().parse_intermixed_args(argv)
 
-    from normlab.health.sheet import chosen, examine, sheet
     from normlab.records.atomic import atomic_write
 
-    names = chosen([name for name in arguments.only.split(",") if name])
-    subject, folder = _subject(arguments.subject)
+    with at_work("preparing"):
+        from normlab.health.sheet import chosen, examine, sheet
+
+        names = chosen([name for name in arguments.only.split(",") if name])
+        subject, folder = _subject(arguments.subject)
     if not arguments.json:
         print(_title(subject))
     findings = {}
-    for name, finding in examine(subject, names):
+    found = examine(subject, names)
+    for number, name in enumerate(names):
+        with at_work(f"{name}, {number + 1} of {len(names)}", done=number, total=len(names)):
+            _, finding = next(found)
         findings[name] = finding
         if not arguments.json:
             _show(name, finding)

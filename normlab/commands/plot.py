@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from normlab.commands._at_work import at_work
 from normlab.commands._terminal import complain
 from normlab.reports.figures import style
 from normlab.reports.figures.kinds import KINDS, absent_panels
@@ -57,11 +58,12 @@ def main(argv: list[str]) -> int:
     """
     arguments = parser().parse_args(argv)
     places = arguments.runs or [arguments.runs_dir]
-    folders = {folder.resolve(): folder for place in places for folder in find_runs(place)}
-    tasks: dict[str, list[Run]] = {}
-    for folder in folders.values():
-        run = read_run(folder)
-        tasks.setdefault(run.task, []).append(run)
+    with at_work("reading the runs"):
+        folders = {folder.resolve(): folder for place in places for folder in find_runs(place)}
+        tasks: dict[str, list[Run]] = {}
+        for folder in folders.values():
+            run = read_run(folder)
+            tasks.setdefault(run.task, []).append(run)
     for task, runs in tasks.items():
         # Losses of different tasks do not compare, so they share no figure.
         out = arguments.out / task if len(tasks) > 1 else arguments.out
@@ -88,5 +90,6 @@ def _draw(
         for theme in style.THEMES if able else ():
             ending = "" if theme is style.LIGHT else f"-{theme.name}"
             path = out / f"{name}{ending}.{form}"
-            style.write(kind.draw(able, theme), path, title=kind.title)
+            with at_work(f"drawing {path}"):
+                style.write(kind.draw(able, theme), path, title=kind.title)
             print(path)

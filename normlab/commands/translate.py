@@ -4,6 +4,9 @@ import argparse
 import sys
 from pathlib import Path
 
+from normlab.commands._at_work import at_work
+from normlab.progress import Stage, say
+
 HELP = "translate lines of text with a finished run"
 
 EXAMPLES = """\
@@ -35,15 +38,19 @@ def main(argv: list[str]) -> int:
         print("reading sentences from the terminal, one a line; end with Ctrl-D", file=sys.stderr)
 
     from normlab.data.corpus import split_lines
-    from normlab.loaded import load_run
 
     # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
     lines = split_lines(sys.stdin.buffer.read(), origin="standard input")
-    run = load_run(arguments.run, arguments.changes, weights=arguments.weights)
-    translate = getattr(run.task, "translate", None)
-    if translate is None:
-        raise ValueError(f"{arguments.run} is a run of a task that does not translate")
-    with run.runtime.autocast():
-        for line in translate(run.model, lines):
-            print(line)
+    with at_work(f"loading {arguments.run}"):
+        from normlab.loaded import load_run
+
+        run = load_run(arguments.run, arguments.changes, weights=arguments.weights)
+        translate = getattr(run.task, "translate", None)
+        if translate is None:
+            raise ValueError(f"{arguments.run} is a run of a task that does not translate")
+        say(Stage("translating"))
+        with run.runtime.autocast():
+            translations = translate(run.model, lines)
+    for line in translations:
+        print(line)
     return 0

@@ -17,6 +17,7 @@ class AdaNorm(Norm):
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+    exact_gradient: ClassVar[bool] = False
 
     def __init__(self, dim: int, *, eps: float, scale: float, k: float) -> None:
         super().__init__(dim, scale=False, shift=False)

@@ -39,6 +39,8 @@ class Norm(nn.Module, ABC):
     pools: ClassVar[frozenset[Axis]]
     weight: Tensor
     bias: Tensor
+    exact_gradient: ClassVar[bool] = True
+    """Whether the backward pass gives the gradient of what training computes."""
     blended: bool = False
     """Whether evaluation, too, mixes in what training does (`blend`)."""
     most_positions: int | None = None
@@ -126,8 +128,6 @@ class RunningNorm(Norm):
     the second moment as variance.
     """
 
-    exact_gradient: ClassVar[bool] = True
-    """Whether the backward pass gives the gradient of what training computes."""
     once_an_update: bool = False
     """Whether the calls of an update enter the statistics together, at its end."""
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from normlab.build import make_norm
-from normlab.norms.base import RunningNorm, Stream, batch_statistics, recalibrated
+from normlab.norms.base import RunningNorm, Stream
 from normlab.norms.model import ModelNorms
 from normlab.norms.warmup import WarmupNorm
 from normlab.registry import option_names
@@ -38,16 +38,6 @@ def _trained(option, steps=PAST, **values):
 
 
 @pytest.mark.parametrize("option", WARMUPS)
-def test_a_saved_norm_goes_on_bitwise(option):
-    for stop in (3, 12):
-        norm, other = _trained(option, stop), make_norm(option, 8).double()
-        other.load_state_dict(norm.state_dict())
-        for step in range(stop + 1, stop + 4):
-            torch.testing.assert_close(_step(norm, step), _step(other, step), rtol=0, atol=0)
-        torch.testing.assert_close(norm.state_dict(), other.state_dict(), rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("option", WARMUPS)
 def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
     norm = make_norm(option, 8, warmup_share=0.5)
     norm.begin_step(1, 40)
@@ -61,41 +51,6 @@ def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
         make_norm(option, 8).begin_step(1, None)
     with pytest.raises(ValueError, match=r"norm\.warmup_share=2\.0"):
         make_norm(option, 8, warmup_share=2.0)
-
-
-@pytest.mark.parametrize("option", STATEFUL)
-def test_what_training_does_leaves_no_trace_in_the_regime_of_the_batch(option):
-    norm = _trained(option)
-    before = {name: value.clone() for name, value in norm.state_dict().items()}
-    with batch_statistics(torch.nn.Sequential(norm)):
-        assert norm.regime == "batch"
-        x, stream = _batch(70)
-        norm(x.requires_grad_(), stream).sum().backward()
-    assert norm.regime == "train"
-    torch.testing.assert_close(norm.state_dict(), before, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("option", STATEFUL)
-def test_recalibration_replaces_what_inference_uses_and_puts_it_back(option):
-    norm = _trained(option)
-    before = {name: table.clone() for name, table in norm.tables.items()}
-    moments = [moment.clone() for moment in norm.running_moments()]
-    with recalibrated(torch.nn.Sequential(norm), lambda: norm(*_batch(80))):
-        assert not torch.allclose(norm.running_moments()[1], moments[1])
-        found = [moment.clone() for moment in norm.running_moments()]
-    torch.testing.assert_close(norm.tables, before, rtol=0, atol=0)
-    with recalibrated(torch.nn.Sequential(norm), lambda: norm(*_batch(80))):
-        torch.testing.assert_close(list(norm.running_moments()), found)
-
-
-@pytest.mark.parametrize("option", STATEFUL)
-def test_a_fixed_map_is_what_inference_computes(option):
-    norm = _trained(option).eval()
-    if (fixed := norm.fixed_map()) is None:
-        pytest.skip(f"{option} is no fixed map")
-    x, stream = _batch(90)
-    scale, shift = fixed
-    torch.testing.assert_close(norm(x, stream), x * scale + shift)
 
 
 @pytest.mark.parametrize("option", STATEFUL)

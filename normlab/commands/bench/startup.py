@@ -12,7 +12,9 @@ HELP = "how long commands take to answer"
 _EXAMPLES = """examples:
   normlab bench startup
   normlab bench startup "ls norm" "compare --runs-dir runs"
+  normlab bench startup "eval RUN" "translate RUN < in.de"
 """
+_FIRST = ("first_seconds", "first_processor_seconds")
 COMMANDS = ("--help", "ls norm", "ls study", "claims", "explain bn", "train --cfg job")
 
 
@@ -41,9 +43,11 @@ def show(commands: list[Mapping[str, Any]]) -> None:
         [
             f"normlab {found['command']}",
             *spread_cells(found["seconds"], found["processor_seconds"], ".2f"),
+            *(format(found[key]["median"], ".2f") if key in found else "-" for key in _FIRST),
             f"{found['lines']:,}",
         ]
         for found in commands
     ]
-    columns = ["command", "seconds", "range", "processor", "lines"]
-    print_table(columns, rows, notes=["medians, each in a process of its own"], numeric=columns[1:])
+    columns = ["command", "seconds", "range", "processor", "until shown", "processor then", "lines"]
+    note = "medians, each in a process of its own whose standard error is a terminal"
+    print_table(columns, rows, notes=[note], numeric=columns[1:])

@@ -1,0 +1,147 @@
+"""`normlab new norm NAME`: the two files of a norm of one's own, to be filled in."""
+
+import argparse
+import keyword
+import os
+import re
+from pathlib import Path
+
+HELP = "begin a norm of one's own: its file and its config, which train as they are"
+
+_EXAMPLES = """examples:
+  normlab new norm peak         writes normlab/norms/peak.py and configs/norm/peak.yaml
+  normlab check norm peak       then: does it keep the contract of all norms?
+
+The files train at once, as a norm that divides each token by its root mean square; they say what
+to change. An installed package keeps both files inside itself; the command says where.
+"""
+_LONGEST = 40  # characters: names of runs have it in them
+_WORDS = ("null", "true", "false", "nan", "inf", "yes", "no", "on", "off")  # of YAML
+
+_MODULE = '''"""{title}: one sentence on what it does, and its source (authors, year, equation)."""
+
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from normlab.norms.base import Axis, Norm, Stream
+from normlab.norms.moments import widen
+
+
+class {title}(Norm):
+    """Each token over its root mean square: put the formula of the paper here."""
+
+    # What statistics are taken over, of the names in `Axis`; frozenset() for a norm without any.
+    pools: ClassVar[frozenset[Axis]] = frozenset({{"feature"}})
+
+    def __init__(self, dim: int, *, eps: float) -> None:
+        # A value of the config for each keyword; scale and shift say which of both are learned.
+        super().__init__(dim, scale=True, shift=True)
+        self.eps = eps
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return `x` normalized; `stream.real(x)` tells tokens from padding."""
+        wide, weight, bias = widen(x, self.weight, self.bias)  # float32, also under bf16
+        square = wide.square().mean(-1, keepdim=True)
+        return (wide * (square + self.eps).rsqrt() * weight + bias).to(x.dtype)
+'''
+_CONFIG = """# normlab train norm={name}
+# {title}: one sentence on what it does (authors, year). Pools over feature.
+_target_: normlab.norms.{name}.{title}
+eps: 1.0e-5  # what it is; a new name gets its range in normlab/constraints.py
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        prog="normlab new",
+        description="B" + HELP[1:] + ".",
+        epilog=_EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    result.add_argument("kind", choices=["norm"], help="what is begun")
+    result.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Write both files, or neither, and say what comes next."""
+    name = parser().parse_args(argv).name
+    module, config = places(name)
+    _check(name, module, config)
+    title = title_of(name)
+    _write({module: _MODULE.format(title=title), config: _CONFIG.format(name=name, title=title)})
+    print(
+        f"wrote {_shown(module)}    what it pools over, its values, its formula\n"
+        f"      {_shown(config)}    its values, and a sentence for normlab ls norm\n"
+        "Both work as they are. Put your norm in their place, then:\n"
+        f"  normlab check norm {name}                the contract of all norms, in seconds\n"
+        f"  normlab train norm={name} scale=smoke    a run of a minute\n"
+        f"  normlab card norm={name} scale=smoke     the report card, small; without scale whole"
+    )
+    return 0
+
+
+def places(name: str) -> tuple[Path, Path]:
+    """Return where the file and the config of a norm lie, in a checkout or an installed package."""
+    from normlab.registry import CONFIG_DIR
+
+    package = Path(__file__).resolve().parents[1]
+    return package / "norms" / f"{name}.py", CONFIG_DIR / "norm" / f"{name}.yaml"
+
+
+def title_of(name: str) -> str:
+    """Return the name of the class: `PeakNorm` of `peak` and of `peak_norm`."""
+    words = [word for word in name.split("_") if word]
+    if len(words) > 1 and words[-1] == "norm":
+        words.pop()
+    return "".join(word[0].upper() + word[1:] for word in words) + "Norm"
+
+
+def _check(name: str, module: Path, config: Path) -> None:
+    """Raise ValueError where a norm cannot have this name, or the files have no place."""
+    from normlab.registry import option_names
+
+    taken = {*_WORDS, *keyword.kwlist}
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _LONGEST or name in taken:
+        raise ValueError(
+            f"{name!r:.60} is no name for a norm: give small letters, digits and _, a letter "
+            f"first, at most {_LONGEST}, and no word of Python or YAML{_better(name, taken)}"
+        )
+    if name in option_names("norm"):
+        raise ValueError(f"there is a norm {name}, in {_shown(config)}: choose another name")
+    for path in (module, config):
+        if path.exists():
+            raise ValueError(f"{_shown(path)} exists: choose another name")
+        if not os.access(path.parent, os.W_OK):
+            raise ValueError(
+                f"{path.parent} cannot be written: install normlab where you may, such as in an "
+                "environment of your own"
+            )
+
+
+def _better(name: str, taken: set[str]) -> str:
+    """Return ` Such as ...` for a name that needs little to be one."""
+    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
+    near = re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_0123456789")[:_LONGEST]
+    return f", such as {near}" if near and near != name and near not in taken else ""
+
+
+def _write(files: dict[Path, str]) -> None:
+    from normlab.records.atomic import atomic_write
+
+    try:
+        for path, text in files.items():
+            with atomic_write(path) as file:
+                file.write(text)
+    except BaseException:
+        for path in files:  # none of them was there before
+            path.unlink(missing_ok=True)
+        raise
+
+
+def _shown(path: Path) -> str:
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

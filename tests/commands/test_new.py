@@ -1,0 +1,76 @@
+"""A norm of one's own is begun whole or not at all; `normlab check norm` is for norms there are."""
+
+import contextlib
+
+import pytest
+
+from normlab.cli import main
+from normlab.commands import new
+
+
+@pytest.fixture
+def places(tmp_path, monkeypatch):
+    found = tmp_path / "mine.py", tmp_path / "mine.yaml"
+    monkeypatch.setattr(new, "places", lambda name: found)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("ln", "there is a norm ln"),
+        ("model", "model.py exists"),
+        ("MyNorm", "such as my_norm"),
+        ("my-norm", "such as my_norm"),
+        ("../x", "such as x"),
+        ("pass", "no word of Python"),
+        ("null", "no word of Python or YAML"),
+        ("2x", "a letter first"),
+        ("x" * 41, "at most 40"),
+    ],
+)
+def test_a_name_that_cannot_be_is_refused(name, told, capsys):
+    there = set(new.places("x")[0].parent.iterdir())
+    assert main(["new", "norm", name]) == 1
+    assert told in capsys.readouterr().err
+    assert set(new.places("x")[0].parent.iterdir()) == there
+
+
+@pytest.mark.parametrize("name", ["peak", "peak_norm", "norm_x", "norm"])
+def test_the_class_is_named_after_the_norm(name):
+    title = {"peak": "PeakNorm", "peak_norm": "PeakNorm", "norm_x": "NormXNorm", "norm": "NormNorm"}
+    assert new.title_of(name) == title[name]
+
+
+@pytest.mark.parametrize("there", [0, 1])
+def test_nothing_is_written_over(there, places, capsys):
+    places[there].write_text("of a colleague")
+    assert main(["new", "norm", "mine"]) == 1
+    assert f"{places[there].name} exists" in capsys.readouterr().err
+    assert [path.exists() for path in places] == [there == 0, there == 1]
+    assert places[there].read_text() == "of a colleague"
+
+
+def test_a_norm_is_begun_whole_or_not_at_all(places, monkeypatch):
+    from normlab.records import atomic
+
+    whole = atomic.atomic_write
+
+    @contextlib.contextmanager
+    def full(path):
+        if path == places[1]:
+            raise OSError(28, "No space left on device", str(path))
+        with whole(path) as file:
+            yield file
+
+    with monkeypatch.context() as patch:
+        patch.setattr(atomic, "atomic_write", full)
+        assert main(["new", "norm", "mine"]) == 1
+    assert not any(path.exists() for path in places)
+    assert main(["new", "norm", "mine"]) == 0
+    assert all(path.exists() for path in places)
+
+
+def test_checking_names_the_norms_there_are(capsys):
+    assert main(["check", "norm", "lm"]) == 1
+    assert "no norm 'lm'" in (said := capsys.readouterr().err) and "Did you mean" in said

@@ -1,0 +1,84 @@
+"""What TensorBoard itself reads from the files: curves without doubles, settings, samples."""
+
+import math
+
+import pytest
+
+from normlab.cli import main
+from normlab.train.sinks import tensorboard as sink
+from tests.sinks.runs import info, record, scores
+
+
+@pytest.fixture
+def read():
+    pytest.importorskip("tensorboard", reason="the tensorboard extra is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    def read(run_dir):
+        found = EventAccumulator(str(run_dir / sink.FOLDER), size_guidance={"scalars": 0})
+        return found.Reload()
+
+    return read
+
+
+def curve(found, name):
+    return [(event.step, event.value) for event in found.Scalars(name)]
+
+
+def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
+    killed = sink.TensorBoard()
+    killed.open(info(tmp_path))
+    for step in range(1, 6):
+        killed.log({"step": step, "train/loss": float(step)}, scores(float(step), 2.0))
+    found = read(tmp_path)  # never closed: what was logged is there
+    assert [step for step, _ in curve(found, "train/loss")] == [1, 2, 3, 4, 5]
+
+    resumed = sink.TensorBoard()
+    resumed.open(info(tmp_path, resumed_step=3))
+    for step in (4, 5, 6):
+        resumed.log({"step": step, "train/loss": step + 0.5})
+    resumed.sample("ein | Hund", "a dog", "a\ncat")
+    resumed.close(record())
+    for reader in (read(tmp_path), found.Reload()):  # anew, and by one that was looking on
+        expected = [(1, 1.0), (2, 2.0), (3, 3.0), (4, 4.5), (5, 5.5), (6, 6.5)]
+        assert curve(reader, "train/loss") == expected
+        assert curve(reader, "valid/bleu") == [(1, 1.0), (2, 2.0), (3, 3.0)]
+        assert curve(reader, "test/bleu") == [(100, pytest.approx(23.456))]
+    (text,) = found.Tensors("samples/text_summary")
+    assert r"| ein \| Hund | a dog | a cat |" in text.tensor_proto.string_val[0].decode()
+
+
+def test_a_run_that_begins_anew_leaves_nothing_of_the_former(tmp_path, read):
+    for value in (1.0, 2.0):
+        writer = sink.TensorBoard()
+        writer.open(info(tmp_path))
+        writer.log({"step": 1, "train/loss": value, "train/gap": math.nan})
+        writer.close(None)
+    found = read(tmp_path)
+    assert curve(found, "train/loss") == [(1, 2.0)]
+    assert math.isnan(curve(found, "train/gap")[0][1])
+
+
+def test_the_settings_are_hyperparameters_and_seeds_one_group(tmp_path, read):
+    from tensorboard.plugins.hparams import metadata
+
+    writer = sink.TensorBoard()
+    writer.open(info(tmp_path))
+    writer.close(record())
+    content = read(tmp_path).summary_metadata
+    tags = metadata.SESSION_START_INFO_TAG, metadata.SESSION_END_INFO_TAG
+    start, end = (content[tag].plugin_data.content for tag in tags)
+    began = metadata.parse_session_start_info_plugin_data(start)
+    assert began.group_name == "0123456789"
+    assert began.hparams["norm"].string_value == "bn"
+    assert began.hparams["optim.lr"].number_value == 5e-4
+    assert "norm._target_" not in began.hparams and "observe.study" not in began.hparams
+    assert metadata.parse_session_end_info_plugin_data(end).status == 1  # a success
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(sink, "find_spec", lambda name: None)
+    given = ("task=toy", "scale=smoke", "sink=[tensorboard]", "device=cpu")
+    assert main(["train", *given, f"runs_dir={tmp_path}"]) == 1
+    assert ".[tensorboard]" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
