@@ -29,7 +29,7 @@ _SCORES = (
 )
 _ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
-_LISTED = 4  # rows that a note names of those that share a value
+_LISTED = 6  # rows that a line names
 
 
 def usual_scores(records: Sequence[RunRecord]) -> list[str]:
@@ -50,8 +50,8 @@ def show(
         kinds.setdefault(row.kind, []).append(row)
     tables = [_Group.of(rows, scores, baseline) for rows in kinds.values()]
     if baseline is not None and not any(group.wanted for group in tables):
-        labels = ", ".join(f"'{row.label}'" for group in tables for row in group.rows)
-        raise ValueError(f"--baseline {baseline}: no row of that name; there are {labels}")
+        labels = [f"'{row.label}'" for group in tables for row in group.rows]
+        raise ValueError(f"--baseline {baseline}: no row of that name; there are {_some(labels)}")
     print_rows = print_markdown if markdown else print_table
     _print_figures(tables, scores, print_rows)
     for group in tables:
@@ -190,8 +190,7 @@ def _print_differences(group: _Group, print_rows: Callable[..., None]) -> None:
     for row in group.rows:
         if row is baseline:
             continue
-        same_name = row.names == baseline.names
-        found = beside(row.cell, baseline.cell, group.score, same_name=same_name)
+        found = beside(row.cell, baseline.cell, group.score)
         rows.append([row.label, *_difference(found, digits), _remarks(found)])
     percent = f"{CONFIDENCE:.0%} interval"
     columns = ["row", "difference", percent, "pairs", "remarks"]

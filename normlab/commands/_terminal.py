@@ -50,7 +50,7 @@ def print_table(
             print()
         _print_part([columns[n] for n in part], [[row[n] for n in part] for row in rows], numeric)
     for note in notes:
-        print("\n".join(_folded(one_line(note), room)))
+        print("\n".join(folded(one_line(note), room)))
 
 
 def _parts(
@@ -160,7 +160,7 @@ def _shares(floors: Sequence[int], longest: Sequence[int], room: int) -> list[in
 
 def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
     """Lay out a row, of several lines where a cell is folded."""
-    folded = [_folded(text, width) for text, width in zip(cells, widths, strict=True)]
+    in_lines = [folded(text, width) for text, width in zip(cells, widths, strict=True)]
     return [
         (" " * _GAP)
         .join(
@@ -168,15 +168,15 @@ def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
             for text, width, flush in zip(line, widths, right, strict=True)
         )
         .rstrip()
-        for line in zip_longest(*folded, fillvalue="")
+        for line in zip_longest(*in_lines, fillvalue="")
     ]
 
 
-def _folded(text: str, width: int) -> list[str]:
+def folded(text: str, width: int, *, whole_words: bool = True) -> list[str]:
     """Fold text at blanks; a word that is longer stays whole, so that it can be copied."""
     if _width(text) <= width:
         return [text]
-    return textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    return textwrap.wrap(text, width, break_long_words=not whole_words, break_on_hyphens=False)
 
 
 def print_prose(text: str, *, indent: str = "") -> None:

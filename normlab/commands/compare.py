@@ -19,13 +19,16 @@ HELP = "show finished runs side by side: score, spread, spikes, outcome, speed"
 _EXAMPLES = """examples:
   normlab compare                                  all runs below runs/
   normlab compare --where task=toy --where norm=bn
-  normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-*
+  normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-* --baseline bn
   normlab compare --score test/chrf --score valid/loss
   normlab compare --where task=mlm --score test/mlm_accuracy --score valid/steps_to/mlm_accuracy_0.2
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
 
 A row averages the seeds that finished; `outcome` tells of the others. norm=bn+ln is bn in the
-encoder and ln in the decoder.
+encoder and ln in the decoder. Rows stand best first; below, each stands beside the baseline: the
+difference of seeds that both have, with its 95 % interval. What rows differ in besides their
+names is said. Rows of unlike steps, data, code or arithmetic are not paired, and why is said.
+Lines keep to the terminal's width, in a pipe to 80 columns or what COLUMNS says.
 
 --bootstrap asks whether a difference in BLEU would hold on other sentences, by sacreBLEU's paired
 bootstrap (Koehn 2004) on what two experiments translated, the first being the baseline. The p value
@@ -90,6 +93,8 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     if arguments.bootstrap and arguments.score:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
+    if arguments.bootstrap and arguments.baseline:
+        raise ValueError("--bootstrap: its baseline is the run named first; leave out --baseline")
     if arguments.data_dir is not None and not arguments.bootstrap:
         raise ValueError("--data-dir is for --bootstrap, which needs the references of the test")
     return _compare(arguments)

@@ -52,8 +52,10 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
 
 # What the first argument of a command names, where that is an option of a group.
 _FIRST_ARGUMENT = {"data": "task", "explain": "norm", "reproduce": "study", "report": "study"}
-_WITHOUT_OVERRIDES = frozenset({"claims", "compare", "completion", "doctor", "ls", "report"})
-_OF_RUNS = frozenset({"compare", "eval", "generate", "inspect", "plot", "translate"})
+_WITHOUT_OVERRIDES = frozenset(
+    {"claims", "compare", "completion", "doctor", "ls", "report", "samples"}
+)
+_OF_RUNS = frozenset({"compare", "eval", "generate", "inspect", "plot", "samples", "translate"})
 _HYDRA_FLAGS = ("--cfg", "--help", "--multirun")
 
 

@@ -25,15 +25,22 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
 
 def origin(a: RunRecord, b: RunRecord) -> str | None:
     """Say whether two runs of one seed are unlike in data, processes, code or arithmetic."""
-    for key in _DATA:
-        if a.data.get(key) != b.data.get(key):
-            return f"unlike data ({key})"
+    if (reason := unlike_data(a, b)) is not None:
+        return reason
     if a.environment.get("world_size") != b.environment.get("world_size"):
         return "unlike numbers of processes"
     if not same_code(a.environment, b.environment):
         return "unlike code"
     if unlike([a], [b]) is not None:
         return f"unlike arithmetic ({' '.join(arithmetic(a))}; {' '.join(arithmetic(b))})"
+    return None
+
+
+def unlike_data(a: RunRecord, b: RunRecord) -> str | None:
+    """Say in what the data of two runs are unlike."""
+    for key in _DATA:
+        if a.data.get(key) != b.data.get(key):
+            return f"unlike data ({key})"
     return None
 
 

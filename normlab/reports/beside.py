@@ -77,16 +77,12 @@ def choose(cells: Sequence[Cell], labels: Sequence[str], wanted: str | None) -> 
     return cells[(exact or fitting)[0]] if fitting else None
 
 
-def beside(row: Cell, baseline: Cell, score: str, *, same_name: bool) -> Beside:
-    """Compare a row with the baseline in a score.
-
-    Rows of the `same_name` differ in nothing but their settings, which are what is compared.
-    """
+def beside(row: Cell, baseline: Cell, score: str) -> Beside:
+    """Compare a row with the baseline in a score."""
     unlike = beyond_names(row, baseline)
-    reason = None if same_name else obstacle(unlike)
-    reason = reason or _unlike_runs(row, baseline) or _unlike_scores(row, baseline, score)
-    if same_name:
-        unlike = {}
+    fixed = [f"{key} {own}, the baseline's {its}" for key, (own, its) in obstacles(unlike).items()]
+    reason = "; ".join(fixed) or _unlike_runs(row, baseline)
+    reason = reason or _unlike_scores(row, baseline, score)
     if reason is not None:
         return Beside(reason=reason, unlike=unlike)
     left, right = values(row, score), values(baseline, score)
@@ -96,13 +92,31 @@ def beside(row: Cell, baseline: Cell, score: str, *, same_name: bool) -> Beside:
 
 
 def beyond_names(a: Cell, b: Cell) -> dict[str, tuple[Any, Any]]:
-    """Return what two rows differ in beyond what names them, one option for all that is below it.
+    """Return what two rows differ in beyond what names them.
+
+    Nothing for rows that are named alike, of which the settings are what is compared.
+    """
+    return {} if named_alike(a, b) else _unlike(a, b, _NAMED)
+
+
+def compared(a: Cell, b: Cell) -> dict[str, tuple[Any, Any]]:
+    """Return what two rows that are named alike differ in; nothing for other rows."""
+    return _unlike(a, b, ()) if named_alike(a, b) else {}
+
+
+def named_alike(a: Cell, b: Cell) -> bool:
+    """Tell whether two rows have norm, placement and batch in common, in every setting."""
+    return settings(a.parts, b.parts, _NAMED).keys() == settings(a.parts, b.parts, ()).keys()
+
+
+def _unlike(a: Cell, b: Cell, names: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
+    """Return the settings but for some that differ, one option for all that is below it.
 
     A key that repeats another, as `schedule.lr` does `optim.lr`, is left out.
     """
     found: dict[str, tuple[Any, Any]] = {}
     told: set[tuple[str, str]] = set()
-    for key, pair in settings(a.parts, b.parts, _NAMED).items():
+    for key, pair in settings(a.parts, b.parts, names).items():
         group = key.partition(".")[0]
         options = a.choice(group), b.choice(group)
         if options[0] != options[1]:
@@ -114,14 +128,10 @@ def beyond_names(a: Cell, b: Cell) -> dict[str, tuple[Any, Any]]:
     return found
 
 
-def obstacle(unlike: Mapping[str, tuple[Any, Any]]) -> str | None:
-    """Say which of the settings that differ leave nothing to compare; None where none does."""
-    found = [
-        f"{key} {pair[0]}, the baseline's {pair[1]}"
-        for key, pair in unlike.items()
-        if key.startswith(tuple(f"{fixed}." for fixed in _FIXED)) or key in _FIXED
-    ]
-    return "; ".join(found) or None
+def obstacles(unlike: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Return those of the settings that differ which leave no difference to tell."""
+    below = tuple(f"{fixed}." for fixed in _FIXED)
+    return {key: pair for key, pair in unlike.items() if key in _FIXED or key.startswith(below)}
 
 
 def _unlike_runs(row: Cell, baseline: Cell) -> str | None:
