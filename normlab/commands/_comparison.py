@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from string import ascii_lowercase
 
 from normlab.commands._rows import NAMED, Row, named_rows
-from normlab.commands._terminal import print_markdown, print_prose, print_table
+from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.records.aggregate import Cell, Summary
 from normlab.records.arithmetic import arithmetic
 from normlab.records.code import code_differences
@@ -21,6 +21,7 @@ from normlab.reports.beside import (
     choose,
     headline,
 )
+from normlab.reports.comparison import higher_is_better
 
 # Shown where a run has them and no other score is asked for.
 _SCORES = (
@@ -29,7 +30,7 @@ _SCORES = (
 )
 _ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
-_LISTED = 6  # rows that a line names
+_LISTED = 3  # rows that a note names of those that share a value
 
 
 def usual_scores(records: Sequence[RunRecord]) -> list[str]:
@@ -51,7 +52,9 @@ def show(
     tables = [_Group.of(rows, scores, baseline) for rows in kinds.values()]
     if baseline is not None and not any(group.wanted for group in tables):
         labels = [f"'{row.label}'" for group in tables for row in group.rows]
-        raise ValueError(f"--baseline {baseline}: no row of that name; there are {_some(labels)}")
+        raise ValueError(
+            f"--baseline {baseline}: no row of that name; there are {_some(labels, 8)}"
+        )
     print_rows = print_markdown if markdown else print_table
     _print_figures(tables, scores, print_rows)
     for group in tables:
@@ -146,9 +149,9 @@ def _unlike_rows(group: _Group) -> list[str]:
     ]
 
 
-def _some(labels: Sequence[str]) -> str:
-    more = [f"{len(labels) - _LISTED} more"] if len(labels) > _LISTED else []
-    return ", ".join([*labels[:_LISTED], *more])
+def _some(labels: Sequence[str], most: int = _LISTED) -> str:
+    more = [f"{len(labels) - most} more"] if len(labels) > most else []
+    return ", ".join([*labels[:most], *more])
 
 
 def _figures(cell: Cell, scores: Iterable[str]) -> list[str]:
@@ -180,12 +183,16 @@ def _figure(summary: Summary | None, *, digits: int, spread: bool = True) -> str
 def _print_differences(group: _Group, print_rows: Callable[..., None]) -> None:
     """Print each row's difference to the baseline, or why there is none."""
     baseline, digits = group.baseline, _digits(group.score)
-    title = f"{group.score} beside the baseline {baseline.label}: row minus baseline, by seed"
+    better = "higher" if higher_is_better(baseline.cell, group.score) else "lower"
+    title = (
+        f"{group.score} ({better} is better) beside the baseline {baseline.label}: row minus "
+        "baseline, by seed"
+    )
     print()
     if print_rows is print_markdown:
         print(f"{in_prose(title)}\n")
     else:
-        print_prose(title)
+        print_note(title)
     rows: list[list[str]] = []
     for row in group.rows:
         if row is baseline:
@@ -197,6 +204,8 @@ def _print_differences(group: _Group, print_rows: Callable[..., None]) -> None:
     if not any(row[-1] for row in rows):
         columns, *rows = _without("remarks", [columns, *rows])
     notes = ["intervals by Student's t, one row at a time: not corrected for their number"]
+    if any(row[3] == "1" for row in rows):
+        notes.append("one pair of seeds has no interval: train more seeds")
     print_rows(columns, rows, notes=notes, numeric=columns[1:4], whole=True)
 
 
@@ -213,6 +222,5 @@ def _difference(found: Beside, digits: int) -> list[str]:
 def _remarks(found: Beside) -> str:
     if found.reason is not None:
         return f"not paired: {found.reason}"
-    parts = ["one pair has no interval"] if found.pairs == 1 else []
-    parts += [f"{key} {own}, the baseline's {its}" for key, (own, its) in found.unlike.items()]
-    return "; ".join(parts)
+    unlike = (f"{key} {own}, the baseline's {its}" for key, (own, its) in found.unlike.items())
+    return "; ".join(unlike)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from normlab.records.aggregate import Cell
 from normlab.records.fingerprint import varying
@@ -69,6 +70,7 @@ def _apart(cells: Sequence[Cell]) -> list[str]:
         for name in groups
         if name not in _SHOWN and len({cell.choice(name) for cell in cells}) > 1
     ]
+    apart = _without_repeats(varying([cell.parts for cell in cells]))
     # Where the option differs its name says more than all the values below it.
     return [
         " ".join(
@@ -77,5 +79,15 @@ def _apart(cells: Sequence[Cell]) -> list[str]:
                 *(f"{k}={value}" for k, value in values.items() if k.split(".")[0] not in named),
             ]
         )
-        for cell, values in zip(cells, varying([cell.parts for cell in cells]), strict=True)
+        for cell, values in zip(cells, apart, strict=True)
     ]
+
+
+def _without_repeats(experiments: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out keys that repeat another in all experiments, as `schedule.lr` does `optim.lr`."""
+    told: dict[tuple[str, str], str] = {}
+    for key in experiments[0]:
+        values = repr([each[key] for each in experiments])
+        told.setdefault((key.rpartition(".")[2], values), key)
+    kept = set(told.values())
+    return [{k: value for k, value in each.items() if k in kept} for each in experiments]

@@ -50,7 +50,12 @@ def print_table(
             print()
         _print_part([columns[n] for n in part], [[row[n] for n in part] for row in rows], numeric)
     for note in notes:
-        print("\n".join(folded(one_line(note), room)))
+        print_note(note)
+
+
+def print_note(text: str) -> None:
+    """Print a line of plain text beside a table, folded as tables are."""
+    print("\n".join(folded(one_line(text), shutil.get_terminal_size().columns)))
 
 
 def _parts(

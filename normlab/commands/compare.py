@@ -7,7 +7,7 @@ from pathlib import Path
 
 from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._comparison import show, usual_scores
-from normlab.commands._runs import given_twice, read_places
+from normlab.commands._runs import conditions, given_twice, read_places
 from normlab.commands._terminal import complain
 from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
@@ -21,18 +21,23 @@ _EXAMPLES = """examples:
   normlab compare --where task=toy --where norm=bn
   normlab compare runs/toy-ln-pre-* runs/toy-bn-pre-* --baseline bn
   normlab compare --score test/chrf --score valid/loss
-  normlab compare --where task=mlm --score test/mlm_accuracy --score valid/steps_to/mlm_accuracy_0.2
+  normlab compare --where task=mlm --score valid/steps_to/mlm_accuracy_0.2
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
 
-A row averages the seeds that finished; `outcome` tells of the others. norm=bn+ln is bn in the
-encoder and ln in the decoder. Rows stand best first; below, each stands beside the baseline: the
-difference of seeds that both have, with its 95 % interval. What rows differ in besides their
-names is said. Rows of unlike steps, data, code or arithmetic are not paired, and why is said.
-Lines keep to the terminal's width, in a pipe to 80 columns or what COLUMNS says.
+A row averages the seeds that finished; `outcome` tells of the others.
+norm=bn+ln is bn in the encoder and ln in the decoder. Rows stand best first, by
+the first score. Below, each stands beside the baseline: the mean difference
+over the seeds of both, with its 95 % interval. What rows differ in besides
+their names is said. Rows of unlike steps, data, code or arithmetic are not
+paired, and why is said.
 
---bootstrap asks whether a difference in BLEU would hold on other sentences, by sacreBLEU's paired
-bootstrap (Koehn 2004) on what two experiments translated, the first being the baseline. The p value
-of a study's table is another: it asks whether the difference would hold with other seeds.
+--bootstrap asks whether a difference in BLEU would hold on other sentences, by
+sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated,
+the first being the baseline. The interval asks another question: whether the
+difference would hold with other seeds.
+
+Lines keep to the terminal's width, in a pipe to 80 columns or what COLUMNS
+says.
 """
 
 
@@ -104,7 +109,7 @@ def main(argv: list[str]) -> int:
 def _compare(arguments: argparse.Namespace) -> int:
     runs, problems = read_places(arguments.runs or [arguments.runs_dir])
     folders = {id(record): folder for folder, record in runs}
-    records = select([record for _, record in runs], _conditions(arguments.where))
+    records = select([record for _, record in runs], conditions(arguments.where))
     if arguments.bootstrap and records:
         show_bootstrap(
             {folders[id(record)]: record for record in records},
@@ -146,16 +151,6 @@ def _show(
     if cells:
         show(cells, scores, baseline=arguments.baseline, markdown=arguments.markdown)
     return problems
-
-
-def _conditions(where: Iterable[str]) -> dict[str, str]:
-    conditions: dict[str, str] = {}
-    for text in where:
-        key, equals, value = text.partition("=")
-        if not (key and equals):
-            raise ValueError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
-        conditions[key] = value
-    return conditions
 
 
 def _check_scores(wanted: Iterable[str], records: Sequence[RunRecord]) -> None:

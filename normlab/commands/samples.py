@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._rows import named_rows
-from normlab.commands._runs import read_places
-from normlab.commands._terminal import complain, folded, print_prose
+from normlab.commands._runs import conditions, read_places
+from normlab.commands._terminal import complain, folded, print_note
 from normlab.records.aggregate import Cell
 from normlab.records.record import RunRecord
+from normlab.records.selection import select
 from normlab.records.store import without_collection
 from normlab.records.text import one_line
 
@@ -23,14 +24,16 @@ HELP = "show source, reference and translations of finished runs side by side"
 
 _EXAMPLES = """examples:
   normlab samples runs/toy-ln-pre-* runs/toy-bn-pre-*
-  normlab samples RUN --count 10 --seed 2
+  normlab samples runs --where seed=1 --where task=toy --count 10
+  normlab samples RUN --seed 2           other sentences
   normlab samples RUN RUN --differ       where the runs differ most
-  normlab samples RUN --worst            where the translation is furthest from the reference
+  normlab samples RUN --worst            those of the lowest chrF
   normlab samples RUN --split test_2017  another test set of the corpus
 
-The number before a translation is its chrF (0 to 100), of this sentence alone. A run is known by
-its norm, and by what else sets it apart from the others. `normlab compare A B --bootstrap` says
-whether a difference holds over the whole test.
+The number before a translation is its chrF (0 to 100), of this sentence alone.
+A run is known by its norm, and by what else sets it apart from the others.
+`normlab compare A B --bootstrap` says whether a difference holds over the whole
+test.
 """
 _COUNT = 5
 
@@ -49,6 +52,13 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="RUN",
         help="a run folder, a folder of runs, or a published one",
+    )
+    result.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only runs with this option, seed or config value; may be repeated",
     )
     result.add_argument(
         "--count", type=int, default=_COUNT, metavar="N", help=f"how many; default: {_COUNT}"
@@ -85,40 +95,66 @@ def main(argv: list[str]) -> int:
 def _samples(arguments: argparse.Namespace, by: "Choice") -> int:
     from normlab.reports.samples import choose
 
-    runs, problems = read_places(arguments.runs)
+    found, problems = read_places(arguments.runs)
+    chosen = {id(r) for r in select([r for _, r in found], conditions(arguments.where))}
+    runs = [(folder, record) for folder, record in found if id(record) in chosen]
+    if not (runs or problems):
+        which = " that fits" if found else ""
+        problems = [f"no run{which} below {', '.join(map(str, arguments.runs))}"]
     for problem in problems:
         complain(problem)
     if not runs:
-        if not problems:
-            complain(f"no run below {', '.join(map(str, arguments.runs))}")
         return 1
+    runs, left_out = _with_outputs(runs, arguments.split)
     outputs = _outputs(runs, arguments.split)
     if by == "differ" and len(outputs) < 2:
         raise ValueError("--differ compares runs, and there is one: name two or more")
     seed = 1 if arguments.seed is None else arguments.seed
     sources, references = _text(runs, arguments)
     _check_lengths(outputs, len(references))
-    found = choose(sources, references, outputs, count=arguments.count, by=by, seed=seed)
+    samples = choose(sources, references, outputs, count=arguments.count, by=by, seed=seed)
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(each) for each in found], indent=1))
+        print(json.dumps([dataclasses.asdict(each) for each in samples], indent=1))
     else:
-        for each in found:
+        for each in samples:
             _print(each)
-        print_prose(_how(by, len(found), len(references), seed))
+        print_note(_how(by, len(samples), len(references), seed))
+        for reason in left_out:
+            print_note(f"left out: {reason}")
     return 1 if problems else 0
+
+
+def _with_outputs(
+    runs: Sequence[tuple[Path, RunRecord]], split: str
+) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
+    """Return the runs that left translations, and why the others are left out.
+
+    Raises ValueError with the first reason where no run has any.
+    """
+    from normlab.records.hypotheses import hypotheses_splits
+
+    splits = [hypotheses_splits(folder) for folder, _ in runs]
+    found = [run for run, there in zip(runs, splits, strict=True) if split in there]
+    reasons = [
+        f"{folder}: {_without(folder, record, split, there)}"
+        for (folder, record), there in zip(runs, splits, strict=True)
+        if split not in there
+    ]
+    if not found:
+        raise ValueError(reasons[0])
+    return found, reasons
 
 
 def _outputs(runs: Sequence[tuple[Path, RunRecord]], split: str) -> dict[str, Sequence[str]]:
     """Return by the labels of the runs what they translated."""
-    from normlab.records.hypotheses import hypotheses_splits, read_hypotheses
+    from normlab.records.hypotheses import read_hypotheses
 
-    found: dict[str, Sequence[str]] = {}
-    for label, (folder, record) in zip(_labels([r for _, r in runs]), runs, strict=True):
-        splits = hypotheses_splits(folder)
-        if split not in splits:
-            raise ValueError(f"{folder}: {_without(folder, record, split, splits)}")
-        found[label] = read_hypotheses(folder, split)[1]
-    return found
+    labels = _labels([record for _, record in runs])
+    folders = (folder for folder, _ in runs)
+    return {
+        label: read_hypotheses(folder, split)[1]
+        for label, folder in zip(labels, folders, strict=True)
+    }
 
 
 def _without(folder: Path, record: RunRecord, split: str, splits: Sequence[str]) -> str:
@@ -156,7 +192,10 @@ def _text(
     first, split = runs[0][1], arguments.split
     for _, record in runs[1:]:
         if checksums(record, split) != checksums(first, split):
-            raise ValueError(f"{first.run_id} and {record.run_id} were tested on other texts")
+            raise ValueError(
+                f"{first.run_id} and {record.run_id} were tested on other texts: name runs of one, "
+                "such as with --where task=toy"
+            )
     return parallel_text(first, split, arguments.data_dir)
 
 

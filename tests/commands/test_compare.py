@@ -93,11 +93,13 @@ def test_rows_stand_best_first_and_each_beside_the_baseline(runs, capsys):
     assert [line.split()[0] for line in out.splitlines()[2:6]] == ["rms", "ln", "bn+ln", "bn"]
     assert "NOT ALIKE: rows differ in optim.lr: 0.002 (rms); 0.0005 (ln, bn+ln, bn)" in out
     title, rows = beside_baseline(out)
-    assert title == "test/bleu beside the baseline ln: row minus baseline, by seed"
+    assert title == (
+        "test/bleu (higher is better) beside the baseline ln: row minus baseline, by seed"
+    )
     # Gaps 3 and 2, as `test_beside` has them by hand.
     assert " ".join(rows["rms"].split()[1:5]) == "+2.50 [-3.85, +8.85] 2"
     assert rows["rms"].endswith("optim.lr 0.002, the baseline's 0.0005")
-    assert "one pair has no interval" in rows["bn+ln"]
+    assert rows["bn+ln"].split()[1:4] == ["-2.00", "-", "1"]
     assert rows["bn"].endswith("the others are no fair sample")
     title, rows = beside_baseline(table(capsys, "--baseline", "rms")[1])
     assert "the baseline rms" in title and "ln" in rows and "rms" not in rows
