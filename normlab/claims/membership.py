@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from normlab.claims.alike import spelled
+from normlab.records.alike import spelled
 from normlab.records.record import RunRecord
 from normlab.studies import Study
 

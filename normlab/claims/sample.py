@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from normlab.claims.alike import difference, spelled
 from normlab.claims.membership import Plan, value_of, written
 from normlab.claims.node import Where
 from normlab.records.aggregate import group
+from normlab.records.alike import difference, spelled
 from normlab.records.fingerprint import parts, varying_keys
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord

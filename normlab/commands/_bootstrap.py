@@ -1,11 +1,13 @@
-"""Decides what `normlab compare A B --bootstrap` reads and prints."""
+"""What `normlab compare A B --bootstrap` reads and prints."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._terminal import print_markdown, print_table
+from normlab.commands._texts import parallel_text
 from normlab.records.aggregate import group
+from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
 
 if TYPE_CHECKING:
@@ -26,15 +28,15 @@ def show_bootstrap(
     sides = _sides(runs)
     (first, without), (second, also_without) = (bootstrap.read(side) for side in sides)
     bootstrap.check_alike([*first.values(), *second.values()])
-    references = _references(next(iter(first.values())).record, data_dir)
+    _, references = parallel_text(next(iter(first.values())).record, bootstrap.SPLIT, data_dir)
     found = bootstrap.compare(first, second, references, samples=SAMPLES)
-    names = [_label(side) for side in sides]
+    names, named = _names(sides)
     columns = ["seed", *names, "difference", "p"]
     rows = [_row(str(seed), test) for seed, test in found.seeds.items()]
     if len(rows) > 1:
         rows.append(_row("all", found.together))
     show = print_markdown if markdown else print_table
-    notes = [*_notes(found, len(references)), *without, *also_without, *found.notes]
+    notes = [*found.notes, *named, *_notes(found, len(references)), *without, *also_without]
     show(columns, rows, notes=notes, numeric=columns)
 
 
@@ -48,6 +50,14 @@ def _sides(runs: Mapping[Path, RunRecord]) -> list[dict[Path, RunRecord]]:
             "two, the one that is compared with first: normlab compare runs/A runs/B --bootstrap"
         )
     return [{folders[id(record)]: record for record in members} for members in groups]
+
+
+def _names(sides: Sequence[Mapping[Path, RunRecord]]) -> tuple[list[str], list[str]]:
+    """Name the two columns by their norms where these differ; a note says which runs they are."""
+    labels = [_label(side) for side in sides]
+    norms = [norm_label(next(iter(side.values())).config.get("choices", {})) for side in sides]
+    names = norms if norms[0] != norms[1] else ["baseline", "other"]
+    return names, [f"{name}: {label}" for name, label in zip(names, labels, strict=True)]
 
 
 def _label(side: Mapping[Path, RunRecord]) -> str:
@@ -83,25 +93,3 @@ def _notes(found: "Compared", sentences: int) -> list[str]:
             "(t test); that asks for other seeds, the bootstrap for other sentences",
         ]
     return notes
-
-
-def _references(record: RunRecord, data_dir: Path | None) -> Sequence[str]:
-    """Return the references that a run was tested with, prepared again from its config."""
-    from normlab.build import build_task
-    from normlab.config import from_dict, to_dict
-    from normlab.reports.bootstrap import SPLIT, test_set
-    from normlab.tasks.translation import Translation
-
-    changes = [] if data_dir is None else [f"data_dir={data_dir}"]
-    task = build_task(to_dict(from_dict(record.config, changes)))
-    assert isinstance(task, Translation), "only translation is scored by test/bleu"
-    try:
-        data = task.data
-    except ValueError as error:
-        raise ValueError(f"the references cannot be had: {error} (--data-dir says where)") from None
-    if data.description["checksums"][SPLIT] != test_set(record):
-        raise ValueError(
-            f"{record.run_id} was tested on other text than data_dir="
-            f"{data_dir or record.config.get('data_dir')} holds now: --data-dir says where it lies"
-        )
-    return data.plain(data.texts[SPLIT].target)

@@ -1,4 +1,4 @@
-"""Decides which runs the places on a command line name, and says which of them cannot be read."""
+"""The runs that the places on a command line name, and which of them cannot be read."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -46,3 +46,14 @@ def given_twice(members: Iterable[RunRecord], folders: Mapping[int, Path]) -> st
                 "name the folders to compare, or remove one of the two"
             )
     return None
+
+
+def conditions(where: Iterable[str]) -> dict[str, str]:
+    """Return what `--where KEY=VALUE` asks for by its keys; ValueError for another form."""
+    found: dict[str, str] = {}
+    for text in where:
+        key, equals, value = text.partition("=")
+        if not (key and equals):
+            raise ValueError(f"--where {text}: expected KEY=VALUE, such as --where norm=bn")
+        found[key] = value
+    return found

@@ -1,4 +1,7 @@
-"""Decides how commands print tables: prose folds at the terminal's width, nothing is cut short."""
+"""Tables and prose of commands, within the terminal's width; nothing is cut short.
+
+Where no terminal reads, tables have the width that COLUMNS names, or 80.
+"""
 
 import re
 import shutil
@@ -11,8 +14,8 @@ from typing import Any, TextIO, cast
 
 from normlab.records.text import in_markdown, in_prose, one_line, printable
 
-_PIPE_WIDTH = 10_000  # wider than any table: what a program reads is not folded
 _PROSE = 50  # characters from which a cell is prose
+_LEAST = 36  # columns for prose
 _GAP = 2
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -23,41 +26,110 @@ def print_table(
     *,
     notes: Sequence[str] = (),
     numeric: Sequence[str] = (),
+    labels: int = 1,
+    whole: bool = False,
 ) -> None:
     """Print rows of plain text under column names, with notes beneath, to standard output.
 
-    The columns named in `numeric` are set flush right.
+    The columns named in `numeric` are set flush right. Where not all has room, columns that are
+    the same in all rows become a note (unless the table is to stay `whole`), text folds at
+    blanks, and columns for which there is still no room stand in a table beneath, after the first
+    `labels` columns again.
     """
-    from rich.console import Console
-    from rich.text import Text
-
     # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
     rows = [[one_line(cell) for cell in row] for row in rows]
     columns = [one_line(column) for column in columns]
-    terminal = shutil.get_terminal_size().columns if sys.stdout.isatty() else _PIPE_WIDTH
-    longest, needed = _needed(columns, rows)
-    if needed > terminal + _GAP and len(rows) > 1:  # a column is for what varies
+    room = shutil.get_terminal_size().columns
+    if not whole and len(rows) > 1 and _needed(columns, rows) > room + _GAP:
+        names = columns[:labels]  # a column is for what varies
         columns, rows, same = _varying(columns, rows)
-        longest, needed = _needed(columns, rows)
+        labels = max(1, sum(name in names for name in columns[:labels]))
         notes = [same, *notes] if same else notes
-    widths = _shares(longest, max(needed, terminal) - _GAP * len(longest))
-    right = [name in numeric for name in columns]
-    console = Console(width=sum(widths) + _GAP * len(widths), highlight=False)
-    (header,) = _lines(columns, widths, right)
-    console.print(Text(header, style="bold"))
-    print("\u2500" * (sum(widths) + _GAP * (len(widths) - 1)))
-    for row in rows:
-        print("\n".join(_lines(row, widths, right)))
-    console.width = max(needed, terminal)
+    for number, part in enumerate(_parts(columns, rows, numeric, labels, room)):
+        if number:
+            print()
+        _print_part([columns[n] for n in part], [[row[n] for n in part] for row in rows], numeric)
     for note in notes:
-        console.print(Text(one_line(note)))
+        print_note(note)
 
 
-def _needed(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[int], int]:
-    """Return the longest cell of each column, and the width of a table whose prose is folded."""
+def print_note(text: str) -> None:
+    """Print a line of plain text beside a table, folded as tables are."""
+    print("\n".join(folded(one_line(text), shutil.get_terminal_size().columns)))
+
+
+def _parts(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    numeric: Sequence[str],
+    labels: int,
+    room: int,
+) -> list[list[int]]:
+    """Return the columns of each table that has room, by their numbers."""
+    floors, _ = _widths(columns, rows, numeric)
+    repeated = list(range(labels))
+    parts = [repeated]
+    for n in range(labels, len(columns)):
+        wide = sum(floors[m] + _GAP for m in (*parts[-1], n)) - _GAP
+        if wide > room and len(parts[-1]) > labels:
+            parts.append(repeated)
+        parts[-1] = [*parts[-1], n]
+    return parts
+
+
+def _print_part(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]
+) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    room = shutil.get_terminal_size().columns
+    floors, longest = _widths(columns, rows, numeric)
+    indent = ""
+    right = [name in numeric for name in columns]
+    first: list[str] = []
+    if sum(floors) + _GAP * (len(floors) - 1) > room and len(columns) > 1:
+        # The first cell has a line of its own, and the others stand beneath it.
+        indent, first = " " * _GAP, [columns[0], *(row[0] for row in rows)]
+        columns, rows = columns[1:], [row[1:] for row in rows]
+        floors, longest, right = floors[1:], longest[1:], right[1:]
+    widths = _shares(floors, longest, room - len(indent) - _GAP * (len(floors) - 1))
+    lines = [[indent + line for line in _lines(row, widths, right)] for row in (columns, *rows)]
+    if first:
+        lines = [[name, *below] for name, below in zip(first, lines, strict=True)]
+    header, *lines = lines
+    Console(width=room, highlight=False, soft_wrap=True).print(
+        Text("\n".join(header), style="bold")
+    )
+    print("\u2500" * min(room, max(_width(line) for each in (header, *lines) for line in each)))
+    print("\n".join(line for each in lines for line in each))
+
+
+def _widths(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]
+) -> tuple[list[int], list[int]]:
+    """Return the least width of each column, and that of all its text.
+
+    The least is that of the longest word, and more for prose. Figures do not fold: cut in two they
+    cannot be read or copied.
+    """
+    by_column = list(zip(columns, *rows, strict=True))
+    longest = [max(map(_width, cells)) for cells in by_column]
+    floors = [
+        width
+        if cells[0] in numeric
+        else max(
+            _LEAST if width > _PROSE else 0, *(_width(w) for text in cells for w in text.split())
+        )
+        for cells, width in zip(by_column, longest, strict=True)
+    ]
+    return floors, longest
+
+
+def _needed(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
+    """Return the width of a table whose prose alone is folded."""
     longest = [max(map(_width, column)) for column in zip(columns, *rows, strict=True)]
-    # Prose folds. Names and figures do not: cut in two they cannot be read or copied.
-    return longest, sum(min(width, _PROSE) + _GAP for width in longest)
+    return sum(min(width, _PROSE) + _GAP for width in longest)
 
 
 def _varying(
@@ -78,23 +150,22 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def _shares(longest: Sequence[int], room: int) -> list[int]:
-    """Give columns their width; where there is no room, those of prose share what is left."""
-    widths = list(longest)
-    prose = sorted((n for n in range(len(widths)) if widths[n] > _PROSE), key=widths.__getitem__)
-    room -= sum(width for width in widths if width <= _PROSE)
-    for left, n in zip(range(len(prose), 0, -1), prose, strict=True):
-        widths[n] = min(widths[n], room // left)
-        room -= widths[n]
-    return widths
+def _shares(floors: Sequence[int], longest: Sequence[int], room: int) -> list[int]:
+    """Give columns their width; where there is no room, the widest give way until there is."""
+
+    def at(level: int) -> list[int]:
+        return [max(low, min(wide, level)) for low, wide in zip(floors, longest, strict=True)]
+
+    low, high = 0, max(longest)
+    while low < high:  # the highest level at which all have room
+        level = (low + high + 1) // 2
+        low, high = (level, high) if sum(at(level)) <= room else (low, level - 1)
+    return at(low)
 
 
 def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
     """Lay out a row, of several lines where a cell is folded."""
-    folded = [
-        [text] if _width(text) <= width else textwrap.wrap(text, width)
-        for text, width in zip(cells, widths, strict=True)
-    ]
+    in_lines = [folded(text, width) for text, width in zip(cells, widths, strict=True)]
     return [
         (" " * _GAP)
         .join(
@@ -102,8 +173,15 @@ def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
             for text, width, flush in zip(line, widths, right, strict=True)
         )
         .rstrip()
-        for line in zip_longest(*folded, fillvalue="")
+        for line in zip_longest(*in_lines, fillvalue="")
     ]
+
+
+def folded(text: str, width: int, *, whole_words: bool = True) -> list[str]:
+    """Fold text at blanks; a word that is longer stays whole, so that it can be copied."""
+    if _width(text) <= width:
+        return [text]
+    return textwrap.wrap(text, width, break_long_words=not whole_words, break_on_hyphens=False)
 
 
 def print_prose(text: str, *, indent: str = "") -> None:
@@ -122,8 +200,10 @@ def print_markdown(
     *,
     notes: Sequence[str] = (),
     numeric: Sequence[str] = (),
+    **layout: object,
 ) -> None:
-    """Print the same table in Markdown, the notes as a list beneath."""
+    """Print the same table in Markdown, the notes as a list beneath; it has no `layout`."""
+    del layout
     rules = ["---:" if name in numeric else "---" for name in columns]
     for cells in (columns, rules, *rows):
         print("| " + " | ".join(map(in_markdown, cells)) + " |")

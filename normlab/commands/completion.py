@@ -54,8 +54,10 @@ _SCRIPTS = {"bash": _BASH, "zsh": _ZSH}
 _FIRST_ARGUMENT = {"data": "task", "explain": "norm", "reproduce": "study", "report": "study"}
 # Commands whose first argument is `norm`, and whether they then name norms that there are.
 _NAMES_A_KIND = {"check": True, "new": False}
-_WITHOUT_OVERRIDES = frozenset({"claims", "compare", "completion", "doctor", "ls", "report"})
-_OF_RUNS = frozenset({"compare", "eval", "generate", "inspect", "plot", "translate"})
+_WITHOUT_OVERRIDES = frozenset(
+    {"claims", "compare", "completion", "doctor", "ls", "report", "samples"}
+)
+_OF_RUNS = frozenset({"compare", "eval", "generate", "inspect", "plot", "samples", "translate"})
 _HYDRA_FLAGS = ("--cfg", "--help", "--multirun")
 
 

@@ -28,7 +28,8 @@ _CANNOT_MOVE_A_RESULT = (
     "metrics/glossary.py",
     *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
     "train/sinks/",
-    *(f"records/{name}.py" for name in ("aggregate", "arithmetic", "atomic", "code", "depth")),
+    *(f"records/{name}.py" for name in ("aggregate", "alike", "arithmetic", "atomic", "code")),
+    "records/depth.py",
     *(f"records/{name}.py" for name in ("fingerprint", "labels", "migration", "node", "rows")),
     *(f"records/{name}.py" for name in ("selection", "store", "text")),
 )

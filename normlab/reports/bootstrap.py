@@ -1,4 +1,4 @@
-"""Decides which two settings a paired bootstrap may compare, seed by seed, and on what.
+"""Which two settings a paired bootstrap may compare, seed by seed, and on what.
 
 It asks another question than the t test of a study's table: would the difference between these
 trained models hold on other sentences? The t test asks whether it would with other seeds.
@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
+from normlab.records.aggregate import Cell
+from normlab.records.alike import unlike_data
 from normlab.records.arithmetic import unlike
+from normlab.records.code import code_differences
 from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import RunRecord
+from normlab.reports.beside import beyond_names, compared, obstacles
 
 SCORE = "test/bleu"
 SPLIT = "test"
@@ -121,23 +125,42 @@ def compare(
     ]
     seeds = {seed: tested([seed]) for seed in common}
     together = seeds[common[0]] if len(common) == 1 else tested(common)
-    return Compared(seeds, together, tuple(alone))
+    notes = [*alone, *remarks(baseline[common[0]].record, other[common[0]].record)]
+    return Compared(seeds, together, tuple(notes))
 
 
 def check_alike(runs: Sequence[Scored]) -> None:
-    """Refuse runs that were tested on other text or scored in another way: ValueError, which."""
+    """Refuse runs that do not compare: ValueError, which two, and what is not alike.
+
+    They are to share the data, how translations were made and scored, and how long they trained,
+    unless one of these is all that they differ in.
+    """
     first = runs[0]
     for run in runs[1:]:
-        pairs = {
-            "their test sets are": [test_set(each.record) for each in (first, run)],
-            f"{SCORE} was scored as": [_signature(each) for each in (first, run)],
+        pairs: dict[str, tuple[object, object]] = {
+            "their test sets are": (test_set(first.record), test_set(run.record)),
+            f"{SCORE} was scored as": (_signature(first), _signature(run)),
         }
-        for what, (one, two) in pairs.items():
-            if one != two:
-                raise ValueError(
-                    f"{first.record.run_id} and {run.record.run_id} cannot be compared: {what} "
-                    f"{one} and {two}"
-                )
+        found = [f"{what} {a} and {b}" for what, (a, b) in pairs.items() if a != b]
+        found += [reason] if (reason := unlike_data(first.record, run.record)) else []
+        unlike = beyond_names(Cell.of([first.record]), Cell.of([run.record]))
+        found += [f"{key} is {a} and {b}" for key, (a, b) in obstacles(unlike).items()]
+        if found:
+            raise ValueError(
+                f"{first.record.run_id} and {run.record.run_id} cannot be compared: {found[0]}"
+            )
+
+
+def remarks(one: RunRecord, other: RunRecord) -> list[str]:
+    """Say what two runs that are compared differ in beyond what names them, code included."""
+    cells = Cell.of([one]), Cell.of([other])
+    notes = [f"NOT ALIKE: {key} is {a} and {b}" for key, (a, b) in beyond_names(*cells).items()]
+    notes += [f"compared: {key}, {a} and {b}" for key, (a, b) in compared(*cells).items()]
+    changed = code_differences([one.environment, other.environment])
+    if changed is not None:
+        files = f": {', '.join(changed)}" if changed else ""
+        notes.append(f"NOT ALIKE: made by different states of the code{files}")
+    return notes
 
 
 def test_set(record: RunRecord) -> object:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from normlab.commands.compare import main
+from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import SIGNATURE, config, record
 
@@ -13,6 +14,7 @@ from tests.records.examples import SIGNATURE, config, record
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
     store = RunStore("runs")
     for kept in [
         record(seed=1, bleu=30.0, norm="ln"),
@@ -69,12 +71,73 @@ def test_rows_that_look_alike_say_what_sets_them_apart(runs, capsys):
     ]:
         runs.write(other, runs.run_dir(other.config))
     out = table(capsys, "--where", "norm=ln")[1]
-    rows = [line for line in out.splitlines() if line.split()[1:2] == ["pre"]]
-    assert sorted(line[line.index("2000") + 4 :].strip() for line in rows) == [
+    rows = [line.split() for line in out.splitlines() if line.split()[1:2] == ["pre"]]
+    assert sorted(" ".join(cells[4:6]) for cells in rows) == [
         "model=small optim.lr=0.0005",
         "model=tiny optim.lr=0.0005",
         "model=tiny optim.lr=0.001",
     ]
+
+
+def beside_baseline(out):
+    """Return the lines of the second table by their first words, and its title."""
+    title, _, *lines = out.split("\n\n")[1].splitlines()
+    return title, {line.split("  ")[0]: line for line in lines[1:]}
+
+
+def test_rows_stand_best_first_and_each_beside_the_baseline(runs, capsys):
+    for seed in (1, 2):
+        other = record(seed=seed, norm="rms", bleu=32.0 + seed, optim={"lr": 2e-3})
+        runs.write(other, runs.run_dir(other.config))
+    out = table(capsys)[1]
+    assert [line.split()[0] for line in out.splitlines()[2:6]] == ["rms", "ln", "bn+ln", "bn"]
+    assert "NOT ALIKE: rows differ in optim.lr: 0.002 (rms); 0.0005 (ln, bn+ln, bn)" in out
+    title, rows = beside_baseline(out)
+    assert title == (
+        "test/bleu (higher is better) beside the baseline ln: row minus baseline, by seed"
+    )
+    # Gaps 3 and 2, as `test_beside` has them by hand.
+    assert " ".join(rows["rms"].split()[1:5]) == "+2.50 [-3.85, +8.85] 2"
+    assert rows["rms"].endswith("optim.lr 0.002, the baseline's 0.0005")
+    assert rows["bn+ln"].split()[1:4] == ["-2.00", "-", "1"]
+    assert rows["bn"].endswith("the others are no fair sample")
+    title, rows = beside_baseline(table(capsys, "--baseline", "rms")[1])
+    assert "the baseline rms" in title and "ln" in rows and "rms" not in rows
+    with pytest.raises(ValueError, match="gn: no row of that name; there are 'rms', 'ln'"):
+        main(["--baseline", "gn"])
+
+
+def test_unlike_steps_are_said_in_words_in_markdown_too(runs, capsys):
+    for seed in (1, 2):
+        other = record(seed=seed, norm="rms", budget={"steps": 150})
+        runs.write(other, runs.run_dir(other.config))
+    out = table(capsys, "--markdown")[1]
+    assert "- NOT ALIKE: rows differ in budget.steps: (absent) (ln, bn+ln, bn); 150 (rms)" in out
+    (row,) = [line for line in out.splitlines() if "not paired: budget" in line]
+    assert row.split("|")[1:5] == [" rms ", " - ", " - ", " 0 "]
+
+
+def test_each_task_has_a_baseline_of_its_own(runs, capsys):
+    for norm in ("ln", "gn"):
+        other = record(norm=norm, choices={"task": "multi30k"}, task={"corpus": {"size": 9}})
+        runs.write(other, runs.run_dir(other.config))
+    titles = [line for line in table(capsys)[1].splitlines() if "beside" in line]
+    assert sorted(title.split(":")[0].split("baseline ")[1] for title in titles) == [
+        "ln multi30k",
+        "ln toy",
+    ]
+
+
+def test_eighty_columns_are_enough(runs, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    for placement in ("pre", "post"):
+        values = {"padding": placement, "choices": {"placement": placement}}
+        scores = {f"test/{name}_accuracy": Score(0.5, True, 9) for name in ("mlm", "nsp")}
+        other = replace(record(norm="bn", **values), scores=scores)
+        runs.write(other, runs.run_dir(other.config))
+    out = table(capsys)[1]
+    assert max(map(len, out.splitlines())) <= 80
+    assert "test/mlm_accuracy" in out and "tokens/s" in out
 
 
 def test_figures_scored_in_different_ways_carry_a_letter(runs, capsys):

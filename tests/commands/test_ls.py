@@ -12,6 +12,11 @@ from normlab.records.store import RunStore
 from tests.records.examples import config, record
 
 
+@pytest.fixture(autouse=True)
+def _wide(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "10000")
+
+
 def printed(capsys, *argv):
     assert main(list(argv)) == 0
     return capsys.readouterr().out

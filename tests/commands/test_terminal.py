@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 
 import pytest
 
@@ -12,28 +11,43 @@ from normlab.commands._terminal import print_table
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
 
-@pytest.mark.parametrize("columns", [20, 80])
-def test_prose_folds_in_a_terminal_and_figures_do_not(capsys, monkeypatch, columns):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    size = os.terminal_size((columns, 24))
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *fallback: size)
+@pytest.mark.parametrize("columns", [60, 80])
+def test_prose_folds_and_figures_do_not(capsys, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
     print_table(["name", "score", "what"], [["bn+ln", "30.00 +- 0.25", PROSE]], numeric=["score"])
     lines = capsys.readouterr().out.splitlines()
     assert any("bn+ln  30.00 +- 0.25  a sentence" in line for line in lines)
-    assert len(lines) > 4
+    assert len(lines) > 4 and max(map(len, lines)) <= columns
     assert " ".join(" ".join(lines[2:]).split()).count("sentence") == 2
 
 
-def test_nothing_folds_in_a_pipe(capsys):
-    print_table(["name", "what"], [["[1,2]", PROSE]], notes=["[bold]as it is[/bold]"])
-    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
-    assert lines[2] == f"[1,2]  {PROSE.rstrip()}"
-    assert lines[3] == "[bold]as it is[/bold]"
+def test_a_pipe_has_eighty_columns(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+    print_table(["name", "what"], [["[1,2]", PROSE]], notes=["[bold]as it is[/bold]", PROSE])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80 and "[bold]as it is[/bold]" in lines
+
+
+def test_columns_without_room_stand_beneath_after_the_labels_again(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "30")
+    scores = [f"score{n}" for n in range(4)]
+    rows = [[name, "pre", *("0.25 +- 0.1" for _ in scores)] for name in ("ln", "bn")]
+    print_table(["norm", "at", *scores], rows, numeric=scores, labels=2, whole=True)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 30 and sum(line.startswith("ln    pre") for line in lines) == 4
+    assert [line.split()[-1] for line in lines if line.startswith("norm")] == scores
+
+
+def test_a_name_without_room_has_a_line_of_its_own(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    folder = "runs/" + "x" * 40
+    print_table(["run", "outcome"], [[folder, "finished"]])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[3:] == [folder, "  finished"] and len(lines[2]) == 40
 
 
 def test_columns_line_up_whatever_their_letters_and_folds(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *fallback: os.terminal_size((70, 24)))
+    monkeypatch.setenv("COLUMNS", "70")
     rows = [["\u65e5\u672c", "7", PROSE, "end"], ["ab", "123", "short", "end"]]
     print_table(["name", "n", "what", "last"], rows, numeric=["n"])
     lines = capsys.readouterr().out.splitlines()
@@ -46,8 +60,7 @@ def test_columns_line_up_whatever_their_letters_and_folds(capsys, monkeypatch):
 
 
 def test_prose_columns_share_the_room_that_is_left(capsys, monkeypatch):
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *fallback: os.terminal_size((130, 24)))
+    monkeypatch.setenv("COLUMNS", "130")
     print_table(["a", "b", "c"], [["x" * 10, PROSE[:60], PROSE]])
     rule = capsys.readouterr().out.splitlines()[1]
     assert len(rule) <= 130

@@ -201,7 +201,8 @@ def test_the_view_groups_and_filters_by_config_keys_along_the_training_step(caps
     assert {panel["xAxis"] for panel in panels} == {"step", "_runtime"}
 
 
-def test_the_view_is_printed_for_people(capsys):
+def test_the_view_is_printed_for_people(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["wandb", "workspace", "--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(line.split()[-1] == "stability/tid/mean" for line in lines if "TID" in line)

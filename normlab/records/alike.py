@@ -1,8 +1,10 @@
 """What two runs must share for their difference to be one of what is compared."""
 
+from typing import Any
+
 from normlab.records.arithmetic import arithmetic, unlike
 from normlab.records.code import same_code
-from normlab.records.fingerprint import diff, parts, without
+from normlab.records.fingerprint import Parts, parts, varying, without
 from normlab.records.record import RunRecord
 
 _DATA = ("source", "sizes", "checksums")
@@ -18,18 +20,37 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
 
     Data may differ where the task does.
     """
-    if "task" not in may_differ:
-        for key in _DATA:
-            if a.data.get(key) != b.data.get(key):
-                return f"unlike data ({key})"
+    if "task" not in may_differ and (reason := unlike_data(a, b)) is not None:
+        return reason
+    if (reason := _unlike_making(a, b)) is not None:
+        return reason
+    if _rest(a, may_differ) != _rest(b, may_differ) and (
+        keys := settings(parts(a.config), parts(b.config), may_differ)
+    ):
+        return f"unlike settings ({', '.join(keys)})"
+    return None
+
+
+def origin(a: RunRecord, b: RunRecord) -> str | None:
+    """Say whether two runs of one seed are unlike in data, processes, code or arithmetic."""
+    return unlike_data(a, b) or _unlike_making(a, b)
+
+
+def _unlike_making(a: RunRecord, b: RunRecord) -> str | None:
     if a.environment.get("world_size") != b.environment.get("world_size"):
         return "unlike numbers of processes"
     if not same_code(a.environment, b.environment):
         return "unlike code"
     if unlike([a], [b]) is not None:
         return f"unlike arithmetic ({' '.join(arithmetic(a))}; {' '.join(arithmetic(b))})"
-    if _rest(a, may_differ) != _rest(b, may_differ) and (keys := _unlike(a, b, may_differ)):
-        return f"unlike settings ({', '.join(keys)})"
+    return None
+
+
+def unlike_data(a: RunRecord, b: RunRecord) -> str | None:
+    """Say in what the data of two runs are unlike."""
+    for key in _DATA:
+        if a.data.get(key) != b.data.get(key):
+            return f"unlike data ({key})"
     return None
 
 
@@ -45,16 +66,18 @@ def _rest(record: RunRecord, keys: tuple[str, ...]) -> tuple[str, ...]:
     return without(parts(record.config), keys)
 
 
-def _unlike(a: RunRecord, b: RunRecord, keys: tuple[str, ...]) -> list[str]:
-    """Return the keys that differ and may not; one that repeats a number which may differ may too.
+def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys that differ and may not, each with its two values.
 
-    So `schedule.lr`, which is `optim.lr` again, and the layers that a depth stands for.
+    A key that repeats a number which may differ may too: so `schedule.lr`, which is `optim.lr`
+    again, and the layers that a depth stands for.
     """
-    below = tuple(f"{key}." for key in keys)
-    found = diff(a.config, b.config)
-    may = {key: pair for key, pair in found.items() if key in keys or key.startswith(below)}
+    below = tuple(f"{key}." for key in may_differ)
+    left, right = varying([a, b])
+    found = {key: (value, right[key]) for key, value in left.items()}
+    may = {k: pair for k, pair in found.items() if k in may_differ or k.startswith(below)}
     repeated = [pair for pair in may.values() if all(_is_number(value) for value in pair)]
-    return [key for key, pair in found.items() if key not in may and pair not in repeated]
+    return {k: pair for k, pair in found.items() if k not in may and pair not in repeated}
 
 
 def _is_number(value: object) -> bool:

@@ -1,0 +1,64 @@
+"""Runs of translation on a corpus in a folder, with what they translated."""
+
+import random
+
+import pytest
+
+from normlab.config import compose, to_dict
+from normlab.metrics.bleu import corpus_bleu
+from normlab.records.record import BudgetUsed, Outcome, RunRecord
+from normlab.records.store import RunStore, run_id
+from tests.tiny_runs import tiny, write_corpus
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """Return a folder of parallel text whose test set has enough sentences to draw from."""
+    folder = write_corpus(tmp_path_factory.mktemp("text"))
+    more = write_corpus(tmp_path_factory.mktemp("more"), train=30, seed=2)
+    for language in ("de", "en"):
+        (folder / f"test.{language}").write_bytes((more / f"train.{language}").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def checksums(text):
+    from normlab.build import build_task
+
+    task = build_task(to_dict(compose(tiny(text, text))))
+    return task.data.description["checksums"]
+
+
+@pytest.fixture
+def translated(tmp_path, monkeypatch, text, checksums):
+    """Return a store with seeds 1 to 3 of `ln` and 2 to 4 of `bn`, which loses more words."""
+    monkeypatch.chdir(tmp_path)
+    store = RunStore("runs")
+    references = (text / "test.en").read_text().splitlines()
+    for norm, seeds, share in (("ln", (1, 2, 3), 0.1), ("bn", (2, 3, 4), 0.14)):
+        config = to_dict(compose(tiny(text, store.root, f"norm={norm}")))
+        for seed in seeds:
+            rng = random.Random(seed)
+            kept = ([w for w in line.split() if rng.random() > share] for line in references)
+            write(
+                store, {**config, "seed": seed}, [" ".join(w) for w in kept], references, checksums
+            )
+    return store
+
+
+def write(store, config, hypotheses, references, checksums):
+    record = RunRecord(
+        run_id=run_id(config),
+        seed=config["seed"],
+        config=config,
+        outcome=Outcome("finished", 12),
+        scores={"test/bleu": corpus_bleu(hypotheses, references)},
+        stability={},
+        budget=BudgetUsed(12, 100, 1.0, 100.0, 0),
+        environment={},
+        data={"checksums": checksums},
+        params=1,
+    )
+    folder = store.run_dir(config)
+    store.write(record, folder)
+    (folder / "hypotheses.txt").write_text("".join(line + "\n" for line in hypotheses))

@@ -1,0 +1,101 @@
+"""A row beside the baseline: a paired difference, or the reason why there is none."""
+
+import math
+import re
+from dataclasses import replace
+
+import pytest
+
+from normlab.records.aggregate import Cell
+from normlab.records.record import Score
+from normlab.reports.beside import beside, best_first, beyond_names, choose
+from tests.records.examples import record
+
+SCORE = "test/bleu"
+
+
+def cell(*bleus, first=1, **changes):
+    """Return a row with seeds from the first on."""
+    return Cell.of([record(seed=first + n, bleu=b, **changes) for n, b in enumerate(bleus)])
+
+
+def with_score(row, name, value):
+    score = {name: Score(value, name != "valid/loss", 1)}
+    return Cell.of([replace(each, scores={**each.scores, **score}) for each in row.records])
+
+
+def test_the_difference_is_paired_by_seed_with_its_t_interval():
+    found = beside(cell(25.0, 26.0, norm="bn"), cell(30.0, 32.0, 40.0, norm="ln"), SCORE)
+    # Gaps -5 and -6: sd 0.7071, t of one degree 12.7062, half of the interval 6.3531.
+    assert found.mean == -5.5 and found.pairs == 2 and found.reason is None
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx((-11.8531, 0.8531), abs=1e-4)
+
+
+def test_one_pair_has_a_difference_and_no_interval():
+    found = beside(cell(25.0, norm="bn"), cell(30.0, norm="ln"), SCORE)
+    assert (found.mean, found.interval, found.pairs) == (-5.0, None, 1)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"budget": {"steps": 150}}, "budget.steps 150, the baseline's 200"),
+        ({"validate": {"average": 5}}, "validate.average 5, the baseline's 0"),
+        ({"data": {"checksums": {"train": "other"}}}, r"unlike data \(checksums\)"),
+        ({"environment": {"world_size": 2}}, "unlike numbers of processes"),
+        ({"environment": {"code": "b"}}, "unlike code"),
+        ({"environment": {"precision": "bf16"}}, r"unlike arithmetic \(.*bf16.*fp32"),
+        ({"first": 3}, r"no seed in common that finished \(3 4; 1 2\)"),
+        ({"status": "diverged"}, "seeds diverged: 2 of 2 of the row"),
+        ({"signature": "tok:none"}, "test/bleu was scored in unlike ways"),
+        ({"bleus": (math.inf, 25.0)}, "test/bleu is not finite"),
+    ],
+)
+def test_runs_that_are_not_alike_are_not_paired_and_the_reason_is_said(changes, reason):
+    usual = {"budget": {"steps": 200}, "validate": {"average": 0}}
+    bleus = changes.get("bleus", (25.0, 26.0))
+    others = {name: value for name, value in changes.items() if name != "bleus"}
+    row = cell(*bleus, norm="bn", **{**usual, **others})
+    found = beside(row, cell(30.0, 32.0, **usual), SCORE)
+    assert (found.mean, found.interval) == (None, None)
+    assert re.search(reason, found.reason)
+
+
+def test_other_settings_are_told_once_beside_the_difference():
+    changes = {"optim": {"lr": 1e-3}, "schedule": {"lr": 1e-3}, "norm": "bn"}
+    usual = {"optim": {"lr": 5e-4}, "schedule": {"lr": 5e-4}}
+    found = beside(cell(25.0, 26.0, **changes), cell(30.0, 32.0, **usual), SCORE)
+    assert found.mean == -5.5 and found.unlike == {"optim.lr": (1e-3, 5e-4)}
+    other = cell(1.0, choices={"model": "small"}, model={"dim": 8, "heads": 2}, norm="bn")
+    assert beyond_names(other, cell(1.0, model={"dim": 4, "heads": 1})) == {
+        "model": ("small", "tiny")
+    }
+
+
+def test_what_makes_the_row_is_what_is_compared():
+    long, short = (cell(30.0, 31.0, budget={"steps": steps}) for steps in (200, 150))
+    assert beside(short, long, SCORE).mean == 0.0 and not beside(short, long, SCORE).unlike
+
+
+def test_rows_stand_best_first_in_the_direction_of_the_score():
+    low, high, none = (
+        cell(bleu, norm=name) for bleu, name in ((1.0, "a"), (2.0, "b"), (None, "c"))
+    )
+    assert best_first([none, low, high], SCORE) == [high, low, none]
+    losses = [with_score(row, "valid/loss", loss) for row, loss in ((low, 3.0), (high, 4.0))]
+    assert [row.norm for row in best_first(losses[::-1], "valid/loss")] == ["a", "b"]
+
+
+def test_the_baseline_is_layer_norm_else_the_best_or_the_one_asked_for():
+    best, ln, other = (
+        cell(9.0, norm="rms"),
+        cell(8.0, norm="ln"),
+        cell(7.0, norm="ln", batch_size=8),
+    )
+    rows, labels = [best, ln, other], ["rms 32", "ln 32", "ln 8"]
+    assert choose(rows, labels, None) is ln and choose(rows[:1], labels[:1], None) is best
+    assert choose(rows, labels, "rms") is best and choose(rows, labels, "8 ln") is other
+    assert choose(rows, labels, "bn") is None
+    with pytest.raises(ValueError, match="--baseline ln: fits 2 rows: 'ln 32', 'ln 8'"):
+        choose(rows, labels, "ln")
