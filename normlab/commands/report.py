@@ -19,9 +19,10 @@ _EXAMPLES = """examples:
   normlab report --accept results/bench   a change of evidence is meant: list it as it is now
   normlab report --from FOLDER            other results than results/
 
-Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is one
-file that opens without a network: a row an experiment, differences to the baseline paired by seed,
-curves, how the runs trained, where their configs differ. normlab board shows it while runs go on.
+Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
+one file that opens without a network: a row an experiment, differences to the baseline paired by
+seed, curves, how the runs trained, where their configs differ. normlab board shows it while runs
+go on.
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
@@ -48,7 +49,11 @@ def parser() -> argparse.ArgumentParser:
         help="a study, or runs and folders of runs; default: every published study",
     )
     result.add_argument(
-        "--out", type=Path, default=Path("report"), metavar="FOLDER", help="of runs; default: report"
+        "--out",
+        type=Path,
+        default=Path("report"),
+        metavar="FOLDER",
+        help="of runs; default: report",
     )
     result.add_argument(
         "--baseline", metavar="ROW", help="of runs: what others are compared with; default: ln"

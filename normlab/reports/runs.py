@@ -73,7 +73,7 @@ class _Cell:
 def arranged(
     found: Sequence[Found], *, baseline: str | None = None, scores: Sequence[str] = ()
 ) -> Arranged:
-    """Arrange runs, of which there is at least one.
+    """Arrange runs.
 
     `baseline` names the row that the others are compared with, `scores` the columns. Curves are
     kept of `DRAWN` settings, first of those that go on. Raises ValueError for a baseline that is no
@@ -85,7 +85,7 @@ def arranged(
     experiments = [sorted(members, key=lambda each: each.run.seed) for members in groups.values()]
     cells = _cells(experiments, baseline)
     rows = list(dict.fromkeys(cell.row for cell in cells))
-    first = _first(cells, baseline)
+    first = _first(cells, baseline) if cells else ""
     rows.sort(key=lambda row: row != first)
     cells.sort(key=lambda cell: (*cell.at.values(), rows.index(cell.row)))
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -109,7 +109,7 @@ def arranged(
     evidence = [
         _evidence(each, cell, drawn=id(cell) in drawn) for cell in cells for each in cell.members
     ]
-    scale = ", ".join(sorted({each.run.choice("scale") for each in found}))
+    scale = ", ".join(sorted({each.run.choice("scale") for each in found})) or "none"
     return Arranged(study, scale, tuple(evidence), len(cells) - len(drawn))
 
 
@@ -128,6 +128,8 @@ def _evidence(found: Found, cell: _Cell, *, drawn: bool) -> Evidence:
 
 
 def _cells(experiments: Sequence[Sequence[Found]], baseline: str | None) -> list[_Cell]:
+    if not experiments:
+        return []
     tasks = [_task(members[0].run) for members in experiments]
     if len(set(tasks)) > 1:
         cells: list[_Cell] = []
@@ -151,8 +153,10 @@ def _named(
     axes = tuple(keys)
     rests = [without(parts(each[0].run.config), axes) for each in experiments]
     firsts = dict(zip(reversed(rests), reversed(experiments), strict=True))
-    runs = [replace(firsts[rest][0].run, config=_stripped(firsts[rest][0].run.config, axes))
-            for rest in dict.fromkeys(rests)]
+    runs = [
+        replace(firsts[rest][0].run, config=_stripped(firsts[rest][0].run.config, axes))
+        for rest in dict.fromkeys(rests)
+    ]
     rows = dict(zip(dict.fromkeys(rests), names([[run] for run in runs]), strict=True))
     return [
         _Cell(rows[rest], at, members)
@@ -183,7 +187,9 @@ def _axes(experiments: Sequence[Parts]) -> list[tuple[str, ...]]:
         numbers = [at[keys[0]] for at in values]
         rests: dict[tuple[str, ...], set[Any]] = {}
         for experiment, number in zip(experiments, numbers, strict=True):
-            rests.setdefault(without(experiment, keys), set()).add(number if _is_number(number) else None)
+            rests.setdefault(without(experiment, keys), set()).add(
+                number if _is_number(number) else None
+            )
         if all(map(_is_number, numbers)) and any(len(found) > 1 for found in rests.values()):
             axes.append(keys)
     return axes

@@ -19,8 +19,8 @@ from normlab.records.aggregate import Cell, Summary
 from normlab.records.fingerprint import diff
 from normlab.records.record import RunRecord
 from normlab.records.rows import SPIKE_COUNT
-from normlab.reports.evidence import NOT_MADE, Absent
 from normlab.reports.comparison import Comparison, diverged_seeds, higher_is_better, values
+from normlab.reports.evidence import NOT_MADE, Absent
 from normlab.reports.notes import notes_of
 from normlab.studies import STABILITY, Planned, Study
 

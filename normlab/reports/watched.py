@@ -58,7 +58,9 @@ class Watched:
             folders |= {top / folder.relative_to(place): folder for folder in found}
             problems += [message for _, message in store.damaged]
             if not found and len(self.places) > 1:
-                problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))
+                problems.append(
+                    f"{place}: no run there" + ("" if place.exists() else ", no such path")
+                )
         self._read = {folder: self._looked(folder) for folder in folders.values()}
         self.problems = problems + [text for each in self._read.values() for text in each.problems]
         now = [(folder, each.stamp, each.now is None) for folder, each in self._read.items()]

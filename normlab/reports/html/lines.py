@@ -34,8 +34,9 @@ def lines(series: Mapping[str, Points], *, across: str, up: str) -> "Markup":
         hue = f"var(--hue-{number % _HUES})"
         width = 2.4 if number == 0 else 1.4
         parts.append(
-            f'<polyline points="{path}" data-name="{escape(name)}" data-points="{json.dumps(points)}" '
-            f'fill="none" stroke="{hue}" stroke-width="{width}"/>'
+            f'<polyline points="{path}" data-name="{escape(name)}" '
+            f'data-points="{json.dumps(points)}" fill="none" stroke="{hue}" '
+            f'stroke-width="{width}"/>'
             f'<text x="{WIDTH - _RIGHT + 6}" y="{height + 4:.1f}" fill="{hue}">'
             f"{escape(name)}</text>"
         )

@@ -61,7 +61,7 @@ def page(
         dark_colours=Markup(colours(DARK)),
         style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
         script=Markup(_own(*_SCRIPTS, *(name for name in also if name.endswith(".js")))),
-        library=Markup(_library()) if data is not None else None,
+        library=Markup(library()) if data is not None and not live else None,
         data=data,
         policy=policy(live=live),
         live=live,
@@ -70,7 +70,9 @@ def page(
 
 def policy(*, live: bool) -> str:
     """Return what a page may load: nothing, or itself anew."""
-    return f"{_POLICY}; connect-src 'self'" if live else _POLICY
+    if not live:
+        return _POLICY
+    return _POLICY.replace("script-src", "script-src 'self'") + "; connect-src 'self'"
 
 
 def colours(theme: Theme) -> str:
@@ -137,7 +139,7 @@ def _environment() -> "Environment":
 
 
 @cache
-def _library() -> str:
+def library() -> str:
     """Return the bundle, in a scope of its own and safe within a script element."""
     bundle = _bundle()
     return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"

@@ -88,7 +88,7 @@ def study_page(
     }
     return page(
         template,
-        charts=charts if panels else None,
+        charts=charts if panels or values.get("live") else None,
         study=study,
         scale=scale,
         table=table,

@@ -23,8 +23,7 @@
   showTheme();
 
   // Filters -------------------------------------------------------------------------------------
-  let filters = document.getElementById("filters");
-  if (filters) normlab.recall(filters);
+  let filters = null;
   const boxes = (name) => [...(filters?.querySelectorAll(`input[name="${name}"]`) ?? [])];
   const chosen = (name) => {
     const all = boxes(name);
@@ -278,7 +277,9 @@
     const source = document.getElementById("charts");
     const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], rows: [] };
     tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
-    filters = document.getElementById("filters");
+    const form = document.getElementById("filters");
+    if (form && form !== filters) normlab.recall(form);
+    filters = form;
     const former = figures;
     figures = content.panels.map((panel) => {
       const known = former.find(({ element }) => element.id === panel.id && element.isConnected);
