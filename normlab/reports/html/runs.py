@@ -51,5 +51,5 @@ def _said(key: str, value: Any) -> str:
     if not isinstance(value, int | float) or isinstance(value, bool) or not -1e15 < value < 1e15:
         return value if isinstance(value, str) else _DASH
     if key == "left":
-        return duration(max(0.0, value))
-    return figure(value, "valid/loss") if key == "loss" else f"{value:,.0f}"
+        return duration(max(0.0, float(value)))
+    return figure(float(value), "valid/loss") if key == "loss" else f"{value:,.0f}"
