@@ -1,6 +1,5 @@
 """The page of the ledger for a browser, `results/claims.html`: filters, evidence, links."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,8 +21,7 @@ from normlab.claims.reading import (
 )
 from normlab.records.store import RECORD_FILE
 from normlab.reports.html.page import page as shell
-
-_MINUS = re.compile(r"(?<![\w-])-(?=\d)")
+from normlab.reports.html.page import signed
 
 
 @dataclass(frozen=True)
@@ -129,9 +127,9 @@ def _shown(part: str, outcome: Outcome) -> Shown:
         grade=outcome.grade,
         part=part,
         asked=outcome.endpoint.question,
-        found=_signed(found.found),
-        means=_signed(found.detail),
-        why=_signed(outcome.reason),
+        found=signed(found.found),
+        means=signed(found.detail),
+        why=signed(outcome.reason),
         seeds=seeds_text(outcome),
         p=p_found(outcome),
         corrected=p_corrected(outcome),
@@ -140,10 +138,6 @@ def _shown(part: str, outcome: Outcome) -> Shown:
         cost=found.cost or "",
         experiments=tuple(_experiments(found.records)),
     )
-
-
-def _signed(text: str) -> str:
-    return _MINUS.sub("\N{MINUS SIGN}", text)
 
 
 def _experiments(records: Sequence[str]) -> list[Experiment]:

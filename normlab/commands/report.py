@@ -8,14 +8,21 @@ from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import option_names
 
-HELP = "make tables and pages of published studies again from their records"
+HELP = "make the page of any runs, or those of published studies again, from records"
 
 _EXAMPLES = """examples:
+  normlab report runs                     a page of all runs there: report/report.html
+  normlab report runs/toy-ln-* runs/toy-bn-* --baseline ln --out paper
   normlab report                          every study published below results/, pages, blocks
   normlab report iwslt_norms              one study, at every scale that it is published at
   normlab report --check                  write nothing; fail if a file is not what records say
   normlab report --accept results/bench   a change of evidence is meant: list it as it is now
   normlab report --from FOLDER            other results than results/
+
+Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
+one file that opens without a network: a row an experiment, differences to the baseline paired by
+seed, curves, how the runs trained, where their configs differ. normlab board shows it while runs
+go on.
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
@@ -35,7 +42,29 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    result.add_argument("study", nargs="?", metavar="STUDY", help="default: every one there is")
+    result.add_argument(
+        "what",
+        nargs="*",
+        metavar="STUDY|RUN",
+        help="a study, or runs and folders of runs; default: every published study",
+    )
+    result.add_argument(
+        "--out",
+        type=Path,
+        default=Path("report"),
+        metavar="FOLDER",
+        help="of runs; default: report",
+    )
+    result.add_argument(
+        "--baseline", metavar="ROW", help="of runs: what others are compared with; default: ln"
+    )
+    result.add_argument(
+        "--score",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="of runs: a column for this score; may be repeated; default: those of the test",
+    )
     result.add_argument(
         "--from",
         dest="root",
@@ -64,27 +93,52 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     if arguments.accept:
         return _accept(arguments.root, arguments.accept)
+    if places := _places(arguments.what):
+        from normlab.commands._runs_page import write_page
+
+        return write_page(
+            places, arguments.out, baseline=arguments.baseline, scores=arguments.score
+        )
+    study = arguments.what[0] if arguments.what else None
+    return _studies(arguments.root, study, check=arguments.check)
+
+
+def _places(what: Sequence[str]) -> list[Path]:
+    """Return the places of runs that are named, none where a study is or nothing."""
+    if not what or (len(what) == 1 and (what[0] in option_names("study") or not _exists(what[0]))):
+        return []
+    for name in what:
+        if not _exists(name):
+            raise ValueError(f"{name}: no such folder of runs; `normlab ls runs` lists the runs")
+    return [Path(name) for name in what]
+
+
+def _exists(name: str) -> bool:
+    return Path(name).exists()
+
+
+def _studies(root: Path, study: str | None, *, check: bool) -> int:
     from normlab.reports.manifest import by_file
 
-    folders = _published(arguments.root, arguments.study)
-    wrong = by_file(arguments.root)
-    if arguments.study is not None:
-        own = arguments.root / arguments.study
+    folders = _published(root, study)
+    wrong = by_file(root)
+    if study is not None:
+        own = root / study
         wrong = {path: problem for path, problem in wrong.items() if own in path.parents}
     for problem in wrong.values():
         complain(problem)
     if wrong:
         complain(
             "restore these files; or, if the change is meant, say so with normlab report "
-            f"--from {arguments.root} --accept PATH"
+            f"--from {root} --accept PATH"
         )
     failed = bool(wrong)
     for folder in folders:
         if not any(folder in path.parents for path in wrong):
-            failed |= _tried(lambda folder=folder: _report(folder, check=arguments.check))
-    if arguments.study is None:
-        failed |= _tried(lambda: _pages(arguments.root, wrong, check=arguments.check))
-        failed |= _tried(lambda: _blocks(arguments.root, wrong, check=arguments.check))
+            failed |= _tried(lambda folder=folder: _report(folder, check=check))
+    if study is None:
+        failed |= _tried(lambda: _pages(root, wrong, check=check))
+        failed |= _tried(lambda: _blocks(root, wrong, check=check))
     return 1 if failed else 0
 
 

@@ -106,7 +106,7 @@ class RunStore:
         self.open = []
         found: list[tuple[Path, RunRecord]] = []
         with without_collection():
-            for folder, ended in self._run_folders():
+            for folder, ended in self.run_folders():
                 if not ended:
                     self.open.append(folder)
                     continue
@@ -116,7 +116,7 @@ class RunStore:
                     self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
 
-    def _run_folders(self) -> list[tuple[Path, bool]]:
+    def run_folders(self) -> list[tuple[Path, bool]]:
         """Find the folders of runs, by their paths, and whether each has a record, in one pass.
 
         Below a run's folder `seed<k>` nothing is looked for: all that a run has lies in it.

@@ -20,10 +20,10 @@ from normlab.records.fingerprint import diff
 from normlab.records.record import RunRecord
 from normlab.records.rows import SPIKE_COUNT
 from normlab.reports.comparison import Comparison, diverged_seeds, higher_is_better, values
+from normlab.reports.evidence import NOT_MADE, Absent
 from normlab.reports.notes import notes_of
 from normlab.studies import STABILITY, Planned, Study
 
-NO_RUN = "no run"
 REFUSED = "refused"
 _OWN_DATA = "A"  # the grade of a scale that is the document's own data and size
 
@@ -79,15 +79,21 @@ class Table:
     apart: str = ""
 
 
-def build(study: Study, scale: str, runs: Iterable[tuple[Planned, RunRecord | None]]) -> Table:
-    """Return the table of a study from its runs, of which some may not have been made."""
+def build(
+    study: Study,
+    scale: str,
+    runs: Iterable[tuple[Planned, RunRecord | None]],
+    *,
+    absent: Absent = NOT_MADE,
+) -> Table:
+    """Return the table of a study from its runs; `absent` names those without a record."""
     groups: dict[_Place, list[tuple[Planned, RunRecord | None]]] = {}
     for planned, record in runs:
         groups.setdefault((planned.point, planned.row), []).append((planned, record))
-    cells = {place: _cell(members, study.columns) for place, members in groups.items()}
+    cells = {place: _cell(members, study.columns, absent) for place, members in groups.items()}
     comparison = Comparison(precision=_compares_precision(study))
     rows = [
-        _row(study, name, point, cells, planned=len(members), comparison=comparison)
+        _row(study, name, point, cells, _Group(len(members), absent), comparison)
         for (point, name), members in groups.items()
     ]
     whole = {place: cell for place, cell in cells.items() if isinstance(cell, Cell)}
@@ -124,17 +130,25 @@ _Place = tuple[str, str]
 """A point of the grid, and a row."""
 
 
+@dataclass(frozen=True)
+class _Group:
+    """How many runs of a row there are to be, and what those without a record are called."""
+
+    planned: int
+    absent: Absent
+
+
 def _compares_precision(study: Study) -> bool:
     return any(each.startswith("precision=") for row in study.rows.values() for each in row)
 
 
 def _cell(
-    members: Sequence[tuple[Planned, RunRecord | None]], columns: Sequence[str]
+    members: Sequence[tuple[Planned, RunRecord | None]], columns: Sequence[str], absent: Absent
 ) -> Cell | str:
     """Join the seeds of a row, or say why they cannot be."""
     records = [record for _, record in members if record is not None]
     if not records:
-        return NO_RUN
+        return absent.alone
     for record in records[1:]:
         if record.fingerprint != records[0].fingerprint:
             apart = ", ".join(diff(records[0].config, record.config))
@@ -153,8 +167,7 @@ def _row(
     name: str,
     point: str,
     cells: Mapping[_Place, Cell | str],
-    *,
-    planned: int,
+    group: _Group,
     comparison: Comparison,
 ) -> Row:
     cell = cells[point, name]
@@ -163,7 +176,7 @@ def _row(
         empty = {
             column: Entry(None, {}, True, said.get(column), None, None) for column in study.columns
         }
-        outcome = NO_RUN if cell == NO_RUN else REFUSED
+        outcome = cell if cell == group.absent.alone else REFUSED
         return Row(name, point, outcome, (), empty, cell, outcome, said.get(STABILITY))
     base = cells.get((point, study.baseline))
     baseline = base if isinstance(base, Cell) and base is not cell else None
@@ -179,8 +192,8 @@ def _row(
             p=None if gap is None else p_value(gap),
             signature=cell.signature(column),
         )
-    missing = planned - len(cell.records)
-    outcome = cell.outcome + (f", {missing} not run" if missing else "")
+    missing = group.planned - len(cell.records)
+    outcome = cell.outcome + (f", {missing} {group.absent.among}" if missing else "")
     return Row(
         name,
         point,

@@ -37,6 +37,20 @@ def test_verdicts_and_documents_are_filtered_by_keyboard(visit):
     assert shown(page) == [1, 2, 3, 4, 12]
     page.locator('input[value="D1"]').press("Space")
     assert shown(page) == [1], "one of its documents is enough"
+    page.reload()
+    assert shown(page) == [1], "the address keeps it"
+
+
+def test_heads_sort_and_the_address_keeps_it(visit):
+    page = visit(fragment="#claim-12")
+    head = page.locator(".heads button").nth(4)
+    head.press("Enter")
+    verdicts = [each.inner_text() for each in page.locator(".claim .verdict").all()]
+    assert verdicts == sorted(verdicts) and len(set(verdicts)) > 2
+    head.press("Enter")
+    page.reload()
+    assert [each.inner_text() for each in page.locator(".claim .verdict").all()] == verdicts[::-1]
+    assert is_open(page, 12)
 
 
 def test_the_search_takes_all_words_in_any_case(visit):

@@ -4,11 +4,17 @@ import json
 import shutil
 
 import pytest
+import yaml
 
 from normlab.commands.report import main
+from normlab.records.store import RunStore
 from normlab.registry import option_names
+from normlab.reports import watched as watched_module
 from normlab.reports.published import publish
 from normlab.studies import load_study
+from tests.html_text import Text
+from tests.records.examples import config
+from tests.reports.pages import kept_run, run_rows
 from tests.reports.tables import made, planned
 
 TABLES = ("table.md", "table.tex", "table.csv")
@@ -164,3 +170,88 @@ def test_help_has_examples(capsys):
     assert caught.value.code == 0
     assert "--check" in capsys.readouterr().out
     assert "iwslt_norms" in option_names("study")  # which the examples name
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Write runs of two norms at two batch sizes; those of bn at 8 are one that goes on."""
+    monkeypatch.chdir(tmp_path)
+    store = RunStore("runs")
+    for norm in ("bn", "ln"):
+        for size in (8, 32):
+            for seed in (1, 2):
+                level = size / 10 + seed / 4 + (seed == 2 and norm == "bn")
+                scores = {"test/bleu": level, "valid/loss": level, "test/length_ratio": 1.0}
+                changed = {"batch_size": size, "task": {"batch_size": size}}
+                record = made(norm, seed, scores, **changed)
+                folder = kept_run(store.run_dir(record.config), run_rows(level))
+                if (norm, size, seed) == ("bn", 8, 2):
+                    (folder / "config.yaml").write_text(yaml.safe_dump(record.config))
+                else:
+                    store.write(record, folder)
+    return tmp_path / "runs"
+
+
+def results_of(folder):
+    return Text((folder / "report.html").read_text()).rows("results")
+
+
+def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs, capsys):
+    code, out, err = report(capsys, "runs", "--out", "paper")
+    assert (code, out) == (0, "paper/report.html\n")
+    assert "/seed2: has not ended" in err and err.count("\n") == 1
+    head, *rows = results_of(runs.parent / "paper")
+    titles = [title.replace("/ ", "/").split()[0] for title in head]
+    assert titles == ["setting", "test/bleu", "valid/loss", "stability"]
+    assert [row[0] for row in rows] == ["batch_size=8", "ln", "bn", "batch_size=32", "ln", "bn"]
+    assert rows[1][1] == "1.18 \u00b1 0.18" and rows[2][1] == "1.05"
+    assert rows[2][3].startswith("finished 1/1, 1 not ended")
+    # Seeds differ by 0 and 1: mean 0.5, deviation 0.707, half an interval 12.706 / 2.
+    assert "+0.50 [\u22125.85, +6.85], p = 0.500" in rows[5][1]
+    page = Text((runs.parent / "paper" / "report.html").read_text())
+    links = [link for link in page.links if link.endswith("record.json")]
+    assert len(links) == 7 and all((runs.parent / "paper" / link).is_file() for link in links)
+
+
+def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
+    assert report(capsys, "runs", "--baseline", "bn batch_size=32", "--score", "valid/loss")[0] == 0
+    names = [row[0] for row in results_of(runs.parent / "report")[1:]]
+    assert names[0] == "bn batch_size=32" and len(names) == 4
+    with pytest.raises(ValueError, match=r"--baseline gn: no row .* there are bn .*; ln"):
+        main(["runs", "--baseline", "gn"])
+    with pytest.raises(ValueError, match=r"--score test/blue: .* there are test/bleu"):
+        main(["runs", "--score", "test/blue"])
+    with pytest.raises(ValueError, match=r"nowhere: no such folder of runs"):
+        main(["runs", "nowhere"])
+    with pytest.raises(ValueError, match=r"no run that can be read below report"):
+        main(["report"])
+
+
+def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
+    first, second = sorted(runs.glob("*/seed1/record.json"))[:2]
+    first.write_text("{")
+    (second.parent / "metrics.jsonl").write_text("{}\n")
+    code, _, err = report(capsys, "runs")
+    assert code == 1 and err.count("\n") == 3
+    assert f"{first.relative_to(runs.parent)}: " in err and "metrics.jsonl, line 1: damaged" in err
+    rows = results_of(runs.parent / "report")
+    assert len(rows) == 7 and "Left out" in (runs.parent / "report" / "report.html").read_text()
+
+
+def test_only_what_has_changed_is_read_again(runs, monkeypatch):
+    read = []
+    original = watched_module.read_record
+    monkeypatch.setattr(
+        watched_module, "read_record", lambda path: read.append(path) or original(path)
+    )
+    watched = watched_module.Watched([runs])
+    assert watched.look() and len(read) == 7 and not watched.look()
+    changed = kept_run(next(runs.glob("*/seed1")), run_rows(1.0, 50))
+    assert watched.look() and read[7:] == [changed / "record.json"]
+    (changed / "record.json").unlink()
+    (changed / "config.yaml").write_text(json.dumps(config(norm="gn")))
+    (changed / "progress.json").write_text(
+        '{"phase": "training", "done": 1, "total": 9, "loss": 1.0, "left": 3}'
+    )
+    assert watched.look() and len(read) == 8
+    assert [each.now["done"] for each in watched.runs(str) if each.now] == [1]

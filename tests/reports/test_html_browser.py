@@ -1,8 +1,17 @@
 """The page of a study in a real browser: opened from disk, by keyboard, in the dark, on a phone."""
 
+import csv
+import io
+import json
+import threading
+from dataclasses import replace
+
 import pytest
 
-from tests.reports.pages import published, sized
+from normlab.commands._board import Board, Server
+from normlab.records.store import RunStore
+from tests.reports.pages import kept_run, published, run_rows, sized
+from tests.reports.tables import made
 
 ODD = '<b>"x"</b>'
 LEVELS = {"ln": 1.0, "bn": 3.0, ODD: 2.0}
@@ -61,6 +70,7 @@ def test_a_filter_by_keyboard_changes_charts_and_tables(visit):
     drawn(page, LOSS, 3)
     for name in LEVELS:
         page.locator('input[name="row"]').nth(list(LEVELS).index(name)).press("Space")
+    page.locator(LOSS).scroll_into_view_if_needed()
     page.locator(f"{LOSS} .none").wait_for()
 
 
@@ -134,3 +144,96 @@ def test_without_scripts_tables_stand_and_charts_are_said_in_words(visit):
     assert page.locator("#filters").is_hidden()
     said = page.locator(f"{LOSS} .summary")
     assert said.is_visible() and "ln batch_size=8 1.157 at 100" in said.inner_text()
+
+
+def first_cells(page, table):
+    cells = page.locator(f"table.{table} tbody tr:not(.point):visible > :first-child")
+    return cells.all_inner_texts()
+
+
+def test_headers_sort_within_their_points_and_the_address_keeps_it(visit):
+    page = visit()
+    assert first_cells(page, "results") == [*LEVELS, *LEVELS]
+    loss = page.locator("table.results th", has_text="valid/loss")
+    loss.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert loss.get_attribute("aria-sort") == "ascending"
+    assert first_cells(page, "results") == ["ln", ODD, "bn", "ln", ODD, "bn"]
+    loss.locator("button").click()
+    assert loss.get_attribute("aria-sort") == "descending"
+    backwards = ["bn", ODD, "ln", "bn", ODD, "ln"]
+    assert first_cells(page, "results") == backwards, "the names of points stay above"
+    page.locator('input[name="row"][value="ln"]').press("Space")
+    page.select_option('select[name="across"]', "tokens")
+    page.reload()
+    assert first_cells(page, "results") == [each for each in backwards if each != "ln"]
+    assert page.locator('select[name="across"]').input_value() == "tokens"
+    assert not page.locator('input[name="row"][value="ln"]').is_checked()
+    loss.locator("button").click()
+    assert loss.get_attribute("aria-sort") is None
+    page.locator('input[name="row"][value="ln"]').press("Space")
+    assert first_cells(page, "results") == [*LEVELS, *LEVELS]
+    page.select_option('select[name="across"]', "step")
+    assert "?" not in page.url
+
+
+def test_charts_and_tables_are_files_for_the_asking(visit):
+    page = visit()
+    page.locator('input[name="row"][value="ln"]').press("Space")
+
+    def downloaded(button):
+        with page.expect_download() as found:
+            button.click()
+        return found.value.path().read_text("utf-8")
+
+    chart = drawn(page, LOSS, 4)
+    svg = downloaded(chart.locator("button", has_text="SVG"))
+    assert svg.startswith("<svg") and "var(" not in svg and "#ffffff" in svg and "<path" in svg
+    rows = list(csv.reader(io.StringIO(downloaded(chart.locator("button", has_text="CSV")))))
+    assert rows[0] == ["setting", "at", "training step", "mean", "lowest", "highest", "seeds"]
+    assert {row[0] for row in rows[1:]} == {"bn", ODD}
+    last = next(row for row in rows if row[:3] == ["bn", "batch_size=32", "100"])
+    assert last[3:] == ["3.35674", "3.30674", "3.40674", "2"]
+    tables = page.locator('button[aria-label="Download Table of results as CSV"]')
+    head, *body = csv.reader(io.StringIO(downloaded(tables)))
+    assert head[0] == "setting" and head[-1] == "at" and len(body) == 4
+    assert body[0][0] == "bn" and body[1][0] == ODD and body[0][-1] == "batch_size=8"
+
+
+def test_a_board_follows_a_run(browser, tmp_path):
+    store = RunStore(tmp_path)
+    folders = []
+    for norm, rows in (("ln", run_rows(1.0)), ("bn", run_rows(2.0, 40))):
+        record = made(norm, 1, {"test/bleu": 30.0, "valid/loss": 1.0})
+        folders.append(kept_run(store.run_dir(record.config), rows))
+        if norm == "ln":
+            store.write(record, folders[0])
+        else:
+            (folders[1] / "config.yaml").write_text(json.dumps(record.config))
+            said = {"phase": "training", "done": 40, "total": 100, "loss": 2.1, "left": 60}
+            (folders[1] / "progress.json").write_text(json.dumps(said))
+    context = browser.new_context()
+    page = context.new_page()
+    problems = []
+    page.on("console", lambda message: problems.append(message.text))
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    with Server(Board(tmp_path, baseline=None, scores=()), 0) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        try:
+            page.goto(server.url)
+            going_on = page.locator("table.now tbody tr")
+            assert going_on.locator(".number").all_inner_texts()[1:3] == ["40", "100"]
+            drawn(page, LOSS, 2).locator("summary").click()
+            page.locator('input[name="row"][value="ln"]').press("Space")
+            last = page.locator(f"{LOSS} .values tbody th").last
+            assert last.inner_text() == "40"
+            kept_run(folders[1], run_rows(2.0, 90))
+            page.locator(f"{LOSS} .values tbody th >> text=90").wait_for()
+            assert not page.locator('input[name="row"][value="ln"]').is_checked()
+            store.write(replace(record, scores={}), folders[1])
+            going_on.wait_for(state="detached")
+            assert page.locator(f"{LOSS} .values").get_attribute("open") is not None
+        finally:
+            context.close()
+            server.shutdown()
+    assert problems == []

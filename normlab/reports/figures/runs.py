@@ -5,14 +5,15 @@ the other experiments of the figure.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from normlab.records.aggregate import Cell
 from normlab.records.files import read_file
-from normlab.records.fingerprint import diff, fingerprint
+from normlab.records.fingerprint import fingerprint, parts, varying
 from normlab.records.record import RunRecord
 from normlab.records.rows import METRICS_FILE, read_rows
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, norm_label, read_record
@@ -107,10 +108,11 @@ def read_run(folder: Path) -> Run:
     rows = read_rows(metrics) if metrics.is_file() else []
     if (folder / RECORD_FILE).is_file():
         return Run.of(read_record(folder / RECORD_FILE), rows)
-    return Run(_read_config(folder / CONFIG_FILE), rows, record=None)
+    return Run(read_config(folder / CONFIG_FILE), rows, record=None)
 
 
-def _read_config(path: Path) -> dict[str, Any]:
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the config of a run that has no record; ValueError naming the file and what to do."""
     import yaml  # only a run without a record needs it
 
     try:
@@ -149,10 +151,10 @@ def experiments(runs: Iterable[Run]) -> list[Experiment]:
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(run.experiment, []).append(run)
-    names = _names(list(groups.values()))
+    found = names(list(groups.values()))
     joined = [
         Experiment(number, name, tuple(sorted(members, key=lambda run: run.seed)))
-        for number, (name, members) in enumerate(zip(names, groups.values(), strict=True))
+        for number, (name, members) in enumerate(zip(found, groups.values(), strict=True))
     ]
     for experiment in joined:
         if experiment.records:
@@ -160,31 +162,40 @@ def experiments(runs: Iterable[Run]) -> list[Experiment]:
     return joined
 
 
-def _names(groups: Sequence[Sequence[Run]]) -> list[str]:
+def names(groups: Sequence[Sequence[Run]]) -> list[str]:
     """Name each group by its norm, with the options and values that tell those alike apart."""
     firsts = [group[0] for group in groups]
-    names = [run.norm for run in firsts]
+    found = [run.norm for run in firsts]
     for tell in (_by_options, _by_values):
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            alike = [index for index, other in enumerate(names) if other == name]
-            others = [firsts[index] for index in alike]
-            for index in alike:
-                names[index] = f"{name} {tell(firsts[index], others)}".rstrip()
+        alike: dict[str, list[int]] = {}
+        for index, name in enumerate(found):
+            alike.setdefault(name, []).append(index)
+        for name, indices in alike.items():
+            if len(indices) > 1:
+                told = tell([firsts[index] for index in indices])
+                for index, text in zip(indices, told, strict=True):
+                    found[index] = f"{name} {text}".rstrip()
+    counts = Counter(found)
     return [
-        name if names.count(name) == 1 else f"{name} {run.experiment}"
-        for name, run in zip(names, firsts, strict=True)
+        name if counts[name] == 1 else f"{name} {run.experiment}"
+        for name, run in zip(found, firsts, strict=True)
     ]
 
 
-def _by_options(run: Run, others: Sequence[Run]) -> str:
-    groups = [key for key in _OPTIONS if len({other.choice(key) for other in others}) > 1]
-    return " ".join(run.choice(key) for key in groups)
+def _by_options(runs: Sequence[Run]) -> list[str]:
+    groups = [key for key in _OPTIONS if len({run.choice(key) for run in runs}) > 1]
+    return [" ".join(run.choice(key) for key in groups) for run in runs]
 
 
-def _by_values(run: Run, others: Sequence[Run]) -> str:
-    values = {
-        key: own
-        for other in others
-        for key, (own, _) in sorted(diff(run.config, other.config).items())
-    }
-    return " ".join(f"{key}={value}" for key, value in values.items())
+def _by_values(runs: Sequence[Run]) -> list[str]:
+    values = varying([parts(run.config) for run in runs])
+    keys = [of[0] for of in together(values)]
+    return [" ".join(f"{key}={each[key]}" for key in keys) for each in values]
+
+
+def together(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Return the keys of some configs, those that are equal in each of them as one, short first."""
+    columns: dict[str, list[str]] = {}
+    for key in sorted(values[0], key=lambda key: (len(key), key)):
+        columns.setdefault(repr([each[key] for each in values]), []).append(key)
+    return [tuple(keys) for keys in columns.values()]

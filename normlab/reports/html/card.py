@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 from normlab.records.canonical import number
 from normlab.reports.cards import Beside, Card, beside, cells, values
 from normlab.reports.html.lines import lines
-from normlab.reports.html.page import page
+from normlab.reports.html.page import page, signed
 
 if TYPE_CHECKING:
     from markupsafe import Markup
-
-_MINUS = str.maketrans({"-": "\N{MINUS SIGN}"})
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,11 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
         "card.html",
         charts=None,
         card=card,
-        cells={title: _shown(value) for title, value in cells(card).items()},
+        facts=[
+            ("scale", [card["scale"]]),
+            ("seeds", card["seeds"]),
+            *((title, [_shown(value)]) for title, value in cells(card).items()),
+        ],
         baselines=baselines,
         sections=[_section(name, card, baselines) for name in card["examinations"]],
         environment=_facts(card["environment"]),
@@ -120,4 +122,4 @@ def _shown(value: object) -> str:
     found = number(value)
     if found is None or isinstance(value, str):
         return str(value)
-    return ("0" if found == 0 else f"{found:.3g}").translate(_MINUS)
+    return signed("0" if found == 0 else f"{found:.3g}")

@@ -48,9 +48,9 @@ def configuration(evidence: Iterable[Evidence]) -> Configuration:
     configs: dict[tuple[str, str], Mapping[str, Any]] = {}
     for each in evidence:
         place = (each.planned.row, each.planned.point)
-        if each.record is not None and place not in configs:
-            chosen = {f"option: {group}": name for group, name in _choices(each.record).items()}
-            configs[place] = {**chosen, **each.record.config}
+        if each.settings is not None and place not in configs:
+            chosen = {f"option: {group}": name for group, name in _choices(each.settings).items()}
+            configs[place] = {**chosen, **each.settings}
     varied = varying([parts(config) for config in configs.values()])
     rows = [{key: written(value) for key, value in values.items()} for values in varied]
     first = {key: written(value) for key, value in leaves(next(iter(configs.values()), {})).items()}
@@ -104,10 +104,10 @@ def written(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _choices(record: RunRecord) -> dict[str, Any]:
+def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         group: name
-        for group, name in record.config.get("choices", {}).items()
+        for group, name in config.get("choices", {}).items()
         if name not in (None, "none")
     }
 

@@ -1,5 +1,6 @@
 """A small chart of lines as SVG in a page: no library, colours of the page's theme."""
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -33,13 +34,16 @@ def lines(series: Mapping[str, Points], *, across: str, up: str) -> "Markup":
         hue = f"var(--hue-{number % _HUES})"
         width = 2.4 if number == 0 else 1.4
         parts.append(
-            f'<polyline points="{path}" fill="none" stroke="{hue}" stroke-width="{width}"/>'
+            f'<polyline points="{path}" data-name="{escape(name)}" '
+            f'data-points="{json.dumps(points)}" fill="none" stroke="{hue}" '
+            f'stroke-width="{width}"/>'
             f'<text x="{WIDTH - _RIGHT + 6}" y="{height + 4:.1f}" fill="{hue}">'
             f"{escape(name)}</text>"
         )
     label = escape(f"{up} over {across}: {', '.join(drawn)}")
     return Markup(
         f'<svg class="lines" role="img" aria-label="{label}" viewBox="0 0 {WIDTH} {HEIGHT}" '
+        f'data-across="{escape(across)}" data-up="{escape(up)}" '
         f'font-size="12" style="max-width:{WIDTH}px">{"".join(parts)}</svg>'
     )
 

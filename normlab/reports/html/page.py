@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 _TEMPLATES = "templates"
+_MINUS = re.compile(r"(?<![\w-])-(?=\d)")
+_SCRIPTS = ("tools.js", "tables.js", "report.js")
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data:; base-uri 'none'; form-action 'none'"
+)
 _BUNDLE = "window.normlabEmbed = vegaEmbed;"
 
 
@@ -32,13 +38,15 @@ def page(
     *,
     charts: Mapping[str, Any] | None,
     also: Sequence[str] = (),
+    live: bool = False,
     **values: object,
 ) -> str:
     """Render a template that extends `page.html`; all that stands in `values` is escaped.
 
     `charts` is what the page's script draws; without any the plotting library stays out. `also`
-    names style sheets and scripts beside the template that follow those of all pages. Raises
-    jinja2's errors for a name that a template uses and nobody gave.
+    names style sheets and scripts beside the template that follow those of all pages. A `live` page
+    may ask the server that it is from, and no other, for itself. Raises jinja2's errors for a name
+    that a template uses and nobody gave.
     """
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
@@ -52,10 +60,19 @@ def page(
         colours=Markup(colours(LIGHT)),
         dark_colours=Markup(colours(DARK)),
         style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
-        script=Markup(_own("report.js", *(name for name in also if name.endswith(".js")))),
-        library=Markup(_library()) if data is not None else None,
+        script=Markup(_own(*_SCRIPTS, *(name for name in also if name.endswith(".js")))),
+        library=Markup(library()) if data is not None and not live else None,
         data=data,
+        policy=policy(live=live),
+        live=live,
     )
+
+
+def policy(*, live: bool) -> str:
+    """Return what a page may load: nothing, or itself anew."""
+    if not live:
+        return _POLICY
+    return _POLICY.replace("script-src", "script-src 'self'") + "; connect-src 'self'"
 
 
 def colours(theme: Theme) -> str:
@@ -82,6 +99,11 @@ def duration(seconds: float) -> str:
 def joined(names: Sequence[str]) -> str:
     """Write names as a list in a sentence."""
     return ", ".join(names[:-1]) + " and " + names[-1] if len(names) > 1 else "".join(names)
+
+
+def signed(text: str) -> str:
+    """Write the minus signs of numbers in a text as such."""
+    return _MINUS.sub("\N{MINUS SIGN}", text)
 
 
 def breakable(path: str) -> "Markup":
@@ -117,7 +139,7 @@ def _environment() -> "Environment":
 
 
 @cache
-def _library() -> str:
+def library() -> str:
     """Return the bundle, in a scope of its own and safe within a script element."""
     bundle = _bundle()
     return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"

@@ -3,21 +3,21 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from normlab.records.record import RunRecord
 from normlab.reports.digits import figure
-from normlab.reports.evidence import Evidence
+from normlab.reports.evidence import NOT_ENDED, NOT_MADE, Evidence
 from normlab.reports.html.charts import HUES, Panel, dashes, data, mark
 from normlab.reports.html.configuration import configuration, counted, facts
-from normlab.reports.html.page import page
+from normlab.reports.html.page import page, signed
 from normlab.reports.html.panels import by_axis, learning, stability, tokens
 from normlab.reports.render import parts, said, shown
 from normlab.reports.render import stability as trained
-from normlab.reports.table import NO_RUN, Entry, Row, Table, data_name
+from normlab.reports.table import Entry, Row, Table, data_name
 from normlab.studies import Study
 
 _UNLIKE = 1.5
-_MINUS = str.maketrans({"-": "\N{MINUS SIGN}"})
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,19 @@ class Line:
     said: list[str]
 
 
-def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Evidence]) -> str:
-    """Return the page of a published study, the same bytes for the same evidence."""
+def study_page(
+    study: Study,
+    scale: str,
+    table: Table,
+    evidence: Sequence[Evidence],
+    *,
+    template: str = "study.html",
+    **values: Any,
+) -> str:
+    """Return the page of a study, the same bytes for the same evidence.
+
+    Another `template` extends that of published studies, and uses `values` too.
+    """
     records = [each.record for each in evidence if each.record is not None]
     rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
     settings = [
@@ -76,8 +87,8 @@ def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Eviden
         "rows": rows,
     }
     return page(
-        "study.html",
-        charts=charts if panels else None,
+        template,
+        charts=charts if panels or values.get("live") else None,
         study=study,
         scale=scale,
         table=table,
@@ -99,6 +110,7 @@ def study_page(study: Study, scale: str, table: Table, evidence: Sequence[Eviden
             record.run_id: [_score(record, column) for column in table.columns]
             for record in records
         },
+        **values,
     )
 
 
@@ -107,7 +119,7 @@ def _line(table: Table, row: Row) -> Line:
         row.name,
         row.point,
         trained(table, row),
-        not row.outcome.startswith(("finished", NO_RUN)),
+        not row.outcome.startswith(("finished", NOT_MADE.alone, NOT_ENDED.alone)),
         tuple(_figure(entry, column) for column, entry in shown(table, row)),
         row.problem,
         said(table, row),
@@ -119,8 +131,8 @@ def _figure(entry: Entry, column: str) -> Figure:
     text = text.replace("+-", "\N{PLUS-MINUS SIGN}") if entry.summary else "\N{EN DASH}"
     says = document.removeprefix("document: ")
     if isinstance(entry.document, float):
-        says = says.translate(_MINUS)
-    return Figure(text, gap.translate(_MINUS), says, entry.best)
+        says = signed(says)
+    return Figure(text, signed(gap), says, entry.best)
 
 
 def _direction(table: Table, column: str) -> str:
@@ -149,9 +161,7 @@ def _overview(
         found = [getattr(record, part).get(key) for record in records]
         return [value for value, _ in counted(str(value) for value in found if value is not None)]
 
-    outcomes = counted(
-        NO_RUN if each.record is None else each.record.outcome.status for each in evidence
-    )
+    outcomes = counted(each.outcome for each in evidence)
     steps = sorted({record.budget.steps for record in records if record.finished})
     seconds = sum(record.budget.wall_seconds for record in records)
     made = [

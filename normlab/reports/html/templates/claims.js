@@ -37,6 +37,7 @@
 
   function clear() {
     form.reset();
+    normlab.keep(form);
     filter();
   }
 
@@ -55,7 +56,10 @@
     claim.element.scrollIntoView();
   }
 
-  form.addEventListener("input", filter);
+  form.addEventListener("input", () => {
+    normlab.keep(form);
+    filter();
+  });
   form.addEventListener("submit", (event) => event.preventDefault());
   document.getElementById("clear").addEventListener("click", () => {
     clear();
@@ -78,6 +82,23 @@
     for (const details of opened) details.open = false;
   });
 
+  const columns = [".id", "h2", ".from", ".figure", ".verdict"];
+  const heads = document.querySelector(".heads");
+  heads.removeAttribute("aria-hidden");
+  heads.setAttribute("role", "group");
+  heads.setAttribute("aria-label", "Sort the claims");
+  const read = (element, column) => {
+    const cell = element.querySelector(`summary ${columns[column]}`).cloneNode(true);
+    cell.querySelector(".label")?.remove();
+    return cell.textContent.trim();
+  };
+  normlab.sortable("claims", [...heads.children], () => [claims.map(({ element }) => element)], read);
+  all.after(normlab.download("claims", "csv", () => normlab.csv([
+    [...heads.children].map((head) => head.textContent),
+    ...[...document.querySelectorAll(".claim:not([hidden])")].map((element) => columns.map((_, i) => read(element, i))),
+  ])));
+
+  normlab.recall(form);
   filter();
   arrive();
 })();

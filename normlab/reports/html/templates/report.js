@@ -23,7 +23,7 @@
   showTheme();
 
   // Filters -------------------------------------------------------------------------------------
-  const filters = document.getElementById("filters");
+  let filters = null;
   const boxes = (name) => [...(filters?.querySelectorAll(`input[name="${name}"]`) ?? [])];
   const chosen = (name) => {
     const all = boxes(name);
@@ -34,7 +34,7 @@
   const shows = (row, at) => (!rows || row === undefined || rows.has(row)) && (!points || points.has(at));
   const across = () => filters?.elements.across?.value ?? "step";
 
-  function filter() {
+  function hide() {
     rows = chosen("row");
     points = chosen("at");
     for (const element of document.querySelectorAll("[data-at]")) {
@@ -43,24 +43,22 @@
     const all = boxes("row").length + boxes("at").length;
     const on = (rows?.size ?? 0) + (points?.size ?? 0);
     filters.querySelector(".shown").textContent = on === all ? "" : `${all - on} hidden`;
+  }
+  function filter() {
+    hide();
     redraw();
   }
-  filters?.addEventListener("change", filter);
-  filters?.addEventListener("submit", (event) => event.preventDefault());
+  document.addEventListener("change", ({ target }) => {
+    if (!filters?.contains(target)) return;
+    normlab.keep(filters);
+    filter();
+  });
+  document.addEventListener("submit", (event) => event.preventDefault());
 
   // Charts --------------------------------------------------------------------------------------
-  const source = document.getElementById("charts");
-  const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], rows: [] };
   const key = (row, at) => JSON.stringify([row, at]);
-  const tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
-  const figures = content.panels.map((panel) => ({
-    panel,
-    element: document.getElementById(panel.id),
-    near: false,
-    stale: true,
-    view: null,
-    busy: Promise.resolve(),
-  }));
+  let tokens = new Map();
+  let figures = [];
 
   const byTokens = (panel) => panel.across === "training step" && across() === "tokens";
 
@@ -157,11 +155,12 @@
     return spec;
   }
 
+  // Draws beside what is there and puts it in its place when it is done.
   async function draw(figure) {
     figure.stale = false;
     const place = figure.element.querySelector(".plot");
     const values = visible(figure.panel);
-    figure.view?.finalize();
+    const former = figure.view;
     figure.view = null;
     if (!values.length) {
       const none = document.createElement("p");
@@ -171,12 +170,15 @@
     } else {
       const spec = sized(figure.panel, place.clientWidth, values);
       spec.data = { values };
-      const made = await window.normlabEmbed(place, spec, {
+      const fresh = document.createElement("div");
+      const made = await window.normlabEmbed(fresh, spec, {
         mode: "vega-lite", renderer: "svg", actions: false, config: config(),
         tooltip: { theme: isDark() ? "dark" : "light", formatTooltip: told(figure.panel) },
       });
       figure.view = made.view;
+      place.replaceChildren(fresh);
     }
+    former?.finalize();
     figure.element.dataset.lines = new Set(values.map((value) => key(value.row, value.facet))).size;
     if (figure.element.querySelector(".values").open) list(figure);
   }
@@ -226,18 +228,87 @@
     figure.element.querySelector(".values .scroll").replaceChildren(table);
   }
 
+  // What of a figure is shown, a line a point.
+  function lines(figure) {
+    const title = byTokens(figure.panel) ? "tokens" : figure.panel.across;
+    const rows = visible(figure.panel).filter(({ n }) => n).map((value) =>
+      [value.row, value.at, value.x, value.mean, value.low, value.high, value.n].map(String));
+    return [["setting", "at", title, "mean", "lowest", "highest", "seeds"], ...rows];
+  }
+
+  async function picture(figure) {
+    figure.near = true;
+    await ask(figure);
+    return normlab.drawing(figure.element.querySelector(".plot svg"));
+  }
+
+  function files(caption, buttons) {
+    const place = document.createElement("span");
+    place.className = "files";
+    place.append(...buttons);
+    caption.append(place);
+  }
+
   const observer = new IntersectionObserver((entries) => {
     for (const entry of entries) {
       const figure = figures.find(({ element }) => element === entry.target);
+      if (!figure) continue;
       figure.near = entry.isIntersecting;
       ask(figure);
     }
   }, { rootMargin: "400px" });
-  for (const figure of figures) {
-    observer.observe(figure.element);
-    figure.element.querySelector(".values").addEventListener("toggle", (event) => {
+
+  function made(panel) {
+    const element = document.getElementById(panel.id);
+    const figure = { panel, element, near: false, stale: true, view: null, busy: Promise.resolve() };
+    files(element.querySelector("figcaption"), [
+      normlab.download(panel.title, "svg", () => picture(figure)),
+      normlab.download(panel.title, "csv", () => normlab.csv(lines(figure))),
+    ]);
+    element.querySelector(".values").addEventListener("toggle", (event) => {
       if (event.target.open) list(figure);
     });
+    observer.observe(element);
+    return figure;
+  }
+
+  // Takes what the page says now; a chart whose figures are as they were stays.
+  normlab.read = () => {
+    const source = document.getElementById("charts");
+    const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], rows: [] };
+    tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
+    const form = document.getElementById("filters");
+    if (form && form !== filters) normlab.recall(form);
+    filters = form;
+    const former = figures;
+    figures = content.panels.map((panel) => {
+      const known = former.find(({ element }) => element.id === panel.id && element.isConnected);
+      if (!known) return made(panel);
+      known.stale ||= JSON.stringify(known.panel) !== JSON.stringify(panel);
+      known.panel = panel;
+      return known;
+    });
+    for (const { element, view } of former) {
+      if (element.isConnected) continue;
+      observer.unobserve(element);
+      view?.finalize();
+    }
+    if (!filters) return;
+    hide();
+    figures.forEach(ask);
+  };
+  normlab.read();
+  for (const svg of document.querySelectorAll(".chart > svg.lines")) {
+    const caption = svg.parentNode.querySelector("figcaption");
+    const name = caption.textContent;
+    files(caption, [
+      normlab.download(name, "svg", () => normlab.drawing(svg)),
+      normlab.download(name, "csv", () => normlab.csv([
+        ["line", svg.dataset.across, svg.dataset.up],
+        ...[...svg.querySelectorAll("polyline")].flatMap(({ dataset }) =>
+          JSON.parse(dataset.points).map((point) => [dataset.name, ...point.map(String)])),
+      ])),
+    ]);
   }
   addEventListener("beforeprint", () => {
     for (const figure of figures) {
