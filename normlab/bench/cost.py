@@ -27,6 +27,7 @@ from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import running_norms
 from normlab.tasks.base import Batch, Condition, Task
 from normlab.tasks.documents import DocumentTask
+from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation
 from normlab.train.divergence import Diverged
 from normlab.train.runtime import Runtime
@@ -56,15 +57,13 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
         probe.widest_update(drawn.widest)
         validation = probe.scoring("valid", Condition(), seconds / 6)
         test = probe.test(seconds / 3)
-    assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"
-    description, corpus = task.describe(), task.corpus
-    folder = config["data_dir"]
+    description, folder = task.describe(), config["data_dir"]
     return {
         "format": FORMAT,
         "environment": runtime.environment(),
         "data": {
             "label": description.get("label"),
-            "origin": corpus.origin() if folder is None else f"data_dir={folder}",
+            "origin": _origin(task) if folder is None else f"data_dir={folder}",
             "sizes": description.get("sizes"),
         },
         "params": sum(p.numel() for p in trainer.parameters),
@@ -78,6 +77,13 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
         "save_seconds": probe.saving(),
         "memory_bytes": runtime.peak_memory_bytes(),
     }
+
+
+def _origin(task: Task) -> str:
+    if isinstance(task, Classification):
+        return str(task.source.description()["source"])
+    assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"
+    return task.corpus.origin()
 
 
 def _before_the_change(config: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -25,6 +25,7 @@ from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import BatchStream, Task
 from normlab.tasks.documents import DocumentTask
+from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
@@ -175,9 +176,11 @@ def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
 
 
 def _vocabulary(task: Task) -> int:
-    """Return the entries that a token is predicted from."""
+    """Return the entries that a token, or the class of a picture, is predicted from."""
     if isinstance(task, Translation):
         return len(task.data.target_tokenizer)
+    if isinstance(task, Classification):
+        return len(task.source.classes)
     assert isinstance(task, DocumentTask), "there is no other kind of task"
     return len(task.data.tokenizer)
 

@@ -16,7 +16,10 @@ from normlab.sweep import INTERRUPTED
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
-_BUILT_IN = ("normlab.data.toy.", "normlab.data.documents.builtin.")
+_BUILT_IN = (
+    *("normlab.data.toy.", "normlab.data.documents.builtin."),
+    "normlab.data.pictures.digits.",
+)
 
 
 def configs(planned: Sequence[Planned]) -> list[dict[str, Any]]:
@@ -90,8 +93,8 @@ def what_instead(study: Study, scale: str, problem: str) -> str:
 
 
 def built_in(config: Mapping[str, Any]) -> bool:
-    """Tell whether a run trains on text that every installation carries or generates."""
-    corpus = config["task"].get("corpus") or {}
+    """Tell whether a run trains on data that every installation carries or generates."""
+    corpus = config["task"].get("corpus") or config["task"].get("source") or {}
     return str(corpus.get("_target_")).startswith(_BUILT_IN)
 
 
