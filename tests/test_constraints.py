@@ -204,7 +204,16 @@ def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():
     listed = {key.name: key for key in keys()}
     nodes = ("budget", "validate", "observe")
     typed = {"task", "model", "norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "choices"}
-    typed |= {"embedding_norm", "placement", "optim", "schedule", *nodes}
+    typed |= {
+        "embedding_norm",
+        "input_norm",
+        "hidden_norm",
+        "cell_norm",
+        "placement",
+        "optim",
+        "schedule",
+        *nodes,
+    }
     assert set(RunConfig.__dataclass_fields__) - typed <= set(listed)
     assert set(CONSTRAINTS) <= set(listed)
     for name in nodes:

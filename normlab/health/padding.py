@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from normlab.health.movement import ROUNDING, by_how_much, movement, over, rms
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import norms_watched, stacks_watched
+from normlab.health.watch import NO_STACKS, norms_watched, stacks, stacks_watched
 from normlab.models.embedding import StreamEmbedding
 from normlab.norms.base import Norm, RunningNorm, Tally, batch_statistics
 from normlab.norms.local import NoNorm
@@ -55,6 +55,8 @@ def examine(subject: Subject) -> Finding:
     """Pad the same sentences to each share, with training statistics and in eval."""
     if not subject.task.padded:
         return Finding.none(QUESTION, "its batches have no padding")
+    if not stacks(subject.model):
+        return Finding.none(QUESTION, NO_STACKS)
     room, lengths = positions(subject.model), subject.task.lengths("train")
     generator = subject.generator("padding")
     picked = alike(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)

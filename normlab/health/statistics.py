@@ -154,6 +154,8 @@ def discrepancies(subject: Subject, batches: Iterable[Batch]) -> dict[str, Any]:
             norm.tally = newest[name]
         with batch_statistics(subject.model):
             for batch in batches:
+                for tally in newest.values():
+                    tally.begin()
                 subject.task.losses(subject.model, batch)
                 for name, norm in norms.items():
                     compared = against_running(norm, newest[name].moments)
@@ -185,13 +187,25 @@ def against_running(norm: RunningNorm, found: Moments) -> Statistics:
 
 
 class _Newest(Tally):
-    """A tally that keeps the moments of the newest batch alone."""
+    """A tally of the newest batch alone, whose positions a recurrence gives one at a time."""
 
-    moments: Moments
+    calls: int = 0
+    last: Moments
 
-    def add(self, found: Moments) -> None:
-        """Take a batch in place of the last."""
-        self.moments = found
+    def begin(self) -> None:
+        """Forget the batch before."""
+        self.calls = 0
+        self.sums.zero_()
+
+    def add(self, found: Moments, first: int = 0) -> None:
+        """Add what a call gives to the rows from `first` on."""
+        self.calls, self.last = self.calls + 1, found
+        super().add(found, first)
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of the batch."""
+        return self.last if self.calls == 1 else self.result()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -22,16 +23,28 @@ class Passage:
     y: Float[Tensor, "B P D"]
     valid: Bool[Tensor, "B P"]
 
+    def followed_by(self, other: "Passage") -> "Passage":
+        """Return the positions of both, one behind the other."""
+        pairs = ((self.x, other.x), (self.y, other.y), (self.valid, other.valid))
+        return Passage(*(torch.cat(pair, dim=1) for pair in pairs))
+
 
 @contextmanager
 def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[str, Passage]]:
-    """Collect what last passed each norm of a class, by site, in the order of the forward pass."""
+    """Collect what last passed each norm of a class, by site, in the order of the forward pass.
+
+    The positions that a recurrence gives one at a time are one passage.
+    """
     seen: dict[str, Passage] = {}
 
     def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-            seen.pop(name, None)
-            seen[name] = Passage(arguments[0], output, arguments[1].real(output))
+            before = seen.pop(name, None)
+            found = Passage(arguments[0], output, arguments[1].real(output))
+            start = arguments[1].start
+            if before is not None and start == before.valid.shape[1]:
+                found = before.followed_by(found)
+            seen[name] = found
 
         return look
 

@@ -74,7 +74,7 @@ class RecurrentArchitecture(ModelArchitecture):
         if not spec.causal:
             raise ValueError(
                 "a recurrent network reads forward, and this task tells tokens from those on both "
-                f"sides: it needs {spec.needs}; or take task=lm"
+                "sides: give model=bert_tiny, bert_mini, bert_small or bert_base, or task=lm"
             )
         return RecurrentLM(self, spec)
 

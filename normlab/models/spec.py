@@ -7,7 +7,7 @@ A task says what goes in and what comes out: a `Spec`. The model's node of the c
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -70,6 +70,7 @@ class Image(Spec):
     classes: int
 
 
+@runtime_checkable
 class GeneratesText(Protocol):
     """A model of causal text, which can be fed one token at a time."""
 

@@ -19,6 +19,8 @@ from normlab.models.spec import Image, Longest, Text, TextToText
 from normlab.norms.base import Stream, recalibrated, running_norms
 from normlab.norms.model import ModelNorms
 from normlab.registry import CONFIG_DIR
+from normlab.run import train
+from normlab.train.loop import Trainer
 from tests.models.small import NORMS, PAD, VOCAB, Words, assert_close, sentences, unsettle
 
 TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(12, "", ""), causal=True)
@@ -222,7 +224,12 @@ def test_statistics_are_estimated_anew_row_by_row():
     x, stream = inputs([5] * 4)
     norm = model.layers[0].hidden_norm
     before = norm.running_moments()[0].clone()
-    with recalibrated(model, lambda: (model(x, stream), model(x.flip(2), stream))):
+
+    def both_batches():
+        for batch in (x, x.flip(2)):
+            model(batch, stream)
+
+    with recalibrated(model, both_batches):
         mean, _ = norm.running_moments()
         assert mean[1:5].any(1).all() and not mean[5:].any()
         again = mean[:5].clone()
@@ -230,7 +237,7 @@ def test_statistics_are_estimated_anew_row_by_row():
     seen: list[Any] = []
     hook = norm.register_forward_hook(lambda *_: seen.append(norm.seen))
     model.train()
-    model(x, stream), model(x.flip(2), stream)
+    both_batches()
     hook.remove()
     both = (torch.cat([found.mean[0] for found in seen]).view(2, 5, -1)).mean(0)
     assert_close(again, both)
@@ -369,3 +376,32 @@ def test_initialize_gives_no_layer_values_of_the_default_generator():
     model, state = network("model.initial_noise=0.1"), torch.get_rng_state()
     initialize(model, 5)
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_an_interrupted_run_goes_on_with_the_same_noise_and_statistics(tmp_path, monkeypatch):
+    def run(folder):
+        return train(
+            compose(
+                [
+                    *("task=digits", "model=lstm", "model.dim=4", "model.read=rows", "optim=adam"),
+                    *("model.initial_noise=0.1", "norm=bn_position", "batch_size=20"),
+                    *("schedule.warmup=2", "budget.steps=4", "observe.checkpoint_every=2"),
+                    *("validate.every=4", "validate.best=false", "task.test_batch_sizes=[]"),
+                    *("task.test_eval_stats=[]", "sink=[]", "observe.threads=1"),
+                    *("precision=fp64", f"runs_dir={tmp_path / folder}"),
+                ]
+            )
+        )
+
+    whole, step = run("whole"), Trainer.step
+
+    def stopped(self, **given):
+        if self.progress.step == 3:
+            raise KeyboardInterrupt
+        return step(self, **given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            run("halves")
+    assert run("halves").scores["test/loss"].value == whole.scores["test/loss"].value

@@ -65,7 +65,10 @@ def test_newer_keys_leave_older_experiments_what_they_were():
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
-        ("{*.cell:bn}", r"sites: \*\.cell matches no place.*encoder\.N\.self, .*decoder\.final"),
+        (
+            "{*.memory:bn}",
+            r"sites: \*\.memory matches no place.*encoder\.N\.self, .*decoder\.final",
+        ),
         ("{*.self:nn}", r"sites: \*\.self has no norm 'nn': there are ada, "),
         ("{a-b:ln}", r"sites: 'a-b' is no path"),
         ("{*.self:{norm:bn,momentum:7}}", r"sites\.\*\.self\.momentum=7 must be"),
