@@ -123,5 +123,5 @@ def test_commands_take_turns_in_processes_of_their_own():
     assert [len(item.seconds) for item in found] == [2, 2]
     assert found[0].lines > found[1].lines == 1
     for item in found:
-        assert 0 < min(item.first_seconds) and max(item.first_seconds) < max(item.seconds)
+        assert min(item.first_seconds) > 0 and max(item.first_seconds) < max(item.seconds)
     assert process.summary(found)[0]["command"] == "ls norm"
