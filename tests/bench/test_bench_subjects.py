@@ -11,6 +11,7 @@ from normlab.commands.bench import subjects
 from normlab.norms.base import RunningNorm
 from normlab.registry import option_names
 from normlab.train.runtime import Runtime
+from normlab.train.sinks.console import Console
 from tests.bench.small import MODEL
 
 
@@ -29,7 +30,7 @@ def test_every_subject_describes_itself(capsys):
     assert cli(["bench"]) == 0
     page = capsys.readouterr().out
     assert all(f"\n  {name} " in page for name in subjects())
-    assert {"train", "decode", "norms", "probes", "data", "startup"} <= set(subjects())
+    assert {"train", "bar", "decode", "norms", "probes", "data", "startup"} <= set(subjects())
 
 
 def test_no_such_subject_names_those_there_are(capsys):
@@ -73,6 +74,16 @@ def test_decoding_reports_sentences_of_all_batches(tmp_path):
     assert found["runs"][1]["sentences_per_second"]["n"] == 2
 
 
+def test_the_bar_is_drawn_in_its_own_turns_alone(tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(Console, "stage", lambda self, stage: drawn.append(stage))
+    asked = ["--intervals", "2", "--steps", "3", "--warmup", "1"]
+    found = written(["bar", *MODEL, *asked], tmp_path)
+    assert [run["name"] for run in found["runs"]] == ["no bar", "bar"]
+    assert [run["ratio_to_first"] == 1 for run in found["runs"]] == [True, False]
+    assert len(drawn) == 1 + 2 * 3  # the steps of one of the two
+
+
 def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
     found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
     names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
@@ -111,4 +122,6 @@ def test_commands_take_turns_in_processes_of_their_own():
     found = process.in_turns([["ls", "norm"], ["--version"]], rounds=2)
     assert [len(item.seconds) for item in found] == [2, 2]
     assert found[0].lines > found[1].lines == 1
+    for item in found:
+        assert min(item.first_seconds) > 0 and max(item.first_seconds) < max(item.seconds)
     assert process.summary(found)[0]["command"] == "ls norm"
