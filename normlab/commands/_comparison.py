@@ -18,7 +18,6 @@ from normlab.reports.beside import (
     Beside,
     beside,
     best_first,
-    beyond_names,
     choose,
     headline,
 )
@@ -70,6 +69,7 @@ class _Group:
     rows: tuple[Row, ...]
     score: str
     baseline: Row
+    beside: tuple[Beside, ...]  # of each row
     wanted: bool  # the baseline is the one that was asked for
 
     @classmethod
@@ -82,7 +82,9 @@ class _Group:
         found = None if wanted is None else choose(cells, labels, wanted)
         baseline = found or choose(cells, labels, None)
         assert baseline is not None, "without a wish there is one"
-        return cls(ordered, score, by_cell[baseline.fingerprint], found is not None)
+        against = tuple(beside(cell, baseline, score) for cell in cells)
+        row = by_cell[baseline.fingerprint]
+        return cls(ordered, score, row, against, wanted=found is not None)
 
 
 def _print_figures(
@@ -139,7 +141,7 @@ def _signatures(
 def _unlike_rows(group: _Group) -> list[str]:
     """Say what the rows of a task differ in beyond their names, and which has what."""
     found: dict[str, dict[str, list[str]]] = {}
-    apart = [beyond_names(row.cell, group.baseline.cell) for row in group.rows]
+    apart = [each.unlike for each in group.beside]
     for key in dict.fromkeys(key for each in apart for key in each):
         usual = next(each[key][1] for each in apart if key in each)
         for row, each in zip(group.rows, apart, strict=True):
@@ -204,11 +206,9 @@ def _print_differences(group: _Group, print_rows: Callable[..., None]) -> None:
     else:
         print_note(title)
     rows: list[list[str]] = []
-    for row in group.rows:
-        if row is baseline:
-            continue
-        found = beside(row.cell, baseline.cell, group.score)
-        rows.append([row.label, *_difference(found, digits), _remarks(found)])
+    for row, found in zip(group.rows, group.beside, strict=True):
+        if row is not baseline:
+            rows.append([row.label, *_difference(found, digits), _remarks(found)])
     percent = f"{CONFIDENCE:.0%} interval"
     columns = ["row", "difference", percent, "pairs", "remarks"]
     if not any(row[-1] for row in rows):

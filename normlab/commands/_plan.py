@@ -45,7 +45,8 @@ class Plan:
             rows.append(
                 ["", "all", str(len(self.items)), str(len(left)), "", "", "", self._hours(left)]
             )
-        print_table(list(("#", "row", *_NUMERIC[1:])), rows, notes=self._notes(), numeric=_NUMERIC)
+        columns = ["#", "row", *_NUMERIC[1:]]
+        print_table(columns, rows, notes=self._notes(), numeric=_NUMERIC, labels=2)
 
     def seconds(self, item: Item) -> float:
         """Return how long a run takes, as measured, else as typed in."""

@@ -33,6 +33,9 @@ _EXAMPLES = """examples:
   normlab ls study            the studies, and what they cost at each scale
   normlab ls keys             every key of a run: its default, what it may be, what it is
   normlab ls runs             the runs below runs/
+
+Tables keep to the terminal's width, in a pipe to 80 columns or what COLUMNS says:
+  COLUMNS=300 normlab ls keys | grep warmup
 """
 
 

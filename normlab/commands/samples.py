@@ -36,6 +36,7 @@ A run is known by its norm, and by what else sets it apart from the others.
 test.
 """
 _COUNT = 5
+_LEFT_OUT = 3  # runs that are named
 
 
 def parser() -> argparse.ArgumentParser:
@@ -119,8 +120,10 @@ def _samples(arguments: argparse.Namespace, by: "Choice") -> int:
         for each in samples:
             _print(each)
         print_note(_how(by, len(samples), len(references), seed))
-        for reason in left_out:
+        for reason in left_out[:_LEFT_OUT]:
             print_note(f"left out: {reason}")
+        if len(left_out) > _LEFT_OUT:
+            print_note(f"left out: {len(left_out) - _LEFT_OUT} more")
     return 1 if problems else 0
 
 

@@ -23,6 +23,7 @@ _NAMED = tuple(
     for key in ("norm", "placement", "batch_size", "max_tokens", "accumulate")
     for name in spelled(key)
 )
+_NAMED_BELOW = tuple(f"{name}." for name in _NAMED)
 # How long a run trains, and what of it is tested how.
 _FIXED = ("budget", "task.test_search", "validate.test", "validate.average")
 
@@ -96,36 +97,34 @@ def beyond_names(a: Cell, b: Cell) -> dict[str, tuple[Any, Any]]:
 
     Nothing for rows that are named alike, of which the settings are what is compared.
     """
-    return {} if named_alike(a, b) else _unlike(a, b, _NAMED)
+    every = settings(a.parts, b.parts, ())
+    found = {key: pair for key, pair in every.items() if not f"{key}.".startswith(_NAMED_BELOW)}
+    return _told(a, b, found) if len(found) < len(every) else {}
 
 
 def compared(a: Cell, b: Cell) -> dict[str, tuple[Any, Any]]:
     """Return what two rows that are named alike differ in; nothing for other rows."""
-    return _unlike(a, b, ()) if named_alike(a, b) else {}
+    every = settings(a.parts, b.parts, ())
+    return {} if any(f"{key}.".startswith(_NAMED_BELOW) for key in every) else _told(a, b, every)
 
 
-def named_alike(a: Cell, b: Cell) -> bool:
-    """Tell whether two rows have norm, placement and batch in common, in every setting."""
-    return settings(a.parts, b.parts, _NAMED).keys() == settings(a.parts, b.parts, ()).keys()
+def _told(a: Cell, b: Cell, found: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:
+    """Put one option for all that is below it, and leave out what repeats another key.
 
-
-def _unlike(a: Cell, b: Cell, names: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
-    """Return the settings but for some that differ, one option for all that is below it.
-
-    A key that repeats another, as `schedule.lr` does `optim.lr`, is left out.
+    So `schedule.lr`, which is `optim.lr` again.
     """
-    found: dict[str, tuple[Any, Any]] = {}
-    told: set[tuple[str, str]] = set()
-    for key, pair in settings(a.parts, b.parts, names).items():
+    told: dict[str, tuple[Any, Any]] = {}
+    marks: set[tuple[str, str]] = set()
+    for key, pair in found.items():
         group = key.partition(".")[0]
         options = a.choice(group), b.choice(group)
         if options[0] != options[1]:
             key, pair = group, options
         mark = key.rpartition(".")[2], repr(pair)
-        if mark not in told:
-            told.add(mark)
-            found[key] = pair
-    return found
+        if mark not in marks:
+            marks.add(mark)
+            told[key] = pair
+    return told
 
 
 def obstacles(unlike: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any]]:

@@ -129,6 +129,7 @@ def composed():
 @pytest.fixture
 def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "300")
     monkeypatch.setattr(_grid, "composed", composed)
     monkeypatch.setattr(
         reproduce, "load_study", lambda name: load_study(name, tmp_path / "configs")
