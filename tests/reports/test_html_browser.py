@@ -70,6 +70,7 @@ def test_a_filter_by_keyboard_changes_charts_and_tables(visit):
     drawn(page, LOSS, 3)
     for name in LEVELS:
         page.locator('input[name="row"]').nth(list(LEVELS).index(name)).press("Space")
+    page.locator(LOSS).scroll_into_view_if_needed()
     page.locator(f"{LOSS} .none").wait_for()
 
 
