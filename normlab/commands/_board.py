@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from normlab.records.record import RunRecord
@@ -82,7 +83,7 @@ class Server(ThreadingHTTPServer):
         super().__init__((ADDRESS, port), _Handler)
         self.board = board
 
-    def handle_error(self, request: object, client_address: object) -> None:
+    def handle_error(self, request: Any, client_address: Any) -> None:
         """Pass over a browser that has gone before it was answered."""
         if not isinstance(sys.exc_info()[1], OSError):
             super().handle_error(request, client_address)

@@ -141,7 +141,11 @@ def _cells(experiments: Sequence[Sequence[Found]], baseline: str | None) -> list
     axes = _axes(values)
     places = [{keys[0]: at[keys[0]] for keys in axes} for at in varying(values)]
     cells = _named(experiments, places, [key for keys in axes for key in keys])
-    return cells if _is_grid(cells, baseline) else _named(experiments, [{}] * len(experiments))
+    plain = _named(experiments, [{}] * len(experiments))
+    rows, experiment_rows = ({cell.row for cell in each} for each in (cells, plain))
+    if baseline in experiment_rows - rows:
+        return plain
+    return cells if _is_grid(cells, baseline if baseline in rows else None) else plain
 
 
 def _named(
