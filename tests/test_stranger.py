@@ -4,6 +4,7 @@ import copy
 import http.client
 import inspect
 import json
+import os
 import sys
 import threading
 from dataclasses import replace
@@ -178,6 +179,9 @@ def test_a_board_shows_runs_as_text_to_this_machine_alone(tmp_path):
     (lines / "progress.json").write_text(
         json.dumps({"phase": evil, "done": 1e400, "total": [evil], "loss": "nan", "left": {}})
     )
+    (tmp_path / "runs/pipe/seed1").mkdir(parents=True)
+    (tmp_path / "runs/pipe/seed1/config.yaml").write_text((lines / "config.yaml").read_text())
+    os.mkfifo(tmp_path / "runs/pipe/seed1/progress.json")
     board = Board(tmp_path / "runs", baseline=None, scores=())
     with Server(board, 0) as server:
         threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()

@@ -6,11 +6,13 @@ another name than this machine's asks for is refused (DNS rebinding).
 """
 
 import hashlib
+import sys
 import threading
 import time
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from normlab.records.record import RunRecord
@@ -80,6 +82,11 @@ class Server(ThreadingHTTPServer):
     def __init__(self, board: Board, port: int) -> None:
         super().__init__((ADDRESS, port), _Handler)
         self.board = board
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Pass over a browser that has gone before it was answered."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handle_error(request, client_address)
 
     @property
     def url(self) -> str:

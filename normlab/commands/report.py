@@ -105,16 +105,13 @@ def main(argv: list[str]) -> int:
 
 def _places(what: Sequence[str]) -> list[Path]:
     """Return the places of runs that are named, none where a study is or nothing."""
-    if not what or (len(what) == 1 and (what[0] in option_names("study") or not _exists(what[0]))):
+    places = [Path(name) for name in what]
+    lost = [place for place in places if not place.exists()]
+    if len(places) == 1 and (what[0] in option_names("study") or lost == [Path(places[0].name)]):
         return []
-    for name in what:
-        if not _exists(name):
-            raise ValueError(f"{name}: no such folder of runs; `normlab ls runs` lists the runs")
-    return [Path(name) for name in what]
-
-
-def _exists(name: str) -> bool:
-    return Path(name).exists()
+    for place in lost:
+        raise ValueError(f"{place}: no such folder of runs; `normlab ls runs` lists the runs")
+    return places
 
 
 def _studies(root: Path, study: str | None, *, check: bool) -> int:

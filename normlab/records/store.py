@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import re
 from collections.abc import Generator, Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.atomic import atomic_write
-from normlab.records.files import read_file
+from normlab.records.files import from_json, read_file
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
 from normlab.records.record import MEND_RUN, RunRecord
@@ -39,7 +38,7 @@ def run_label(config: Mapping[str, Any]) -> str:
 def read_progress(run_dir: Path) -> dict[str, Any] | None:
     """Return what a run does now: phase, done, total, loss, left; None if it does not say."""
     try:
-        found: object = json.loads((run_dir / PROGRESS_FILE).read_bytes())
+        found: object = from_json(read_file(run_dir / PROGRESS_FILE))
     except (OSError, ValueError):
         return None
     keys = ("phase", "done", "total", "loss", "left")

@@ -63,7 +63,7 @@ class _Cell:
 
     @property
     def point(self) -> str:
-        return " ".join(f"{axis}={value}" for axis, value in self.at.items())
+        return " ".join(f"{axis}={_written(value)}" for axis, value in self.at.items())
 
     @property
     def going_on(self) -> bool:
@@ -91,7 +91,7 @@ def arranged(
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
     for cell in cells:
         for axis, value in cell.at.items():
-            grid.setdefault(axis, {})[str(value)] = ()
+            grid.setdefault(axis, {})[_written(value)] = ()
     ended = [each.run.record for each in found if each.run.record is not None]
     study = Study(
         name="runs",
@@ -141,7 +141,11 @@ def _cells(experiments: Sequence[Sequence[Found]], baseline: str | None) -> list
     axes = _axes(values)
     places = [{keys[0]: at[keys[0]] for keys in axes} for at in varying(values)]
     cells = _named(experiments, places, [key for keys in axes for key in keys])
-    return cells if _is_grid(cells, baseline) else _named(experiments, [{}] * len(experiments))
+    plain = _named(experiments, [{}] * len(experiments))
+    rows, experiment_rows = ({cell.row for cell in each} for each in (cells, plain))
+    if baseline in experiment_rows - rows:
+        return plain
+    return cells if _is_grid(cells, baseline if baseline in rows else None) else plain
 
 
 def _named(
@@ -243,6 +247,11 @@ def _columns(records: Sequence[RunRecord], scores: Sequence[str]) -> list[str]:
 def _task(run: Run) -> str:
     corpus = corpus_label(run.config)
     return run.task if corpus is None else f"{run.task}/{corpus}"
+
+
+def _written(value: Any) -> str:
+    """Write a value of an axis; what arithmetic left behind its digits is not its name."""
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _by_size(item: tuple[str, Any]) -> tuple[float, str]:

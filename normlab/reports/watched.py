@@ -16,13 +16,14 @@ from normlab.records.store import (
     read_progress,
     read_record,
 )
-from normlab.reports.curves import thinned
+from normlab.reports.curves import CURVES_FILE, thinned
 from normlab.reports.figures.runs import Run, read_config
 from normlab.reports.runs import Found
 
 SILENT = 120.0
 """Seconds after which a run that says nothing more is no longer taken to go on."""
-_FILES = (RECORD_FILE, METRICS_FILE, CONFIG_FILE, PROGRESS_FILE)
+_ROWS = (METRICS_FILE, CURVES_FILE)  # of a run, and of one that was published
+_FILES = (RECORD_FILE, *_ROWS, CONFIG_FILE, PROGRESS_FILE)
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 """Inode, size and time of change of each file of a run, None for one that is not there."""
@@ -98,8 +99,8 @@ class Watched:
         rows: list[dict[str, Any]] = []
         try:
             self._check_within(folder)
-            if there[METRICS_FILE] is not None:
-                rows = thinned(read_rows(folder / METRICS_FILE))
+            kept = next((name for name in _ROWS if there[name] is not None), None)
+            rows = [] if kept is None else thinned(read_rows(folder / kept))
         except (ValueError, OSError) as error:
             problems.append(str(error))
         try:

@@ -43,6 +43,7 @@
     const all = boxes("row").length + boxes("at").length;
     const on = (rows?.size ?? 0) + (points?.size ?? 0);
     filters.querySelector(".shown").textContent = on === all ? "" : `${all - on} hidden`;
+    filters.classList.toggle("tall", filters.offsetHeight > 0.4 * innerHeight); // it would cover the page
   }
   function filter() {
     hide();
