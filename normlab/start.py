@@ -53,7 +53,7 @@ def _check_sequences(config: Mapping[str, Any], norms: list[RunningNorm], most: 
     for norm in norms:
         if not isinstance(norm, BatchNorm) or "feature" in norm.pools:
             continue
-        if "time" in norm.pools and not norm.by_position:
+        if "position" in norm.pools and not norm.by_position:
             continue
         if norm.ghosts is not None and norm.ghosts.size == 1:
             key = "norm.ghost=1"

@@ -158,9 +158,9 @@ def order(subject: Subject) -> Verdict:
     x, stream = subject.tokens()
     places = torch.tensor([2, 0, 3, 1])
     for norm in (subject.new(), subject.trained(), subject.trained().eval()):
-        y = forward(norm, x, stream.valid)[places]
-        other = forward(norm, x[places], stream.valid[places])
-        real = stream.valid[places]
+        y = forward(norm, x, stream.real(x))[places]
+        other = forward(norm, x[places], stream.real(x)[places])
+        real = stream.real(x)[places]
         if moved(y[real], other[real]):
             return violated(
                 f"in {'training' if norm.training else 'eval'} a sequence comes out otherwise "
@@ -193,10 +193,10 @@ def alone(subject: Subject) -> Verdict:
 
 
 def _depends_on_batch(norm: Norm, x: Tensor, stream: Stream) -> bool:
-    together = forward(norm, x, stream.valid)
+    together = forward(norm, x, stream.real(x))
     return any(
-        moved(together[n, real], forward(norm, x[n : n + 1], stream.valid[n : n + 1])[0, real])
-        for n, real in enumerate(stream.valid)
+        moved(together[n, real], forward(norm, x[n : n + 1], stream.real(x)[n : n + 1])[0, real])
+        for n, real in enumerate(stream.real(x))
     )
 
 
@@ -204,13 +204,13 @@ def stepwise(subject: Subject) -> Verdict:
     """Compare, in eval, one token at a time with all at once, and with the declaration."""
     norm = subject.trained().eval()
     x, stream = subject.tokens(STEPS + 1)
-    whole = forward(norm, x, stream.valid)[stream.valid]
+    whole = forward(norm, x, stream.real(x))[stream.real(x)]
     with torch.no_grad():
         columns = [
-            seeded(norm, x[:, t : t + 1], Stream(stream.valid[:, t : t + 1], start=t))
+            seeded(norm, x[:, t : t + 1], Stream(stream.real(x)[:, t : t + 1], start=t))
             for t in range(x.shape[1])
         ]
-    depends = moved(whole, torch.cat(columns, 1)[stream.valid])
+    depends = moved(whole, torch.cat(columns, 1)[stream.real(x)])
     if depends and norm.incremental:
         return violated(
             "in eval tokens one at a time come out otherwise than all at once, and `incremental` "

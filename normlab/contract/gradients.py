@@ -97,4 +97,4 @@ def penalty(subject: Subject) -> Verdict:
 
 def _loss(norm: Norm, x: Tensor, stream: Stream) -> Tensor:
     y = seeded(norm, x, stream)
-    return (y * y.detach().cos())[stream.valid].sum()
+    return (y * y.detach().cos())[stream.real(x)].sum()

@@ -60,7 +60,7 @@ def running(subject: Subject) -> Verdict:
     before = state(norm)
     x, stream = subject.tokens(STEPS + 2)
     with batch_statistics(model):
-        seeded(norm, x.clone().requires_grad_(), stream)[stream.valid].sum().backward()
+        seeded(norm, x.clone().requires_grad_(), stream)[stream.real(x)].sum().backward()
     if changed := _differences(before, state(norm)):
         return violated(f"with the statistics of a batch in eval it changes {', '.join(changed)}")
     former = [table.clone() for table in norm.running_moments()]
@@ -75,7 +75,9 @@ def running(subject: Subject) -> Verdict:
         return violated(f"after recalibration {', '.join(changed)} are not as before")
     if (fixed := norm.eval().fixed_map()) is not None:
         scale, shift = fixed
-        if moved(forward(norm, x, stream.valid)[stream.valid], (x * scale + shift)[stream.valid]):
+        if moved(
+            forward(norm, x, stream.real(x))[stream.real(x)], (x * scale + shift)[stream.real(x)]
+        ):
             return violated("`fixed_map` is not what eval computes")
     return ok("running statistics can be looked past, estimated anew and put back")
 

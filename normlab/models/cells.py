@@ -43,12 +43,14 @@ class Step:
     going_on: Bool[Tensor, "B 1 1"] | None
 
 
-def steps(stream: Stream) -> list[Step]:
+def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
     """Return the positions of a stream, one by one."""
-    dense = stream.known_tokens == stream.valid.numel()
+    if stream.valid is None:
+        return [Step(Stream(start=stream.start + t), None) for t in range(x.shape[1])]
+    all_real = stream.known_tokens(x) == stream.valid.numel()
     columns = stream.valid.split(1, dim=1)
     return [
-        Step(Stream(column, start=stream.start + t), None if dense else column.unsqueeze(-1))
+        Step(Stream(column, start=stream.start + t), None if all_real else column.unsqueeze(-1))
         for t, column in enumerate(columns)
     ]
 
@@ -99,7 +101,7 @@ class NormSites(nn.Module):
 
         Raises ValueError for one that would make everything its bias.
         """
-        if norm.pools == {"time"} and not self.takes_sequence(site, norm):
+        if norm.pools == {"position"} and not self.takes_sequence(site, norm):
             raise ValueError(
                 f"norm@{site}: {type(norm).__name__} pools over time alone, and a recurrence gives "
                 "it one position at a time, so that every output would be its bias; choose another "
@@ -117,7 +119,7 @@ class NormSites(nn.Module):
     def takes_sequence(self, site: str, norm: Norm) -> bool:
         """Tell whether the norm of a site pools over the positions of a sequence."""
         whole = site == "input_norm" and self.shape.input_statistics == "sequence"
-        return whole and "time" in norm.pools
+        return whole and "position" in norm.pools
 
 
 class Cell(NormSites, ABC):
@@ -159,8 +161,8 @@ class Cell(NormSites, ABC):
         return tuple(x.new_zeros(count, 1, self.shape.dim) for _ in range(self.states))
 
     def forward(
-        self, x: Float[Tensor, "B T F"], stream: Stream, state: State, positions: Sequence[Step]
-    ) -> tuple[Float[Tensor, "B T D"], State]:
+        self, x: Float[Tensor, "B P F"], stream: Stream, state: State, positions: Sequence[Step]
+    ) -> tuple[Float[Tensor, "B P D"], State]:
         """Return the hidden states after each position, and the last state."""
         inputs = self.inputs(x, stream, positions)
         hidden: list[Tensor] = []
@@ -174,8 +176,8 @@ class Cell(NormSites, ABC):
         return torch.cat(hidden, dim=1), state
 
     def inputs(
-        self, x: Float[Tensor, "B T F"], stream: Stream, positions: Sequence[Step]
-    ) -> Float[Tensor, "B T G"]:
+        self, x: Float[Tensor, "B P F"], stream: Stream, positions: Sequence[Step]
+    ) -> Float[Tensor, "B P G"]:
         """Return the input product of all positions, normalized, with the bias."""
         product = F.linear(x, self.input_weight)
         norms = self.input_norms
@@ -190,7 +192,7 @@ class Cell(NormSites, ABC):
         self, norm: Norm, x: Tensor, stream: Stream, positions: Sequence[Step]
     ) -> Tensor:
         fits = norm.most_positions is None or stream.start + x.shape[1] <= norm.most_positions
-        if self.takes_sequence("input_norm", norm) or ("time" not in norm.pools and fits):
+        if self.takes_sequence("input_norm", norm) or ("position" not in norm.pools and fits):
             return norm(x, stream)
         columns = zip(x.split(1, dim=1), positions, strict=True)
         return torch.cat([norm(column, position.stream) for column, position in columns], dim=1)

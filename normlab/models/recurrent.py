@@ -181,7 +181,7 @@ class Recurrent(nn.Module):
             states = [(self.noise(hidden), *rest) for hidden, *rest in states]
         return states
 
-    def forward(self, x: Float[Tensor, "B T F"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, x: Float[Tensor, "B P F"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the hidden states of the last layer at each position."""
         length = x.shape[1]
         x, stream = self._aligned(x, stream)
@@ -189,10 +189,10 @@ class Recurrent(nn.Module):
         return found[:, :length]
 
     def advance(
-        self, x: Float[Tensor, "B T F"], stream: Stream, states: list[State]
-    ) -> tuple[Float[Tensor, "B T D"], list[State]]:
+        self, x: Float[Tensor, "B P F"], stream: Stream, states: list[State]
+    ) -> tuple[Float[Tensor, "B P D"], list[State]]:
         """Return the hidden states of the last layer, and all states after the last position."""
-        positions = steps(stream)
+        positions = steps(x, stream)
         after: list[State] = []
         for cell, state in zip(self.cells, states, strict=True):
             x, state = cell(x, stream, state, positions)
@@ -207,5 +207,7 @@ class Recurrent(nn.Module):
         if not any(norm.sync for norm in running_norms(self)):
             return x, stream
         more = max(gather_objects(x.shape[1])) - x.shape[1]
-        valid = nn.functional.pad(stream.valid, (0, more))
+        if more == 0:
+            return x, stream
+        valid = nn.functional.pad(stream.real(x), (0, more))
         return nn.functional.pad(x, (0, 0, 0, more)), Stream(valid, stream.start)

@@ -24,7 +24,7 @@ class RecurrentLM(nn.Module):
         """The most tokens that it takes: any number."""
         return None
 
-    def forward(self, ids: Int[Tensor, "B T"], stream: Stream) -> Float[Tensor, "B T D"]:
+    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the last layer's states; `project` turns them into logits of what comes."""
         return self.recurrent(self.embedding(ids), stream)
 
@@ -55,8 +55,7 @@ class StatefulText:
 
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Feed the next token of each sequence; return the last layer's states."""
-        every = torch.ones(len(ids), 1, dtype=torch.bool, device=ids.device)
-        stream = Stream(every, start=self.position)
+        stream = Stream(start=self.position)
         x, self.states = self.layers.advance(self.embedding(ids[:, None]), stream, self.states)
         self.position += 1
         return x[:, 0]
@@ -73,6 +72,4 @@ class PrefixStates:
     def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
         """Append the next token of each sequence; return the last layer's states."""
         self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
-        return self.model(self.prefix, Stream(torch.ones_like(self.prefix, dtype=torch.bool)))[
-            :, -1
-        ]
+        return self.model(self.prefix, Stream())[:, -1]

@@ -27,11 +27,9 @@ class RecurrentClassifier(nn.Module):
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        x = self.sequence(pixels)
-        stream = Stream(torch.ones(x.shape[:2], dtype=torch.bool, device=x.device))
-        return self.classes(self.recurrent(x, stream)[:, -1])
+        return self.classes(self.recurrent(self.sequence(pixels), Stream())[:, -1])
 
-    def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B T F"]:
+    def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B P F"]:
         """Return the steps of pictures: their rows, their pixels by rows, or in `order`."""
         if self.read == "rows":
             return pixels.flatten(2)
