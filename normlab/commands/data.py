@@ -98,7 +98,7 @@ def _print_pairs(description: Mapping[str, Any], samples: Sequence[tuple[str, st
     columns = ["split", "side", *_PAIR_FIGURES]
     print_table(columns, rows, notes=_notes(description), numeric=_PAIR_FIGURES)
     print()
-    print_table(["split", "file", "SHA-256 of its text"], sums)
+    print_table(["split", "file", "SHA-256 of its text"], sums, labels=2)
     for pair in samples:
         print()
         for lang, line in zip(languages, pair, strict=True):

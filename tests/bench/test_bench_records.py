@@ -91,7 +91,8 @@ def test_each_record_is_opened_once_and_no_other_file_of_a_run(many, argv):
     assert not {"torch", "datasets", "hydra", "wandb"} & set(found["modules"])
 
 
-def test_the_command_measures_what_people_type(tmp_path, capsys):
+def test_the_command_measures_what_people_type(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     report = tmp_path / "records.json"
     assert main(["--runs", "12", "--rounds", "1", "--json", str(report)]) == 0
     out = capsys.readouterr().out
