@@ -22,7 +22,7 @@ from normlab.bench.train import start
 from normlab.config import compose, to_dict
 from normlab.train.runtime import Runtime
 
-BATCH, STEPS, ROUNDS = 128, 2, 11
+BATCH, STEPS, ROUNDS = 128, 1, 5
 NORMS: dict[str, Callable[[int], nn.Module]] = {
     "bn": nn.BatchNorm2d,
     "gn_sample": lambda width: nn.GroupNorm(8, width),
