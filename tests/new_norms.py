@@ -43,7 +43,7 @@ class RunningPeak(RunningNorm):
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` over the running root mean square."""
         if self.by_batch:
-            real = stream.valid[..., None].to(x)
+            real = stream.real(x)[..., None].to(x)
             count = real.sum((0, 1), keepdim=True)
             mean_square = (x.square() * real).sum((0, 1), keepdim=True) / count
             found = mean_square.detach()

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.new_norms import NEW_CONFIG, NEW_NORM, NEW_STATEFUL_CONFIG, NEW_STATEFUL_NORM
+from tests.new_pictures import NEW_MODEL, NEW_MODEL_CONFIG, NEW_SOURCE, NEW_TASK_CONFIG
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "normlab"
@@ -303,7 +304,7 @@ def test_a_light_call_loads_nothing_heavy(call, unwanted):
 
 @pytest.fixture(scope="module")
 def with_new_norm(tmp_path_factory):
-    """Return a copy of the project to which two norms were added, a file and a config each."""
+    """Return a copy of the project with new norms, pictures and a model: a file, a config each."""
     copy = tmp_path_factory.mktemp("project")
     for folder in ("normlab", "configs"):
         ignored = shutil.ignore_patterns("__pycache__")
@@ -313,6 +314,10 @@ def with_new_norm(tmp_path_factory):
     (copy / "normlab" / "norms" / "running_peak.py").write_text(NEW_STATEFUL_NORM.lstrip())
     (copy / "configs" / "norm" / "running_peak.yaml").write_text(NEW_STATEFUL_CONFIG)
     assert "check norm fresh" in call(copy, "new", "norm", "fresh")
+    (copy / "normlab" / "data" / "pictures" / "stripes.py").write_text(NEW_SOURCE.lstrip())
+    (copy / "configs" / "task" / "stripes.yaml").write_text(NEW_TASK_CONFIG)
+    (copy / "normlab" / "models" / "one_layer.py").write_text(NEW_MODEL.lstrip())
+    (copy / "configs" / "model" / "one_layer.yaml").write_text(NEW_MODEL_CONFIG)
     text = copy / "text"
     text.mkdir()
     for split, count in (("train", 24), ("valid", 4), ("test", 4)):
@@ -381,6 +386,20 @@ def test_a_new_norm_with_a_state_and_a_backward_of_its_own_trains_and_is_probed(
     rows = [row for row in map(json.loads, lines) if "train/loss" in row]
     assert all(row["train/penalty"] > 0 for row in rows)
     assert any("tid/" in key for row in rows for key in row), sorted(rows[-1])
+
+
+def test_new_pictures_and_a_new_model_with_a_convolution_train(with_new_norm):
+    call(
+        with_new_norm,
+        *("train", "task=stripes", "norm=running_peak", "runs_dir=pictures", "probe=full"),
+        *("batch_size=20", "optim.lr=0.1", "schedule=constant", "schedule.warmup=1"),
+        *("budget.steps=20", "validate.every=20", "sink=[]", "observe.threads=1", "device=cpu"),
+    )
+    (path,) = (with_new_norm / "pictures").rglob("record.json")
+    record = json.loads(path.read_text())
+    assert record["outcome"]["status"] == "finished" and record["data"]["label"] == "stripes"
+    assert {"test/accuracy", "test/eval_stats_batch/accuracy"} <= set(record["scores"])
+    assert "stability/independence/icc/layer" in record["stability"]
 
 
 def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):
