@@ -25,8 +25,9 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
     if not norms:  # those that are synced pool over the sequences of several processes
         return
     batches = task.planned(world, config["seed"])
+    most = max(map(len, batches)) if batches else config["batch_size"]  # of a task without a plan
+    _check_sequences(config, norms, most)
     if batches:
-        _check_sequences(config, norms, max(map(len, batches)))
         _check_tokens(norms, min(map(task.fewest_pooled, batches)))
 
 

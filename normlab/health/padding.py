@@ -38,9 +38,10 @@ from normlab.health.movement import ROUNDING, by_how_much, movement, over, rms
 from normlab.health.subject import Finding, Subject
 from normlab.health.watch import NO_STACKS, norms_watched, stacks, stacks_watched
 from normlab.models.embedding import StreamEmbedding
-from normlab.norms.base import Norm, RunningNorm, Tally, batch_statistics
+from normlab.norms.base import Norm, RunningNorm, batch_statistics
 from normlab.norms.local import NoNorm
 from normlab.norms.moments import Moments
+from normlab.norms.tally import Tally
 from normlab.probes.sites import sites
 
 QUESTION = "Do real tokens come out otherwise, and do batch statistics change, with more padding?"
@@ -141,7 +142,7 @@ def _look(subject: Subject, mode: str, indices: np.ndarray, *, padding: float) -
 def _moments_taken(model: nn.Module) -> Iterator[dict[str, Tally]]:
     """Collect the moments that norms normalize by, where these are the batch's, by site."""
     norms = sites(model, RunningNorm)
-    tallies = {name: Tally(norm) for name, norm in norms.items()}
+    tallies = {name: Tally(norm.running_moments()[0]) for name, norm in norms.items()}
     try:
         for name, norm in norms.items():
             norm.tally = tallies[name]

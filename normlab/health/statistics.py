@@ -42,12 +42,12 @@ from normlab.health.subject import Finding, Subject
 from normlab.norms.base import (
     Norm,
     RunningNorm,
-    Tally,
     batch_statistics,
     recalibrated,
     running_norms,
 )
 from normlab.norms.moments import Moments
+from normlab.norms.tally import Tally
 from normlab.probes.batch_statistics import Statistics
 from normlab.probes.sites import sites
 from normlab.probes.tid import discrepancy
@@ -147,7 +147,7 @@ def discrepancies(subject: Subject, batches: Iterable[Batch]) -> dict[str, Any]:
     few values are left out, and norms without any other.
     """
     norms = sites(subject.model, RunningNorm)
-    newest = {name: _Newest(norm) for name, norm in norms.items()}
+    newest = {name: _Newest(norm.running_moments()[0]) for name, norm in norms.items()}
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
     try:
         for name, norm in norms.items():

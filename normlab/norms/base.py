@@ -17,9 +17,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from normlab.distributed import average_, sum_over_ranks
+from normlab.distributed import average_
 from normlab.norms.moments import Moments, merge
 from normlab.norms.stream import Stream
+from normlab.norms.tally import Tally
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
@@ -263,33 +264,6 @@ class RunningNorm(Norm):
 _EVAL_BY_BATCH: dict[EvalStats, bool] = {"running": False, "batch": True, "recalibrated": False}
 
 
-class Tally:
-    """The moments of many batches pooled into one, in float64: as of one long batch."""
-
-    def __init__(self, norm: RunningNorm) -> None:
-        """Start empty, with the rows and columns of the norm's running statistics."""
-        mean, _ = norm.running_moments()
-        self.sums = mean.new_zeros(4, *mean.shape, dtype=torch.float64)
-
-    def add(self, found: Moments, first: int = 0) -> None:
-        """Add a batch to the rows from `first` on."""
-        mean, var, count, spread = (table[0].double() for table in found)
-        rows = mean.shape[0]
-        for total, part in zip(
-            self.sums,
-            (count, spread, count * mean, spread * var + count * mean * mean),
-            strict=True,
-        ):
-            total[first : first + rows] += part
-
-    def result(self) -> Moments:
-        """Return the pooled moments over all batches and processes, `[1, rows, cols]` each."""
-        count, spread, firsts, seconds = sum_over_ranks(self.sums).unsqueeze(1)
-        mean = firsts / count.clamp(min=1)
-        var = (seconds - count * mean * mean).clamp(min=0) / spread.clamp(min=1)
-        return Moments(mean, var, count, spread)
-
-
 def running_norms(model: nn.Module) -> list[RunningNorm]:
     """Return the model's norms that keep running statistics."""
     return [module for module in model.modules() if isinstance(module, RunningNorm)]
@@ -361,7 +335,7 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
     try:
         try:
             for norm in norms:
-                norm.tally = Tally(norm)
+                norm.tally = Tally(norm.running_moments()[0])
             with batch_statistics(model), torch.no_grad():
                 run_batches()
             pooled = [norm.tally.result() for norm in norms if norm.tally is not None]
