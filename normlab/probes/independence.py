@@ -40,7 +40,7 @@ class Independence(HookedProbe):
             if value < 2:
                 raise ValueError(f"{name}: {value} must be at least 2 to have a variance")
         self._samples, self._tokens = samples, tokens
-        self._step = 0
+        self._generator = torch.Generator()  # of its own: a run's random state stays
 
     def attach(self, model: nn.Module) -> None:
         """Look at input and output of each norm with one row of running statistics."""
@@ -52,7 +52,7 @@ class Independence(HookedProbe):
     def before_forward(self, step: int) -> None:
         """Begin to look."""
         super().before_forward(step)
-        self._step = step
+        self._generator.manual_seed(step)
 
     def figures(self, seen: Mapping[str, Any]) -> Values:
         """Return each figure that was seen, whole and by site."""
@@ -69,7 +69,7 @@ class Independence(HookedProbe):
                 return
             self.seen.pop(name, None)
             x, stream = arguments
-            generator = torch.Generator().manual_seed(self._step)
+            generator = self._generator
             places = drawn(stream.real(x), self._samples, self._tokens, generator)
             if places is not None:
                 values = x.flatten(0, 1)[places].double()

@@ -61,7 +61,7 @@ class Prices(Right):
     price = None
 
     def map(self, x, stream):
-        self.price = x[stream.valid].sum()
+        self.price = x[stream.real(x)].sum()
         return by_token(x)
 
     def penalty(self):
@@ -79,7 +79,7 @@ class Running(RunningNorm):
     def forward(self, x, stream):
         y = x * self.square.to(x).rsqrt()
         if self.by_batch:
-            real = stream.valid[..., None].to(x)
+            real = stream.real(x)[..., None].to(x)
             count = real.sum((0, 1), keepdim=True)
             square = (x.detach().square() * real).sum((0, 1), keepdim=True) / count
             self.observe(Moments(square * 0, square, count, count))
@@ -102,7 +102,7 @@ class InPlace(Running):
         self.observe(Moments(x, x, x, x))
         return (self.square * x).to(x.dtype)
 
-    def update(self, found):
+    def update(self, found, first=0):
         self.square.mul_(0.9)
 
 
