@@ -53,7 +53,7 @@ class RunningPeak(RunningNorm):
         wide, square, weight, bias = widen(x, self.square, self.weight, self.bias)
         z = wide * (square.clone() + self.eps).rsqrt()
         if z.requires_grad and self.training:
-            z.register_hook(partial(self.through, real=stream.valid[..., None].to(z)))
+            z.register_hook(partial(self.through, real=stream.real(z)[..., None].to(z)))
         return (z * weight + bias).to(x.dtype)
 
     def through(self, grad: Tensor, real: Tensor) -> Tensor:

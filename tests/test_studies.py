@@ -307,7 +307,8 @@ def test_truth_values_are_written_as_on_the_command_line(written):
     assert list(study.grid["norm.sync"].values()) == [("norm.sync=true",), ("norm.sync=false",)]
 
 
-def test_lists_tell_what_studies_cost(capsys):
+def test_lists_tell_what_studies_cost(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     assert ls.main(["study", "--json"]) == 0
     listed = {item["name"]: item["cost"] for item in json.loads(capsys.readouterr().out)}
     assert ls.main(["study"]) == 0

@@ -10,13 +10,15 @@ wide models are looked at alike; each feature is measured in its own deviations.
              the variance of these n's mean is; n / effect tokens is what they are worth
     distance n (mean of the n - running mean)^2 / running variance
     gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
-             is what flows through the batch's mean (see `statistics_gradient`)
+             is what flows through the batch's mean (see `statistics_gradient`); a compiled model
+             has no place to take it at, and leaves it out
 
 Independent draws have an icc of 0 and 1 in the others, of which the last two are means over
 features. `shuffled/icc` is the control: the same tokens dealt out over the samples at random.
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,7 +26,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from normlab.norms.base import RunningNorm
-from normlab.probes.base import StepView
 from normlab.probes.figures import HookedProbe, Values, by_site
 from normlab.probes.sites import sites
 
@@ -55,56 +56,57 @@ class Independence(HookedProbe):
         self._generator.manual_seed(step)
 
     def figures(self, seen: Mapping[str, Any]) -> Values:
-        """Return each figure that was seen, whole and by site."""
+        """Return each figure of what was seen, whole and by site."""
+        measured = {name: self._measured(**of) for name, of in seen.items()}
         found: dict[str, Tensor] = {}
         for figure in _FIGURES:
-            values = {name: of[figure] for name, of in seen.items() if figure in of}
+            values = {name: of[figure] for name, of in measured.items() if figure in of}
             found |= by_site(figure, values)
         return found
 
+    @torch.no_grad()
+    def _measured(
+        self, x: Tensor, real: Tensor, mean: Tensor, var: Tensor, grad: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return the figures of a norm by name; none where too few samples have enough tokens."""
+        places = drawn(real, self._samples, self._tokens, self._generator)
+        if places is None:
+            return {}
+        values = x.flatten(0, 1)[places].double()
+        order = torch.randperm(places.numel(), generator=self._generator).to(x.device)
+        shuffled = values.flatten(0, 1)[order].view_as(values)
+        icc = intraclass_correlation(values)
+        gap = (values.mean((0, 1)) - mean.double()).square() / var.double()
+        found = {
+            "icc": icc,
+            "effect": 1 + (self._tokens - 1) * icc,
+            "distance": places.numel() * gap.mean(),
+            "shuffled/icc": intraclass_correlation(shuffled),
+        }
+        if grad is not None:
+            found["gradient"] = coherence(grad.flatten(0, 1)[places].flatten(0, 1))
+        return found
+
     def _enter(self, name: str, norm: RunningNorm) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        @torch.no_grad()
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if not self.watching:
-                return
-            self.seen.pop(name, None)
-            x, stream = arguments
-            generator = self._generator
-            places = drawn(stream.real(x), self._samples, self._tokens, generator)
-            if places is not None:
-                values = x.flatten(0, 1)[places].double()
-                order = torch.randperm(places.numel(), generator=generator).to(x.device)
-                shuffled = values.flatten(0, 1)[order].view_as(values)
-                icc = intraclass_correlation(values)
-                mean, var = (moment[0].double() for moment in norm.running_moments())
-                gap = (values.mean((0, 1)) - mean).square() / var.clamp(min=norm.eps)
+            if self.watching:
+                x, stream = arguments
+                mean, var = norm.running_moments()
                 self.seen[name] = {
-                    "places": places,
-                    "icc": icc,
-                    "effect": 1 + (self._tokens - 1) * icc,
-                    "distance": places.numel() * gap.mean(),
-                    "shuffled/icc": intraclass_correlation(shuffled),
+                    "x": x.detach(),
+                    "real": stream.real(x),
+                    "mean": mean[0].clone(),
+                    "var": var[0].clamp(min=norm.eps),
                 }
 
         return look
 
     def _leave(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-            if self.watching and name in self.seen and output.requires_grad:
-                seen = self.seen[name]
-
-                def take(grad: Tensor) -> None:
-                    seen["gradient"] = coherence(grad.flatten(0, 1)[seen["places"]].flatten(0, 1))
-
-                output.register_hook(take)
+            if self.watching and output.requires_grad and not torch.compiler.is_compiling():
+                output.register_hook(partial(self.seen[name].__setitem__, "grad"))
 
         return look
-
-    def before_update(self, view: StepView) -> None:
-        """Take what was seen, and let the draws go."""
-        for of in self.seen.values():
-            del of["places"]
-        super().before_update(view)
 
 
 def drawn(

@@ -120,7 +120,7 @@ BAD = {
     "no data_dir": (["data_dir=null"], ["data_dir"]),
     "override without value": (["norm"], ["norm"]),
     "unknown probe": (["probe=[gradient]"], ["gradient", "grad_norm"]),
-    "unknown sink": (["sink=[tensorboard]"], ["tensorboard", "jsonl"]),
+    "unknown sink": (["sink=[telegraph]"], ["telegraph", "jsonl"]),
     "a GPU where there is none": (["device=cuda"], ["device=cuda", "device=cpu"]),
     "positions too few": (["model.max_positions=4"], ["max_positions"]),
 }
