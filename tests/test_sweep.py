@@ -105,7 +105,8 @@ def test_a_signal_reaches_every_cell_and_begins_no_other(tmp_path, monkeypatch):
 def test_each_process_keeps_to_its_share(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     assert visible_gpus() == ["3", "5"]
-    stand_in(tmp_path, monkeypatch, 'echo "$CUDA_VISIBLE_DEVICES $*"')
+    both = "echo begun >> calls; until [ $(wc -l < calls) = 2 ]; do sleep 0.05; done"
+    stand_in(tmp_path, monkeypatch, f'{both}; echo "$CUDA_VISIBLE_DEVICES $*"')
     cells = sweep(tmp_path, [["a=1"], ["a=2"]], processes=None)[0].run()
     assert {cell.said.split()[0] for cell in cells} == {"3", "5"}
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
