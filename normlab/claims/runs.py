@@ -20,15 +20,15 @@ _RECORDS = "records"  # of a published study
 class Runs:
     """Records and where each lies, by its run id, what was timed, and what checks found.
 
-    `published` names by run id the studies that a record is published with: it lies in
-    `<study>/<scale>/records`. `damaged` says what could not be read. `configs` is the folder of
-    the studies.
+    `published` names by run id the studies and scales that a record is published with: it lies in
+    `<study>/<scale>/records`. With pilots alone it belongs to no other scale of the study.
+    `damaged` says what could not be read. `configs` is the folder of the studies.
     """
 
     configs: Path
     records: Sequence[RunRecord] = ()
     folders: Mapping[str, str] | None = None
-    published: Mapping[str, Collection[str]] = field(default_factory=dict)
+    published: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
     damaged: Sequence[str] = ()
     timings: Sequence[Timings] = ()
     computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class Runs:
         found: dict[str, RunRecord] = {}
         twice: list[RunRecord] = []
         folders: dict[str, str] = {}
-        published: dict[str, set[str]] = {}
+        published: dict[str, set[tuple[str, str]]] = {}
         damaged: list[str] = []
         timings: list[Timings] = []
         for place in places:
@@ -70,7 +70,9 @@ class Runs:
                 within = folder.relative_to(place)
                 folders.setdefault(record.run_id, (top / within).as_posix())
                 if within.parts[2:3] == (_RECORDS,):
-                    published.setdefault(record.run_id, set()).add(within.parts[0])
+                    published.setdefault(record.run_id, set()).add(
+                        (within.parts[0], within.parts[1])
+                    )
             damaged += [message for _, message in store.damaged]
         records = [*found.values(), *twice]
         return cls(configs, records, folders, published, damaged, timings, computed or {})
@@ -89,13 +91,17 @@ class Runs:
         """Return the records of a study at a scale, to choose from."""
         if (study, scale) not in self._selections:
             plan = self.plan(study, scale)
-            own = [
-                record
-                for record in self.records
-                if plan.holds(record, self.published.get(record.run_id, ()))
-            ]
+            own = [record for record in self.records if self._belongs(record, plan)]
             self._selections[study, scale] = Selection(own)
         return self._selections[study, scale]
+
+    def _belongs(self, record: RunRecord, plan: Plan) -> bool:
+        places = self.published.get(record.run_id, ())
+        own = plan.study.scales
+        scales = {scale for name, scale in places if name == plan.study.name and scale in own}
+        if scales and not plan.scale.pilot and all(own[scale].pilot for scale in scales):
+            return False
+        return plan.holds(record, {name for name, _ in places})
 
     @cached_property
     def _plans(self) -> dict[tuple[str, str], Plan]:

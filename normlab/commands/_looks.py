@@ -37,17 +37,17 @@ class Judge:
         """Read all runs there are; a run that jobs share belongs to each of them."""
         from normlab.claims.runs import Runs
 
-        shared: dict[str, set[str]] = {}
+        shared: dict[str, set[tuple[str, str]]] = {}
         folders: dict[Path, None] = {}
         for job in self.jobs:
             for each in job.runs.values():
                 for run in each:
                     name = f"{run.place.parent.name}-{run.place.name}"
-                    shared.setdefault(name, set()).add(job.study.name)
+                    shared.setdefault(name, set()).add((job.study.name, job.scale))
                     folders[run.place.parents[1]] = None
         places = [place for place in (self.results, *folders) if place.is_dir()]
         found = Runs.read(places, root=self.configs.parent, configs=self.configs)
-        both: Mapping[str, set[str]] = {
+        both: Mapping[str, set[tuple[str, str]]] = {
             name: {*found.published.get(name, ()), *shared.get(name, ())}
             for name in {*found.published, *shared}
         }

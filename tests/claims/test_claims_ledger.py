@@ -267,6 +267,15 @@ def test_the_committed_pages_are_what_the_records_give(capsys):
     assert command.main(["--check"]) == 0, capsys.readouterr().err
 
 
+def test_a_run_published_with_a_pilot_alone_is_no_evidence():
+    """The pilot of warmup has cells that its counted scale plans as well."""
+    results = CONFIG_DIR.parent / "results"
+    runs = Runs.read([results], root=CONFIG_DIR.parent, configs=CONFIG_DIR)
+    assert runs.of_study("warmup", "one_rate").records
+    counted = runs.of_study("warmup", "cpu").records
+    assert all(("warmup", "cpu") in runs.published[record.run_id] for record in counted)
+
+
 def test_every_link_of_the_page_leads_somewhere():
     import re
 
