@@ -26,7 +26,6 @@ class Centered(nn.Module):
         return self.norm(self.linear(x), stream)
 
 
-
 def _attention(option):
     """Return a self-attention with a norm on the heads of queries and keys."""
     sites = qk_sites(option, dim=SHAPE[2] // HEADS, length=SHAPE[1])
