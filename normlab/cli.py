@@ -17,6 +17,7 @@ _CURES = {
     errno.EDQUOT: _ROOM,
     errno.EACCES: "what was there is kept: give yourself the right to it, or name another place",
     errno.EROFS: "nothing can be written there: name another place",
+    errno.ENOTDIR: "a file stands where a folder has to be: move it, or name another place",
     errno.EIO: "the disk or its network fails: what was there is kept; look at it, or name another "
     "place, then start the same command again",
 }

@@ -3,8 +3,9 @@
 import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 SHAPE = 3, 5, 8  # sequences, positions, features
@@ -39,8 +40,9 @@ class Subject:
 
     `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
     `tables` map our parameters and statistics to theirs. `factor` is theirs over ours where a
-    constant is known to differ. The input of the step `outlier` is ten times as large. `centered`
-    puts a product with centred rows before the norm: ours are then `linear` and `norm`.
+    constant is known to differ. The input of the step `outlier` is ten times as large. `around` is
+    what ours stands in: a product with centred rows, as `linear` and `norm`, or a self-attention of
+    two heads, where `option` is one of `qk_norm`.
     """
 
     repository: str
@@ -57,7 +59,7 @@ class Subject:
     outlier: int | None = None
     factor: float = 1.0
     tolerance: float = 1e-12
-    centered: bool = False
+    around: Literal["nothing", "centered product", "attention"] = "nothing"
 
 
 def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
@@ -253,6 +255,35 @@ def _represented(*, progressive: bool) -> Subject:
     )
 
 
+HEADS = 2
+
+
+class _Attention(nn.Module):
+    """Their attention, whose one table of weights is cut as ours is."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        settings = types.SimpleNamespace(
+            embed_dim=SHAPE[2],
+            num_heads=HEADS,
+            att_dropout=0.0,
+            use_bias=True,
+            seq_len_threshold=SHAPE[1],
+            mha_sup=True,
+        )
+        self.attention = module.MultiheadAttention(settings)
+        for name in ("weights", "biases"):
+            table = self.attention._parameters.pop(name).detach()
+            for part, rows in (("in", table[: 3 * SHAPE[2]]), ("out", table[3 * SHAPE[2] :])):
+                self.register_parameter(f"{part}_{name}", nn.Parameter(rows))
+
+    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
+        for name in ("weights", "biases"):
+            parts = [self.get_parameter(f"{part}_{name}") for part in ("in", "out")]
+            setattr(self.attention, name, torch.cat(parts))
+        return self.attention(x, x, x, hidden[:, None, None])[0]
+
+
 # Their standard deviation is the n - 1 one, ours the n one; eps, which stands elsewhere, is 0.
 _CORRECTION = ((SHAPE[2] - 1) / SHAPE[2]) ** 0.5
 _DETACHED = {"affine": False, "eps": 0.0}
@@ -324,10 +355,27 @@ SUBJECTS: Mapping[str, Subject] = {
             "norm.bias": "norm.bias",
         },
         tables={f"norm.{ours}": f"norm.{theirs}" for ours, theirs in _WINDOW_TABLES.items()},
-        centered=True,
+        around="centered product",
     ),
     "un": _unified(outliers=False, padded=True),
     "un_outliers": _unified(outliers=True, padded=False),
+    "qk_l2": Subject(
+        repository="CyndxAI+QKNorm",
+        commit="c628cb5",
+        path="QKNorm/layers.py",
+        build=_Attention,
+        option="l2",
+        names={
+            "qkv_proj.weight": "in_weights",
+            "qkv_proj.bias": "in_biases",
+            "out_proj.weight": "out_weights",
+            "out_proj.bias": "out_biases",
+            "q_norm.norm.gain": "attention.mha_scale.scale",
+        },
+        driver=Driver(forward=lambda module, x, valid: module(x, ~valid)),
+        padded=True,
+        around="attention",
+    ),
     "scale": Subject(
         repository="tnq177+transformers_without_tears",
         commit="c2dfaaa93c2437a75f08b52de88b1132f78e7cad",

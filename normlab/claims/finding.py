@@ -15,7 +15,8 @@ class Finding:
     or not measured. `p` is as found, `p_look` multiplied for the look; both None where nothing was
     tested. `n` counts seeds (or rounds), `look` those of the look that counts. `excluded` says of
     runs that are there why they decide nothing, `setting` on which data and size, `records` lists
-    the folders, or the file, that it rests on. `command` would measure it, at `cost`.
+    the folders, or the file, that it rests on. `command` would measure it, at `cost`. Where a side
+    is `at_floor` more seeds would not: the setting has to be another.
     """
 
     verdict: Verdict
@@ -38,6 +39,13 @@ class Finding:
     command: str | None = None
     cost: str | None = None
     repeats: str = "seed"
+    at_floor: bool = False
+
+
+def floored(reason: str, found: str = "") -> Finding:
+    """Return that a side stands at its floor, which `reason` says, so that no seeds can decide."""
+    reason = f"{reason}; more seeds would not change that, a longer or larger run might"
+    return Finding("undecided", found=found, reason=reason, at_floor=True)
 
 
 def of_decision(decision: Decision, look: Look | None, **more: object) -> Finding:

@@ -15,17 +15,21 @@ from normlab.metrics.statistics import smallest_difference
 
 @dataclass(frozen=True)
 class Standing:
-    """A part whose primary endpoint names a study and scale, and its verdict by the runs so far."""
+    """A part whose primary endpoint names a study and scale, and its verdict by the runs so far.
+
+    `at_floor` tells that no seeds can decide it.
+    """
 
     claim: int
     part: str
     verdict: str
     endpoint: object
+    at_floor: bool = False
 
     @property
-    def decided(self) -> bool:
-        """Tell whether it is decided, either way."""
-        return self.verdict in DECIDED
+    def open(self) -> bool:
+        """Tell whether more seeds may decide it."""
+        return self.verdict not in DECIDED and not self.at_floor
 
     @property
     def name(self) -> str:
@@ -40,7 +44,13 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
         claim for claim in claims if any(part.endpoint.family == place for part in claim.parts)
     ]
     return [
-        Standing(entry.claim.id, each.part.name, each.verdict, each.part.endpoint)
+        Standing(
+            entry.claim.id,
+            each.part.name,
+            each.verdict,
+            each.part.endpoint,
+            each.primary.finding.at_floor,
+        )
         for entry in ledger(asked, runs)
         for each in entry.parts
         if each.part.endpoint.family == place

@@ -14,21 +14,23 @@ from normlab.records.store import RunStore
 from normlab.studies import load_study
 
 _RECORDS = "records"  # of a published study
+_Copy = tuple[str, str | None]  # a run id, and the digest of the code that made this copy of it
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Records and where each lies, by its run id, what was timed, and what checks found.
+    """Records and where each lies, what was timed, and what checks found.
 
-    `published` names by run id the studies and scales that a record is published with: it lies in
-    `<study>/<scale>/records`. With pilots alone it belongs to no other scale of the study.
-    `damaged` says what could not be read. `configs` is the folder of the studies.
+    A run that two states of the code made is there as two copies. `published` names the studies and
+    scales that a copy is published with: it lies in `<study>/<scale>/records`. With pilots alone it
+    belongs to no other scale of the study. `damaged` says what could not be read. `configs` is the
+    folder of the studies.
     """
 
     configs: Path
     records: Sequence[RunRecord] = ()
-    folders: Mapping[str, str] | None = None
-    published: Mapping[str, Collection[tuple[str, str]]] = field(default_factory=dict)
+    folders: Mapping[_Copy, str] = field(default_factory=dict)
+    published: Mapping[_Copy, Collection[tuple[str, str]]] = field(default_factory=dict)
     damaged: Sequence[str] = ()
     timings: Sequence[Timings] = ()
     computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
@@ -41,15 +43,18 @@ class Runs:
         root: Path,
         configs: Path,
         computed: Mapping[str, Sequence[Evidence]] | None = None,
+        made_for: Mapping[Path, Collection[tuple[str, str]]] | None = None,
     ) -> "Runs":
         """Read all records below some folders; their own are named relative to `root` if there.
 
+        `made_for` names the studies and scales that a folder's run is made for, as if published.
         A run found twice with the same scores, such as the committed copy of one, counts once.
         """
-        found: dict[str, RunRecord] = {}
+        first: dict[str, RunRecord] = {}
+        found: dict[_Copy, RunRecord] = {}
         twice: list[RunRecord] = []
-        folders: dict[str, str] = {}
-        published: dict[str, set[tuple[str, str]]] = {}
+        folders: dict[_Copy, str] = {}
+        published: dict[_Copy, set[tuple[str, str]]] = {}
         damaged: list[str] = []
         timings: list[Timings] = []
         for place in places:
@@ -60,26 +65,29 @@ class Runs:
             except ValueError as error:
                 damaged.append(str(error))
             for folder, record in store.entries():
-                known = found.setdefault(record.run_id, record)
-                if known is not record and known.scores != record.scores:
+                copy = _copy(record)
+                known = first.setdefault(record.run_id, record)
+                if known.scores != record.scores:
                     twice.append(record)
                     damaged.append(
-                        f"{folder}: the same run as in {folders[record.run_id]}, with other "
+                        f"{folder}: the same run as in {folders[_copy(known)]}, with other "
                         "scores, so neither counts; remove one of the two"
                     )
+                else:
+                    found.setdefault(copy, record)
                 within = folder.relative_to(place)
-                folders.setdefault(record.run_id, (top / within).as_posix())
+                folders.setdefault(copy, (top / within).as_posix())
+                studies = published.setdefault(copy, set())
+                studies.update((made_for or {}).get(folder, ()))
                 if within.parts[2:3] == (_RECORDS,):
-                    published.setdefault(record.run_id, set()).add(
-                        (within.parts[0], within.parts[1])
-                    )
+                    studies.add((within.parts[0], within.parts[1]))
             damaged += [message for _, message in store.damaged]
         records = [*found.values(), *twice]
         return cls(configs, records, folders, published, damaged, timings, computed or {})
 
     def folder(self, record: RunRecord) -> str:
         """Return where a record lies, or its run id where it lies nowhere."""
-        return (self.folders or {}).get(record.run_id, record.run_id)
+        return self.folders.get(_copy(record), record.run_id)
 
     def plan(self, study: str, scale: str) -> Plan:
         """Return what a study plans at a scale; raises `ValueError` for one that there is not."""
@@ -92,11 +100,11 @@ class Runs:
         if (study, scale) not in self._selections:
             plan = self.plan(study, scale)
             own = [record for record in self.records if self._belongs(record, plan)]
-            self._selections[study, scale] = Selection(own)
+            self._selections[study, scale] = Selection(_without_copies(own))
         return self._selections[study, scale]
 
     def _belongs(self, record: RunRecord, plan: Plan) -> bool:
-        places = self.published.get(record.run_id, ())
+        places = self.published.get(_copy(record), ())
         own = plan.study.scales
         scales = {scale for name, scale in places if name == plan.study.name and scale in own}
         if scales and not plan.scale.pilot and all(own[scale].pilot for scale in scales):
@@ -110,6 +118,21 @@ class Runs:
     @cached_property
     def _selections(self) -> dict[tuple[str, str], Selection]:
         return {}
+
+
+def _copy(record: RunRecord) -> _Copy:
+    return record.run_id, record.environment.get("code")
+
+
+def _without_copies(records: Sequence[RunRecord]) -> list[RunRecord]:
+    """Return the first of all copies of a run that have the same scores."""
+    found: list[RunRecord] = []
+    by_run: dict[str, RunRecord] = {}
+    for record in records:
+        known = by_run.setdefault(record.run_id, record)
+        if known is record or known.scores != record.scores:
+            found.append(record)
+    return found
 
 
 def _relative(place: Path, root: Path) -> Path:

@@ -2,8 +2,7 @@
 
 import math
 import subprocess
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,21 +36,15 @@ class Judge:
         """Read all runs there are; a run that jobs share belongs to each of them."""
         from normlab.claims.runs import Runs
 
-        shared: dict[str, set[tuple[str, str]]] = {}
+        made_for: dict[Path, set[tuple[str, str]]] = {}
         folders: dict[Path, None] = {}
         for job in self.jobs:
             for each in job.runs.values():
                 for run in each:
-                    name = f"{run.place.parent.name}-{run.place.name}"
-                    shared.setdefault(name, set()).add((job.study.name, job.scale))
+                    made_for.setdefault(run.place, set()).add((job.study.name, job.scale))
                     folders[run.place.parents[1]] = None
         places = [place for place in (self.results, *folders) if place.is_dir()]
-        found = Runs.read(places, root=self.configs.parent, configs=self.configs)
-        both: Mapping[str, set[tuple[str, str]]] = {
-            name: {*found.published.get(name, ()), *shared.get(name, ())}
-            for name in {*found.published, *shared}
-        }
-        return replace(found, published=both)
+        return Runs.read(places, root=self.configs.parent, configs=self.configs, made_for=made_for)
 
     @cached_property
     def _claims(self) -> "Sequence[Claim]":
@@ -64,7 +57,8 @@ def standing_lines(found: "Sequence[Standing]") -> list[str]:
     """Say of parts where they stand, those of one verdict in a line."""
     by: dict[str, list[str]] = {}
     for each in found:
-        by.setdefault(each.verdict, []).append(each.name)
+        verdict = f"{each.verdict}, a side at the floor" if each.at_floor else each.verdict
+        by.setdefault(verdict, []).append(each.name)
     return [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
 
 

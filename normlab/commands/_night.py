@@ -158,7 +158,7 @@ class Night:
         _say(f"look at {len(job.seeds)} seeds of {job.name}:")
         for line in standing_lines(found) or ["it decides no part of a claim"]:
             _say(f"  {line}")
-        return sum(not each.decided for each in found)
+        return sum(each.open for each in found)
 
     def _publish(self, job: Job) -> None:
         """Write the whole seeds of a job, and no other."""

@@ -126,7 +126,7 @@ def main(argv: list[str]) -> int:
     if several or arguments.plan:
         runs = judge.runs()
         for job in jobs:
-            job.open_parts = sum(not each.decided for each in judge.standings(job, runs))
+            job.open_parts = sum(each.open for each in judge.standings(job, runs))
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
     night = Night(
         [job for job, (_, problem) in zip(jobs, plans, strict=True) if problem is None],

@@ -35,6 +35,7 @@ _CANNOT_MOVE_A_RESULT = (
 )
 _NOT_THE_EXPERIMENT = ("choices", "sink")  # keys of a config
 _LENGTH = 10
+_NAMED = 5  # files of a remark
 
 
 def code_of(config: Mapping[str, Any], package: Path = _PACKAGE) -> dict[str, Any]:
@@ -83,6 +84,15 @@ def code_differences(environments: Iterable[Mapping[str, Any]]) -> list[str] | N
         wholes.add(None if files else environment.get("code"))
         changed |= {path for path, now in files.items() if first.setdefault(path, now) != now}
     return sorted(changed) if changed or len(wholes) > 1 else None
+
+
+def code_remark(environments: Iterable[Mapping[str, Any]]) -> str | None:
+    """Say that runs were made by different states of the code, and name the first files."""
+    changed = code_differences(environments)
+    if changed is None:
+        return None
+    named = changed[:_NAMED] + ([f"{len(changed) - _NAMED} more"] if changed[_NAMED:] else [])
+    return f"made by different states of the code{': ' if named else ''}{', '.join(named)}"
 
 
 class _Source:

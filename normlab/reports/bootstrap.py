@@ -13,7 +13,7 @@ from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
 from normlab.records.aggregate import Cell
 from normlab.records.alike import unlike_data
 from normlab.records.arithmetic import unlike
-from normlab.records.code import code_differences
+from normlab.records.code import code_remark
 from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import RunRecord
 from normlab.reports.beside import beyond_names, compared, obstacles
@@ -156,11 +156,8 @@ def remarks(one: RunRecord, other: RunRecord) -> list[str]:
     cells = Cell.of([one]), Cell.of([other])
     notes = [f"NOT ALIKE: {key} is {a} and {b}" for key, (a, b) in beyond_names(*cells).items()]
     notes += [f"compared: {key}, {a} and {b}" for key, (a, b) in compared(*cells).items()]
-    changed = code_differences([one.environment, other.environment])
-    if changed is not None:
-        files = f": {', '.join(changed)}" if changed else ""
-        notes.append(f"NOT ALIKE: made by different states of the code{files}")
-    return notes
+    remark = code_remark([one.environment, other.environment])
+    return notes if remark is None else [*notes, f"NOT ALIKE: {remark}"]
 
 
 def test_set(record: RunRecord) -> object:

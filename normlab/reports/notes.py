@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from normlab.metrics.statistics import accuracy_interval
 from normlab.records.aggregate import Cell
+from normlab.records.code import code_remark
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import SEEDS_TO_DECIDE, Comparison, values
 from normlab.reports.digits import figure
@@ -54,9 +55,8 @@ def notes_of(
         notes.append("no run has finished")
     if any(study.figures.values()):
         notes.append(f"document: what {study.document} says, at its own size and data")
-    codes = {record.environment.get("code") for record in records}
-    if len(codes) > 1:
-        notes.append(f"the runs were made by {len(codes)} states of the code")
+    if (remark := code_remark(record.environment for record in records)) is not None:
+        notes.append(f"the runs were {remark}")
     notes += refused
     notes += _rates(study, scale, rows)
     notes += _comparisons(study, cells, comparison)

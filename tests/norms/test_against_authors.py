@@ -5,10 +5,12 @@ import pytest
 from torch import nn
 
 from normlab.build import make_norm
+from normlab.models.attention import SelfAttention
 from normlab.models.linear import Linear
-from normlab.norms.base import Stream
+from normlab.models.qk_norm import qk_sites
+from normlab.norms.base import Norm, Stream
 from scripts.parity import TRACES, trace
-from scripts.parity_subjects import SHAPE, SUBJECTS, Driver
+from scripts.parity_subjects import HEADS, SHAPE, SUBJECTS, Driver
 
 
 class Centered(nn.Module):
@@ -23,21 +25,42 @@ class Centered(nn.Module):
     def forward(self, x, stream):
         return self.norm(self.linear(x), stream)
 
-    def penalty(self):
-        return self.norm.penalty()
+
+def _attention(option):
+    """Return a self-attention with a norm on the heads of queries and keys."""
+    sites = qk_sites(option, dim=SHAPE[2] // HEADS, length=SHAPE[1])
+    settings = {"num_heads": HEADS, "dropout": 0.0, "causal": False, "gain": lambda role: 1.0}
+    return SelfAttention(SHAPE[2], sites=sites, **settings)
+
+
+def _ours(subject):
+    if subject.around == "attention":
+        return _attention(subject.option)
+    norm = make_norm(subject.option, SHAPE[2], **subject.values)
+    return Centered(norm) if subject.around == "centered product" else norm
+
+
+def _norms(module):
+    return [part for part in module.modules() if isinstance(part, Norm)]
 
 
 def _begin(module, step):
     """Let step and batches stand as after so many steps of one micro-batch each."""
-    norm = module.norm if isinstance(module, Centered) else module
-    norm.begin_step(step, None)
-    norm.batches = step - 1
+    for norm in _norms(module):
+        norm.begin_step(step, None)
+        norm.batches = step - 1
+
+
+def _penalty(module):
+    """Return what the norms add to the loss, or None."""
+    terms = [term for norm in _norms(module) if (term := norm.penalty()) is not None]
+    return sum(terms) if terms else None
 
 
 OURS = Driver(
     forward=lambda norm, x, valid: norm(x, Stream(valid)),
     begin=_begin,
-    penalty=lambda norm: norm.penalty(),
+    penalty=_penalty,
 )
 
 
@@ -45,10 +68,8 @@ OURS = Driver(
 def test_a_norm_equals_its_authors_code_at_every_step(name):
     subject = SUBJECTS[name]
     theirs = np.load(TRACES / f"{name}.npz")
-    norm = make_norm(subject.option, SHAPE[2], **subject.values)
-    norm = Centered(norm) if subject.centered else norm
     own = ({name: name for name in names} for names in (subject.names, subject.tables))
-    ours = trace(norm, subject, OURS, *own)
+    ours = trace(_ours(subject), subject, OURS, *own)
     assert ours.keys() == set(theirs.files)
     for figure in theirs.files:
         expected = theirs[figure] / subject.factor

@@ -330,7 +330,7 @@ def test_notes_say_on_what_and_by_which_code():
     other = made("bn", 1, {BLEU: 29.0}, data={"label": "toy"}, environment=where)
     notes = build(study(), "smoke", [*made_of, (planned("bn", 1), other)]).notes
     assert notes[0] == "data: None, toy; fp32 on None, a CPU; 100 updates"
-    assert "the runs were made by 2 states of the code" in notes
+    assert "the runs were made by different states of the code" in notes
     assert f"test/bleu: {SIGNATURE}" in notes
 
 

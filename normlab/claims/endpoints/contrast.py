@@ -35,7 +35,7 @@ from normlab.claims.endpoints.study import (
     per_seed,
     train_count,
 )
-from normlab.claims.finding import Finding, figures, interval_text, of_decision
+from normlab.claims.finding import Finding, figures, floored, interval_text, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -124,7 +124,7 @@ class Contrast(StudyEndpoint):
             return asked.finding(self._by_count(asked, equality=says == "equality"))
         for side in sample.cells:
             if (at_floor := asked.floor(side)) is not None:
-                return asked.finding(Finding("undecided", reason=at_floor))
+                return asked.finding(floored(at_floor))
         values = self._differences(sample)
         odd = [seed for seed in seeds if not math.isfinite(values[seed])]
         if odd:

@@ -22,7 +22,7 @@ from typing import ClassVar
 from normlab.claims.decision import Decision, decide
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.study import Asked, StudyEndpoint, diverged, mean_of, per_seed
-from normlab.claims.finding import Finding, figures, interval_text, of_decision
+from normlab.claims.finding import Finding, figures, floored, interval_text, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -113,7 +113,7 @@ def stopped(asked: Asked, side: str) -> Finding | None:
         trained = f"train: {side} {len(seeds) - ends}/{len(seeds)}"
         return Finding("undecided", found=trained, reason="not all seeds train")
     if (at_floor := asked.floor(side)) is not None:
-        return Finding("undecided", reason=at_floor)
+        return floored(at_floor)
     values = per_seed(asked.sample, side, asked.query.scores)
     odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
     if odd:

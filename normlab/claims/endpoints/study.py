@@ -97,7 +97,7 @@ class Asked:
             "n": found.n or len(chosen),
             "records": found.records or self.folders(self.sample, chosen),
         }
-        if found.verdict not in DECIDED:
+        if found.verdict not in DECIDED and not found.at_floor:
             more |= self._next()
         return Finding(**{**vars(found), **more})
 

@@ -20,7 +20,7 @@ from normlab.claims.decision import Decision
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import against, alone
 from normlab.claims.endpoints.study import StudyEndpoint, train_count
-from normlab.claims.finding import Finding, of_decision
+from normlab.claims.finding import Finding, floored, of_decision
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -73,7 +73,7 @@ class Trains(StudyEndpoint):
         said = f"train: {self._counts(sample, seeds)}"
         if self.reference and not self._count(sample, self.reference, seeds):
             at_floor = asked.floor(keys(self.reference)) or "no seed of the reference trains"
-            return asked.finding(Finding("undecided", found=said, reason=at_floor))
+            return asked.finding(floored(at_floor, found=said))
         fails = says == "fails"
 
         def look(chosen: Sequence[int], share: float) -> Decision:
