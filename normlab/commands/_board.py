@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from normlab.commands._texts import TextsAtHand
 from normlab.records.record import RunRecord
 from normlab.records.store import without_collection
 from normlab.reports.html.page import library, policy
@@ -34,6 +35,7 @@ class Board:
         self.folder = folder
         self._asked = {"baseline": baseline, "scores": scores}
         self._watched = Watched([folder], leads_out=False)
+        self._texts = TextsAtHand()
         self._lock = threading.Lock()
         self._next = 0.0
         self._page = b""
@@ -66,7 +68,9 @@ class Board:
         except ValueError as error:  # no run has yet what was asked for
             problems.append(str(error))
             runs = arranged(found)
-        self._page = runs_page(runs, str(self.folder), problems=problems, live=True).encode()
+        self._page = runs_page(
+            runs, str(self.folder), problems=problems, text_of=self._texts, live=True
+        ).encode()
         self._records = {
             each.place: each.run.record
             for each in found

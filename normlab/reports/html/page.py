@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from normlab.records.atomic import atomic_write
+from normlab.records.text import one_line
 from normlab.reports.figures.style import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
     )
     filters = (link, duration, joined, breakable, coded)
-    made.filters |= {each.__name__: each for each in filters}
+    made.filters |= {each.__name__: each for each in filters} | {"line": one_line}
     return made
 
 

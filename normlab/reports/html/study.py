@@ -14,6 +14,7 @@ from normlab.reports.html.page import page, signed
 from normlab.reports.html.panels import by_axis, learning, stability, tokens
 from normlab.reports.render import parts, said, shown
 from normlab.reports.render import stability as trained
+from normlab.reports.side_by_side import TextOf, side_by_side
 from normlab.reports.table import Entry, Row, Table, data_name
 from normlab.studies import Study
 
@@ -63,11 +64,13 @@ def study_page(
     evidence: Sequence[Evidence],
     *,
     template: str = "study.html",
+    text_of: TextOf | None = None,
     **values: Any,
 ) -> str:
     """Return the page of a study, the same bytes for the same evidence.
 
-    Another `template` extends that of published studies, and uses `values` too.
+    Another `template` extends that of published studies, and uses `values` too. `text_of` gives the
+    samples their sources and references; of published studies these are not kept.
     """
     records = [each.record for each in evidence if each.record is not None]
     rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
@@ -99,6 +102,7 @@ def study_page(
         points=list(dict.fromkeys(row.point for row in table.rows)),
         overview=_overview(evidence, records),
         groups=groups,
+        samples=side_by_side(evidence, text_of),
         across_tokens=_unlike_steps(records),
         without=_without_curves(evidence),
         diverged=[record for record in records if record.outcome.status == "diverged"],

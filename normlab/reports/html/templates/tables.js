@@ -34,15 +34,19 @@ normlab.tables = () => {
         return cell && figure(cell);
       });
     }
+    // What of the table is shown, a list of texts a row; what its groups are called comes last.
+    const shown = () => {
+      const grouped = table.querySelector(".point") !== null;
+      const lines = bodies().flat().filter((row) => !row.hidden).map((row) => [
+        ...[...row.cells].flatMap((cell) => [whole(cell), ...Array(cell.colSpan - 1).fill("")]),
+        ...(grouped ? [row.parentNode.querySelector(".point")?.textContent ?? ""] : []),
+      ]);
+      return [...(heads.length ? [[...titles, ...(grouped ? [table.dataset.group ?? "at"] : [])]] : []), ...lines];
+    };
     const files = document.createElement("p");
     files.className = "files";
     files.append(normlab.download(said, "csv", () => {
-      const point = table.querySelector(".point") !== null;
-      const lines = bodies().flat().filter((row) => !row.hidden).map((row) => [
-        ...[...row.cells].flatMap((cell) => [whole(cell), ...Array(cell.colSpan - 1).fill("")]),
-        ...(point ? [row.dataset.at] : []),
-      ]);
-      return normlab.csv([...(heads.length ? [[...titles, ...(point ? ["at"] : [])]] : []), ...lines]);
+      return normlab.csv(shown());
     }));
     table.parentNode.after(files);
   });
