@@ -5,6 +5,7 @@ what is going on there since it began.
 """
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -48,7 +49,12 @@ def watched(runs_dir: Path, rows: Sequence[Row], logs: Path) -> Generator[Cells]
 
     Without `rows` they are those whose folders change.
     """
-    cells = Cells(rows, at_a_time=1, logs=logs)
+    with _heard_alone():
+        yield from _watched(Cells(rows, at_a_time=1, logs=logs), runs_dir)
+
+
+def _watched(cells: Cells, runs_dir: Path) -> Generator[Cells]:
+    rows, logs = cells.rows, cells.logs
     over, began = threading.Event(), time.time()
     grid, seen = bool(rows), dict[Path, float]()
 
@@ -110,6 +116,31 @@ def _changed_since(path: Path, began: float) -> bool:
         return path.stat().st_mtime >= began
     except OSError:
         return False
+
+
+@contextmanager
+def _heard_alone() -> Generator[None]:
+    """Within the block, the standard error is this process's own.
+
+    Slurm's commands, which submitit calls at every look, would write over the table.
+    """
+    try:
+        real = sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        yield
+        return
+    former = sys.stderr
+    former.flush()
+    with open(os.dup(real), "w", buffering=1, encoding=former.encoding) as own:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, real)
+            sys.stderr = own
+            yield
+        finally:
+            sys.stderr = former
+            os.dup2(own.fileno(), real)
+            os.close(nowhere)
 
 
 @contextmanager

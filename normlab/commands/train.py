@@ -167,7 +167,8 @@ def elsewhere(
         with watched(sweeps.parent, rows, logs_below(sweeps, argv)) as cells:
             carry_out()
     except KeyboardInterrupt:
-        for line in cells.stopped(f"normlab train {shlex.join(argv)}"):
+        jobs = sorted({row.log.partition("_")[0] for row in cells.rows if row.log})
+        for line in cells.stopped(f"normlab train {shlex.join(argv)}", jobs=jobs):
             print(line, file=sys.stderr)
         raise
     compare(row.folder for row in cells.rows)
