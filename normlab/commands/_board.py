@@ -1,8 +1,8 @@
 """The server of `normlab board`: the page of a folder of runs, for this machine alone.
 
-It answers GET at three kinds of addresses: the page, the plotting library, and the records that the
-page links to, each looked up among those that were read; no address is ever made into a path. What
-another name than this machine's asks for is refused (DNS rebinding).
+It answers GET at two kinds of addresses: the page, and the records that it links to, each looked up
+among those that were read; no address is ever made into a path. What another name than this
+machine's asks for is refused (DNS rebinding).
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from normlab.commands._texts import TextsAtHand
 from normlab.records.record import RunRecord
 from normlab.records.store import without_collection
-from normlab.reports.html.page import library, policy
+from normlab.reports.html.page import policy
 from normlab.reports.html.runs import runs_page
 from normlab.reports.runs import arranged
 from normlab.reports.watched import Watched
@@ -116,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer with the page, the library or a record."""
+        """Answer with the page or a record."""
         if self.headers.get("Host", "").lower() not in self.server.names:
             self._answer(421, b"this board answers by its own address alone\n", "text/plain")
             return
@@ -124,8 +124,6 @@ class _Handler(BaseHTTPRequestHandler):
         record = self.server.board.record(address)
         if not address:
             self._page(self.server.board.page)
-        elif address == "library.js":
-            self._answer(200, library().encode(), "text/javascript")
         elif record is not None:
             self._answer(200, record.to_json().encode(), "text/plain")
         else:

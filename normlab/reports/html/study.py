@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from normlab.records.record import RunRecord
@@ -19,6 +19,7 @@ from normlab.reports.table import Entry, Row, Table, data_name
 from normlab.studies import Study
 
 _UNLIKE = 1.5
+_CODE = "code_files."  # a fact a file
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def study_page(
     records = [each.record for each in evidence if each.record is not None]
     rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
     settings = [
-        Setting(name, number % HUES, " ".join(map(str, dashes(number))), mark(number))
+        Setting(name, number % HUES, dashes(number), mark(number))
         for number, name in enumerate(rows)
     ]
     groups = {
@@ -84,10 +85,11 @@ def study_page(
         "stability": stability(evidence),
     }
     panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
+    recorded = facts(records, "environment")
     charts = {
-        "panels": [data(panel, rows) for panel in panels],
+        "panels": [data(panel) for panel in panels],
         "tokens": tokens(evidence),
-        "rows": rows,
+        "looks": [asdict(setting) for setting in settings],
     }
     return page(
         template,
@@ -107,7 +109,8 @@ def study_page(
         without=_without_curves(evidence),
         diverged=[record for record in records if record.outcome.status == "diverged"],
         configuration=configuration(evidence),
-        environment=facts(records, "environment"),
+        environment=[each for each in recorded if not each.key.startswith(_CODE)],
+        code_files=[each for each in recorded if each.key.startswith(_CODE)],
         data_facts=facts(records, "data"),
         evidence=evidence,
         scores={
