@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from normlab.commands._compared import add_compared
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import option_names
@@ -55,16 +56,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="of runs; default: report",
     )
-    result.add_argument(
-        "--baseline", metavar="ROW", help="of runs: what others are compared with; default: ln"
-    )
-    result.add_argument(
-        "--score",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="of runs: a column for this score; may be repeated; default: those of the test",
-    )
+    add_compared(result, where="of runs: ")
     result.add_argument(
         "--from",
         dest="root",
