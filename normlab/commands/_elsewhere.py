@@ -100,6 +100,7 @@ def _watched(cells: Cells, runs_dir: Path) -> Generator[Cells]:
             for row in cells.rows:  # the launcher is done with all of them
                 row.look_for_end()
                 row.state = row.state if row.ended else "failed"
+            cells.tell(cells.counts())
         finally:
             over.set()
             thread.join()

@@ -22,8 +22,8 @@ _EXAMPLES = """examples:
 
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
 one file that opens without a network: a row an experiment, differences to the baseline paired by
-seed, curves, how the runs trained, where their configs differ. normlab board shows it while runs
-go on.
+seed, curves, how the runs trained, what they translated (as normlab samples draws it), where their
+configs differ. Tables and figures download as SVG and CSV. normlab board shows it while runs go on.
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and

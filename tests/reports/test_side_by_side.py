@@ -76,6 +76,7 @@ def test_tests_of_other_texts_are_groups_and_runs_without_any_are_none(tmp_path)
     watched = Watched([tmp_path])
     watched.look()
     evidence = list(arranged(watched.runs(str)).evidence)
+    assert evidence[1].record is not None
     other = replace(evidence[1].record, data={"checksums": {"test": {"de": "other"}}})
     found = side_by_side([evidence[0], replace(evidence[1], record=other)])
     assert [group.data for group in found] == ["toy & co", "unknown data"]
