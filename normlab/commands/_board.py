@@ -1,8 +1,8 @@
 """The server of `normlab board`: the page of a folder of runs, for this machine alone.
 
-It answers GET at three kinds of addresses: the page, the plotting library, and the records that the
-page links to, each looked up among those that were read; no address is ever made into a path. What
-another name than this machine's asks for is refused (DNS rebinding).
+It answers GET at two kinds of addresses: the page, and the records that it links to, each looked up
+among those that were read; no address is ever made into a path. What another name than this
+machine's asks for is refused (DNS rebinding).
 """
 
 import hashlib
@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from normlab.commands._texts import TextsAtHand
 from normlab.records.record import RunRecord
 from normlab.records.store import without_collection
-from normlab.reports.html.page import library, policy
+from normlab.reports.html.page import policy
 from normlab.reports.html.runs import runs_page
 from normlab.reports.runs import arranged
 from normlab.reports.watched import Watched
@@ -34,6 +35,7 @@ class Board:
         self.folder = folder
         self._asked = {"baseline": baseline, "scores": scores}
         self._watched = Watched([folder], leads_out=False)
+        self._texts = TextsAtHand()
         self._lock = threading.Lock()
         self._next = 0.0
         self._page = b""
@@ -66,7 +68,9 @@ class Board:
         except ValueError as error:  # no run has yet what was asked for
             problems.append(str(error))
             runs = arranged(found)
-        self._page = runs_page(runs, str(self.folder), problems=problems, live=True).encode()
+        self._page = runs_page(
+            runs, str(self.folder), problems=problems, text_of=self._texts, live=True
+        ).encode()
         self._records = {
             each.place: each.run.record
             for each in found
@@ -112,7 +116,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer with the page, the library or a record."""
+        """Answer with the page or a record."""
         if self.headers.get("Host", "").lower() not in self.server.names:
             self._answer(421, b"this board answers by its own address alone\n", "text/plain")
             return
@@ -120,8 +124,6 @@ class _Handler(BaseHTTPRequestHandler):
         record = self.server.board.record(address)
         if not address:
             self._page(self.server.board.page)
-        elif address == "library.js":
-            self._answer(200, library().encode(), "text/javascript")
         elif record is not None:
             self._answer(200, record.to_json().encode(), "text/plain")
         else:

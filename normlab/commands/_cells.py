@@ -237,13 +237,21 @@ class Cells:
             )
         return table
 
-    def stopped(self, command: str) -> list[str]:
-        """Say after Ctrl-C what is done, what is left, and the command that goes on."""
+    def stopped(self, command: str, *, jobs: Sequence[str] = ()) -> list[str]:
+        """Say after Ctrl-C what is done, what is left, and the command that goes on.
+
+        `jobs` are those of Slurm, which nobody has stopped.
+        """
         left = [row for row in self.rows if not row.ended]
-        begun = [f"{row.name} (saved at {row.place})" for row in left if row.state == RUNNING]
+        at = "at" if jobs else "saved at"
+        begun = [f"{row.name} ({at} {row.place})" for row in left if row.state == RUNNING]
         lines = [f"stopped: {self.total - len(left)} of {self.total} cells done, {len(left)} left"]
         lines += [f"  {name}" for name in begun]
-        return [*lines, f"it goes on with: {command}"]
+        if jobs:
+            lines.append(
+                f"their jobs go on in Slurm: squeue lists them, scancel {' '.join(jobs)} ends them"
+            )
+        return [*lines, f"{'then ' * bool(jobs)}it goes on with: {command}"]
 
 
 def shown(path: Path) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.commands._terminal import complain
+from normlab.commands._texts import TextsAtHand
 from normlab.records.atomic import atomic_write
 from normlab.reports.html.runs import runs_page
 from normlab.reports.manifest import PAGE
@@ -35,7 +36,7 @@ def write_page(
             complain(f"{each.name}: {state}; its curves are shown, its scores are not")
     runs = arranged(found, baseline=baseline, scores=scores)
     heading = ", ".join(str(place) for place in places)
-    text = runs_page(runs, heading, problems=watched.problems)
+    text = runs_page(runs, heading, problems=watched.problems, text_of=TextsAtHand())
     out.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(text)

@@ -1,9 +1,12 @@
 """The text that a run of translation was tested on, prepared again from its config."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.records.record import RunRecord
+from normlab.reports.samples import checksums
+from normlab.reports.side_by_side import SPLIT, Text
 
 
 def parallel_text(
@@ -42,6 +45,27 @@ def parallel_text(
     return text.source, data.plain(text.target)
 
 
-def checksums(record: RunRecord, split: str) -> object:
-    """Return the checksums of a split of a record, by language."""
-    return (record.data.get("checksums") or {}).get(split)
+class TextsAtHand:
+    """The texts of tests as `parallel_text` returns them, read once each and without a network."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Text | str] = {}
+
+    def __call__(self, record: RunRecord) -> Text:
+        """Return sources and references; ValueError where they are not on this machine."""
+        key = json.dumps(checksums(record, SPLIT), sort_keys=True)
+        if key not in self._kept:
+            self._kept[key] = self._read(record)
+        found = self._kept[key]
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def _read(self, record: RunRecord) -> Text | str:
+        from normlab.data.archive import offline
+
+        try:
+            with offline():
+                return parallel_text(record, SPLIT, None)
+        except (ValueError, OSError) as error:
+            return str(error)

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from normlab.commands._compared import add_compared
+
 HELP = "show a folder of runs in a browser while they go on: table, curves, steps"
 
 _EXAMPLES = """examples:
@@ -33,16 +35,7 @@ def parser() -> argparse.ArgumentParser:
         help="a folder of runs; default: runs",
     )
     result.add_argument("--port", type=int, default=8000, help="default: 8000; 0 is any free one")
-    result.add_argument(
-        "--baseline", metavar="ROW", help="the row that others are compared with; default: ln"
-    )
-    result.add_argument(
-        "--score",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a column for this score; may be repeated; default: those of the test",
-    )
+    add_compared(result)
     return result
 
 

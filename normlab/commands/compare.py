@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from normlab.commands._bootstrap import show_bootstrap
+from normlab.commands._compared import add_compared
 from normlab.commands._comparison import show, usual_scores
 from normlab.commands._runs import conditions, given_twice, read_places
 from normlab.commands._terminal import complain
@@ -63,12 +64,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="only runs with this option, status, seed or config value; may be repeated",
     )
-    result.add_argument(
-        "--score",
-        action="append",
-        metavar="NAME",
-        help="a column for this score; may be repeated; default: the first ones of the task",
-    )
+    add_compared(result, baseline="ln, else the best", scores="the first ones of the task")
     result.add_argument(
         "--bootstrap",
         action="store_true",
@@ -79,11 +75,6 @@ def parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FOLDER",
         help="with --bootstrap: where the text of the test lies now, if it was moved",
-    )
-    result.add_argument(
-        "--baseline",
-        metavar="LABEL",
-        help="the row that the others stand beside, such as bn; default: ln, else the best",
     )
     result.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")

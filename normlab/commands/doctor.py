@@ -265,9 +265,11 @@ def _hub(timeout: float) -> Iterator[Check]:
     from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
+    from normlab.data.archive import is_offline
+
     host = os.environ.get("HF_ENDPOINT") or "https://huggingface.co"
     advice = "task=toy needs no network; else give files by data_dir=PATH"
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+    if is_offline():
         yield Check("hub", "warn", "HF_HUB_OFFLINE is set", advice)
         return
     try:

@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from normlab.commands._compared import add_compared
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import option_names
@@ -21,8 +22,8 @@ _EXAMPLES = """examples:
 
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
 one file that opens without a network: a row an experiment, differences to the baseline paired by
-seed, curves, how the runs trained, where their configs differ. normlab board shows it while runs
-go on.
+seed, curves, how the runs trained, what they translated (as normlab samples draws it), where their
+configs differ. Tables and figures download as SVG and CSV. normlab board shows it while runs go on.
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
@@ -55,16 +56,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="of runs; default: report",
     )
-    result.add_argument(
-        "--baseline", metavar="ROW", help="of runs: what others are compared with; default: ln"
-    )
-    result.add_argument(
-        "--score",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="of runs: a column for this score; may be repeated; default: those of the test",
-    )
+    add_compared(result, where="of runs: ")
     result.add_argument(
         "--from",
         dest="root",

@@ -111,15 +111,15 @@ def _samples(arguments: argparse.Namespace, by: "Choice") -> int:
     if by == "differ" and len(outputs) < 2:
         raise ValueError("--differ compares runs, and there is one: name two or more")
     seed = 1 if arguments.seed is None else arguments.seed
-    sources, references = _text(runs, arguments)
-    _check_lengths(outputs, len(references))
-    samples = choose(sources, references, outputs, count=arguments.count, by=by, seed=seed)
+    text = _text(runs, arguments)
+    _check_lengths(outputs, len(text[1]))
+    samples = choose(text, outputs, count=arguments.count, by=by, seed=seed)
     if arguments.json:
         print(json.dumps([dataclasses.asdict(each) for each in samples], indent=1))
     else:
         for each in samples:
             _print(each)
-        print_note(_how(by, len(samples), len(references), seed))
+        print_note(_how(by, len(samples), len(text[1]), seed))
         for reason in left_out[:_LEFT_OUT]:
             print_note(f"left out: {reason}")
         if len(left_out) > _LEFT_OUT:
@@ -190,7 +190,8 @@ def _text(
     runs: Sequence[tuple[Path, RunRecord]], arguments: argparse.Namespace
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return sources and references, which all runs must have been tested on."""
-    from normlab.commands._texts import checksums, parallel_text
+    from normlab.commands._texts import parallel_text
+    from normlab.reports.samples import checksums
 
     first, split = runs[0][1], arguments.split
     for _, record in runs[1:]:
@@ -215,13 +216,13 @@ def _print(sample: "Sample") -> None:
     """Print a sentence: a line or more for its source, its reference and each translation."""
     print(f"sentence {sample.line}")
     wide = max(len("reference"), *map(len, sample.outputs))
-    lines = [("source", "", sample.source), ("reference", "", sample.reference)]
+    lines = [("source", "", sample.source or ""), ("reference", "", sample.reference or "")]
     lines += [(run, f"{sample.chrf[run]:.1f}", text) for run, text in sample.outputs.items()]
     room = shutil.get_terminal_size().columns
-    for name, chrf, text in lines:
+    for name, chrf, said in lines:
         head = f"  {name:<{wide}}  {chrf:>5}  "
         width = max(room - len(head), 20)
-        body = folded(one_line(text).strip() or "(nothing)", width, whole_words=False)
+        body = folded(one_line(said).strip() or "(nothing)", width, whole_words=False)
         print(f"{head}{body[0]}")
         for line in body[1:]:
             print(f"{' ' * len(head)}{line}")

@@ -40,7 +40,8 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from normlab.commands._elsewhere import carried_out_elsewhere
+    from normlab.commands._cells import short_names
+    from normlab.commands._elsewhere import carried_out_elsewhere, gathering
     from normlab.config import CONFIG_NAME, from_hydra, register
     from normlab.near import check_arguments
     from normlab.recipes import with_recipe
@@ -88,11 +89,17 @@ def run_hydra(argv: list[str]) -> int:
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     with folder_of_search(argv, sweeps) as (place, result):
-        sys.argv = ["normlab train", *with_recipe(argv), *place]
         try:
             if carried_out_elsewhere(argv):
-                elsewhere(main(job), sweeps.parent, argv)
+                if result is None:  # a grid: Hydra's own launcher only gathers the cells
+                    sys.argv = ["normlab train", *with_recipe(gathering(argv))]
+                    main(job)()
+                known = list(zip(short_names(cells), folders, strict=True)) if cells else []
+                cells.clear()
+                sys.argv = ["normlab train", *with_recipe(argv), *place]
+                elsewhere(main(job), sweeps, known, argv)
             else:
+                sys.argv = ["normlab train", *with_recipe(argv), *place]
                 main(job)()
         except Exception as error:
             if not type(error).__module__.startswith("submitit."):
@@ -145,17 +152,25 @@ def sweep(
     return status
 
 
-def elsewhere(carry_out: Callable[[], object], runs_dir: Path, argv: list[str]) -> None:
-    """Let another launcher carry out the cells, and show what becomes of them."""
-    from normlab.commands._elsewhere import watched
+def elsewhere(
+    carry_out: Callable[[], object], sweeps: Path, known: list[tuple[str, Path]], argv: list[str]
+) -> None:
+    """Let another launcher carry out the cells, and show what becomes of them.
 
-    with watched(runs_dir, argv) as cells:
-        try:
+    `known` are their names and folders, none of a search.
+    """
+    from normlab.commands._cells import Row
+    from normlab.commands._elsewhere import logs_below, watched
+
+    rows = [Row(name or "all defaults", folder, "") for name, folder in known]
+    try:
+        with watched(sweeps.parent, rows, logs_below(sweeps, argv)) as cells:
             carry_out()
-        except KeyboardInterrupt:
-            for line in cells.stopped(f"normlab train {shlex.join(argv)}"):
-                print(line, file=sys.stderr)
-            raise
+    except KeyboardInterrupt:
+        jobs = sorted({row.log.partition("_")[0] for row in cells.rows if row.log})
+        for line in cells.stopped(f"normlab train {shlex.join(argv)}", jobs=jobs):
+            print(line, file=sys.stderr)
+        raise
     compare(row.folder for row in cells.rows)
 
 

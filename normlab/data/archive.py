@@ -6,10 +6,13 @@ that unpack to more than a text corpus can be.
 """
 
 import lzma
+import os
 import shutil
 import tarfile
 import urllib.request
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from normlab.data.cache import cache_root
@@ -17,16 +20,39 @@ from normlab.records.atomic import atomic_write
 
 MAX_BYTES = 4 * 2**30
 TIMEOUT_SECONDS = 30
+_OFFLINE = "HF_HUB_OFFLINE"  # of the Hugging Face Hub, whose data sets obey it too
+
+
+def is_offline() -> bool:
+    """Tell whether nothing may be fetched."""
+    return os.environ.get(_OFFLINE, "").lower() in ("1", "true", "yes", "on")
+
+
+@contextmanager
+def offline() -> Iterator[None]:
+    """Fetch nothing for a while: what is not on this machine cannot be had."""
+    before = os.environ.get(_OFFLINE)
+    os.environ[_OFFLINE] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_OFFLINE]
+        else:
+            os.environ[_OFFLINE] = before
 
 
 def download(url: str, name: str, *, root: Path | None = None) -> Path:
     """Return the file `name` of the download folder, fetched from `url` where it is not there yet.
 
-    Raises OSError where the network or the disk fails; nothing half fetched stays.
+    Raises OSError where the network or the disk fails or nothing may be fetched; nothing half
+    fetched stays.
     """
     folder = (cache_root() if root is None else root) / "downloads"
     path = folder / name
     if not path.exists():
+        if is_offline():
+            raise OSError(f"{path} is not there, and {_OFFLINE} is set")
         with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
             folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(path, "wb") as file:

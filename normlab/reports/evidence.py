@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from normlab.records.record import RunRecord
@@ -28,7 +29,8 @@ class Evidence:
 
     `record` is None for a run without one, of which `state` says why, and `name`, `config` and
     `now`, what it does, are told as far as is known. `place` is the address of the record from the
-    page; `rows` are those kept of the run, which may be none.
+    page; `rows` are those kept of the run, which may be none. `folder` is where its translations
+    lie, if it has any.
     """
 
     planned: Planned
@@ -39,6 +41,7 @@ class Evidence:
     config: Mapping[str, Any] | None = None
     name: str = ""
     now: Mapping[str, Any] | None = None
+    folder: Path | None = None
 
     @property
     def outcome(self) -> str:

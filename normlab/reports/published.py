@@ -201,9 +201,8 @@ def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
     if place is None:
         return Evidence(planned)
     path = folder / place
-    return Evidence(
-        planned, _record(path, planned), place, tuple(read_curves(path.with_name(CURVES_FILE)))
-    )
+    curves = tuple(read_curves(path.with_name(CURVES_FILE)))
+    return Evidence(planned, _record(path, planned), place, curves, folder=path.parent)
 
 
 def _record(path: Path, planned: Planned) -> RunRecord:

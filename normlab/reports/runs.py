@@ -9,6 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from normlab.records.fingerprint import Parts, parts, varying, without
@@ -41,6 +42,7 @@ class Found:
     run: Run
     place: str | None = None
     now: Mapping[str, Any] | None = None
+    folder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,7 @@ def _evidence(found: Found, cell: _Cell, *, drawn: bool) -> Evidence:
         config=run.config,
         name=found.name,
         now=found.now,
+        folder=found.folder,
     )
 
 

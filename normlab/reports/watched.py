@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from normlab.records.hypotheses import HYPOTHESES_FILE, PACKED
 from normlab.records.rows import METRICS_FILE, read_rows
 from normlab.records.store import (
     CONFIG_FILE,
@@ -24,6 +25,7 @@ SILENT = 120.0
 """Seconds after which a run that says nothing more is no longer taken to go on."""
 _ROWS = (METRICS_FILE, CURVES_FILE)  # of a run, and of one that was published
 _FILES = (RECORD_FILE, *_ROWS, CONFIG_FILE, PROGRESS_FILE)
+_TRANSLATIONS = (HYPOTHESES_FILE, HYPOTHESES_FILE + PACKED)  # written before a run has its record
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
 """Inode, size and time of change of each file of a run, None for one that is not there."""
@@ -76,6 +78,7 @@ class Watched:
                 each.run,
                 None if each.run.record is None else place(folder / RECORD_FILE),
                 each.now,
+                folder,
             )
             for folder, each in self._read.items()
             if each.run is not None
@@ -114,7 +117,7 @@ class Watched:
     def _check_within(self, folder: Path) -> None:
         """Raise ValueError for a file of a run that lies elsewhere."""
         tops = [place.resolve() for place in self.places]
-        for name in _FILES:
+        for name in (*_FILES, *_TRANSLATIONS):
             path = folder / name
             real = path.resolve()
             if not self.leads_out and not any(real.is_relative_to(top) for top in tops):

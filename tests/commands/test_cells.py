@@ -10,7 +10,7 @@ from rich.console import Console
 
 from normlab.commands import completion
 from normlab.commands._cells import Cells, Row, short_names
-from normlab.commands._elsewhere import _Once, carried_out_elsewhere, count_of
+from normlab.commands._elsewhere import _told_once, carried_out_elsewhere, gathering, watched
 from normlab.commands.demo import sentence
 from normlab.config import compose, error_line
 from normlab.metrics.bleu import tokenizer_of
@@ -68,13 +68,29 @@ def test_cells_are_named_by_what_differs():
     assert named == ["norm=ln", "norm=bn"]
 
 
-def test_another_launcher_is_seen_and_its_cells_are_counted():
-    argv = ["-m", "hydra/launcher=submitit_slurm", "norm=ln,bn", "seed=range(1,4)", "batch_size=8"]
+def test_another_launcher_is_seen_and_repeats_nothing(capsys):
+    argv = ["-m", "hydra/launcher=submitit_slurm", "hydra.launcher.mem_gb=2", "norm=ln,bn"]
     assert carried_out_elsewhere(argv) and not carried_out_elsewhere(argv[2:])
-    assert count_of(argv) == 6
-    once = _Once()
-    told = [once.filter(logging.makeLogRecord({"msg": f"Call #{n} - no sacct"})) for n in range(3)]
-    assert told == [True, False, False]
+    assert not carried_out_elsewhere([*argv, "--cfg", "job"])
+    assert gathering(argv) == ["-m", "norm=ln,bn"]
+    with _told_once():
+        for n in range(3):
+            logging.getLogger("submitit").warning(f"Call #{n} - no sacct")
+    assert capsys.readouterr().err == "submitit: Call #0 - no sacct\n"
+
+
+def test_cells_elsewhere_are_named_with_their_logs_and_one_without_a_record_failed(
+    tmp_path, capsys
+):
+    names = ("norm=ln", "norm=bn")
+    rows = [Row(name, tmp_path / name / "seed1", "") for name in names]
+    logs = tmp_path / ".sweeps" / ".submitit"
+    with watched(tmp_path, rows, logs):
+        (logs / "7_1").mkdir(parents=True)
+        rows[0].folder.mkdir(parents=True)
+        (rows[0].folder / RECORD_FILE).write_text(record().to_json())
+    assert [(row.state, row.log) for row in rows] == [("finished", ""), ("failed", "7_1")]
+    assert capsys.readouterr().out == "2 cells, carried out elsewhere\n2 of 2 done, 1 failed\n"
 
 
 def demo(**losses):

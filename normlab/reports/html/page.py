@@ -1,22 +1,17 @@
 """Decides what every page of results has: one file, its style and scripts inside, nothing to load.
 
-A policy in the page forbids every request, so a page that opens is complete. The plotting library
-(Vega, Vega-Lite and Vega-Embed, BSD-3-Clause) comes bundled from the package vl-convert-python,
-whose version decides the bytes. Colours are those of the figures.
+A policy in the page forbids every request, so a page that opens is complete. Colors are those of
+the figures.
 """
 
-import contextlib
-import hashlib
-import os
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from normlab.records.atomic import atomic_write
+from normlab.records.text import one_line
 from normlab.reports.figures.style import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
@@ -25,12 +20,11 @@ if TYPE_CHECKING:
 
 _TEMPLATES = "templates"
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
-_SCRIPTS = ("tools.js", "tables.js", "report.js")
+_SCRIPTS = ("tools.js", "tables.js", "charts.js", "report.js")
 _POLICY = (
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
 )
-_BUNDLE = "window.normlabEmbed = vegaEmbed;"
 
 
 def page(
@@ -43,10 +37,10 @@ def page(
 ) -> str:
     """Render a template that extends `page.html`; all that stands in `values` is escaped.
 
-    `charts` is what the page's script draws; without any the plotting library stays out. `also`
-    names style sheets and scripts beside the template that follow those of all pages. A `live` page
-    may ask the server that it is from, and no other, for itself. Raises jinja2's errors for a name
-    that a template uses and nobody gave.
+    `charts` is what the page's script draws, if anything. `also` names style sheets and scripts
+    beside the template that follow those of all pages. A `live` page may ask the server that it is
+    from, and no other, for itself. Raises jinja2's errors for a name that a template uses and
+    nobody gave.
     """
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
@@ -61,7 +55,6 @@ def page(
         dark_colours=Markup(colours(DARK)),
         style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
         script=Markup(_own(*_SCRIPTS, *(name for name in also if name.endswith(".js")))),
-        library=Markup(library()) if data is not None and not live else None,
         data=data,
         policy=policy(live=live),
         live=live,
@@ -72,7 +65,7 @@ def policy(*, live: bool) -> str:
     """Return what a page may load: nothing, or itself anew."""
     if not live:
         return _POLICY
-    return _POLICY.replace("script-src", "script-src 'self'") + "; connect-src 'self'"
+    return _POLICY + "; connect-src 'self'"
 
 
 def colours(theme: Theme) -> str:
@@ -134,38 +127,8 @@ def _environment() -> "Environment":
         keep_trailing_newline=True,
     )
     filters = (link, duration, joined, breakable, coded)
-    made.filters |= {each.__name__: each for each in filters}
+    made.filters |= {each.__name__: each for each in filters} | {"line": one_line}
     return made
-
-
-@cache
-def library() -> str:
-    """Return the bundle, in a scope of its own and safe within a script element."""
-    bundle = _bundle()
-    return "(() => {" + bundle.replace("</script", r"<\/script").replace("<!--", r"<\!--") + "})();"
-
-
-def _bundle() -> str:
-    """Return the installed version's bundle, from a cache: to put it together takes seconds.
-
-    What lies there without its checksum is put together anew.
-    """
-    from importlib.metadata import version
-
-    root = os.environ.get("NORMLAB_CACHE") or Path.home() / ".cache" / "normlab"
-    place = Path(root).expanduser() / "pages" / f"vl-convert-{version('vl-convert-python')}.js"
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        checksum, _, kept = place.read_bytes().decode().partition("\n")
-        if hashlib.sha256((_BUNDLE + kept).encode()).hexdigest() == checksum:
-            return kept
-    import vl_convert
-
-    bundle = vl_convert.javascript_bundle(_BUNDLE)
-    with contextlib.suppress(OSError):  # a cache is no place to fail
-        place.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(place) as file:
-            file.write(f"{hashlib.sha256((_BUNDLE + bundle).encode()).hexdigest()}\n{bundle}")
-    return bundle
 
 
 def _own(*names: str) -> str:

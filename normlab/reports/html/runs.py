@@ -9,13 +9,19 @@ from normlab.reports.evidence import NOT_ENDED, Evidence
 from normlab.reports.html.page import duration
 from normlab.reports.html.study import study_page
 from normlab.reports.runs import DRAWN, Arranged
+from normlab.reports.side_by_side import TextOf
 from normlab.reports.table import build, data_name
 
 _DASH = "\N{EN DASH}"
 
 
 def runs_page(
-    runs: Arranged, heading: str, *, problems: Sequence[str] = (), live: bool = False
+    runs: Arranged,
+    heading: str,
+    *,
+    problems: Sequence[str] = (),
+    text_of: TextOf | None = None,
+    live: bool = False,
 ) -> str:
     """Return the page of runs; `problems` are what could not be read, a line each.
 
@@ -31,6 +37,7 @@ def runs_page(
         replace(table, title=f"Runs on {data}, scale={runs.scale}"),
         [_shown(each) for each in runs.evidence],
         template="runs.html",
+        text_of=text_of,
         live=live,
         also=("live.js",) if live else (),
         heading=heading,

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from normlab.records.record import RunRecord
@@ -14,10 +14,12 @@ from normlab.reports.html.page import page, signed
 from normlab.reports.html.panels import by_axis, learning, stability, tokens
 from normlab.reports.render import parts, said, shown
 from normlab.reports.render import stability as trained
+from normlab.reports.side_by_side import TextOf, side_by_side
 from normlab.reports.table import Entry, Row, Table, data_name
 from normlab.studies import Study
 
 _UNLIKE = 1.5
+_CODE = "code_files."  # a fact a file
 
 
 @dataclass(frozen=True)
@@ -63,16 +65,18 @@ def study_page(
     evidence: Sequence[Evidence],
     *,
     template: str = "study.html",
+    text_of: TextOf | None = None,
     **values: Any,
 ) -> str:
     """Return the page of a study, the same bytes for the same evidence.
 
-    Another `template` extends that of published studies, and uses `values` too.
+    Another `template` extends that of published studies, and uses `values` too. `text_of` gives the
+    samples their sources and references; of published studies these are not kept.
     """
     records = [each.record for each in evidence if each.record is not None]
     rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
     settings = [
-        Setting(name, number % HUES, " ".join(map(str, dashes(number))), mark(number))
+        Setting(name, number % HUES, dashes(number), mark(number))
         for number, name in enumerate(rows)
     ]
     groups = {
@@ -81,10 +85,11 @@ def study_page(
         "stability": stability(evidence),
     }
     panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
+    recorded = facts(records, "environment")
     charts = {
-        "panels": [data(panel, rows) for panel in panels],
+        "panels": [data(panel) for panel in panels],
         "tokens": tokens(evidence),
-        "rows": rows,
+        "looks": [asdict(setting) for setting in settings],
     }
     return page(
         template,
@@ -99,11 +104,13 @@ def study_page(
         points=list(dict.fromkeys(row.point for row in table.rows)),
         overview=_overview(evidence, records),
         groups=groups,
+        samples=side_by_side(evidence, text_of),
         across_tokens=_unlike_steps(records),
         without=_without_curves(evidence),
         diverged=[record for record in records if record.outcome.status == "diverged"],
         configuration=configuration(evidence),
-        environment=facts(records, "environment"),
+        environment=[each for each in recorded if not each.key.startswith(_CODE)],
+        code_files=[each for each in recorded if each.key.startswith(_CODE)],
         data_facts=facts(records, "data"),
         evidence=evidence,
         scores={

@@ -93,10 +93,17 @@
     return cell.textContent.trim();
   };
   normlab.sortable("claims", [...heads.children], () => [claims.map(({ element }) => element)], read);
-  all.after(normlab.download("claims", "csv", () => normlab.csv([
+  const shown = () => [
     [...heads.children].map((head) => head.textContent),
     ...[...document.querySelectorAll(".claim:not([hidden])")].map((element) => columns.map((_, i) => read(element, i))),
-  ])));
+  ];
+  const picture = () => normlab.drawn(document.querySelector("h1").textContent, shown().map((texts, number) => ({
+    kind: number ? "" : "head", cells: texts.map((text) => ({ lines: [text], right: false })),
+  })));
+  all.after(
+    normlab.download("claims", "svg", picture),
+    normlab.download("claims", "csv", () => normlab.csv(shown())),
+  );
 
   normlab.recall(form);
   filter();

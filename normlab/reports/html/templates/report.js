@@ -17,9 +17,8 @@
       localStorage.setItem("normlab-theme", root.dataset.theme);
     } catch { /* some browsers keep nothing for pages opened from disk */ }
     showTheme();
-    redraw();
   });
-  dark.addEventListener("change", () => { showTheme(); redraw(); });
+  dark.addEventListener("change", showTheme);
   showTheme();
 
   // Filters -------------------------------------------------------------------------------------
@@ -59,6 +58,7 @@
   // Charts --------------------------------------------------------------------------------------
   const key = (row, at) => JSON.stringify([row, at]);
   let tokens = new Map();
+  let looks = new Map();
   let figures = [];
 
   const byTokens = (panel) => panel.across === "training step" && across() === "tokens";
@@ -96,99 +96,34 @@
 
   const exact = (number) => number.toLocaleString("en", { maximumSignificantDigits: 6 });
 
-  // Returns how the library is to write what it found at the pointer; `escaped` makes text safe.
-  function told(panel) {
-    return (found, escaped) => {
-      const value = found.datum ?? found;
-      const lines = [["setting", value.row], ["at", value.at]];
-      lines.push([byTokens(panel) ? "tokens" : panel.across, value.x.toLocaleString("en")]);
-      if (!value.n) lines.push(["diverged", `seed ${value.seed}`]);
-      else lines.push(["mean", exact(value.mean)]);
-      if (value.n > 1) lines.push(["lowest", exact(value.low)], ["highest", exact(value.high)]);
-      if (value.n) lines.push(["seeds", String(value.n)]);
-      const row = ([name, text]) =>
-        `<tr><td class="key">${escaped(name)}</td><td class="value">${escaped(text)}</td></tr>`;
-      return `<table>${lines.map(row).join("")}</table>`;
-    };
-  }
+  // Returns what is said of a point, a list of a name and a text a line.
+  const told = (panel) => (value) => [
+    ["setting", value.row],
+    ["at", value.at],
+    [byTokens(panel) ? "tokens" : panel.across, value.x.toLocaleString("en")],
+    ...(value.n ? [["mean", exact(value.mean)]] : [["diverged", `seed ${value.seed}`]]),
+    ...(value.n > 1 ? [["lowest", exact(value.low)], ["highest", exact(value.high)]] : []),
+    ...(value.n ? [["seeds", String(value.n)]] : []),
+  ];
 
-  const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
-
-  function config() {
-    const hues = [];
-    for (let i = 0; css(`--hue-${i}`); i += 1) hues.push(css(`--hue-${i}`));
-    const [ink, quiet, grid] = [css("--ink"), css("--quiet"), css("--grid")];
-    return {
-      background: "transparent",
-      font: getComputedStyle(document.body).fontFamily,
-      range: { category: hues },
-      axis: {
-        labelColor: quiet, titleColor: quiet, domainColor: quiet, tickColor: quiet, gridColor: grid,
-        labelFontSize: 11, titleFontSize: 11, titleFontWeight: "normal", tickSize: 4,
-        labelOverlap: true, domainWidth: 0.8,
-      },
-      axisY: { domain: false, ticks: false, labelPadding: 6 },
-      header: { labelColor: ink, labelFontSize: 12, labelAnchor: "start", labelPadding: 6 },
-      view: { stroke: null },
-      line: { strokeCap: "butt", strokeJoin: "round" },
-    };
-  }
-
-  // Returns the specification of a panel for these values, as wide as the page has room.
-  function sized(panel, width, values) {
-    const spec = structuredClone(panel.spec);
-    const plot = spec.spec ?? spec;
-    const facets = new Set(values.map((value) => value.facet)).size;
-    const empty = { band: !values.some(({ n }) => n > 1), ended: !values.some(({ n }) => !n) };
-    plot.layer = plot.layer.filter(({ name }) => !empty[name]); // the library warns of such layers
-    const gutter = panel.unit ? 66 : 50;
-    const gap = 24;
-    const columns = spec.facet ? Math.max(1, Math.min(facets, Math.floor((width - gutter + gap) / 264))) : 1;
-    plot.width = Math.max(120, Math.floor((width - gutter - 10 - (columns - 1) * gap) / columns));
-    plot.height = columns > 2 || width < 420 ? 170 : 200;
-    if (spec.facet) Object.assign(spec, { columns, spacing: gap, resolve: { axis: { x: "independent" } } });
-    if (byTokens(panel)) {
-      for (const { encoding } of plot.layer) {
-        encoding.x.title = "tokens";
-        encoding.x.axis.format = "~s";
-      }
-    }
-    return spec;
-  }
-
-  // Draws beside what is there and puts it in its place when it is done.
-  async function draw(figure) {
+  function draw(figure) {
     figure.stale = false;
     const place = figure.element.querySelector(".plot");
     const values = visible(figure.panel);
-    const former = figure.view;
-    figure.view = null;
-    if (!values.length) {
+    if (values.length) {
+      normlab.chart(place, figure.panel, values, { looks, told: told(figure.panel), tokens: byTokens(figure.panel) });
+    } else {
       const none = document.createElement("p");
       none.className = "none";
       none.textContent = "Nothing of what is shown has this figure.";
       place.replaceChildren(none);
-    } else {
-      const spec = sized(figure.panel, place.clientWidth, values);
-      spec.data = { values };
-      const fresh = document.createElement("div");
-      const made = await window.normlabEmbed(fresh, spec, {
-        mode: "vega-lite", renderer: "svg", actions: false, config: config(),
-        tooltip: { theme: isDark() ? "dark" : "light", formatTooltip: told(figure.panel) },
-      });
-      figure.view = made.view;
-      place.replaceChildren(fresh);
     }
-    former?.finalize();
     figure.element.dataset.lines = new Set(values.map((value) => key(value.row, value.facet))).size;
     if (figure.element.querySelector(".values").open) list(figure);
   }
 
   function ask(figure) {
-    if (figure.stale && figure.near) {
-      figure.busy = figure.busy.then(() => (figure.stale ? draw(figure) : null));
-    }
-    return figure.busy;
+    if (figure.stale && figure.near) draw(figure);
   }
   function redraw() {
     for (const figure of figures) {
@@ -237,9 +172,9 @@
     return [["setting", "at", title, "mean", "lowest", "highest", "seeds"], ...rows];
   }
 
-  async function picture(figure) {
+  function picture(figure) {
     figure.near = true;
-    await ask(figure);
+    ask(figure);
     return normlab.drawing(figure.element.querySelector(".plot svg"));
   }
 
@@ -261,7 +196,7 @@
 
   function made(panel) {
     const element = document.getElementById(panel.id);
-    const figure = { panel, element, near: false, stale: true, view: null, busy: Promise.resolve() };
+    const figure = { panel, element, near: false, stale: true };
     files(element.querySelector("figcaption"), [
       normlab.download(panel.title, "svg", () => picture(figure)),
       normlab.download(panel.title, "csv", () => normlab.csv(lines(figure))),
@@ -276,7 +211,8 @@
   // Takes what the page says now; a chart whose figures are as they were stays.
   normlab.read = () => {
     const source = document.getElementById("charts");
-    const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], rows: [] };
+    const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], looks: [] };
+    looks = new Map(content.looks.map((look) => [look.name, look]));
     tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
     const form = document.getElementById("filters");
     if (form && form !== filters) normlab.recall(form);
@@ -289,10 +225,8 @@
       known.panel = panel;
       return known;
     });
-    for (const { element, view } of former) {
-      if (element.isConnected) continue;
-      observer.unobserve(element);
-      view?.finalize();
+    for (const { element } of former) {
+      if (!element.isConnected) observer.unobserve(element);
     }
     if (!filters) return;
     hide();

@@ -1,5 +1,52 @@
 
-// Tables: headers that sort, and a button that downloads what of a table is shown.
+// Returns a table as a drawing of plain text: `rows` have a `kind` (head, group or none) and `cells`,
+// each with its `lines` and whether it stands at the `right`.
+normlab.drawn = (title, rows) => {
+  "use strict";
+  const [SIZE, LINE, GAP, EDGE, LETTERS] = [13, 17, 20, 16, 56];
+  const pen = document.createElement("canvas").getContext("2d");
+  const wide = (text, bold) => {
+    pen.font = `${bold ? "600 " : ""}${SIZE}px ${getComputedStyle(document.body).fontFamily}`;
+    return pen.measureText(text).width;
+  };
+  const folded = (text) => text.split(/\s+/).reduce((lines, word) => {
+    const longer = lines.length ? `${lines.at(-1)} ${word}` : word;
+    return lines.length && longer.length <= LETTERS ? [...lines.slice(0, -1), longer] : [...lines, word];
+  }, []);
+  const make = (name, attributes, text = "") => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.textContent = text;
+    return element;
+  };
+  const written = rows.map(({ kind, cells }) => ({ kind, cells: cells.map((cell) => ({ ...cell, lines: cell.lines.flatMap(folded) })) }));
+  const widths = [];
+  for (const { kind, cells } of written) {
+    if (kind !== "group") cells.forEach(({ lines, span }, i) => {
+      if (!span) widths[i] = Math.max(widths[i] ?? 0, ...lines.map((line) => wide(line, kind === "head")));
+    });
+  }
+  const starts = widths.map((_, i) => EDGE + widths.slice(0, i).reduce((sum, width) => sum + width + GAP, 0));
+  const width = Math.ceil(Math.max(starts.at(-1) + widths.at(-1), EDGE + wide(title, true)) + EDGE);
+  const svg = make("svg", {});
+  let top = EDGE;
+  const line = (text, place, attributes) => svg.append(make("text", { ...place, "font-size": SIZE, fill: "var(--ink)", ...attributes }, text));
+  line(title, { x: EDGE, y: top + SIZE }, { "font-weight": 600 });
+  top += LINE + 10;
+  for (const { kind, cells } of written) {
+    if (kind !== "head") svg.append(make("path", { d: `M${EDGE} ${top}H${width - EDGE}`, stroke: kind === "group" ? "var(--quiet)" : "var(--grid)" }));
+    cells.forEach(({ lines, right }, i) => lines.forEach((text, n) => {
+      const [x, anchor] = right ? [starts[i] + widths[i], "end"] : [starts[i], "start"];
+      const plain = kind ? { fill: "var(--quiet)", ...(kind === "head" ? { "font-weight": 600 } : {}) } : {};
+      line(text, { x: x.toFixed(1), y: top + 5 + SIZE + n * LINE }, { "text-anchor": anchor, ...plain });
+    }));
+    top += Math.max(1, ...cells.map(({ lines }) => lines.length)) * LINE + 8;
+  }
+  for (const [key, value] of Object.entries({ viewBox: `0 0 ${width} ${top + EDGE}`, width, height: top + EDGE })) svg.setAttribute(key, value);
+  return normlab.drawing(svg);
+};
+
+// Tables: headers that sort, and buttons that download what of a table is shown.
 normlab.tables = () => {
   "use strict";
   // Returns the cell that stands in a column, null where a wider one does.
@@ -15,10 +62,11 @@ normlab.tables = () => {
   const figure = (cell) => cell.dataset.value ??
     [...cell.childNodes].filter(({ nodeName }) => nodeName !== "SMALL").map((node) => node.textContent).join("").trim();
   const small = (cell) => [...cell.querySelectorAll("small, div")].map((node) => node.textContent.trim());
-  const whole = (cell) => {
-    const texts = [figure({ dataset: {}, childNodes: [...cell.childNodes].filter(({ nodeName }) => nodeName !== "DIV") })];
-    return [...texts, ...small(cell)].filter(Boolean).join("; ");
+  const texts = (cell) => {
+    const first = figure({ dataset: {}, childNodes: [...cell.childNodes].filter(({ nodeName }) => nodeName !== "DIV") });
+    return [first, ...small(cell)].filter(Boolean);
   };
+  const whole = (cell) => texts(cell).join("; ");
 
   document.querySelectorAll(".scroll > table").forEach((table, number) => {
     if (table.dataset.ready || table.closest(".values")) return;
@@ -27,23 +75,35 @@ normlab.tables = () => {
     const heads = [...(table.tHead?.rows[0].cells ?? [])];
     const bodies = () => [...table.tBodies].map((body) => [...body.rows].filter((row) => !row.matches(".point")));
     const said = table.parentNode.getAttribute("aria-label") ?? name;
-    const titles = heads.map(whole);
+    const titles = heads.map(texts); // before buttons that sort are put in
     if (heads.length) {
       normlab.sortable(name, heads, bodies, (row, column) => {
         const cell = at(row, column);
         return cell && figure(cell);
       });
     }
-    const files = document.createElement("p");
-    files.className = "files";
-    files.append(normlab.download(said, "csv", () => {
-      const point = table.querySelector(".point") !== null;
+    // What of the table is shown, a list of texts a row; what its groups are called comes last.
+    const shown = () => {
+      const grouped = table.querySelector(".point") !== null;
       const lines = bodies().flat().filter((row) => !row.hidden).map((row) => [
         ...[...row.cells].flatMap((cell) => [whole(cell), ...Array(cell.colSpan - 1).fill("")]),
-        ...(point ? [row.dataset.at] : []),
+        ...(grouped ? [row.parentNode.querySelector(".point")?.textContent ?? ""] : []),
       ]);
-      return normlab.csv([...(heads.length ? [[...titles, ...(point ? ["at"] : [])]] : []), ...lines]);
-    }));
+      return [...(heads.length ? [[...titles.map((lines) => lines.join("; ")), ...(grouped ? [table.dataset.group ?? "at"] : [])]] : []), ...lines];
+    };
+    const files = document.createElement("p");
+    files.className = "files";
+    const kind = (row) => (row.parentNode === table.tHead ? "head" : row.matches(".point") ? "group" : "");
+    const picture = () => normlab.drawn(table.caption?.textContent.trim() || said, [...table.rows]
+      .filter((row) => !row.hidden)
+      .map((row) => ({
+        kind: kind(row),
+        cells: [...row.cells].flatMap((cell) => [
+          { lines: titles[heads.indexOf(cell)] ?? texts(cell), right: cell.matches(".number"), span: cell.colSpan > 1 },
+          ...Array(cell.colSpan - 1).fill({ lines: [], right: false, span: true }),
+        ]),
+      })));
+    files.append(normlab.download(said, "svg", picture), normlab.download(said, "csv", () => normlab.csv(shown())));
     table.parentNode.after(files);
   });
 };
