@@ -46,7 +46,7 @@ class Cosine:
         self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
         self.total, self.final = total, final
         if total <= warmup:
-            raise ValueError(f"schedule.total={total} must be above schedule.warmup={warmup}")
+            raise ValueError(_too_long(warmup, total))
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of update `step`."""
@@ -68,7 +68,7 @@ class Linear:
         self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
         self.total = total
         if total <= warmup:
-            raise ValueError(f"schedule.total={total} must be above schedule.warmup={warmup}")
+            raise ValueError(_too_long(warmup, total))
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of update `step`."""
@@ -86,6 +86,13 @@ class Constant:
     def __call__(self, step: int) -> float:
         """Return the learning rate of update `step`."""
         return self.lr * min(1.0, step / max(self.warmup, 1))
+
+
+def _too_long(warmup: int, total: int) -> str:
+    return (
+        f"schedule.total={total} must be above schedule.warmup={warmup}: give a longer run "
+        f"(budget.steps), or a shorter warm-up, such as schedule.warmup={total // 10}"
+    )
 
 
 def _positive(key: str, value: float) -> float:
