@@ -225,6 +225,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "schedule.initial": Constraint(0, unit="learning rate"),
     "schedule.minimum": Constraint(0, unit="learning rate"),
     "schedule.total": _count("steps"),
+    "schedule.doubling": _count("steps"),
     "schedule.final": Constraint(0, 1, "share of the peak"),
     "task.batch_size": _count("sequences"),
     "task.max_tokens": _count("tokens"),

@@ -48,8 +48,8 @@ def show(pages: Sequence[Page]) -> None:
     ]
     notes = [f"{p.name} is drawn with {k}={v}" for p in pages for k, v in p.changed.items()]
     print_table(columns, rows, notes=[*notes, "the paper: Wu and He 2018, figure 2"])
-    say("Go on: normlab explain --pictures --svg FILE            as a drawing of cubes")
-    say("       normlab train task=digits norm=gn_sample         a residual network with it")
+    say("Go on: normlab explain --pictures --svg FILE      as a drawing of cubes")
+    say("       normlab train task=digits norm=gn_sample   a residual network with it")
 
 
 def _drawn(pages: Sequence[Page]) -> list[str]:
