@@ -161,6 +161,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "max_tokens": _count("tokens"),
     "accumulate": _count("micro-batches"),
     "clip_norm": Constraint(0, above=True, unit="gradient norm"),
+    "freeze_statistics": _SHARE_OF_RUN,
     "divergence_factor": Constraint(0, above=True, infinite=True, unit="times the first loss"),
     "budget.steps": _count("steps"),
     "budget.epochs": Constraint(0, above=True, unit="epochs"),

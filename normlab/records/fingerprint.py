@@ -30,6 +30,7 @@ _NEUTRAL_AT_TOP: Mapping[str, Any] = {
     **dict.fromkeys(("input_norm", "hidden_norm", "cell_norm")),
     "sites": None,
     "start_from": None,
+    "freeze_statistics": None,
 }
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
