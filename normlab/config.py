@@ -149,6 +149,7 @@ class RunConfig:
     validate: ValidateConfig = field(default_factory=ValidateConfig)
     observe: ObserveConfig = field(default_factory=ObserveConfig)
     start_from: Any = None
+    freeze_statistics: float | None = None
     data_dir: str | None = None
     runs_dir: str = "runs"
     choices: dict[str, Any] = field(default_factory=dict)

@@ -5,7 +5,7 @@ norms that were folded into the products beside them (`normlab.models.folding`),
 weights any more. What is written is read back, and must compute what the run's model does.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from normlab.config import from_dict, to_dict
 from normlab.health.padding import positions
 from normlab.loaded import load_run
 from normlab.models.causal_lm import CausalLM
+from normlab.models.convolution import Convolution
 from normlab.models.masked_lm import MaskedLM
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Norm, Stream
@@ -99,8 +100,17 @@ def load_export(path: Path, task: Task) -> nn.Module:
             if not isinstance(norm, Norm):
                 raise TypeError(f"{name} is no norm")
             setattr(model.get_submodule(owner), place, NoNorm(norm.dim))
-        model.load_state_dict(weights_of(content, path))
+        weights = weights_of(content, path)
+        _open_biases(model, weights)
+        model.load_state_dict(weights)
     return model.eval()
+
+
+def _open_biases(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Give those convolutions a bias that folded norms have given one."""
+    for name, module in model.named_modules():
+        if isinstance(module, Convolution) and (bias := weights.get(f"{name}.bias")) is not None:
+            module.bias = nn.Parameter(torch.empty_like(bias))
 
 
 @torch.no_grad()

@@ -128,5 +128,6 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> None:
     if not fold_norms(model):
         raise ValueError(
             "fold=true finds no norm to fold: it takes batch norm with running statistics "
-            "(norm=bn norm.eval_stats=running) inside the branches (placement=pre)"
+            "(norm=bn norm.eval_stats=running) inside the branches (placement=pre), or behind "
+            "convolutions"
         )

@@ -223,7 +223,7 @@ class _Run:
         task = build_task(config)
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
-        norms = ModelNorms(model)
+        norms = ModelNorms(model, freeze_statistics=config.get("freeze_statistics"))
         self.milestones = norms.milestones(config["budget"]["steps"])
         checkpoints = Checkpoints(self.folder / "checkpoints", writes=distributed.is_main())
         data = json.loads(json.dumps(task.describe()))

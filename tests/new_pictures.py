@@ -1,4 +1,4 @@
-"""Pictures, and a model with a convolution, that nobody has heard of: a file and a config each."""
+"""Pictures, a convolution and a recurrent cell nobody has heard of: a file and a config each."""
 
 NEW_SOURCE = '''
 """Stripes, upright or lying."""
@@ -93,4 +93,76 @@ NEW_MODEL_CONFIG = """# normlab train task=stripes model=one_layer
 _target_: normlab.models.one_layer.OneLayerArchitecture
 filters: 8
 dropout: 0.0
+"""
+
+NEW_CELL = '''
+"""A state that leaks, and that a norm of its own looks at."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+
+from normlab.models.cells import Cell, CellShape
+from normlab.models.recurrent import RecurrentArchitecture
+from normlab.placements.base import NormFactory
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakyShape(CellShape):
+    """What it needs to know."""
+
+    cell_norm: NormFactory
+    leak: float
+
+
+class Leaky(Cell):
+    """s = s + leak (tanh(u + N_h(W h)) - s), and h = N_c(s)."""
+
+    blocks: ClassVar[int] = 1
+    states: ClassVar[int] = 2
+
+    def __init__(self, shape, in_features):
+        super().__init__(shape, in_features)
+        self.leak = shape.leak
+        self.input_norm = self.place("input_norm", shape.dim)
+        self.hidden_norm = self.place("hidden_norm", shape.dim)
+        self.cell_norm = self.place("cell_norm", shape.dim)
+
+    @property
+    def input_norms(self):
+        """The one norm of the input product."""
+        return (self.input_norm,)
+
+    def step(self, u, state, stream):
+        """Return the normalized state and the state after one position."""
+        hidden, inner = state
+        product = F.linear(hidden, self.hidden_weight)
+        inner = inner.lerp(torch.tanh(u + self.hidden_norm(product, stream)), self.leak)
+        return self.cell_norm(inner, stream), inner
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeakyArchitecture(RecurrentArchitecture, LeakyShape):
+    """Sizes."""
+
+    sites: ClassVar[tuple[str, ...]] = ("input_norm", "hidden_norm", "cell_norm")
+    cell = Leaky
+'''
+NEW_CELL_CONFIG = """# normlab train task=stripes model=leaky norm=bn_position
+# A state that leaks.
+_target_: normlab.models.leaky.LeakyArchitecture
+dim: 8
+num_layers: 2
+leak: 0.5
+dropout: 0.0
+input_statistics: step
+norm_shifts: false
+gain: null
+recurrent_init: orthogonal
+learned_start: true
+initial_noise: 0.0
+read: rows
+permutation_seed: 1
 """

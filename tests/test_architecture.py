@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.new_norms import NEW_CONFIG, NEW_NORM, NEW_STATEFUL_CONFIG, NEW_STATEFUL_NORM
-from tests.new_pictures import NEW_MODEL, NEW_MODEL_CONFIG, NEW_SOURCE, NEW_TASK_CONFIG
+from tests.new_pictures import (
+    NEW_CELL,
+    NEW_CELL_CONFIG,
+    NEW_MODEL,
+    NEW_MODEL_CONFIG,
+    NEW_SOURCE,
+    NEW_TASK_CONFIG,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "normlab"
@@ -304,7 +311,7 @@ def test_a_light_call_loads_nothing_heavy(call, unwanted):
 
 @pytest.fixture(scope="module")
 def with_new_norm(tmp_path_factory):
-    """Return a copy of the project with new norms, pictures and a model: a file, a config each."""
+    """Return a copy with new norms, pictures, a model and a cell: a file and a config each."""
     copy = tmp_path_factory.mktemp("project")
     for folder in ("normlab", "configs"):
         ignored = shutil.ignore_patterns("__pycache__")
@@ -318,6 +325,8 @@ def with_new_norm(tmp_path_factory):
     (copy / "configs" / "task" / "stripes.yaml").write_text(NEW_TASK_CONFIG)
     (copy / "normlab" / "models" / "one_layer.py").write_text(NEW_MODEL.lstrip())
     (copy / "configs" / "model" / "one_layer.yaml").write_text(NEW_MODEL_CONFIG)
+    (copy / "normlab" / "models" / "leaky.py").write_text(NEW_CELL.lstrip())
+    (copy / "configs" / "model" / "leaky.yaml").write_text(NEW_CELL_CONFIG)
     text = copy / "text"
     text.mkdir()
     for split, count in (("train", 24), ("valid", 4), ("test", 4)):
@@ -400,6 +409,39 @@ def test_new_pictures_and_a_new_model_with_a_convolution_train(with_new_norm):
     assert record["outcome"]["status"] == "finished" and record["data"]["label"] == "stripes"
     assert {"test/accuracy", "test/eval_stats_batch/accuracy"} <= set(record["scores"])
     assert "stability/independence/icc/layer" in record["stability"]
+
+
+def test_a_new_recurrent_cell_with_values_of_its_own_reads_pictures_and_text(with_new_norm):
+    call(
+        with_new_norm,
+        *("train", "task=stripes", "model=leaky", "norm=bn_position", "norm@cell_norm=peak"),
+        *("model.leak=0.25", "optim.lr=0.1", "schedule=constant", "schedule.warmup=1"),
+        *("runs_dir=cell", "probe=full", "batch_size=20", "budget.steps=6", "validate.every=6"),
+        *("sink=[]", "observe.threads=1", "device=cpu"),
+    )
+    (path,) = (with_new_norm / "cell").rglob("record.json")
+    record = json.loads(path.read_text())
+    assert record["outcome"]["status"] == "finished"
+    assert "test/eval_stats_recalibrated/accuracy" in record["scores"]
+    program = (
+        "import torch\n"
+        "from normlab.build import build_model\n"
+        "from normlab.config import compose, to_dict\n"
+        "from normlab.models.spec import Longest, Text\n"
+        "from normlab.norms.base import Stream\n"
+        "class Words:\n"
+        "    def spec(self):\n"
+        "        return Text(vocab=9, pad_id=0, longest=Longest(4, '', ''), causal=True)\n"
+        "model = build_model(to_dict(compose(['task=lm', 'model=leaky'])), Words()).eval()\n"
+        "ids = torch.tensor([[3, 4, 5], [6, 7, 8]])\n"
+        "state = model.start_decoding(2, max_length=3)\n"
+        "steps = torch.stack([model.decode_step(i, state) for i in ids.unbind(1)], 1)\n"
+        "torch.testing.assert_close(steps, model.project(model(ids, Stream())))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=with_new_norm, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):

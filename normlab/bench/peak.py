@@ -8,6 +8,7 @@ import time
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from normlab.bench.clock import Clock
 
@@ -36,6 +37,13 @@ def model_shapes(*, tokens: int, dim: int, ffn_dim: int, vocab: int) -> list[Pro
         ProductShape(tokens, ffn_dim, dim),
         ProductShape(tokens, dim, vocab),
     ]
+
+
+def weight_shapes(model: nn.Module, *, rows: int) -> list[ProductShape]:
+    """Return the products of any model by its weights, those of a convolution unfolded."""
+    weights = [weight for weight in model.parameters() if weight.dim() >= 2]
+    sizes = {(weight[0].numel(), len(weight)) for weight in weights}
+    return [ProductShape(rows, inner, columns) for inner, columns in sorted(sizes)]
 
 
 class Peak:

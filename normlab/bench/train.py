@@ -14,9 +14,10 @@ from tempfile import gettempdir
 from typing import Any
 
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from normlab.bench.clock import Clock, Span, seconds_since_process_start
-from normlab.bench.peak import Peak, model_shapes
+from normlab.bench.peak import Peak, ProductShape, model_shapes, weight_shapes
 from normlab.bench.spread import spread
 from normlab.build import build_model, build_optimizer, build_task, make_fast
 from normlab.distributed import sum_scalars
@@ -36,6 +37,7 @@ from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
 
 _NEVER = 1 << 62
+_ROWS = 2048  # of the products by which the machine's peak is measured, where no batch says
 
 
 def useful_flop(
@@ -57,6 +59,20 @@ def useful_flop(
     return 6 * (encoder * source_per_target + decoder + vocab * dim)
 
 
+def counted_flop(trainer: Trainer, runtime: Runtime) -> float:
+    """Return the FLOP a unit of a task is worth, as torch counts those of a forward pass, thrice.
+
+    For models to which `useful_flop` does not apply: convolutions, recurrences, patches.
+    """
+    task, model = trainer.task, trainer.model
+    batch = task.batch("valid", range(min(8, len(task.lengths("valid"))))).to(runtime.device)
+    was_training = model.training
+    with torch.no_grad(), runtime.autocast(), FlopCounterMode(display=False) as counter:
+        task.losses(model.eval(), batch)
+    model.train(was_training)
+    return 3 * counter.get_total_flops() / batch.tokens
+
+
 @dataclass(frozen=True)
 class Interval:
     """What one turn of a run did."""
@@ -72,11 +88,18 @@ class Interval:
 
 @dataclass(kw_only=True)
 class Measured:
-    """What is known of one of the runs that are measured."""
+    """What is known of one of the runs that are measured.
+
+    `unit` is what its steps are counted in. `flop` a unit and the `shapes` of its products are
+    given where `useful_flop` and `model_shapes` do not apply.
+    """
 
     name: str
     config: Mapping[str, Any]
     vocab: int
+    unit: str = "tokens"
+    flop: float | None = None
+    shapes: Sequence[ProductShape] = ()
     first_step_seconds: float | None = None
     intervals: list[Interval] = field(default_factory=list)
 
@@ -162,6 +185,10 @@ def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
     trainer = _trainer(config, task, runtime)
     stream = CountingStream(trainer.stream)
     trainer.stream = stream
+    pictures = isinstance(task, Classification)
+    by_formula = "ffn_dim" in config["model"] and not pictures
+    flop = None if by_formula else counted_flop(trainer, runtime)
+    shapes = [] if by_formula else weight_shapes(trainer.model, rows=_ROWS)
     trainer.start()
     trainer.step()
     took = clock.read().wall
@@ -169,6 +196,9 @@ def start(name: str, config: Mapping[str, Any], runtime: Runtime) -> Contender:
         name=name,
         config=config,
         vocab=_vocabulary(task),
+        unit="pictures" if pictures else "tokens",
+        flop=flop,
+        shapes=shapes,
         first_step_seconds=None if age is None else age + took,
         trainer=trainer,
         stream=stream,
@@ -236,14 +266,8 @@ def measure(
     """Warm every run up, let them take turns, and return the report (see `report`)."""
     clock = Clock(runtime.device)
     first = contenders[0]
-    model = first.config["model"]
     peak = Peak(
-        model_shapes(
-            tokens=first.config["max_tokens"] or 2048,
-            dim=model["dim"],
-            ffn_dim=model["ffn_dim"],
-            vocab=first.vocab,
-        ),
+        list(first.shapes) or _formula_shapes(first),
         device=runtime.device,
         dtype=torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype,
     )
@@ -255,6 +279,16 @@ def measure(
             peak.measure()
             contender.intervals.append(contender.take(steps, clock))
     return report(contenders, peak.rates, runtime)
+
+
+def _formula_shapes(of: Measured) -> list[ProductShape]:
+    model = of.config["model"]
+    return model_shapes(
+        tokens=of.config["max_tokens"] or _ROWS,
+        dim=model["dim"],
+        ffn_dim=model["ffn_dim"],
+        vocab=of.vocab,
+    )
 
 
 def report(
@@ -280,18 +314,21 @@ def _figures(contender: Measured, peak: float) -> dict[str, Any]:
     turns = contender.intervals
     target = sum(turn.target_tokens for turn in turns)
     source = sum(turn.source_tokens for turn in turns)
-    flop = useful_flop(
-        contender.config,
-        source_per_target=source / target,
-        predicted=sum(turn.predicted for turn in turns) / target,
-        vocab=contender.vocab,
-    )
+    flop = contender.flop
+    if flop is None:
+        flop = useful_flop(
+            contender.config,
+            source_per_target=source / target,
+            predicted=sum(turn.predicted for turn in turns) / target,
+            vocab=contender.vocab,
+        )
     wall = [turn.target_tokens / turn.time.wall for turn in turns]
     busy = [turn.target_tokens / turn.time.busy for turn in turns]
     padding = sum(turn.padding for turn in turns) / sum(turn.positions for turn in turns)
     return {
         "name": contender.name,
         "choices": dict(contender.config["choices"]),
+        "unit": contender.unit,
         "tokens_per_second": spread(wall),
         "tokens_per_busy_second": spread(busy),
         "busy_rates": busy,

@@ -1,4 +1,7 @@
-"""What is measured by default: model B of the peers' benchmark, on synthetic text."""
+"""What is measured by default: model B of the peers' benchmark, on synthetic text.
+
+Of `task=cifar10` without a `data_dir` it is pictures of noise in its size.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +14,19 @@ _TRANSLATION = [
     "data_dir=-",
 ]
 _TEXT = ["model=bert_mini", "batch_size=32"]
-_BY_TASK: dict[str | None, list[str]] = {"mlm": [*_TEXT, "task.short_share=0"], "lm": _TEXT}
+_BY_TASK: dict[str | None, list[str]] = {
+    "mlm": [*_TEXT, "task.short_share=0"],
+    "lm": _TEXT,
+    "cifar10": [],
+    "digits": [],
+}
 
 
 def bench_config(overrides: Sequence[str], *, pairs: int | None = None) -> dict[str, Any]:
     """Return the plain config of a measured run: the small model on the synthetic corpus.
 
     `pairs` is the size of that corpus. A task among the overrides replaces it; of `mlm` it is
-    BERT-Mini on full sequences, of `lm` a decoder of that size.
+    BERT-Mini on full sequences, of `lm` a decoder of that size, of pictures the task's own model.
     """
     from normlab.config import compose, to_dict
 
@@ -28,4 +36,7 @@ def bench_config(overrides: Sequence[str], *, pairs: int | None = None) -> dict[
         size = {} if pairs is None else {"pairs": pairs}
         config["task"]["corpus"] = {"_target_": "normlab.bench.corpus.SyntheticCorpus", **size}
         config["choices"]["task"] = "synthetic"
+    if chosen == "cifar10" and config["data_dir"] is None:
+        config["task"]["source"] = {"_target_": "normlab.bench.pictures.SyntheticPictures"}
+        config["choices"]["task"] = "noise"
     return config

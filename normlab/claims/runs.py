@@ -7,7 +7,7 @@ from pathlib import Path
 
 from normlab.claims.evidence import Evidence
 from normlab.claims.membership import Plan
-from normlab.claims.timings import REPORT, Timings, read_timings
+from normlab.claims.timings import Timings, read_timings, report_paths
 from normlab.records.record import RunRecord
 from normlab.records.selection import Selection
 from normlab.records.store import RunStore
@@ -59,11 +59,11 @@ class Runs:
         timings: list[Timings] = []
         for place in places:
             store, top = RunStore(place), _relative(place, root)
-            try:
-                timed = read_timings(place, named=(top / REPORT).as_posix())
-                timings += [] if timed is None else [timed]
-            except ValueError as error:
-                damaged.append(str(error))
+            for report in report_paths(place):
+                try:
+                    timings.append(read_timings(place / report, named=(top / report).as_posix()))
+                except ValueError as error:
+                    damaged.append(str(error))
             for folder, record in store.entries():
                 copy = _copy(record)
                 known = first.setdefault(record.run_id, record)

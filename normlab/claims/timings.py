@@ -1,6 +1,6 @@
-"""Decides which timings a claim about speed may rest on: the committed `bench/norms.json`.
+"""Decides which timings a claim about speed may rest on: the committed `bench/norms*.json`.
 
-It is the report of `normlab bench norms`, in which all candidates of a group took turns.
+They are reports of `normlab bench norms`, in which all candidates of a group took turns.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from typing import Any
 
 from normlab.records.files import read_json
 
-REPORT = Path("bench", "norms.json")
+FOLDER = "bench"
+REPORTS = "norms*.json"
 FORMAT = "normlab.bench.norms/1"
 
 
@@ -24,19 +25,20 @@ class Timed:
 
 @dataclass(frozen=True)
 class Timings:
-    """A report: where it lies, the machine, and the candidates of each group by their names."""
+    """A report: its file, the machine, and the candidates of each group by their names."""
 
     path: str
     machine: str
     groups: Mapping[str, Mapping[str, Timed]]
 
 
-def read_timings(folder: Path, *, named: str) -> Timings | None:
-    """Read the report below a folder of results; None where there is none.
+def report_paths(folder: Path) -> list[Path]:
+    """Return the reports below a folder of results, relative to it."""
+    return [Path(FOLDER, path.name) for path in sorted((folder / FOLDER).glob(REPORTS))]
 
-    Raises ValueError for one that is damaged.
-    """
-    path = folder / REPORT
+
+def read_timings(path: Path, *, named: str) -> Timings:
+    """Read a report; ValueError for one that is damaged."""
     try:
         content = read_json(path)
         if content["format"] != FORMAT:
@@ -50,8 +52,6 @@ def read_timings(folder: Path, *, named: str) -> Timings | None:
                 for group, runs in content["groups"].items()
             },
         )
-    except (FileNotFoundError, NotADirectoryError):
-        return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path}: damaged ({error!r}); normlab bench norms --json {path} makes it again"

@@ -12,6 +12,7 @@ _EXAMPLES = """examples:
   normlab explain ln bn                  two of them, then side by side
   normlab explain --documents            what each sentence of the documents pools over
   normlab explain ln bn --svg norms.svg  the picture for print and screen
+  normlab explain --pictures             of pictures: N, C and (H, W), as the group norm paper draws
   normlab explain bn --json              the same facts for programs
 """
 
@@ -26,6 +27,11 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
     result.add_argument("--svg", type=Path, metavar="FILE", help="write the picture to FILE")
+    result.add_argument(
+        "--pictures",
+        action="store_true",
+        help="of pictures, as Wu and He 2018, figure 2; default: its four norms",
+    )
     result.add_argument("--documents", action="store_true", help="show the documents' sentences")
     result.add_argument("--json", action="store_true", help="print JSON")
     return result
@@ -45,9 +51,12 @@ def main(argv: list[str]) -> int:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from normlab.explain import overview, terminal
+    from normlab.explain import overview, pictures, terminal
+    from normlab.explain.block import TEXT
     from normlab.explain.page import choose, pages
 
+    if arguments.pictures and not arguments.norms:
+        arguments.norms = list(pictures.FIGURE)
     options = choose(arguments.norms)
     explained = pages(arguments.norms) if arguments.norms or arguments.svg else []
     if arguments.svg:
@@ -55,7 +64,7 @@ def _explain(arguments: argparse.Namespace) -> int:
         from normlab.records.atomic import atomic_write
 
         with atomic_write(arguments.svg) as file:
-            file.write(picture(explained))
+            file.write(picture(explained, pictures.PICTURE if arguments.pictures else TEXT))
     if arguments.json:
         facts: dict[str, object] = {"format": "normlab.explain/1"}
         if arguments.norms:
@@ -70,11 +79,14 @@ def _explain(arguments: argparse.Namespace) -> int:
         overview.show_documents()
     elif not arguments.norms:
         overview.show(overview.rows(options))
-    for page in explained if arguments.norms else []:
-        terminal.show(page)
-        terminal.console().print()
-    if len(arguments.norms) > 1:
-        terminal.show_side_by_side(explained)
+    if arguments.pictures:
+        pictures.show(explained)
+    else:
+        for page in explained if arguments.norms else []:
+            terminal.show(page)
+            terminal.console().print()
+        if len(arguments.norms) > 1:
+            terminal.show_side_by_side(explained)
     if arguments.svg:
         terminal.say(f"wrote {arguments.svg}")
     return 0

@@ -5,6 +5,7 @@ that share their statistics. No torch: the pictures and the text are drawn from 
 """
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from itertools import product
 
 Cell = tuple[int, int, int]
@@ -13,6 +14,17 @@ Shape = tuple[int, int, int]
 AXES = ("batch", "position", "feature")
 NAMES = ("sample", "token", "feature")
 EXAMPLE: Cell = (0, 0, 0)
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What the three axes are called: `pooled` where they are pooled over, `counted` along them."""
+
+    pooled: tuple[str, str, str]
+    counted: tuple[str, str, str]
+
+
+TEXT = Axes(AXES, NAMES)
 
 
 def cells(shape: Shape) -> list[Cell]:
@@ -32,10 +44,11 @@ def groups(pools_of: Mapping[Cell, frozenset[Cell]]) -> list[frozenset[Cell]]:
     return list(dict.fromkeys(pools_of[cell] for cell in sorted(pools_of)))
 
 
-def axes_in_words(pools: Iterable[str]) -> str:
+def axes_in_words(pools: Iterable[str], axes: Axes = TEXT) -> str:
     """Return the axes as text: `batch, position`, or `nothing`."""
     there = set(pools)
-    return ", ".join(axis for axis in AXES if axis in there) or "nothing"
+    named = zip(AXES, axes.pooled, strict=True)
+    return ", ".join(name for axis, name in named if axis in there) or "nothing"
 
 
 def describe(group: Set[Cell], shape: Shape) -> str:

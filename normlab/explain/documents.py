@@ -186,6 +186,16 @@ SLIPS = (
 )
 
 
+NOT_TRAINED = (
+    "002, section 7",
+    "GANs sometimes use instance norm or spectral norm",
+    "有时会用到 Instance Normalization (IN) 或 Spectral Normalization",
+    "This stays documentation: nothing here trains a GAN. Instance norm is norm=in, in other "
+    "models; spectral norm divides weights, not activations, and is no norm of this laboratory.",
+)
+"""The one statement that no run can examine: its place, what it says, its words, and why."""
+
+
 def about(axes: Set[str]) -> list[Saying]:
     """Return the sentences that pool over exactly these axes."""
     return [saying for saying in SAYINGS if saying.axes == axes]

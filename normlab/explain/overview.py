@@ -123,6 +123,9 @@ def show_documents() -> None:
         say(f"      {text}")
     heading("Where a document errs")
     list_facts([(s.place, f"{s.says}\n{s.words}\n{s.right}") for s in documents.SLIPS])
+    heading("What is not trained here")
+    place, *texts = documents.NOT_TRAINED
+    list_facts([(place, "\n".join(texts))])
 
 
 def documents_plain() -> dict[str, Any]:
@@ -134,6 +137,9 @@ def documents_plain() -> dict[str, Any]:
             for a in documents.attempts()
         ],
         "slips": [vars(slip) for slip in documents.SLIPS],
+        "not_trained": dict(
+            zip(("place", "says", "words", "why"), documents.NOT_TRAINED, strict=True)
+        ),
     }
 
 

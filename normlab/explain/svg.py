@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import sqrt
 from xml.sax.saxutils import escape
 
-from normlab.explain.block import EXAMPLE, Cell, axes_in_words
+from normlab.explain.block import EXAMPLE, TEXT, Axes, Cell, axes_in_words
 from normlab.explain.dependence import SHAPE
 from normlab.explain.page import Page
 from normlab.explain.words import number, numbers
@@ -87,7 +87,7 @@ class Label:
         )
 
 
-def picture(pages: Sequence[Page]) -> str:
+def picture(pages: Sequence[Page], axes: Axes = TEXT) -> str:
     """Return an SVG with a panel for each norm; the same pages give the same bytes."""
     across = min(len(pages), _ACROSS)
     down = -(-len(pages) // across)
@@ -98,7 +98,7 @@ def picture(pages: Sequence[Page]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_n(width)} {_n(height)}" '
         f'width="{_n(width)}" height="{_n(height)}" role="img" aria-labelledby="title desc">',
         f'<title id="title">What each norm pools over: {escape(names)}</title>',
-        f'<desc id="desc">{escape(" ".join(_spoken(page) for page in pages))}</desc>',
+        f'<desc id="desc">{escape(" ".join(_spoken(page, axes) for page in pages))}</desc>',
         f"<style>{_STYLE}</style>",
         f'<rect class="page" width="{_n(width)}" height="{_n(height)}"/>',
         *_head(),
@@ -106,7 +106,7 @@ def picture(pages: Sequence[Page]) -> str:
     for index, page in enumerate(pages):
         left = _MARGIN + index % across * _WIDTH
         top = _HEAD + index // across * _HEIGHT
-        parts += [f'<g transform="translate({_n(left)} {_n(top)})">', *_panel(page), "</g>"]
+        parts += [f'<g transform="translate({_n(left)} {_n(top)})">', *_panel(page, axes), "</g>"]
     return "\n".join([*parts, "</svg>", ""])
 
 
@@ -120,19 +120,19 @@ def _head() -> Iterator[str]:
         yield Label(x + 20, 68, text, 13, kind="soft").svg()
 
 
-def _panel(page: Page) -> Iterator[str]:
-    for label in labels(page):
+def _panel(page: Page, axes: Axes) -> Iterator[str]:
+    for label in labels(page, axes):
         yield label.svg()
-    block = _Block(_CORNER, page)
+    block = _Block(_CORNER, page, axes)
     yield from block.faces()
     yield from block.rulers()
 
 
-def labels(page: Page) -> list[Label]:
+def labels(page: Page, axes: Axes = TEXT) -> list[Label]:
     """Return the texts above and below the block of a norm, in its panel's coordinates."""
     found = [
         Label(0, 20, page.name, 19, kind="name"),
-        Label(0, 40, f"pools over {axes_in_words(page.pools)}", 14, kind="soft"),
+        Label(0, 40, f"pools over {axes_in_words(page.pools, axes)}", 14, kind="soft"),
     ]
     lines = ["every value by itself", "no statistics"]
     if page.pools:
@@ -157,6 +157,7 @@ class _Block:
 
     origin: Point
     page: Page
+    axes: Axes = TEXT
 
     def at(self, sample: Number, token: Number, feature: Number) -> Point:
         """Return where a corner of the lattice is drawn."""
@@ -224,27 +225,27 @@ class _Block:
     def ruler_labels(self) -> Iterator[Label]:
         """Return the numbers of tokens, features and samples, the first of each with its name."""
         samples, tokens, features = SHAPE
+        of_sample, of_token, of_feature = self.axes.counted
         for token in range(tokens):
             x, y = self.at(0, token + 0.5, features)
-            yield Label(x + 8, y + 4, f"token {token + 1}", 12, kind="soft")
+            yield Label(x + 8, y + 4, f"{of_token} {token + 1}", 12, kind="soft")
         for feature in range(features):
             x, y = self.at(0, tokens, feature + 0.5)
-            text = f"feature {feature + 1}" if feature == 0 else str(feature + 1)
+            text = f"{of_feature} {feature + 1}" if feature == 0 else str(feature + 1)
             yield Label(x + (8 if feature == 0 else 5), y + 17, text, 12, kind="soft")
         for sample in range(samples):
             x, y = self.at(sample + 0.5, tokens, 0)
-            text = f"sample {sample + 1}" if sample == 0 else str(sample + 1)
+            text = f"{of_sample} {sample + 1}" if sample == 0 else str(sample + 1)
             yield Label(x - 6, y + 17, text, 12, anchor="end", kind="soft")
 
 
-def _spoken(page: Page) -> str:
-    count = len(page.pooled)
+def _spoken(page: Page, axes: Axes) -> str:
     if not page.pools:
         return f"{page.name} pools nothing."
+    size, named = (" x ".join(map(str, each)) for each in (SHAPE, axes.counted))
     return (
-        f"{page.name} pools over {axes_in_words(page.pools)}: of {SHAPE[0]} samples, {SHAPE[1]} "
-        f"tokens and {SHAPE[2]} features, {count} values share a mean and a variance with the "
-        f"first."
+        f"{page.name} pools over {axes_in_words(page.pools, axes)}: of {size} values ({named}), "
+        f"{len(page.pooled)} share a mean and a variance with the first."
     )
 
 

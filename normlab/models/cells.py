@@ -57,18 +57,19 @@ def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
 
 @dataclass(frozen=True, kw_only=True)
 class CellShape:
-    """What a recurrent layer needs to know.
+    """What any recurrent layer needs to know; a layer that needs more has a subclass of it.
 
     Attributes:
         dim: units.
-        input_norm, hidden_norm, cell_norm: the norms of the sites.
+        input_norm, hidden_norm: the norms of the sites.
         input_statistics: whether a norm that pools over time takes one step of the input product at
             a time, or the whole sequence (Laurent et al. 2016).
         norm_shifts: norms of the two products learn a shift beside the bias.
         gain: what the gains of the norms begin with, times what is theirs; None is 0.1 for norms
             that pool over the batch (Cooijmans et al. 2017, section 5.1), else 1.
         recurrent_init: orthogonal blocks; or the candidate's the identity, the gates' orthogonal.
-        forget_bias: what the bias of an LSTM's forget gate begins with.
+        learned_start: the state that sequences begin with is learned, from 0 (Cooijmans et al.
+            2017, section 5), and otherwise 0.
     """
 
     dim: int
@@ -78,8 +79,20 @@ class CellShape:
     norm_shifts: bool
     gain: float | None
     recurrent_init: RecurrentInit
-    cell_norm: NormFactory | None = None
-    forget_bias: float = 0.0
+    learned_start: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class LstmShape(CellShape):
+    """What an LSTM layer needs to know.
+
+    Attributes:
+        cell_norm: the norm of the cell.
+        forget_bias: what the bias of the forget gate begins with.
+    """
+
+    cell_norm: NormFactory
+    forget_bias: float
 
 
 class NormSites(nn.Module):
@@ -90,9 +103,8 @@ class NormSites(nn.Module):
         self.shape = shape
 
     def place(self, site: str, dim: int) -> Norm:
-        """Build the norm of a site."""
-        factory: NormFactory | None = getattr(self.shape, site)
-        assert factory is not None, "the architecture of a cell gives the norms of its sites"
+        """Build the norm of a site, whose factory is a field of the shape."""
+        factory: NormFactory = getattr(self.shape, site)
         return self.fitted(site, factory(dim))
 
     @torch.no_grad()
@@ -138,6 +150,8 @@ class Cell(NormSites, ABC):
         self.input_weight = nn.Parameter(torch.empty(rows, in_features))
         self.hidden_weight = nn.Parameter(torch.empty(rows, shape.dim))
         self.bias = nn.Parameter(torch.zeros(rows))
+        start = torch.zeros(self.states, 1, 1, shape.dim)
+        self.start = nn.Parameter(start) if shape.learned_start else None
 
     @property
     def incremental(self) -> bool:
@@ -157,7 +171,9 @@ class Cell(NormSites, ABC):
         """Return the state after one position, whose input product is `u`, normalized."""
 
     def begin(self, x: Tensor, count: int) -> State:
-        """Return a state of zeros for `count` sequences, on the device and in the dtype of `x`."""
+        """Return the first state of `count` sequences, on the device and in the dtype of `x`."""
+        if self.start is not None:
+            return tuple(self.start.to(x).expand(-1, count, -1, -1))
         return tuple(x.new_zeros(count, 1, self.shape.dim) for _ in range(self.states))
 
     def forward(
@@ -243,8 +259,9 @@ class Lstm(Cell):
     blocks: ClassVar[int] = 4
     states: ClassVar[int] = 2
 
-    def __init__(self, shape: CellShape, in_features: int):
+    def __init__(self, shape: LstmShape, in_features: int):
         super().__init__(shape, in_features)
+        self.forget_bias = shape.forget_bias
         rows = 4 * shape.dim
         self.input_norm = self.place("input_norm", rows)
         self.hidden_norm = self.place("hidden_norm", rows)
@@ -270,7 +287,7 @@ class Lstm(Cell):
         """Draw the weights, and open the forget gate."""
         super().initialize(generator)
         self.bias.zero_()
-        self.bias[self.shape.dim : 2 * self.shape.dim] = self.shape.forget_bias
+        self.bias[self.shape.dim : 2 * self.shape.dim] = self.forget_bias
 
 
 class _Candidate(NormSites):

@@ -6,6 +6,8 @@ weights and the shift into their biases, and the norm is gone:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
+A norm that reads a product or a convolution goes into it in the same way.
+
 What stays: norms of post-norm residuals, whose output is the stream itself; those before an output
 projection that is the token embedding; and statistics by position, which are no fixed map.
 """
@@ -16,11 +18,13 @@ import torch
 from torch import nn
 
 from normlab.models.centering import settle_centered
+from normlab.models.convolution import ConvNorm, Convolution
 from normlab.models.feed_forward import FeedForward
 from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import Linear
 from normlab.models.masked_lm import MaskedLM
 from normlab.models.seq2seq import Seq2Seq
+from normlab.models.vit import ViT
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.placements.base import Residual
@@ -41,9 +45,12 @@ def fold(model: nn.Module) -> list[str]:
         if (norm := _absorbed_by_next(owner, place, linears)) is not None
     ]
     for module in model.modules():
+        behind = None
         if isinstance(module, FeedForward):
-            inner = _absorbed_by_last(module, "inner_norm", module.fc1)
-            folded += [] if inner is None else [inner]
+            behind = _absorbed_by_last(module, "inner_norm", module.fc1)
+        elif isinstance(module, ConvNorm):
+            behind = _absorbed_by_last(module, "norm", module.convolution)
+        folded += [] if behind is None else [behind]
     return sorted(names[norm] for norm in folded)
 
 
@@ -67,6 +74,8 @@ def _before(module: nn.Module) -> list[tuple[nn.Module, str, Sequence[Linear]]]:
         found.append((module.encoder, "final_norm", readers))
     elif isinstance(module, MaskedLM):
         found.append((module.encoder, "final_norm", [module.token_head, module.pooler]))
+    elif isinstance(module, ViT):  # a mean over patches does not come between
+        found.append((module.encoder, "final_norm", [module.classes]))
     return found
 
 
@@ -84,13 +93,15 @@ def _absorbed_by_next(owner: nn.Module, place: str, linears: Sequence[Linear]) -
     return norm
 
 
-def _absorbed_by_last(owner: nn.Module, place: str, linear: Linear) -> Norm | None:
+def _absorbed_by_last(owner: nn.Module, place: str, product: Linear | Convolution) -> Norm | None:
     """Fold the norm at `place` into the product that it reads; return it if that was possible."""
     norm = getattr(owner, place)
     if (fixed := norm.fixed_map()) is None:
         return None
     scale, shift = fixed
-    linear.weight.copy_(linear.weight.double() * scale[:, None])
-    linear.bias.copy_(linear.bias.double() * scale + shift)
+    weight = product.weight
+    weight.copy_(weight.double() * scale.view(-1, *[1] * (weight.dim() - 1)))
+    bias = shift if product.bias is None else product.bias.double() * scale + shift
+    product.bias = nn.Parameter(bias.to(weight))
     setattr(owner, place, NoNorm(norm.dim))
     return norm

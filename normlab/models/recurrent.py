@@ -1,6 +1,6 @@
 """Recurrent networks: their sizes, and a stack of layers that reads forward."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -13,27 +13,29 @@ from normlab.models.cells import (
     Cell,
     CellShape,
     Gru,
-    InputStatistics,
     Lstm,
-    RecurrentInit,
+    LstmShape,
     Rnn,
     State,
     steps,
 )
 from normlab.models.spec import Image, ModelArchitecture, Spec, Text
 from normlab.norms.base import Stream, running_norms
-from normlab.placements.base import NormFactory, Placement
+from normlab.placements.base import Placement
 from normlab.placements.pre import Pre
 
 Read = Literal["pixels", "rows", "permuted"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecurrentArchitecture(ModelArchitecture):
-    """Sizes and choices of a recurrent network; for those of its layers see `CellShape`.
+class RecurrentArchitecture(CellShape, ModelArchitecture):
+    """Sizes and choices of a recurrent network; those of its layers are `CellShape`'s.
+
+    A new kind of layer is a subclass of `Cell` and one of this class that names it as its `cell`;
+    `sites` are the norms that the layer places, and what else it must know are further fields. The
+    embedding is as wide as a layer.
 
     Attributes:
-        dim: units of a layer, and width of the embedding.
         num_layers: one upon the other.
         initial_noise: standard deviation of the hidden state that training begins with, which is 0
             otherwise. Where all sequences begin alike, the first steps have no variance to divide
@@ -47,14 +49,7 @@ class RecurrentArchitecture(ModelArchitecture):
     sites: ClassVar[tuple[str, ...]] = ("input_norm", "hidden_norm")
     stacks: ClassVar[tuple[str, ...]] = ()
     cell: ClassVar[type[Cell]]
-    dim: int
     num_layers: int
-    input_norm: NormFactory
-    hidden_norm: NormFactory
-    input_statistics: InputStatistics
-    norm_shifts: bool
-    gain: float | None
-    recurrent_init: RecurrentInit
     initial_noise: float
     read: Read
     permutation_seed: int
@@ -82,18 +77,6 @@ class RecurrentArchitecture(ModelArchitecture):
         """Build the layers, for inputs of a width."""
         return Recurrent(self, in_features)
 
-    def cell_shape(self) -> CellShape:
-        """Return what the layers need to know."""
-        return CellShape(
-            dim=self.dim,
-            input_norm=self.input_norm,
-            hidden_norm=self.hidden_norm,
-            input_statistics=self.input_statistics,
-            norm_shifts=self.norm_shifts,
-            gain=self.gain,
-            recurrent_init=self.recurrent_init,
-        )
-
 
 class RnnArchitecture(RecurrentArchitecture):
     """Sizes of a plain recurrent network."""
@@ -108,18 +91,11 @@ class GruArchitecture(RecurrentArchitecture):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LstmArchitecture(RecurrentArchitecture):
+class LstmArchitecture(RecurrentArchitecture, LstmShape):
     """Sizes of a network of LSTM layers, whose cell state has a norm as well."""
 
     sites: ClassVar[tuple[str, ...]] = (*RecurrentArchitecture.sites, "cell_norm")
     cell = Lstm
-    cell_norm: NormFactory
-    forget_bias: float
-
-    def cell_shape(self) -> CellShape:
-        """Return what the layers need to know."""
-        shape = super().cell_shape()
-        return replace(shape, cell_norm=self.cell_norm, forget_bias=self.forget_bias)
 
 
 class Noise(nn.Module):
@@ -159,8 +135,7 @@ class Recurrent(nn.Module):
     def __init__(self, arch: RecurrentArchitecture, in_features: int):
         super().__init__()
         widths = [in_features, *[arch.dim] * (arch.num_layers - 1)]
-        shape = arch.cell_shape()
-        self.layers = nn.ModuleList(arch.cell(shape, width) for width in widths)
+        self.layers = nn.ModuleList(arch.cell(arch, width) for width in widths)
         self.dropout = Dropout(arch.dropout)
         self.noise = Noise(arch.initial_noise) if arch.initial_noise else None
 

@@ -153,12 +153,24 @@ class RunningNorm(Norm):
         self.seen: Moments | None = None
         self.seen_from = 0
         self.held: list[Moments] | None = None
+        self.frozen = False
         self._tables: list[str] = []
 
     def evaluate_with(self, eval_stats: EvalStats) -> None:
         """Choose the statistics of eval mode."""
         self.eval_stats: EvalStats = eval_stats
         self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
+
+    def train(self, mode: bool = True) -> "RunningNorm":
+        """Go into training, or out of it; frozen statistics let a norm stay out of it."""
+        super().train(mode and not self.frozen)
+        return self
+
+    def freeze(self) -> None:
+        """From now on do in training what inference does; gain and shift go on learning."""
+        self.frozen = True
+        self.seen = None
+        self.eval()
 
     def keep(self, name: str, value: Tensor) -> None:
         """Start a table: a persistent buffer of that name, in the place of a former one."""

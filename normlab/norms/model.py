@@ -11,13 +11,25 @@ from normlab.norms.base import Norm, RunningNorm, average_statistics_over_ranks,
 
 
 class ModelNorms:
-    """All norms of a model: once a step, once a micro-batch, at the end of an update, to share."""
+    """All norms of a model: once a step, once a micro-batch, at the end of an update, to share.
 
-    def __init__(self, model: nn.Module) -> None:
+    `freeze_statistics` is the share of a run after which running statistics stay as they are and
+    training normalizes by them; None for never.
+
+    Raises ValueError for that with norms whose inference takes the batch's own statistics.
+    """
+
+    def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
         self._model = model
+        self._freeze_statistics = freeze_statistics
         self._named = {n: m for n, m in model.named_modules() if isinstance(m, Norm)}
         self._norms = list(self._named.values())
         self._running = running_norms(model)
+        if freeze_statistics is not None and any(norm.eval_by_batch for norm in self._running):
+            raise ValueError(
+                f"freeze_statistics={freeze_statistics}: norm.eval_stats=batch takes no running "
+                "statistics that could be frozen; give norm.eval_stats=running"
+            )
 
     def milestones(self, total: int | None) -> dict[str, int]:
         """Return the last step of each part of the norms' own schedules in a run of `total` steps.
@@ -27,6 +39,8 @@ class ModelNorms:
         `decoder.layers.0.self_residual.norm/warmup`.
         """
         found: dict[str, int] = {}
+        if (last := self._last_unfrozen(total)) is not None:
+            found["freeze_statistics"] = last
         for place, norm in self._named.items():
             for part, step in norm.milestones(total).items():
                 name = f"{type(norm).__name__}/{part}"
@@ -38,8 +52,22 @@ class ModelNorms:
         """Tell all norms which step comes, from 1, of how many; None where that is not known."""
         for norm in self._norms:
             norm.begin_step(step, total)
+        last = self._last_unfrozen(total)
         for norm in self._running:
+            if last is not None and step > last and not norm.frozen:
+                norm.freeze()
             norm.hold()
+
+    def _last_unfrozen(self, total: int | None) -> int | None:
+        """Return the last step with statistics of the batch; None where they are not frozen."""
+        if self._freeze_statistics is None:
+            return None
+        if total is None:
+            raise ValueError(
+                f"freeze_statistics={self._freeze_statistics} is a share of the steps of a run: "
+                "give budget.steps"
+            )
+        return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
         """Let what the micro-batches of an update brought into statistics that waited for it."""

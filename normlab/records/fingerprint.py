@@ -24,12 +24,13 @@ _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
 _PLACES = frozenset({"data_dir", "runs_dir", "run_dir"})
 # What a key stands for that configs of before have not: with it they are the same experiment.
 _NEUTRAL: Mapping[str, Mapping[str, Any]] = {
-    "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False},
+    "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False, "learned_start": False},
 }
 _NEUTRAL_AT_TOP: Mapping[str, Any] = {
     **dict.fromkeys(("input_norm", "hidden_norm", "cell_norm")),
     "sites": None,
     "start_from": None,
+    "freeze_statistics": None,
 }
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10

@@ -46,7 +46,7 @@ class Cosine:
         self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
         self.total, self.final = total, final
         if total <= warmup:
-            raise ValueError(f"schedule.total={total} must be above schedule.warmup={warmup}")
+            raise ValueError(_too_long(warmup, total))
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of update `step`."""
@@ -68,7 +68,7 @@ class Linear:
         self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
         self.total = total
         if total <= warmup:
-            raise ValueError(f"schedule.total={total} must be above schedule.warmup={warmup}")
+            raise ValueError(_too_long(warmup, total))
 
     def __call__(self, step: int) -> float:
         """Return the learning rate of update `step`."""
@@ -88,7 +88,28 @@ class Constant:
         return self.lr * min(1.0, step / max(self.warmup, 1))
 
 
-def _positive(key: str, value: float) -> float:
+class Rising:
+    """Begin with `lr` and double it every `doubling` updates, without end, smoothly.
+
+    A range test (Smith 2017, section 3.3): the loss tells which rates still train.
+    """
+
+    def __init__(self, *, lr: float, doubling: int):
+        self.lr, self.doubling = _positive("optim.lr", lr), _positive("schedule.doubling", doubling)
+
+    def __call__(self, step: int) -> float:
+        """Return the learning rate of update `step`."""
+        return self.lr * 2 ** ((step - 1) / self.doubling)
+
+
+def _too_long(warmup: int, total: int) -> str:
+    return (
+        f"schedule.total={total} must be above schedule.warmup={warmup}: give a longer run "
+        f"(budget.steps), or a shorter warm-up, such as schedule.warmup={total // 10}"
+    )
+
+
+def _positive(key: str, value: Number) -> Number:
     if not value > 0:
         raise ValueError(f"{key}={value} must be above 0")
     return value

@@ -8,7 +8,6 @@ from collections import Counter
 import pytest
 
 from normlab.bench import records as bench
-from normlab.claims.timings import REPORT
 from normlab.commands.bench.records import main
 from normlab.records.fingerprint import fingerprint
 from normlab.records.store import RunStore
@@ -86,8 +85,7 @@ def test_each_record_is_opened_once_and_no_other_file_of_a_run(many, argv):
     below = {path: n for path, n in found["opened"].items() if path.startswith(str(many))}
     assert found["code"] == 0 and found["lines"] > 10
     assert set(below.values()) == {1}
-    timings = {str(many / REPORT)} if argv == ["claims"] else set()  # looked for, and not there
-    assert set(below) == {str(path) for path in many.rglob("record.json")} | timings
+    assert set(below) == {str(path) for path in many.rglob("record.json")}
     assert not {"torch", "datasets", "hydra", "wandb"} & set(found["modules"])
 
 

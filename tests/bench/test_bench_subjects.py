@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from normlab.bench import decode, norms, process
+from normlab.bench import decode, norms, process, train
 from normlab.bench.work import bench_config
 from normlab.cli import main as cli
 from normlab.commands.bench import subjects
@@ -48,6 +48,7 @@ def test_no_such_subject_names_those_there_are(capsys):
         (["data", "--pairs", "0"], "--pairs=0"),
         (["data", "task=mlm"], "task=translation"),
         (["norms", "--norms", "lm"], "lm"),
+        (["norms", "task=mlm"], "bench train"),
         (["startup", "ls nothing", "--rounds", "1"], "ls nothing"),
     ],
 )
@@ -88,7 +89,25 @@ def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
     found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
     names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
     assert names[norms.TRAINING] == names[norms.EVALUATION] == ["ln", "bn"]
-    assert names["model, 1 sentence"] == names["model, 32 sentences"] == ["ln", "bn", norms.FOLDED]
+    assert names["model, 1 sentence"] == names["model, 32 sentences"] == ["ln", "bn", "bn folded"]
+    assert norms.STEP not in names
+
+
+def test_pictures_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
+    compiled = []
+    monkeypatch.setattr(norms, "make_fast", lambda *_: compiled.append("read"))
+    monkeypatch.setattr(train, "make_fast", lambda *_: compiled.append("trained on"))
+    sizes = ["model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1", "batch_size=4"]
+    inner = "bn+norm@ffn_inner_norm=bn"
+    asked = ["task=cifar10", *sizes, "--norms", f"ln,{inner}", "--rounds", "1", "--compiled"]
+    found = written(["norms", *asked], tmp_path)
+    names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
+    assert found["shape"] == "32 x 64 x 16"
+    for suffix in ("", norms.COMPILED):
+        assert names[norms.STEP + suffix] == names[norms.TRAINING] == ["ln", inner]
+        assert names[f"model, 1 picture{suffix}"] == ["ln", inner, f"{inner} folded"]
+    assert compiled.count("trained on") == 2 and compiled.count("read") == 2 * 3
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
 @pytest.mark.parametrize("name", option_names("norm"))
@@ -103,7 +122,7 @@ def test_any_norm_can_be_timed_alone(name, runtime):
 def test_the_folded_model_has_fewer_norms(runtime, monkeypatch):
     seen = []
     monkeypatch.setattr(norms, "fold", lambda model: seen.append(model))
-    norms.in_a_model({norms.FOLDED: bench_config([*MODEL, "norm=bn"])}, runtime, sentences=1)
+    norms.in_a_model({"bn folded": bench_config([*MODEL, "norm=bn"])}, runtime, count=1)
     assert any(isinstance(part, RunningNorm) for part in seen[0].modules())
 
 

@@ -33,6 +33,26 @@ def test_useful_flop_by_hand():
     )
 
 
+@pytest.mark.parametrize(
+    ("overrides", "products"),
+    [
+        (
+            ("task=cifar10", "model.width=4", "batch_size=8"),
+            9 * (1024 * (3 * 4 + 2 * 16) + 256 * (32 + 64) + 64 * (128 + 256)) + 160,
+        ),
+        (("task=digits", "model=lstm", "model.dim=4", "model.read=rows"), 8 * 16 * (8 + 4) + 40),
+    ],
+)
+def test_models_without_a_formula_are_counted(overrides, products, tmp_path, capsys):
+    sized = [*overrides, "norm=none", "precision=fp32", "device=cpu"]
+    path = tmp_path / "found.json"
+    asked = ["--steps", "1", "--intervals", "1", "--warmup", "1", "--json", str(path)]
+    assert cli(["bench", "train", *sized, *asked]) == 0
+    (run,) = json.loads(path.read_text())["runs"]
+    assert run["useful_mflop_per_token"] == pytest.approx(6 * products / 1e6)
+    assert "pictures/s" in capsys.readouterr().out
+
+
 def test_the_default_is_model_b_on_the_synthetic_corpus():
     config = bench_config([])
     model = config["model"]

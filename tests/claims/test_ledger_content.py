@@ -74,7 +74,7 @@ def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim):
     for part in claim.parts:
         endpoint = part.endpoint
         if isinstance(endpoint, Timing):
-            assert endpoint.margin == 0.02
+            assert endpoint.margin == 0.02 or "#" in _written(claim, part), part.name
         elif isinstance(endpoint, Contrast | Level):
             ratio = isinstance(endpoint, Contrast) and endpoint.ratio
             ruled = {FACTOR} if ratio else {_ruled(score) for score in endpoint.scores}

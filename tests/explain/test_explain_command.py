@@ -64,6 +64,7 @@ def test_the_documents_sentences_stand_under_their_axes(capsys):
     out = printed(capsys, "--documents")
     assert re.search(r"batch, feature: .*bn_sample.*\n000, section 2 +position \(0,0\)", out)
     assert "raises: " in out and "GPT-NeoX uses layer norm." in out
+    assert "nothing here trains a GAN" in " ".join(out.split())
     facts = json.loads(printed(capsys, "ln", "--documents", "--json"))
     assert len(facts["documents"]["code"]) == 3 and facts["norms"]
 
@@ -74,12 +75,28 @@ def test_a_picture_is_written_whole_or_not_at_all(capsys, tmp_path, monkeypatch)
     assert f"wrote {file}" in out
     ElementTree.parse(file)
     before = file.read_bytes()
-    monkeypatch.setattr("normlab.explain.svg.picture", lambda pages: (_ for _ in ()).throw(OSError))
+    monkeypatch.setattr("normlab.explain.svg.picture", lambda *_: (_ for _ in ()).throw(OSError))
     with pytest.raises(OSError):
         main(["ln", "--svg", str(file)])
     assert file.read_bytes() == before and list(tmp_path.iterdir()) == [file]
     with pytest.raises(OSError, match="nowhere"):
         main(["ln", "--svg", str(tmp_path / "nowhere" / "a.svg")])
+
+
+def test_pictures_are_drawn_by_the_axes_of_the_group_norm_paper(capsys, tmp_path):
+    out = printed(capsys, "--pictures", "--svg", str(tmp_path / "cubes.svg"))
+    lines = out.splitlines()
+    names = ["bn", "seqn", "in", "gn_sample"]
+    (head,) = [number for number, line in enumerate(lines) if line.split() == names]
+    drawn = [line.split()[3:] for line in lines[head + 2 : head + 5]]
+    cubes = {name: [row[2 * n : 2 * n + 2] for row in drawn] for n, name in enumerate(names)}
+    assert cubes["bn"] == [["@...", "#..."], ["#...", "#..."], ["#...", "#..."]]
+    assert cubes["seqn"] == [["@###", "...."], ["####", "...."], ["####", "...."]]
+    assert cubes["in"] == [["@...", "...."], ["#...", "...."], ["#...", "...."]]
+    assert cubes["gn_sample"] == [["@#..", "...."], ["##..", "...."], ["##..", "...."]]
+    assert max(len(line) for line in lines if not line.startswith("wrote ")) <= 80
+    svg = (tmp_path / "cubes.svg").read_text("utf-8")
+    assert "pools over N, (H, W)<" in svg and ">H, W 1<" in svg and ">C 1<" in svg
 
 
 def test_an_unknown_norm_names_the_options():

@@ -294,6 +294,23 @@ def test_the_first_values_are_those_of_other_norms_and_as_asked_for():
     assert torch.equal(other.input_weight, cell.input_weight)
 
 
+@pytest.mark.parametrize("model", TWINS)
+def test_a_learned_start_begins_at_zero_and_moves(model):
+    plain, learned = (
+        network(f"model={model}"),
+        network(f"model={model}", "model.learned_start=true"),
+    )
+    ids, stream = sentences(LENGTHS)
+    first = [each(ids, stream) for each in (plain, learned)]
+    assert torch.equal(*first)
+    first[1].square().sum().backward()
+    (cell,) = learned.recurrent.cells
+    assert cell.start.grad.abs().sum(-1).min() > 0  # the hidden state, and an LSTM's cell
+    with torch.no_grad():
+        cell.start += 0.5
+    assert not torch.allclose(learned(ids, stream), first[0])
+
+
 def test_noise_has_a_stream_of_its_own_that_goes_on_where_it_was_saved():
     first = network("model.initial_noise=0.5")
     noise = first.recurrent.noise

@@ -9,6 +9,7 @@ import torch
 
 from normlab.build import make_norm
 from normlab.norms.base import RunningNorm, Stream, recalibrated
+from normlab.norms.model import ModelNorms
 from normlab.registry import option_names
 
 NORMS = option_names("norm")
@@ -37,6 +38,37 @@ def test_eval_by_the_batch_depends_on_it(option):
     assert not norm.batch_independent and not norm.incremental
     alone = norm(x[:1], Stream(stream.valid[:1]))[0]
     assert not torch.allclose(norm(x, stream)[0], alone)
+
+
+@pytest.mark.parametrize("option", BATCH)
+def test_frozen_statistics_stay_and_training_computes_what_inference_does(option):
+    model = torch.nn.Sequential(_trained(option).train())
+    norms = ModelNorms(model, freeze_statistics=0.5)
+    assert norms.milestones(4)["freeze_statistics"] == 2
+    x, stream = _batch(9)
+    tables = model[0].tables
+    for step in (1, 2):
+        norms.begin_step(step, 4)
+        before = {name: table.clone() for name, table in tables.items()}
+        model.train()[0](x, stream)
+        norms.commit()
+    assert any(not torch.equal(before[name], table) for name, table in tables.items())
+    before = {name: table.clone() for name, table in tables.items()}
+    norms.begin_step(3, 4)
+    y = model.train()[0](x.requires_grad_(), stream)
+    y.sum().backward()
+    norms.commit()
+    assert all(torch.equal(before[name], table) for name, table in tables.items())
+    assert torch.equal(y[stream.valid], model.eval()[0](x, stream)[stream.valid])
+    assert x.grad.isfinite().all() and x.grad[stream.valid].abs().min() > 0
+
+
+def test_what_cannot_be_frozen_is_named():
+    by_batch = torch.nn.Sequential(make_norm("bn", 8, eval_stats="batch"))
+    with pytest.raises(ValueError, match=r"freeze_statistics=0\.5: norm\.eval_stats=batch"):
+        ModelNorms(by_batch, freeze_statistics=0.5)
+    with pytest.raises(ValueError, match=r"give budget\.steps"):
+        ModelNorms(torch.nn.Sequential(make_norm("ln", 8)), freeze_statistics=0.5).milestones(None)
 
 
 COMPILE = """

@@ -15,7 +15,10 @@ from normlab.data.pictures import cifar10
 from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.digits import Digits
 from normlab.data.pictures.source import by_class
+from normlab.export import FORMAT, load_export
 from normlab.models.convolution import normalized
+from normlab.models.folding import fold
+from normlab.norms.base import running_norms
 from normlab.run import train
 from normlab.train.loop import Trainer
 
@@ -107,6 +110,32 @@ def test_a_damaged_archive_and_an_empty_folder_say_where_the_pictures_come_from(
         (tmp_path / f"{split}_jpeg.tar.xz").write_bytes(b"\xfd7zXZ nothing")
     with pytest.raises(ValueError, match=r"cannot read .*train_jpeg\.tar\.xz.*get it again"):
         cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None).published()
+
+
+@pytest.mark.parametrize(
+    ("overrides", "count"),
+    [
+        (("task=digits", "model.width=4", "model.shortcut=projection"), 9),
+        ((*VIT, "norm@ffn_inner_norm=bn", "model.num_layers=2"), 7),
+    ],
+)
+def test_folded_norms_are_gone_and_the_classes_stay(tmp_path, overrides, count):
+    model, task = model_of(*overrides, "norm=bn")
+    for norm in running_norms(model.eval()):
+        mean, var = torch.randn(2, 1, norm.dim, dtype=torch.double)
+        norm.enter(slice(1), mean, var.square() + 0.5, torch.ones(1, dtype=torch.double))
+        torch.nn.init.uniform_(norm.weight)
+    batch = task.batch("valid", range(8))
+    with torch.no_grad():
+        expected = task.logits(model, batch)
+        folded = fold(model)
+        assert len(folded) == count and not running_norms(model)
+        torch.testing.assert_close(task.logits(model, batch), expected)
+    config = to_dict(compose([*overrides, "norm=bn"]))
+    content = {"format": FORMAT, "config": config, "folded": folded, "model": model.state_dict()}
+    torch.save(content, tmp_path / "model.pt")
+    again = load_export(tmp_path / "model.pt", task).double()
+    torch.testing.assert_close(task.logits(again, batch), expected, atol=1e-5, rtol=1e-4)
 
 
 def test_variation_depends_on_seed_epoch_and_picture_alone():

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from normlab.train.schedule import Constant, Cosine, InverseSqrt
+from normlab.train.schedule import Constant, Cosine, InverseSqrt, Rising
 
 
 def test_inverse_sqrt_rises_linearly_then_falls_with_the_root_of_the_step():
@@ -53,6 +53,13 @@ def test_cosine_follows_torch_after_the_warmup(final: float):
         optimizer.step()
         reference.step()
     assert schedule(total + 100) == pytest.approx(final * lr)
+
+
+def test_rising_doubles_again_and_again():
+    schedule = Rising(lr=1e-3, doubling=4)
+    assert [schedule(step) for step in (1, 3, 5, 9)] == pytest.approx(
+        [1e-3, 2**0.5 / 1e3, 2e-3, 4e-3]
+    )
 
 
 def test_constant_stays_after_the_warmup():

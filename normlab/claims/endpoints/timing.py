@@ -1,13 +1,20 @@
 """The endpoint `timing`: which of two candidates takes less time, by interleaved rounds.
 
-    timing: {faster: bn folded, than: ln, group: "model, 1 sentence", margin: 0.02}
+    timing:
+      faster: bn folded
+      than: ln
+      group: "model, 1 sentence"
+      margin: 0.02                 optional: a share of the time
+      report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
+      measured: model=vit          optional: what `normlab bench norms` is given for that report
 
-The names are those of `normlab bench norms`; the margin is a share of the time, 2 % if left out.
+The names are those of `normlab bench norms`.
 The share of time that the first saves is taken round by round; rounds are of one process on one
 machine, so that the interval tells of noise and not of other machines.
 """
 
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import ClassVar
 
 from normlab.claims.decision import decide
@@ -16,9 +23,10 @@ from normlab.claims.finding import Finding, figures, of_decision
 from normlab.claims.looks import FEWEST
 from normlab.claims.node import Node
 from normlab.claims.runs import Runs
-from normlab.claims.timings import REPORT, Timings
+from normlab.claims.timings import FOLDER, Timings
 
 _MARGIN = 0.02
+_REPORT = "norms"
 _OF_A_MODEL = "model"  # how groups begin in which a model is timed, not a norm alone
 
 
@@ -33,6 +41,8 @@ class Timing(Endpoint):
     slower: str
     group: str
     margin: float = _MARGIN
+    report: str = _REPORT
+    measured: str = ""
 
     @classmethod
     def read(cls, node: Node) -> "Timing":
@@ -43,6 +53,8 @@ class Timing(Endpoint):
             slower=own.text("than"),
             group=own.text("group"),
             margin=own.number("margin", default=_MARGIN),
+            report=own.optional_text("report") or _REPORT,
+            measured=own.optional_text("measured") or "",
         )
         own.finish()
         if found.faster == found.slower:
@@ -61,10 +73,12 @@ class Timing(Endpoint):
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the rounds of the first report that has both; at least five of them."""
-        command = f"normlab bench norms --json results/{REPORT}"
+        given = f"{self.measured} " if self.measured else ""
+        command = f"normlab bench norms {given}--json results/{FOLDER}/{self.report}.json"
         for timings in runs.timings:
             group = timings.groups.get(self.group, {})
-            if self.faster in group and self.slower in group:
+            named = PurePosixPath(timings.path).stem == self.report
+            if named and self.faster in group and self.slower in group:
                 return self._judge(timings, command, equality=says == "equality")
         return Finding("not measured", reason="no timings of both", command=command, cost="minutes")
 

@@ -22,6 +22,7 @@ _EXAMPLES = """examples:
   normlab bench train model=iwslt placement=post            fairseq's transformer_iwslt_de_en
   normlab bench train --norms ln,bn,rms                     norms in turns, and their ratios
   normlab bench train precision=fp32 --profile --json b.json
+  normlab bench train task=cifar10 model=resnet8 --norms bn,ln   pictures, of noise without data_dir
   normlab bench train task=mlm --peer                       BERT, and Hugging Face's beside it
   torchrun --nproc-per-node 2 -m normlab bench train        two processes, tokens of both
 """
@@ -115,7 +116,8 @@ def show(report: Mapping[str, Any]) -> None:
         ]
         for run in report["runs"]
     ]
-    columns = ["run", "tokens/s", "range", "tokens/busy s", "of peak", "to first", "fill"]
+    unit = report["runs"][0]["unit"]
+    columns = ["run", f"{unit}/s", "range", f"{unit}/busy s", "of peak", "to first", "fill"]
     print_table(columns, rows, notes=_notes(report), numeric=columns[1:])
     for run in report["runs"]:
         if "profile" in run:
@@ -125,15 +127,16 @@ def show(report: Mapping[str, Any]) -> None:
 
 def _notes(report: Mapping[str, Any]) -> list[str]:
     run, peak = report["runs"][0], report["peak_gflop_per_second"]
+    unit = {"tokens": "target token"}.get(run["unit"], run["unit"].removesuffix("s"))
     first = report["start_to_first_step_seconds"]
     return [
         machine(report["environment"]),
         f"median of {run['tokens_per_second']['n']} intervals of {run['steps_per_interval']} "
-        f"steps, {run['target_tokens_per_step']:,.0f} target tokens a step; busy seconds leave "
+        f"steps, {run['target_tokens_per_step']:,.0f} {unit}s a step; busy seconds leave "
         f"out what other programs took",
         f"peak of the model's products: {peak['median']:,.0f} GFLOP/s "
         f"({peak['min']:,.0f}-{peak['max']:,.0f}); useful: "
-        f"{run['useful_mflop_per_token']:.1f} MFLOP a target token",
+        f"{run['useful_mflop_per_token']:.1f} MFLOP a {unit}",
         f"memory {report['peak_memory_bytes'] / 2**30:.2f} GiB at most; start to first step "
         + ("unknown" if first is None else f"{first:.1f} s"),
     ]
