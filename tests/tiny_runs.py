@@ -5,6 +5,7 @@ carries out `normlab ARGV` and dies of SIGKILL at a named moment: before, within
 call of a function. So a kill hits the same instruction each time, whatever the machine does.
 """
 
+import contextlib
 import importlib
 import multiprocessing
 import os
@@ -185,6 +186,12 @@ class RunProcess:
         """Send a signal."""
         assert self.process.pid is not None
         os.kill(self.process.pid, number)
+
+    def end(self) -> None:
+        """Kill it with all that it has started, where it leads a group."""
+        assert self.process.pid is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
 
 
 def nothing() -> None:

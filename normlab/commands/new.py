@@ -4,6 +4,7 @@ import argparse
 import keyword
 import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 HELP = "begin a norm of one's own: its file and its config, which train as they are"
@@ -70,9 +71,10 @@ def main(argv: list[str]) -> int:
     """Write both files, or neither, and say what comes next."""
     name = parser().parse_args(argv).name
     module, config = places(name)
-    _check(name, module, config)
     title = title_of(name)
-    _write({module: _MODULE.format(title=title), config: _CONFIG.format(name=name, title=title)})
+    files = {module: _MODULE.format(title=title), config: _CONFIG.format(name=name, title=title)}
+    _check(name, files)
+    _write(files)
     print(
         f"wrote {_shown(module)}    what it pools over, its values, its formula\n"
         f"      {_shown(config)}    its values, and a sentence for normlab ls norm\n"
@@ -100,7 +102,7 @@ def title_of(name: str) -> str:
     return "".join(word[0].upper() + word[1:] for word in words) + "Norm"
 
 
-def _check(name: str, module: Path, config: Path) -> None:
+def _check(name: str, files: Mapping[Path, str]) -> None:
     """Raise ValueError where a norm cannot have this name, or the files have no place."""
     from normlab.registry import option_names
 
@@ -110,16 +112,22 @@ def _check(name: str, module: Path, config: Path) -> None:
             f"{name!r:.60} is no name for a norm: give small letters, digits and _, a letter "
             f"first, at most {_LONGEST}, and no word of Python or YAML{_better(name, taken)}"
         )
-    if name in option_names("norm"):
-        raise ValueError(f"there is a norm {name}, in {_shown(config)}: choose another name")
-    for path in (module, config):
-        if path.exists():
-            raise ValueError(f"{_shown(path)} exists: choose another name")
+    # One that is there as it would be written is of this command, which was killed then.
+    others = [path for path, text in files.items() if path.exists() and not _holds(path, text)]
+    if others and name in option_names("norm"):
+        raise ValueError(f"there is a norm {name}, in {_shown(others[-1])}: choose another name")
+    if others:
+        raise ValueError(f"{_shown(others[0])} exists: choose another name")
+    for path in files:
         if not os.access(path.parent, os.W_OK):
             raise ValueError(
                 f"{path.parent} cannot be written: install normlab where you may, such as in an "
                 "environment of your own"
             )
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
 
 
 def _better(name: str, taken: set[str]) -> str:
@@ -132,12 +140,13 @@ def _better(name: str, taken: set[str]) -> str:
 def _write(files: dict[Path, str]) -> None:
     from normlab.records.atomic import atomic_write
 
+    due = {path: text for path, text in files.items() if not path.exists()}
     try:
-        for path, text in files.items():
+        for path, text in due.items():
             with atomic_write(path) as file:
                 file.write(text)
     except BaseException:
-        for path in files:  # none of them was there before
+        for path in due:
             path.unlink(missing_ok=True)
         raise
 

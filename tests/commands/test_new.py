@@ -71,6 +71,16 @@ def test_a_norm_is_begun_whole_or_not_at_all(places, monkeypatch):
     assert all(path.exists() for path in places)
 
 
+@pytest.mark.parametrize("there", [0, 1, 2])
+def test_a_killed_begin_is_finished_by_the_same_command(there, places):
+    assert main(["new", "norm", "mine"]) == 0
+    texts = [path.read_bytes() for path in places]
+    for path in places[there:]:
+        path.unlink()
+    assert main(["new", "norm", "mine"]) == 0
+    assert [path.read_bytes() for path in places] == texts
+
+
 def test_checking_names_the_norms_there_are(capsys):
     assert main(["check", "norm", "lm"]) == 1
     assert "no norm 'lm'" in (said := capsys.readouterr().err) and "Did you mean" in said

@@ -141,8 +141,10 @@ def _give_seed(path: Path, seed: int) -> None:
 
 
 def _state(root: Path) -> list[tuple[str, int]]:
-    paths = (path for path in root.rglob("*") if ".plots" not in path.parts)
-    return sorted((str(path), path.lstat().st_size) for path in paths if path.name not in _MADE)
+    paths = [path for path in root.rglob("*") if ".plots" not in path.parts]
+    # The size of a folder is the file system's affair.
+    sizes = ((path, 0 if path.is_dir() else path.lstat().st_size) for path in paths)
+    return sorted((str(path), size) for path, size in sizes if path.name not in _MADE)
 
 
 def _carried_out(argvs: list[list[str]]) -> Iterator[tuple[list[str], str]]:

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from tests.faults.failing import KILL
 from tests.faults.scenes import Scene, Stage
 from tests.faults.tally import Tally
+from tests.tiny_runs import Ended
 
 KILLS, WRITES, PAIRS = "kills at random", "writes that fail", "pairs at once"
 ERRNOS = (errno.ENOSPC, errno.EIO, errno.EACCES)
-_MOST_KILLS = 2
 _BY_WRITE = 0.7  # of the kills hit a write, the others any moment
+_AGAIN = 0.25  # of those that were killed are killed a second time
 _AT_WORK = "another process is at work"
 PAIRED = ("train", "sweep", "publish", "report", "tune", "data", "eval", "plot")
 
@@ -25,29 +26,39 @@ def attack_by_kills(tally: Tally, stage: Stage, rng: random.Random, names: Seque
         scene = stage.scenes[name]
 
         def kill_and_go_on(scene: Scene = scene) -> str | None:
-            stage.whole(scene)
             stage.set(scene)
-            for _ in range(rng.randint(1, _MOST_KILLS)):
-                if (problem := _killed(stage, scene, rng)) is not None:
-                    return problem
+            ended = _killed(stage, scene, rng, by_write=rng.random() < _BY_WRITE)
+            if ended.status == 0:  # before the moment came; a write it cannot miss
+                stage.set(scene)
+                ended = _killed(stage, scene, rng, by_write=True)
+                if ended.status == 0:
+                    return "was not killed"
+            if _fine(scene, ended) and rng.random() < _AGAIN:
+                ended = _killed(stage, scene, rng, by_write=True)
+            if not _fine(scene, ended):
+                return f"status {ended.status}: {ended.output[-300:]}"
             return stage.differs(scene)
 
         tally.take(f"{KILLS}: {name}", f"seed {rng.random()}", kill_and_go_on)
 
 
-def _killed(stage: Stage, scene: Scene, rng: random.Random) -> str | None:
+def _killed(stage: Stage, scene: Scene, rng: random.Random, *, by_write: bool) -> Ended:
+    """Start a command and kill it, at a write or at any moment from its first write on."""
     whole = stage.whole(scene)
-    if rng.random() < _BY_WRITE:
+    if by_write:
         process = stage.start(scene, fault=stage.fault(rng.randint(1, whole.writes), KILL))
     else:
-        process = stage.start(scene)
-        process.process.join(rng.uniform(0.0, whole.seconds))
-        if process.process.is_alive():
-            process.send(signal.SIGKILL)
-    ended = process.wait(180)
-    # A sweep ends by itself where one of its cells was killed.
-    fine = (0, -signal.SIGKILL) + ((1,) if scene.name in ("sweep", "reproduce", "tune") else ())
-    return None if ended.status in fine else f"status {ended.status}: {ended.output[-300:]}"
+        process = stage.start(scene, fault=stage.fault(0, 0))
+        if stage.at_work(process):
+            process.process.join(rng.uniform(0.0, whole.seconds))
+            process.end()
+    return process.wait(180)
+
+
+def _fine(scene: Scene, ended: Ended) -> bool:
+    """Tell whether a command ended as one that was killed; a sweep says so of its cells."""
+    of_cells = (1,) if scene.name in ("sweep", "reproduce", "tune") else ()
+    return ended.status in (0, -signal.SIGKILL, *of_cells)
 
 
 def attack_writes(

@@ -1,26 +1,27 @@
 """Commands that write, each with the folder that it starts from and what it makes undisturbed."""
 
+import hashlib
+import json
 import os
 import shutil
-import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import asdict, dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
-from normlab.cli import main
+import normlab
 from normlab.registry import CONFIG_DIR
 from normlab.reports.manifest import PAGE
 from tests.faults.failing import Fault
-from tests.tiny_runs import RESUMED, Ended, RunProcess, say_into, tiny
+from tests.faults.within import Within
+from tests.tiny_runs import RESUMED, Ended, RunProcess, tiny
 from tests.train.test_resume import assert_same
 
 _SHORT = ("budget.steps=4", "validate.every=2", "observe.checkpoint_every=2", "schedule.warmup=2")
-_SHORT += ("task.test_search.beam=1",)
+_SHORT += ("task.test_search.beam=1", "task.test_search.length_offset=4")
+_SHORT += ("task.valid_search.length_offset=4",)
 _ONE = """# normlab reproduce one
 # A study of two norms, to be disturbed.
 document: D0
@@ -41,64 +42,6 @@ scales:
 
 
 @dataclass(frozen=True)
-class Within:
-    """What a process of the harness has around it in place of the user's own."""
-
-    configs: Path
-    cache: Path
-    fault: Fault | None = None
-
-    def install(self) -> None:
-        """Prepare this process: cells are forks of it, and nothing is measured or computed."""
-        import normlab.sweep
-        from normlab import studies
-        from normlab.commands import _grid, claims, reproduce, tune
-
-        os.environ["NORMLAB_CACHE"] = str(self.cache)
-        studies.load_study.__defaults__ = (self.configs,)
-        tune.study_file = lambda name: self.configs / "study" / f"{name}.yaml"
-        _grid.data_problem = lambda run: None
-        reproduce._measured = _unmeasured
-        claims._compute = lambda claims: {}
-        normlab.sweep.subprocess = SimpleNamespace(Popen=ForkedCell, STDOUT=subprocess.STDOUT)  # type: ignore[assignment]
-        if self.fault is not None:
-            self.fault.install()
-
-
-def _unmeasured(study: Any, scale: Any, items: Any, probes: Any, *_: object) -> Any:
-    from normlab.commands._plan import Plan
-
-    return replace(Plan(study, scale, items, len(probes.places)), unmeasured="in a test")
-
-
-class ForkedCell:
-    """Stands where a sweep starts the interpreter: a fork, which has imported everything."""
-
-    def __init__(self, command: list[str], *, env: dict[str, str], stdout: Any, stderr: int):
-        self.status: int | None = None
-        self.pid = os.fork()
-        if self.pid == 0:
-            status = 1
-            try:
-                # New streams: another thread of the sweep may have been printing into the old.
-                say_into(stdout.fileno())
-                os.environ.update(env)
-                status = main(command[3:])
-            finally:
-                os._exit(status)
-
-    def wait(self) -> int:
-        """Wait for its end; minus the signal that killed it, as of a subprocess."""
-        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.status
-
-    def terminate(self) -> None:
-        """Tell it to stop."""
-        if self.status is None:
-            os.kill(self.pid, signal.SIGTERM)
-
-
-@dataclass(frozen=True)
 class Scene:
     """A command, and how to make the folder that it starts in; it always works in the same one."""
 
@@ -109,15 +52,40 @@ class Scene:
 
 @dataclass(frozen=True)
 class Whole:
-    """What a command makes undisturbed: a copy of its folder, its writes and seconds.
+    """What a command makes undisturbed: a copy of its folder, and its writes.
 
     `changing` are files that differ from one time to the next, such as those with a duration.
+    `seconds` last from the first write to the end.
     """
 
     folder: Path
     changing: frozenset[str]
     writes: int
     seconds: float
+
+    def keep(self, path: Path) -> None:
+        """Write it into a file, with what code it is of."""
+        kept = asdict(self) | {"folder": str(self.folder), "changing": sorted(self.changing)}
+        path.write_text(json.dumps(kept | {"code": _code()}), "utf-8")
+
+    @classmethod
+    def kept(cls, path: Path) -> "Whole | None":
+        """Read what another process of the harness has kept of the same code."""
+        content = json.loads(path.read_text("utf-8")) if path.is_file() else {}
+        if content.pop("code", None) != _code():
+            return None
+        content |= {"folder": Path(content["folder"]), "changing": frozenset(content["changing"])}
+        return cls(**content)
+
+
+@cache
+def _code() -> str:
+    """Return the checksum of the package and of what carries out its commands."""
+    digest = hashlib.sha256()
+    harness = [Path(__file__).with_name(f"{name}.py") for name in ("scenes", "within", "failing")]
+    for path in [*sorted(Path(normlab.__file__).parent.rglob("*.py")), *harness]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 class Stage:
@@ -150,6 +118,10 @@ class Stage:
             "inspect": (["inspect", run, "--only", "order"], self._one),
             "plot": (["plot", run, "--out", str(self.place / "figures")], self._one),
             "explain": (["explain", "bn", "--svg", str(self.place / "bn.svg")], _empty),
+            "page": (["report", run, "--out", str(self.place / "page")], self._one),
+            "export": (["export", run, "--out", str(self.place / "export")], self._one),
+            "new": (["new", "norm", "fresh"], self._own_norms),
+            "card": (["card", *self._card()], _empty),
         }
         return {name: Scene(name, tuple(argv), begin) for name, (argv, begin) in found.items()}
 
@@ -171,7 +143,7 @@ class Stage:
     def _made_first(self, scene: Scene) -> None:
         """Make what a scene begins with; it is made in the same folder."""
         needed = {"publish": "reproduce", "report": "publish", "claims": "publish"}
-        needed |= dict.fromkeys(("eval", "inspect", "plot"), "train")
+        needed |= dict.fromkeys(("eval", "inspect", "plot", "page", "export"), "train")
         if scene.name in needed:
             self.whole(self.scenes[needed[scene.name]])
 
@@ -179,10 +151,17 @@ class Stage:
         """Start the command of a scene in a process of its own."""
         # A corpus is prepared in the folder itself where the command is all about that.
         cache = self.place / "cache" if scene.name == "data" else self.work / "cache"
-        within = Within(self.place / "configs", cache, fault)
-        if not within.configs.is_dir():
-            within = replace(within, configs=CONFIG_DIR)
+        within = Within(self.place, cache, fault)
+        self.counted.unlink(missing_ok=True)
         return RunProcess(scene.argv, self.work / log, prepare=within.install)
+
+    def at_work(self, process: RunProcess) -> bool:
+        """Wait until a process that counts its writes has begun one; False where it has ended."""
+        while process.process.is_alive():
+            if self.counted.exists() and self.counted.stat().st_size:
+                return True
+            time.sleep(0.002)
+        return False
 
     def carry_out(self, scene: Scene, fault: Fault | None = None) -> Ended:
         """Carry out the command of a scene where it stands."""
@@ -195,25 +174,34 @@ class Stage:
     def whole(self, scene: Scene) -> Whole:
         """Return what a scene makes undisturbed; it is carried out twice, once."""
         if scene.name not in self._wholes:
-            self._wholes[scene.name] = self._made(scene)
+            path = self.work / "whole" / f"{scene.name}.json"
+            found = Whole.kept(path)
+            if found is None:
+                found = self._made(scene)
+                found.keep(path)
+            self._wholes[scene.name] = found
         return self._wholes[scene.name]
 
     def _made(self, scene: Scene) -> Whole:
         folder = self.work / "whole" / scene.name
+        shutil.rmtree(folder, ignore_errors=True)
         self.set(scene)
         self._well(scene)
         shutil.copytree(self.place, folder)
         self.set(scene)
+        process = self.start(scene, fault=self.fault(0, 0))
+        assert self.at_work(process), f"{scene.name}: writes nothing"
         start = time.monotonic()
-        self._well(scene, self.fault(0, 0))
+        ended = process.wait(180)
         seconds = time.monotonic() - start
+        assert ended.status == 0, f"{scene.name}: {ended.output}"
         ours, theirs = _contents(self.place), _contents(folder)
         assert ours.keys() == theirs.keys(), ours.keys() ^ theirs.keys()
         changing = frozenset(name for name in ours if ours[name] != theirs[name])
         return Whole(folder, changing, int(self.counted.read_text().split()[0]), seconds)
 
-    def _well(self, scene: Scene, fault: Fault | None = None) -> None:
-        ended = self.carry_out(scene, fault)
+    def _well(self, scene: Scene) -> None:
+        ended = self.carry_out(scene)
         assert ended.status == 0, f"{scene.name}: {ended.output}"
 
     def differs(self, scene: Scene) -> str | None:
@@ -276,6 +264,15 @@ class Stage:
     def _one(self, place: Path) -> None:
         """Begin with a run."""
         shutil.copytree(self.undisturbed, place / "runs" / "bn" / "seed1")
+
+    def _own_norms(self, place: Path) -> None:
+        """Begin with the places of norms of one's own."""
+        for folder in ("norms", "norm"):
+            (place / folder).mkdir()
+
+    def _card(self) -> list[str]:
+        cards = ["--folder", str(self.place / "cards"), "--processes", "1"]
+        return ["norm=bn", "scale=smoke", "--only", "pools,depth", *cards]
 
     @staticmethod
     def _ledger(results: Path) -> list[str]:
