@@ -69,7 +69,7 @@ def test_cells_are_named_by_what_differs():
 
 
 def test_another_launcher_is_seen_and_repeats_nothing(capsys):
-    argv = ["-m", "hydra/launcher=submitit_slurm", "hydra.launcher.mem_gb=2", "norm=ln,bn"]
+    argv = ["-m", "hydra/launcher=submitit_slurm", "+hydra.launcher.mem_gb=2", "norm=ln,bn"]
     assert carried_out_elsewhere(argv) and not carried_out_elsewhere(argv[2:])
     assert not carried_out_elsewhere([*argv, "--cfg", "job"])
     assert gathering(argv) == ["-m", "norm=ln,bn"]
