@@ -224,7 +224,7 @@ WRITERS = (
     *("data.documents.encoded", "data.documents.prepare", "data.documents.spool"),
     *("data.documents.tokenizer", "records.atomic", "train.sinks.jsonl", "sweep"),
     *("bench.records", "bench.cost", "train.checkpoint", "train.sinks.live"),
-    *("data.pictures.cifar10", "export"),
+    *("data.pictures.cifar10", "export", "commands._elsewhere"),
 )
 
 

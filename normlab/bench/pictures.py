@@ -15,8 +15,12 @@ class SyntheticPictures(PictureSource):
 
     licence = "none"
     classes = tuple(map(str, range(10)))
-    label = "noise"
     valid_size = 256
+
+    @property
+    def label(self) -> str:
+        """Name what is measured on them."""
+        return "noise"
 
     def published(self) -> Mapping[str, Pictures]:
         """Draw the splits, alike in every process."""

@@ -237,13 +237,14 @@ class Cells:
             )
         return table
 
-    def stopped(self, command: str, *, jobs: Sequence[str] = ()) -> list[str]:
+    def stopped(self, command: str, *, jobs: Sequence[str] | None = None) -> list[str]:
         """Say after Ctrl-C what is done, what is left, and the command that goes on.
 
-        `jobs` are those of Slurm, which nobody has stopped.
+        `jobs` are given where another launcher carried them out: those of Slurm, which nobody has
+        stopped, none of Ray, which has killed its workers.
         """
         left = [row for row in self.rows if not row.ended]
-        at = "at" if jobs else "saved at"
+        at = "saved at" if jobs is None else "at"
         begun = [f"{row.name} ({at} {row.place})" for row in left if row.state == RUNNING]
         lines = [f"stopped: {self.total - len(left)} of {self.total} cells done, {len(left)} left"]
         lines += [f"  {name}" for name in begun]

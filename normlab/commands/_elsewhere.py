@@ -34,12 +34,14 @@ def carried_out_elsewhere(argv: Sequence[str]) -> bool:
 
 def gathering(argv: Sequence[str]) -> list[str]:
     """Return the arguments with which Hydra's own launcher makes the same cells."""
-    return [text for text in argv if not text.startswith((_LAUNCHER, _SETTINGS))]
+    return [text for text in argv if not text.lstrip("+~").startswith((_LAUNCHER, _SETTINGS))]
 
 
 def logs_below(sweeps: Path, argv: Sequence[str]) -> Path:
     """Return the folder in which a launcher keeps what its cells say."""
     named = [text.removeprefix(_LAUNCHER) for text in argv if text.startswith(_LAUNCHER)]
+    if named and named[-1].startswith("ray"):
+        return Path("/tmp/ray/session_latest/logs")  # of each of its nodes
     return sweeps / ".submitit" if named and named[-1].startswith("submitit") else sweeps
 
 
@@ -132,7 +134,7 @@ def _heard_alone() -> Generator[None]:
         return
     former = sys.stderr
     former.flush()
-    with open(os.dup(real), "w", buffering=1, encoding=former.encoding) as own:
+    with os.fdopen(os.dup(real), "w", buffering=1, encoding=former.encoding) as own:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         try:
             os.dup2(nowhere, real)

@@ -1,6 +1,7 @@
 """The runs that the places on a command line name, and which of them cannot be read."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from normlab.records.record import RunRecord
@@ -29,6 +30,22 @@ def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], l
         if not entries and not store.damaged and len(places) > 1:
             problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))
     return list(runs.values()), problems
+
+
+def none_below(places: Sequence[Path], which: str = "") -> str:
+    """Say that no run is at or below places, and what was meant where a path is nearly right."""
+    text = f"no run{which} below {', '.join(map(str, places))}"
+    near = [str(found) for place in places if (found := nearest(place)) is not None]
+    meant = f". Did you mean {' '.join(near)}?" if near else "; `normlab train` makes one"
+    return text + meant
+
+
+def nearest(place: Path) -> Path | None:
+    """Return the path that is nearly called like one that does not exist, if there is any."""
+    if place.exists() or not place.parent.is_dir():
+        return None
+    beside = [path.name for path in place.parent.iterdir()]
+    return next((place.with_name(n) for n in get_close_matches(place.name, beside, n=1)), None)
 
 
 def given_twice(members: Iterable[RunRecord], folders: Mapping[int, Path]) -> str | None:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from normlab.commands._runs import none_below
 from normlab.commands._terminal import complain
 from normlab.commands._texts import TextsAtHand
 from normlab.records.atomic import atomic_write
@@ -28,8 +29,7 @@ def write_page(
     for problem in watched.problems:
         complain(problem)
     if not found:
-        named = ", ".join(str(place) for place in places)
-        raise ValueError(f"no run that can be read below {named}; `normlab train` makes one")
+        raise ValueError(none_below(places, " that can be read"))
     for each in found:
         if each.run.record is None:
             state = "has not ended" if each.now is None else "goes on"

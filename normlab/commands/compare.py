@@ -8,7 +8,7 @@ from pathlib import Path
 from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._compared import add_compared
 from normlab.commands._comparison import show, usual_scores
-from normlab.commands._runs import conditions, given_twice, read_places
+from normlab.commands._runs import conditions, given_twice, none_below, read_places
 from normlab.commands._terminal import complain
 from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
@@ -110,9 +110,8 @@ def _compare(arguments: argparse.Namespace) -> int:
     elif records:
         problems += _show(records, folders, arguments)
     elif not problems:
-        place = ", ".join(str(path) for path in arguments.runs or [arguments.runs_dir])
         which = " that fits" if arguments.where and runs else ""
-        problems.append(f"no run{which} below {place}; `normlab train` makes one")
+        problems.append(none_below(arguments.runs or [arguments.runs_dir], which))
     for problem in problems:
         complain(problem)
     return 1 if problems else 0

@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +15,13 @@ if TYPE_CHECKING:
 
 HELP = "examine a config at initialisation, or a finished run: leaks, statistics, gradients, ..."
 SHEET_FILE = "inspect.json"
+# The examinations are worded for text; of pictures the screen says it in these words.
+_OF_PICTURES = {
+    "nats a token": "nats a picture",
+    "sentence": "picture",
+    "token": "position",
+    r"\Atext\Z": "split",  # the head of a column
+}
 
 EXAMPLES = """\
 examples:
@@ -31,11 +40,13 @@ def main(argv: list[str]) -> int:
 
     with at_work("preparing"):
         from normlab.health.sheet import chosen, examine, sheet
+        from normlab.tasks.pictures import Classification
 
         names = chosen([name for name in arguments.only.split(",") if name])
         subject, folder = _subject(arguments.subject)
     if not arguments.json:
         print(_title(subject))
+    pictures = isinstance(subject.task, Classification)
     findings = {}
     found = examine(subject, names)
     for number, name in enumerate(names):
@@ -43,7 +54,7 @@ def main(argv: list[str]) -> int:
             _, finding = next(found)
         findings[name] = finding
         if not arguments.json:
-            _show(name, finding)
+            _show(name, finding, _OF_PICTURES if pictures else {})
     text = json.dumps(sheet(subject, findings), indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
@@ -96,23 +107,32 @@ def _title(subject: "Subject") -> str:
     model = subject.config["model"]
     named = " ".join(f"{key}={choices[key]}" for key in ("task", "norm", "placement", "model"))
     stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
-    depth = f"{'+'.join(stacks)} layers of width {model['dim']}, " if stacks else ""
+    layers = "layer" if stacks == ["1"] else "layers"
+    depth = f"{'+'.join(stacks)} {layers} of width {model['dim']}, " if stacks else ""
     state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialisation"
     return f"{named} seed={subject.seed}: {depth}{state}"
 
 
-def _show(name: str, finding: "Finding") -> None:
+def _show(name: str, finding: "Finding", words: Mapping[str, str]) -> None:
     print()
-    print_prose(f"{name}: {finding.question}")
-    print_prose(finding.answer, indent="  ")
+    print_prose(f"{name}: {_worded(finding.question, words)}")
+    print_prose(_worded(finding.answer, words), indent="  ")
     if finding.rows:
-        rows = [[_cell(value) for value in row] for row in finding.rows]
+        columns = [_worded(column, words) for column in finding.columns]
+        rows = [[_worded(_cell(value), words) for value in row] for row in finding.rows]
         numeric = [
             column
-            for index, column in enumerate(finding.columns)
+            for index, column in enumerate(columns)
             if not isinstance(finding.rows[0][index], str)
         ]
-        print_table(list(finding.columns), rows, numeric=numeric)
+        print_table(columns, rows, numeric=numeric)
+
+
+def _worded(text: str, words: Mapping[str, str]) -> str:
+    """Put other words in a text, for the patterns of a word's beginning."""
+    for word, other in words.items():
+        text = re.sub(rf"\b{word}", other, text)
+    return text
 
 
 def _cell(value: str | float | int | None) -> str:

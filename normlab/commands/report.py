@@ -2,9 +2,11 @@
 
 import argparse
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
 
 from normlab.commands._compared import add_compared
+from normlab.commands._runs import nearest
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import option_names
@@ -85,7 +87,7 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     if arguments.accept:
         return _accept(arguments.root, arguments.accept)
-    if places := _places(arguments.what):
+    if places := _places(arguments.what, arguments.root):
         from normlab.commands._runs_page import write_page
 
         return write_page(
@@ -95,14 +97,20 @@ def main(argv: list[str]) -> int:
     return _studies(arguments.root, study, check=arguments.check)
 
 
-def _places(what: Sequence[str]) -> list[Path]:
+def _places(what: Sequence[str], root: Path) -> list[Path]:
     """Return the places of runs that are named, none where a study is or nothing."""
     places = [Path(name) for name in what]
-    lost = [place for place in places if not place.exists()]
-    if len(places) == 1 and (what[0] in option_names("study") or lost == [Path(places[0].name)]):
+    studies = option_names("study")
+    if len(what) == 1 and (what[0] in studies or (root / what[0]).is_dir()):
         return []
-    for place in lost:
-        raise ValueError(f"{place}: no such folder of runs; `normlab ls runs` lists the runs")
+    for place in places:
+        if not place.exists():
+            near = [*filter(None, [nearest(place)]), *get_close_matches(str(place), studies, n=1)]
+            raise ValueError(
+                f"{place}: no study and no folder of runs; `normlab ls study` and "
+                "`normlab ls runs` list them"
+                + (f". Did you mean {' or '.join(map(str, near))}?" if near else "")
+            )
     return places
 
 

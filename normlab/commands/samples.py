@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._rows import named_rows
-from normlab.commands._runs import conditions, read_places
+from normlab.commands._runs import conditions, none_below, read_places
 from normlab.commands._terminal import complain, folded, print_note
 from normlab.records.aggregate import Cell
 from normlab.records.record import RunRecord
@@ -101,7 +101,7 @@ def _samples(arguments: argparse.Namespace, by: "Choice") -> int:
     runs = [(folder, record) for folder, record in found if id(record) in chosen]
     if not (runs or problems):
         which = " that fits" if found else ""
-        problems = [f"no run{which} below {', '.join(map(str, arguments.runs))}"]
+        problems = [none_below(arguments.runs, which)]
     for problem in problems:
         complain(problem)
     if not runs:

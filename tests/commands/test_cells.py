@@ -61,6 +61,9 @@ def test_the_time_left_counts_what_is_to_come(tmp_path, capsys):
     assert said[0] == "stopped: 1 of 5 cells done, 4 left"
     assert "norm=bn seed=1 (saved at training 120/500)" in said[1]
     assert said[-1] == "it goes on with: normlab train -m norm=ln,bn"
+    said = shown.stopped("normlab train", jobs=["7"])
+    assert "norm=bn seed=1 (at training 120/500)" in said[1]
+    assert said[-2].endswith("scancel 7 ends them") and said[-1].startswith("then it goes on")
 
 
 def test_cells_are_named_by_what_differs():
@@ -69,7 +72,7 @@ def test_cells_are_named_by_what_differs():
 
 
 def test_another_launcher_is_seen_and_repeats_nothing(capsys):
-    argv = ["-m", "hydra/launcher=submitit_slurm", "hydra.launcher.mem_gb=2", "norm=ln,bn"]
+    argv = ["-m", "hydra/launcher=submitit_slurm", "+hydra.launcher.mem_gb=2", "norm=ln,bn"]
     assert carried_out_elsewhere(argv) and not carried_out_elsewhere(argv[2:])
     assert not carried_out_elsewhere([*argv, "--cfg", "job"])
     assert gathering(argv) == ["-m", "norm=ln,bn"]

@@ -49,6 +49,15 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert found["question"] in shown
 
 
+def test_pictures_are_examined_in_words_of_pictures(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    small = ["task=digits", "model.width=4", "norm=bn", "batch_size=8"]
+    assert main(["inspect", *small, "--only", "order,stepwise"]) == 0
+    shown = capsys.readouterr().out
+    assert "of a position's features" in shown and "token" not in shown
+    assert "does not generate text" in shown
+
+
 def test_the_same_subject_has_the_same_sheet(config, tmp_path, capsys):
     for name in ("a.json", "b.json"):
         assert main(["inspect", *config, "--only", "gradients", "--out", name]) == 0

@@ -158,7 +158,7 @@ def test_nothing_published_names_what_is(results):
     there = "there are padding, precision;"
     with pytest.raises(ValueError, match=f"study warmup is not published below results: {there}"):
         main(["warmup"])
-    with pytest.raises(ValueError, match=r"no study 'warmp': .* Did you mean warmup"):
+    with pytest.raises(ValueError, match=r"warmp: no study and no folder .* Did you mean warmup"):
         main(["warmp"])
     with pytest.raises(ValueError, match="no study is published below none: there are none"):
         main(["--from", "none"])
@@ -221,7 +221,7 @@ def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs,
         main(["runs", "--baseline", "gn"])
     with pytest.raises(ValueError, match=r"--score test/blue: .* there are test/bleu"):
         main(["runs", "--score", "test/blue"])
-    with pytest.raises(ValueError, match=r"nowhere: no such folder of runs"):
+    with pytest.raises(ValueError, match=r"nowhere: no study and no folder of runs"):
         main(["runs", "nowhere"])
     with pytest.raises(ValueError, match=r"no run that can be read below report"):
         main(["report"])

@@ -85,6 +85,8 @@ def show(report: Mapping[str, Any]) -> None:
     ]
     for compiled, part in parts.items():
         if part:
+            if compiled:
+                print()
             columns, rows = _table(part)
             last = compiled or not parts[True]
             print_table(["norm", *columns], rows, notes=notes if last else [], numeric=columns)

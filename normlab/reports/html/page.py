@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 _TEMPLATES = "templates"
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
-_SCRIPTS = ("tools.js", "tables.js", "charts.js", "report.js")
+_SCRIPTS = ("tools.js", "tables.js")  # of all pages, before those of charts
+_CHARTS = "charts.js"
+_LAST = "report.js"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
@@ -46,6 +48,7 @@ def page(
     from markupsafe import Markup
 
     environment = _environment()
+    scripts = (*_SCRIPTS, *([] if charts is None else [_CHARTS]), _LAST)
     data = None
     if charts is not None:
         data = htmlsafe_json_dumps(charts, sort_keys=True, separators=(",", ":"), allow_nan=False)
@@ -54,7 +57,7 @@ def page(
         colours=Markup(colours(LIGHT)),
         dark_colours=Markup(colours(DARK)),
         style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
-        script=Markup(_own(*_SCRIPTS, *(name for name in also if name.endswith(".js")))),
+        script=Markup(_own(*scripts, *(name for name in also if name.endswith(".js")))),
         data=data,
         policy=policy(live=live),
         live=live,

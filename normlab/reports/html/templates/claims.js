@@ -93,16 +93,16 @@
     return cell.textContent.trim();
   };
   normlab.sortable("claims", [...heads.children], () => [claims.map(({ element }) => element)], read);
-  const shown = () => [
+  const listed = () => [
     [...heads.children].map((head) => head.textContent),
     ...[...document.querySelectorAll(".claim:not([hidden])")].map((element) => columns.map((_, i) => read(element, i))),
   ];
-  const picture = () => normlab.drawn(document.querySelector("h1").textContent, shown().map((texts, number) => ({
+  const picture = () => normlab.drawn(document.querySelector("h1").textContent, listed().map((texts, number) => ({
     kind: number ? "" : "head", cells: texts.map((text) => ({ lines: [text], right: false })),
   })));
   all.after(
     normlab.download("claims", "svg", picture),
-    normlab.download("claims", "csv", () => normlab.csv(shown())),
+    normlab.download("claims", "csv", () => normlab.csv(listed())),
   );
 
   normlab.recall(form);
