@@ -1,9 +1,13 @@
 """With how many digits a score is written."""
 
+_HUGE = 1e6
+
 
 def figure(value: float, score: str) -> str:
-    """Write a value with the digits that its kind is read to."""
-    return f"{value:,.0f}" if "_to/" in score else f"{value:.{_digits(score)}f}"
+    """Write a value with the digits that its kind is read to, and a huge one with three."""
+    if "_to/" in score:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) >= _HUGE else f"{value:.{_digits(score)}f}"
 
 
 def _digits(score: str) -> int:
