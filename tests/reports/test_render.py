@@ -129,6 +129,7 @@ def test_digits_by_kind_of_score():
     assert figure(3.14159, "valid/loss") == "3.142"
     assert figure(0.71549, "test/mlm_accuracy") == "0.715"
     assert figure(1234567.0, STEPS) == "1,234,567"
+    assert figure(-1.65687e17, "stability/gradients/norm/decoder.0") == "-1.66e+17"
     assert shown({"ln": [math.nan]}) == "nan"
 
 
