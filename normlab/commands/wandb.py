@@ -208,16 +208,24 @@ def _only_sender(timeout: float) -> Iterator[int]:
     path = cache_root() / "wandb-sync.lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     end = time.monotonic() + timeout
-    with path.open("a") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > end:
-                    raise ValueError(_AT_WORK) from None
-                time.sleep(0.1)
-        yield lock.fileno()
+    lock = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        while not _locked(lock):
+            if time.monotonic() > end:
+                raise ValueError(_AT_WORK)
+            time.sleep(0.1)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    assert fcntl is not None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _send(files: list["RunFile"], lock: int) -> int:

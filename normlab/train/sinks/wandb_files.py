@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normlab.records.atomic import atomic_write
+
 _HEADER, _BLOCK, _CHUNK = 7, 32 * 1024, 7
 _WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 _BEGINNING = b":W&B" + struct.pack("<HB", 0xBEE1, 0)
@@ -163,7 +165,8 @@ def copy_without(file: RunFile, folder: Path, *, until: int) -> Path:
         if not rows or max(_steps(record.history), default=until + 1) > until:
             kept.append(message)
     path = place / file.path.name
-    path.write_bytes(_log(kept))
+    with atomic_write(path, "wb") as copy:
+        copy.write(_log(kept))
     return path
 
 
