@@ -7,12 +7,18 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._terminal import complain, print_table
 from normlab.registry import CONFIG_DIR
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 if TYPE_CHECKING:
     from normlab.train.sinks.wandb_files import RunFile
@@ -29,6 +35,10 @@ _EXAMPLES = """examples:
 
 Both need a login: `wandb login`, or WANDB_API_KEY.
 """
+_AT_WORK = (
+    "another `normlab wandb sync` is at work, or ends that was killed; nothing was sent: run the "
+    "same command again"
+)
 _LOGIN = "log in first by `wandb login`, or set WANDB_API_KEY"
 
 
@@ -91,7 +101,8 @@ def _sync(arguments: argparse.Namespace) -> int:
     if arguments.dry_run or not due:
         return 0
     _check_server(arguments.timeout, done="sent")
-    return _send(due)
+    with _only_sender(arguments.timeout) as lock:
+        return _send(due, lock)
 
 
 def _offline_files(places: Sequence[Path]) -> list["RunFile"]:
@@ -183,9 +194,43 @@ def _check_server(timeout: float, *, done: str) -> None:
         ) from None
 
 
-def _send(files: list["RunFile"]) -> int:
+@contextlib.contextmanager
+def _only_sender(timeout: float) -> Iterator[int]:
+    """Wait for another sending, which may be what a killed command has left at work.
+
+    Yields what the processes of W&B get as standard input: they hold the lock as long as they live.
+    """
+    if fcntl is None:
+        yield subprocess.DEVNULL
+        return
+    from normlab.data.cache import cache_root
+
+    path = cache_root() / "wandb-sync.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    end = time.monotonic() + timeout
+    lock = os.open(path, os.O_WRONLY | os.O_CREAT)
+    try:
+        while not _locked(lock):
+            if time.monotonic() > end:
+                raise ValueError(_AT_WORK)
+            time.sleep(0.1)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _locked(lock: int) -> bool:
+    assert fcntl is not None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _send(files: list["RunFile"], lock: int) -> int:
     """Send files by `wandb sync`; 1 where it did not send all."""
-    from normlab.train.sinks.wandb_files import trim
+    from normlab.train.sinks.wandb_files import is_sent, mark_sent, trim
 
     for file in files:
         if not file.ended:  # and its run is not running
@@ -193,9 +238,14 @@ def _send(files: list["RunFile"]) -> int:
     # WANDB_MODE=offline is a wish for training; WANDB_DIR is where the command leaves its own log.
     environment = {key: value for key, value in os.environ.items() if key != "WANDB_MODE"}
     environment.setdefault("WANDB_ERROR_REPORTING", "false")
-    with tempfile.TemporaryDirectory() as log:
-        command = [sys.executable, "-m", "wandb", "sync", *(str(file.path) for file in files)]
-        subprocess.run(command, env=environment | {"WANDB_DIR": log}, check=False)
+    with tempfile.TemporaryDirectory() as log, tempfile.TemporaryDirectory() as rest:
+        paths = {file: _rest(file, Path(rest)) for file in files if not file.sent}
+        command = [sys.executable, "-m", "wandb", "sync", *map(str, paths.values())]
+        environment["WANDB_DIR"] = log
+        if paths:
+            subprocess.run(command, env=environment, stdin=lock, check=False)
+        for file in [file for file, path in paths.items() if is_sent(path)]:
+            mark_sent(file)
     left = [file for file in files if not file.sent]
     print(f"sent {len(files) - len(left)} of {len(files)} files")
     for file in left:
@@ -203,6 +253,28 @@ def _send(files: list["RunFile"]) -> int:
     if left:
         complain("what W&B says stands above; nothing is lost: the same command sends the rest")
     return 1 if left else 0
+
+
+def _rest(file: "RunFile", folder: Path) -> Path:
+    """Return a file of what W&B lacks; that of a killed sending has rows that W&B would add again.
+
+    Raises ValueError where W&B does not say which rows it has.
+    """
+    if not file.begun:
+        return file.path
+    import wandb
+    from wandb.errors import CommError
+
+    from normlab.train.sinks.wandb_files import copy_without
+
+    with _refusals("sent"):
+        try:
+            there = wandb.Api().run(file.address).lastHistoryStep
+        except CommError as error:
+            if "Could not find run" not in str(error):
+                raise
+            there = -1
+    return copy_without(file, folder, until=there) if there >= 0 else file.path
 
 
 def _workspace(arguments: argparse.Namespace) -> int:
@@ -252,14 +324,14 @@ def _default_entity() -> str:
 
 
 @contextlib.contextmanager
-def _refusals() -> Iterator[None]:
+def _refusals(done: str = "saved") -> Iterator[None]:
     """Say in one line what W&B does not accept: a wrong key, no right to the project."""
     from wandb.errors import Error
 
     try:
         yield
     except Error as error:
-        raise ValueError(f"W&B refuses: {str(error).strip()}; nothing was saved") from error
+        raise ValueError(f"W&B refuses: {str(error).strip()}; nothing was {done}") from error
 
 
 def _conditions(where: Iterable[str]) -> dict[str, list[object]]:

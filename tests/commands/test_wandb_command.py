@@ -1,18 +1,17 @@
 """`normlab wandb sync` and `workspace`, against a W&B server on this machine and against none."""
 
+import fcntl
 import json
 import socket
 import sys
-from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
 from normlab.cli import main
-from normlab.records.record import Outcome
+from normlab.data.cache import cache_root
 from tests.sinks.offline_file import read
-from tests.sinks.runs import info, record, scores
-from tests.sinks.wandb_client import sink
+from tests.sinks.wandb_client import train_offline as train
 from tests.sinks.wandb_server import KEY, Server, serving
 
 pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
@@ -21,24 +20,6 @@ pytestmark = pytest.mark.usefixtures("nobody_is_logged_in")
 @pytest.fixture(autouse=True)
 def _in_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-
-
-def train(folder: Path, *, resumed: int = 0, status: str = "finished", norm: str = "bn") -> Path:
-    """Keep ten steps of a run offline, and return its file."""
-    known = set(folder.rglob("run-*.wandb"))
-    given = info(folder, resumed_step=resumed)
-    given.choices["norm"] = norm
-    wandb = sink("offline", seconds=5.0)
-    wandb.open(given)
-    last = resumed + 10
-    for step in (last - 5, last):
-        wandb.log({"step": step, "train/loss": 1 / step})
-    wandb.log({"step": last}, scores(5.0, 2.0))
-    outcome = Outcome(status, last, "loss is nan" if status == "diverged" else "steps")
-    wandb.close(record(outcome=outcome, scores=scores(5.0, 2.0)))
-    (path,) = set(folder.rglob("run-*.wandb")) - known
-    read(path)  # W&B's service writes the end a moment later
-    return path
 
 
 def table(text: str) -> list[list[str]]:
@@ -136,6 +117,28 @@ def test_a_resumed_run_arrives_as_one(tmp_path, wandb_server: Server):
     assert [row["_step"] for row in run.history if "train/loss" in row] == [5, 10, 15, 20]
     assert run.summary["outcome"] == "finished"
     assert run.exit_code == 0
+
+
+def test_rows_that_a_killed_sending_has_brought_there_are_not_sent_again(
+    tmp_path, capsys, wandb_server: Server
+):
+    path = train(tmp_path / "runs" / "a" / "seed1")
+    row = next(iter(read(path).history))
+    lines = {"offset": 0, "content": [json.dumps(row)]}
+    wandb_server.stream(path.stem.removeprefix("run-"), {"files": {"wandb-history.jsonl": lines}})
+    path.with_name(path.name + ".syncstate").write_text('{"starting_step":0,"starting_runtime":0}')
+    lock = cache_root() / "wandb-sync.lock"
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)  # as W&B's process does that still ends
+        assert main(["wandb", "sync", "--timeout", "0.5"]) == 1
+    assert "is at work" in capsys.readouterr().err
+    assert main(["wandb", "sync"]) == 0
+    (run,) = wandb_server.runs.values()
+    assert [row["_step"] for row in run.history] == [5, 10]
+    assert (run.exit_code, run.summary["outcome"]) == (0, "finished")
+    assert main(["wandb", "sync", "--dry-run"]) == 0
+    assert table(capsys.readouterr().out)[-1][-1] == "sent"
 
 
 def test_what_is_not_due_is_marked_and_left_alone(tmp_path, capsys, wandb_server: Server):

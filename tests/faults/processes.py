@@ -17,6 +17,7 @@ ERRNOS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 _BY_WRITE = 0.7  # of the kills hit a write, the others any moment
 _AGAIN = 0.25  # of those that were killed are killed a second time
 _AT_WORK = "another process is at work"
+_OF_RUNS = ("sweep", "reproduce", "tune")  # they carry out several runs
 PAIRED = ("train", "sweep", "publish", "report", "tune", "data", "eval", "plot")
 
 
@@ -56,9 +57,8 @@ def _killed(stage: Stage, scene: Scene, rng: random.Random, *, by_write: bool) -
 
 
 def _fine(scene: Scene, ended: Ended) -> bool:
-    """Tell whether a command ended as one that was killed; a sweep says so of its cells."""
-    of_cells = (1,) if scene.name in ("sweep", "reproduce", "tune") else ()
-    return ended.status in (0, -signal.SIGKILL, *of_cells)
+    """Tell whether a command ended as one that was killed; a sweep says so of its runs."""
+    return ended.status in (0, -signal.SIGKILL, *((1,) if scene.name in _OF_RUNS else ()))
 
 
 def attack_writes(
@@ -91,7 +91,10 @@ def _failed_and_again(stage: Stage, scene: Scene, number: int, code: int) -> str
 
 
 def attack_by_pairs(tally: Tally, stage: Stage, rng: random.Random, names: Sequence[str]) -> None:
-    """Start commands twice at a time: one does the work, and the other waits or is refused."""
+    """Start commands twice at a time: one does the work, and the other waits or is refused.
+
+    Of a sweep each may do a part, and be refused the run that the other is at work on.
+    """
     for name in names:
         scene = stage.scenes[name]
 
@@ -104,7 +107,8 @@ def attack_by_pairs(tally: Tally, stage: Stage, rng: random.Random, names: Seque
                 time.sleep(rng.uniform(0, seconds / 4))
             ended = [process.wait(180) for process in both]
             said = [each.output for each in ended if each.status != 0]
-            if len(said) == 2 or any(_AT_WORK not in text for text in said):
+            most = 2 if scene.name in _OF_RUNS else 1
+            if len(said) > most or any(_AT_WORK not in text for text in said):
                 return f"says: {' / '.join(said)[-400:]}"
             return stage.differs(scene)
 

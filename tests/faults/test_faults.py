@@ -5,12 +5,22 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import yaml
 
 from normlab.config import compose, to_dict
 from tests.faults import archives, command_lines, folders, hostile, processes
 from tests.faults.scenes import Stage
 from tests.faults.tally import Tally
+from tests.faults.uploads import Uploads
 from tests.tiny_runs import write_corpus
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick_yaml():
+    """Read the same documents in a fifth of the time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(yaml, "SafeLoader", yaml.CSafeLoader)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +75,10 @@ def test_a_write_that_fails_is_named_and_the_same_command_ends_as_if_it_had_not(
 
 def test_of_two_processes_on_one_run_one_carries_it_out(tally: Tally, stage: Stage):
     processes.attack_by_pairs(tally, stage, random.Random(1), ["train"])
+
+
+def test_killed_uploads_end_as_if_nothing_had_been(tally: Tally, tmp_path: Path):
+    Uploads(tmp_path).attack(tally, random.Random(10), 1)
 
 
 def test_what_was_tried_is_kept_and_gone_on_with(tmp_path: Path):

@@ -60,6 +60,8 @@ class Server:
         match operation:
             case "RunResumeStatus":
                 return {"model": _PROJECT | {"bucket": self._bucket(variables["name"])}}
+            case "Run" | "RunHistoryKeys":
+                return {"project": {"run": self._run(variables["name"])}}
             case "UpsertBucket":
                 return {"upsertBucket": self._upsert(variables)}
             case "CreateRunFiles":
@@ -97,6 +99,16 @@ class Server:
             "tags": run.fields.get("tags"),
             "wandbConfig": json.dumps({"t": 1}),
         }
+
+    def _run(self, name: str) -> dict[str, Any] | None:
+        run = self.runs.get(name)
+        if run is None:
+            return None
+        steps = [row["_step"] for row in run.history]
+        keys = {"keys": {}, "sets": [], "lastStep": max(steps, default=-1)}
+        names = ("state", "config", "summaryMetrics", "systemMetrics")
+        empty = dict.fromkeys(names, "{}")
+        return {"projectId": "1", "id": "r", "name": name, "historyKeys": keys, **empty}
 
     def _upsert(self, variables: dict[str, Any]) -> dict[str, Any]:
         name = variables["name"]

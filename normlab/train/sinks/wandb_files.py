@@ -9,14 +9,19 @@ ends anywhere, often with nothing in it.
 
 import json
 import os
+import shutil
 import struct
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normlab.records.atomic import atomic_write
+
 _HEADER, _BLOCK, _CHUNK = 7, 32 * 1024, 7
-_WHOLE, _LAST = 1, 4
+_WHOLE, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_BEGINNING = b":W&B" + struct.pack("<HB", 0xBEE1, 0)
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,8 @@ class RunFile:
     """One `.wandb` file. `last_step` is -1 without rows; `size` (bytes) counts all of its folder.
 
     `group` is None where the file ends before it says which run it is; `ended` tells whether its
-    process came to its end. `whole` bytes of it are whole messages.
+    process came to its end. `whole` bytes of it are whole messages. `address` is where W&B keeps
+    the run, `ENTITY/PROJECT/ID`, without an entity where it is that of the login.
     """
 
     path: Path
@@ -36,6 +42,12 @@ class RunFile:
     offline: bool
     ended: bool
     whole: int
+    address: str = ""
+
+    @property
+    def begun(self) -> bool:
+        """Tell whether W&B has begun to send it: it notes the step that the run had there then."""
+        return self.path.with_name(self.path.name + ".syncstate").exists()
 
     @property
     def run_dir(self) -> Path:
@@ -45,7 +57,7 @@ class RunFile:
     @property
     def sent(self) -> bool:
         """Tell whether it has been sent, by the mark that `wandb sync` leaves and looks for."""
-        return _mark(self.path).exists()
+        return is_sent(self.path)
 
 
 def find_run_files(place: Path) -> list[RunFile]:
@@ -63,6 +75,7 @@ def read_run_file(path: Path) -> RunFile:
 
     pb: Any = wandb_internal_pb2  # whose classes are made when it is imported
     group: str | None = None
+    address = ""
     steps: list[int] = []
     ended = False
     whole = 0
@@ -75,12 +88,10 @@ def read_run_file(path: Path) -> RunFile:
         match record.WhichOneof("record_type"):
             case "run":
                 group = record.run.run_group
+                place = (record.run.entity, record.run.project, record.run.run_id)
+                address = "/".join(part for part in place if part)
             case "history":
-                steps += [
-                    int(json.loads(item.value_json))
-                    for item in record.history.item
-                    if "_step" in (item.key, *item.nested_key)
-                ]
+                steps += _steps(record.history)
             case "exit":
                 ended = True
     return RunFile(
@@ -93,7 +104,16 @@ def read_run_file(path: Path) -> RunFile:
         offline=path.parent.name.startswith("offline-"),
         ended=ended,
         whole=whole,
+        address=address,
     )
+
+
+def _steps(history: Any) -> list[int]:
+    return [
+        int(json.loads(item.value_json))
+        for item in history.item
+        if "_step" in (item.key, *item.nested_key)
+    ]
 
 
 def messages(path: Path) -> Iterator[bytes]:
@@ -131,9 +151,50 @@ def trim(file: RunFile) -> None:
         os.truncate(file.path, file.whole)
 
 
+def copy_without(file: RunFile, folder: Path, *, until: int) -> Path:
+    """Copy all of a run file's folder below another, without rows up to a step; return the file."""
+    from wandb.proto import wandb_internal_pb2
+
+    pb: Any = wandb_internal_pb2
+    place = folder / str(len(list(folder.iterdir()))) / file.path.parent.name
+    shutil.copytree(file.path.parent, place)
+    kept = []
+    for message in messages(file.path):
+        record = pb.Record.FromString(message)
+        rows = record.WhichOneof("record_type") == "history"
+        if not rows or max(_steps(record.history), default=until + 1) > until:
+            kept.append(message)
+    path = place / file.path.name
+    with atomic_write(path, "wb") as copy:
+        copy.write(_log(kept))
+    return path
+
+
+def _log(messages: Sequence[bytes]) -> bytes:
+    """Return a run file of messages."""
+    result = bytearray(_BEGINNING)
+    for message in messages:
+        rest, first = message, True
+        while first or rest:
+            if (room := _BLOCK - len(result) % _BLOCK) < _CHUNK:
+                result += bytes(room)
+                room = _BLOCK
+            part, rest = rest[: room - _CHUNK], rest[room - _CHUNK :]
+            kind = (_FIRST if rest else _WHOLE) if first else (_MIDDLE if rest else _LAST)
+            checksum = zlib.crc32(part, zlib.crc32(bytes([kind])))
+            result += struct.pack("<IHB", checksum, len(part), kind) + part
+            first = False
+    return bytes(result)
+
+
 def mark_sent(file: RunFile) -> None:
     """Leave the mark for which `wandb sync` skips a file."""
     _mark(file.path).touch()
+
+
+def is_sent(path: Path) -> bool:
+    """Tell whether a file has the mark of one that has been sent."""
+    return _mark(path).exists()
 
 
 def _mark(path: Path) -> Path:
