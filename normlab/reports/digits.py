@@ -1,6 +1,6 @@
 """With how many digits a score is written."""
 
-_HUGE = 1e6
+_HUGE = 1e5
 
 
 def figure(value: float, score: str) -> str:
