@@ -19,6 +19,7 @@ from normlab.records.store import PROGRESS_FILE, RECORD_FILE
 _LAUNCHER = "hydra/launcher="
 _SETTINGS = "hydra.launcher."
 _LOCAL = ("basic",)
+_FILE_CLOCK = 0.1  # seconds by which the time of a file may lie behind the clock
 
 
 def carried_out_elsewhere(argv: Sequence[str]) -> bool:
@@ -116,7 +117,7 @@ def _log(logs: Path, number: int, began: float) -> str:
 
 def _changed_since(path: Path, began: float) -> bool:
     try:
-        return path.stat().st_mtime >= began
+        return path.stat().st_mtime >= began - _FILE_CLOCK
     except OSError:
         return False
 

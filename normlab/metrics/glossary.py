@@ -20,7 +20,9 @@ class Meaning:
 
 
 SCORES = {
-    "loss": Meaning("nats a token", "less", "what training minimizes, label smoothing included"),
+    "loss": Meaning(
+        "nats a token, or a picture", "less", "what training minimizes, label smoothing included"
+    ),
     "nll": Meaning("nats a token", "less", "negative log-likelihood, without smoothing of labels"),
     "perplexity": Meaning("-", "less", "exp of the negative log-likelihood a token"),
     "bleu": Meaning(
@@ -45,6 +47,10 @@ SCORES = {
     "mlm_accuracy_top5": Meaning("share", "more", "masked tokens among the five best guesses"),
     "nsp_loss": Meaning("nats a pair", "less", "of next-sentence pairs", "Devlin et al. 2019"),
     "nsp_accuracy": Meaning("share", "more", "pairs told right", "Devlin et al. 2019"),
+    "accuracy": Meaning("share", "more", "pictures named right"),
+    "calibration_error": Meaning(
+        "share", "less", "distance of confidence and accuracy, over 15 bins", "Guo et al. 2017"
+    ),
     "bits_per_character": Meaning("bits", "less", "negative log-likelihood a character"),
     "teacher_forced_loss": Meaning(
         "nats a token", "less", "whole windows of those that one_by_one/loss feeds token by token"
