@@ -188,10 +188,14 @@ def as_floats(metrics: Mapping[str, Metric]) -> dict[str, float]:
 
 
 def to_floats(values: list[Tensor]) -> list[float]:
-    """Move one-element tensors to the host in one transfer, as float64."""
-    if not values:
-        return []
-    return torch.stack([value.detach().reshape(()).to(torch.float64) for value in values]).tolist()
+    """Move one-element tensors to the host, those of a device in one transfer, as float64."""
+    found = [0.0] * len(values)
+    for device in dict.fromkeys(value.device for value in values):
+        numbers = [number for number, value in enumerate(values) if value.device == device]
+        there = torch.stack([values[number].detach().reshape(()).double() for number in numbers])
+        for number, figure in zip(numbers, there.tolist(), strict=True):
+            found[number] = figure
+    return found
 
 
 class Series:
