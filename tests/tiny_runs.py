@@ -7,6 +7,7 @@ call of a function. So a kill hits the same instruction each time, whatever the 
 
 import contextlib
 import importlib
+import math
 import multiprocessing
 import os
 import random
@@ -175,9 +176,12 @@ class RunProcess:
         self.process.start()
 
     def wait(self, seconds: float = 60) -> Ended:
-        """Wait for the end."""
-        self.process.join(seconds)
-        if self.process.is_alive():
+        """Wait for the end; however long all of it was stopped (SIGSTOP) counts as one second."""
+        for _ in range(math.ceil(seconds)):
+            self.process.join(1)
+            if not self.process.is_alive():
+                break
+        else:
             self.process.kill()
             raise AssertionError(f"still running:\n{self.log.read_text(encoding='utf-8')}")
         return Ended(self.process.exitcode, self.log.read_text(encoding="utf-8"))

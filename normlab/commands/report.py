@@ -101,8 +101,10 @@ def _places(what: Sequence[str], root: Path) -> list[Path]:
     """Return the places of runs that are named, none where a study is or nothing."""
     places = [Path(name) for name in what]
     studies = option_names("study")
-    if len(what) == 1 and (what[0] in studies or (root / what[0]).is_dir()):
-        return []
+    if len(what) == 1:
+        published = what[0] == places[0].name and (root / what[0]).is_dir()
+        if published or what[0] in studies:
+            return []
     for place in places:
         if not place.exists():
             near = [*filter(None, [nearest(place)]), *get_close_matches(str(place), studies, n=1)]

@@ -244,8 +244,9 @@ def _send(files: list["RunFile"], lock: int) -> int:
         environment["WANDB_DIR"] = log
         if paths:
             subprocess.run(command, env=environment, stdin=lock, check=False)
-        for file in [file for file, path in paths.items() if is_sent(path)]:
-            mark_sent(file)
+        for file, path in paths.items():
+            if is_sent(path) and (path == file.path or _note_step(file)):
+                mark_sent(file)
     left = [file for file in files if not file.sent]
     print(f"sent {len(files) - len(left)} of {len(files)} files")
     for file in left:
@@ -275,6 +276,25 @@ def _rest(file: "RunFile", folder: Path) -> Path:
                 raise
             there = -1
     return copy_without(file, folder, until=there) if there >= 0 else file.path
+
+
+def _note_step(file: "RunFile") -> bool:
+    """Give the summary at W&B its last step, which `wandb sync` takes from rows that it sends.
+
+    A file whose rows have all been there leaves a summary without one. Returns whether it has one.
+    """
+    import wandb
+
+    from normlab.train.sinks.base import first_line
+
+    try:
+        run = wandb.Api().run(file.address)
+        if "_step" not in run.summary:
+            run.summary.update({"_step": run.lastHistoryStep})
+    except Exception as error:
+        complain(f"W&B does not take the last step of {file.run_id}: {first_line(error)}")
+        return False
+    return True
 
 
 def _workspace(arguments: argparse.Namespace) -> int:

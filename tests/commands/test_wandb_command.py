@@ -119,12 +119,12 @@ def test_a_resumed_run_arrives_as_one(tmp_path, wandb_server: Server):
     assert run.exit_code == 0
 
 
+@pytest.mark.parametrize("count", [1, 2])
 def test_rows_that_a_killed_sending_has_brought_there_are_not_sent_again(
-    tmp_path, capsys, wandb_server: Server
+    count, tmp_path, capsys, wandb_server: Server
 ):
     path = train(tmp_path / "runs" / "a" / "seed1")
-    row = next(iter(read(path).history))
-    lines = {"offset": 0, "content": [json.dumps(row)]}
+    lines = {"offset": 0, "content": [json.dumps(row) for row in read(path).history[:count]]}
     wandb_server.stream(path.stem.removeprefix("run-"), {"files": {"wandb-history.jsonl": lines}})
     path.with_name(path.name + ".syncstate").write_text('{"starting_step":0,"starting_runtime":0}')
     lock = cache_root() / "wandb-sync.lock"
@@ -136,7 +136,7 @@ def test_rows_that_a_killed_sending_has_brought_there_are_not_sent_again(
     assert main(["wandb", "sync"]) == 0
     (run,) = wandb_server.runs.values()
     assert [row["_step"] for row in run.history] == [5, 10]
-    assert (run.exit_code, run.summary["outcome"]) == (0, "finished")
+    assert (run.exit_code, run.summary["outcome"], run.summary["_step"]) == (0, "finished", 10)
     assert main(["wandb", "sync", "--dry-run"]) == 0
     assert table(capsys.readouterr().out)[-1][-1] == "sent"
 

@@ -86,7 +86,7 @@ class Server:
         history = [line for _, line in sorted(run.lines.get("wandb-history.jsonl", {}).items())]
         events = [line for _, line in sorted(run.lines.get("wandb-events.jsonl", {}).items())]
         return {
-            "id": "r",
+            "id": name,
             "name": name,
             "displayName": run.fields.get("displayName"),
             "summaryMetrics": json.dumps(run.summary),
@@ -106,18 +106,20 @@ class Server:
             return None
         steps = [row["_step"] for row in run.history]
         keys = {"keys": {}, "sets": [], "lastStep": max(steps, default=-1)}
-        names = ("state", "config", "summaryMetrics", "systemMetrics")
-        empty = dict.fromkeys(names, "{}")
-        return {"projectId": "1", "id": "r", "name": name, "historyKeys": keys, **empty}
+        known = {"id": name, "name": name, "summaryMetrics": json.dumps(run.summary)}
+        empty = dict.fromkeys(("state", "config", "systemMetrics"), "{}")
+        return {"projectId": "1", "historyKeys": keys, **known, **empty}
 
     def _upsert(self, variables: dict[str, Any]) -> dict[str, Any]:
-        name = variables["name"]
+        name = variables.get("name") or variables["id"]
         run = self.runs.setdefault(name, Run(name))
+        if summary := variables.get("summaryMetrics"):
+            run.lines["wandb-summary.json"] = {0: summary}
         run.fields |= {key: value for key, value in variables.items() if value is not None}
         for key, node in json.loads(variables.get("config") or "{}").items():
             run.config[key] = node["value"]
         bucket = {
-            "id": "r",
+            "id": name,
             "name": name,
             "displayName": run.fields.get("displayName"),
             "config": "{}",
