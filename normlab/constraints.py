@@ -299,7 +299,7 @@ def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield dotted keys and values; a list is a value. Not those of `choices`, which are names."""
     for name, value in node.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and constraint_of(key) is None:
             if key != "choices":
                 yield from _leaves(value, f"{key}.")
         else:

@@ -95,6 +95,7 @@ def test_every_number_of_every_option_has_a_row():
         ("model.dropout=1", "model.dropout=1 must be at least 0 and below 1"),
         ("model.num_heads=3", "model.num_heads=3 does not divide the width 128"),
         ("model.dim=nine", "model.dim=nine is not a whole number; it"),
+        ("model.depth={a:1}", "model.depth={'a': 1} is not a whole number; it"),
         ("task.label_smoothing=1", "task.label_smoothing=1 must be at least 0 and below 1"),
         ("task.test_search.beam=0", "task.test_search.beam=0 must be at least 1"),
         ("task.corpus.size=1000000000000", "task.corpus.size=1000000000000 must be"),

@@ -59,6 +59,9 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
         *_those("at the edge of the values, wider ones may be better", found, _at_edge),
+        *_those(
+            "beside a value that diverged: a longer run may diverge, too", found, _near_divergence
+        ),
         *_those("as good with another value, the first was taken", found, _tied),
         *(
             f"{_name(row)}: no value trains"
@@ -80,6 +83,14 @@ def _those(
 
 def _at_edge(row: Mapping[str, Any], values: Sequence[str]) -> bool:
     return row["chosen"] in (values[0], values[-1])
+
+
+def _near_divergence(row: Mapping[str, Any], values: Sequence[str]) -> bool:
+    if row["chosen"] not in values:
+        return False
+    at = values.index(row["chosen"])
+    beside = {*values[max(0, at - 1) : at], *values[at + 1 : at + 2]}
+    return any(t["status"] == "diverged" and t["value"] in beside for t in row["trials"])
 
 
 def _tied(row: Mapping[str, Any], values: Sequence[str]) -> bool:

@@ -110,7 +110,7 @@ def test_the_best_value_of_each_row_is_written_and_comments_stay(place, capsys):
     chosen = {run.row: value(run) for run in study(place).planned("smoke", seeds=[1])}
     assert chosen == BEST
     assert "at the edge of the values, wider ones may be better: bn: 4e-3\n" in out
-    assert "as good with another value" not in out
+    assert "as good with another value" not in out and "beside a value" not in out
 
 
 def test_every_trial_is_kept_apart_from_the_records(place, capsys):
@@ -192,6 +192,7 @@ def test_a_run_that_diverges_is_the_worst(place, capsys):
     trials(place, "one", of)
     code, out = tuned(place, capsys, "one")
     assert code == 0 and "| ln | diverged at 100 | 20 | 10 | 2e-3 |" in out
+    assert "beside a value that diverged: a longer run may diverge, too: ln: 2e-3\n" in out
 
 
 def test_where_a_trial_fails_nothing_is_chosen(place, capsys):
