@@ -23,7 +23,10 @@ from normlab.studies import load_study
 from tests.docs.pages import PAGES, ROOT, fenced
 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-PROGRAMS = ("normlab", "pip", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab")
+PROGRAMS = (
+    *("normlab", "pip", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
+    "nvidia-cuda-mps-control",
+)
 FLAGS = ("-m", "--cfg", "job", "--help")
 AT_ONCE = ("ls", "explain")
 ABSENT = ("hydra/launcher=ray",)
@@ -144,6 +147,8 @@ def check(words):
             assert (ROOT / rest[0]).is_file()
             if rest[0].endswith("environment.sh"):
                 assert set(rest[1:]) <= set(EXTRAS)
+        case "nvidia-cuda-mps-control":
+            assert rest == ["-d"]
         case "pip":
             assert rest[:4] == ["install", "-c", "constraints.txt", "-e"]
             assert rest[4].strip(".[]") in EXTRAS
