@@ -47,17 +47,17 @@ MODELS = {
 }
 
 
-def losses(norm: str, place: str, runs_dir: Path) -> list[float]:
+def losses(norm: str, place: str, runs_dir: Path, *more: str) -> list[float]:
     """Return the training losses, and last the validation loss, of a run below `runs_dir`.
 
-    `place` is a placement, or a key of `MODELS`.
+    `place` is a placement, or a key of `MODELS`; `more` are overrides, which win.
     """
     from normlab.config import compose
     from normlab.run import train
 
     where = runs_dir / norm / place.rpartition("=")[2]
     own = _RECURRENT if place in MODELS else _RUN
-    train(compose([*own, *_ALL, _override(place), f"norm={norm}", f"runs_dir={where}"]))
+    train(compose([*own, *_ALL, _override(place), f"norm={norm}", f"runs_dir={where}", *more]))
     (metrics,) = where.rglob("metrics.jsonl")
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     found = [row[key] for key in ("train/loss", "valid/loss") for row in rows if key in row]

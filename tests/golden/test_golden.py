@@ -1,6 +1,7 @@
 """Twenty steps, and a validation, lose what they lost when the file was written: all norms."""
 
 import pytest
+import torch
 
 from scripts.golden import GOLDEN, MODELS, pairs, parse, render
 from scripts.golden import losses as train_losses
@@ -23,6 +24,17 @@ def test_the_losses_are_the_golden_ones(norm, place, runs_dir):
         "the mathematics, the data or the order of random draws has changed; where that is meant, "
         "python scripts/golden.py rewrites the file"
     )
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU")
+@pytest.mark.parametrize("norm", NORMS)
+def test_a_gpu_loses_the_same(norm, tmp_path):
+    no_draws = "model.dropout=0.0"  # those of a GPU are others
+    cpu, gpu = (
+        train_losses(norm, "pre", tmp_path / device, no_draws, f"device={device}")
+        for device in ("cpu", "cuda")
+    )
+    assert gpu == pytest.approx(cpu, rel=1e-6)
 
 
 def test_every_entry_is_of_an_option_and_falls():
