@@ -171,9 +171,9 @@ def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[str, float]]:
     return {kind: {key: float(value) for key, value in own.items()} for kind, own in groups.items()}
 
 
-def _without_groups(optim: Mapping[str, Any]) -> dict[str, Any]:
+def _without_groups(optim: object) -> dict[str, Any]:
     """Leave out `groups`, which is no value of torch's optimizer."""
-    return {key: value for key, value in optim.items() if key not in ("groups", *_OF_BEFORE)}
+    return _without(optim, "optim", "groups", *_OF_BEFORE)
 
 
 def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
@@ -208,11 +208,16 @@ def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     task.assemble_on(device)
 
 
-def _sizes(model: Any) -> dict[str, Any]:
+def _sizes(model: object) -> dict[str, Any]:
     """Leave out `depth`, from which the numbers of layers have taken their values."""
-    if not isinstance(model, Mapping):
-        raise ValueError(f"model={model!r:.60} is no node: it must be a mapping with _target_")
-    return {key: value for key, value in model.items() if key != "depth"}
+    return _without(model, "model", "depth")
+
+
+def _without(node: object, key: str, *names: str) -> dict[str, Any]:
+    """Return a node of the config but for some of its keys; ValueError where it is none."""
+    if not isinstance(node, Mapping):
+        raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with _target_")
+    return {name: value for name, value in node.items() if name not in names}
 
 
 def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
@@ -221,7 +226,8 @@ def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
     stacks = [f"{stack}_norm" for stack in _STACKS if stack not in kind.stacks]
     for site in (*_INNER_SITES, *_STEP_SITES, *stacks):
         chosen = config.get(site)
-        none = site in _INNER_SITES and chosen and chosen["_target_"] == _NO_NORM
+        named = chosen.get("_target_") if isinstance(chosen, Mapping) else None
+        none = site in _INNER_SITES and named == _NO_NORM
         if site not in kind.sites and chosen and not none:
             raise ValueError(f"norm@{site}: this model has no such place; leave it out")
     return kind

@@ -140,6 +140,8 @@ def _fits(value: Any, hint: Any) -> bool:
         return isinstance(value, int) and not isinstance(value, bool)
     if hint in (str, bool, type(None)):
         return isinstance(value, hint)
+    if inspect.isclass(hint) and hint.__module__.startswith("normlab."):
+        return isinstance(value, hint)
     return True  # anything richer is the target's own business
 
 

@@ -94,6 +94,13 @@ def test_no_place_takes_a_function_a_module_or_a_class_of_another_kind(place, co
             check_targets(changed(config, place, node))
 
 
+@pytest.mark.parametrize("place", [*PLACES[:-1], "embedding_norm"])
+def test_the_place_of_an_object_takes_no_plain_value(place, config):
+    for value in ({"a": 1}, {"": {}}, {"_target_": None}, {"_target_": {}}, 5, "x", [1]):
+        with pytest.raises(ValueError, match=rf"^(norm@)?{place.replace('.', '[.]')}"):
+            check_targets(changed(config, place, value))
+
+
 def test_of_everything_in_the_package_a_norms_place_takes_norms_alone():
     modules = {name: m for name, m in sys.modules.items() if name.startswith("normlab.")}
     taken = 0
