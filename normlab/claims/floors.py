@@ -16,6 +16,7 @@ NATS = 1.0
 POINTS = 0.02
 UNITS = 0.5
 _LOSSES = ("loss", "nll")
+_PROBES = "stability/"
 
 
 def trains(record: RunRecord, score: str) -> bool:
@@ -26,8 +27,14 @@ def trains(record: RunRecord, score: str) -> bool:
 def at_floor(records: Sequence[RunRecord], score: str) -> str | None:
     """Say what the floor is where the mean score of some finished runs is not clear of it.
 
-    None where it is clear, where no floor of the score is known, and for a probe's figure.
+    None where it is clear, and where no floor of the score is known. A probe's figure is that of a
+    model that learned: the accuracy of its classes must be clear, or its loss where it has none.
+    One update shows the start, and asks nothing.
     """
+    if score.startswith(_PROBES):
+        records = [record for record in records if record.budget.steps > 1]
+        classes = any("accuracy" in record.floors for record in records)
+        score = "test/accuracy" if classes else "test/loss"
     name = score.rpartition("/")[2]
     known = [record for record in records if name in record.floors and score in record.scores]
     if not known:
@@ -44,4 +51,4 @@ def at_floor(records: Sequence[RunRecord], score: str) -> str | None:
         sign = 1 if scores[0].higher_is_better else -1
         better = [sign * (value - floor) for value in values]
         clear = (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS
-    return None if clear else f"{fmean(values):.4g}, floor {floor:.4g}"
+    return None if clear else f"{score} {fmean(values):.4g}, floor {floor:.4g}"

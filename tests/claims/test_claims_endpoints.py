@@ -203,6 +203,10 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     near = primary(tmp_path, losses, contrast(score="test/loss", margin=0.05))
     assert near.verdict == "undecided" and "norm=bn at the floor" in near.reason
     assert near.finding.command is None and "more seeds would not change that" in near.reason
+    for made in losses:
+        made.scores["stability/tid/mean"] = made.scores["test/loss"]
+    probe = primary(tmp_path, losses, contrast(score="stability/tid/mean", margin=0.05))
+    assert "norm=bn at the floor: test/loss" in probe.reason
 
 
 def trains(says="fails", reference=BETTER, **changes):

@@ -82,7 +82,7 @@ class Asked:
         runs = [run for run in self.sample.runs(side, self.last_look) if run.finished]
         for score in self.query.scores:
             if (found := at_floor(runs, score)) is not None:
-                return f"{side} at the floor: {score} {found}"
+                return f"{side} at the floor: {found}"
         return None
 
     def finding(self, found: Finding, seeds: Sequence[int] | None = None) -> Finding:
