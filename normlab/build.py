@@ -20,6 +20,7 @@ from normlab.placements.calibration import calibrate, needs_calibration
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.sites import site_nodes
 from normlab.tasks.base import Task
+from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 
@@ -70,6 +71,16 @@ def check_targets(config: Mapping[str, Any]) -> None:
 def build_task(config: Mapping[str, Any]) -> Task:
     """Build the task of a plain config; its data are read on first use."""
     return instantiate(config["task"], "task", Task)
+
+
+def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Evaluator:
+    """Build what scores the models of a plain config."""
+    return Evaluator(
+        task,
+        runtime,
+        recalibration_batches=config["validate"]["recalibration_batches"],
+        noise=config["observe"]["test_noise"],
+    )
 
 
 def check_scores(config: Mapping[str, Any], task: Task) -> None:

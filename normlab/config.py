@@ -114,6 +114,7 @@ class ObserveConfig:
     study: str | None = None
     processes: int | None = None
     targets: Any = None
+    test_noise: list[float] = field(default_factory=list)
     probe: dict[str, Any] = field(default_factory=dict)
     sink: dict[str, Any] = field(default_factory=dict)
 

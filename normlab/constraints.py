@@ -177,6 +177,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.threads": _count("threads; four times the cores here at most", high=MOST_THREADS),
     "observe.processes": _count("processes; four times the cores here at most", high=MOST_THREADS),
     "observe.targets.*": Constraint(length=0),
+    "observe.test_noise": Constraint(0, 100, "of the input's deviation", above=True, length=0),
     "observe.probe.*.every": _count("steps"),
     "observe.probe.*.window": _count("values", low=2, high=10**7),
     "observe.probe.*.samples": _count("samples", low=2),
@@ -266,7 +267,12 @@ CONSTRAINTS: Mapping[str, Constraint] = {
         }.items()
     },
 }
-_MAY_BE_EMPTY = ("task.test_batch_sizes", "task.length_buckets", "task.targets.*")
+_MAY_BE_EMPTY = (
+    "task.test_batch_sizes",
+    "task.length_buckets",
+    "task.targets.*",
+    "observe.test_noise",
+)
 
 
 @lru_cache(maxsize=4096)

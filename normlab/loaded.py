@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import nn
 
-from normlab.build import build_model, build_task, check_targets
+from normlab.build import build_evaluator, build_model, build_task, check_targets
 from normlab.config import from_dict, to_dict
 from normlab.memory import check_memory
 from normlab.models.folding import fold as fold_norms
@@ -85,9 +85,7 @@ def load_run(
     model.to(runtime.device, runtime.parameter_dtype).eval()
     if fold:
         _fold(model, recalibrate=found.recalibrate)
-    evaluator = Evaluator(
-        task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
-    )
+    evaluator = build_evaluator(config, task, runtime)
     return LoadedRun(record, config, model, task, runtime, evaluator, found.name, found.recalibrate)
 
 

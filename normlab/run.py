@@ -14,6 +14,7 @@ from torch import nn
 
 from normlab import distributed
 from normlab.build import (
+    build_evaluator,
     build_model,
     build_optimizer,
     build_task,
@@ -44,7 +45,6 @@ from normlab.tasks.translated import samples
 from normlab.train.agreement import check_same_data, check_same_place
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
-from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
@@ -237,9 +237,7 @@ class _Run:
             make_fast(model, task, runtime.device)
         optimizer = build_optimizer(config, model)
         settings = self._settings(task, data)
-        evaluator = Evaluator(
-            task, runtime, recalibration_batches=config["validate"]["recalibration_batches"]
-        )
+        evaluator = build_evaluator(config, task, runtime)
         trainer = Trainer(
             task=task,
             model=model,

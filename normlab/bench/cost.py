@@ -202,13 +202,14 @@ class _Probe:
         return float(np.mean([next(stream).positions for _ in range(20)])) / positions
 
     def test(self, seconds: float) -> float:
-        """Return the seconds of all test splits, the first also under the task's conditions.
+        """Return the seconds of all test splits, the first also under all conditions of a test.
 
         The best weights are tested too, each apart: what the last ones take if none is one of them.
         """
         model = self.contender.trainer.model
         splits = self.task.test_splits()
-        conditions = [each for each in self.task.conditions if each.matters(model)]
+        every = self.contender.trainer.evaluator.conditions
+        conditions = [each for each in every if each.matters(model)]
         each = seconds / (1 + len(conditions))
         plain = self.scoring(splits[0], Condition(), each)
         tokens = [float(self.task.lengths(split).sum()) for split in splits]

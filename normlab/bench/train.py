@@ -241,7 +241,9 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
             stamp={},
         ),
         runtime=runtime,
-        evaluator=Evaluator(task, runtime, recalibration_batches=0),
+        evaluator=Evaluator(
+            task, runtime, recalibration_batches=0, noise=config["observe"]["test_noise"]
+        ),
         norms=ModelNorms(model),
         probes=ProbeGroup(
             {

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.distributed import Shard
+from normlab.models.noise import noisy
 from normlab.models.spec import Spec
 from normlab.norms.base import EvalStats, Norm, blended, evaluated_with, recalibrated, running_norms
 from normlab.records.record import Score
@@ -68,11 +69,17 @@ class Condition:
     batch_size: int | None = None
     blend: bool = False
     """Whether norms that train on a blend (PRepBN) are tested with it."""
+    noise: float | None = None
+    """Standard deviation of noise on the input (see `noisy`)."""
 
     @property
     def name(self) -> str:
         """The part of a score's path that names it, such as `eval_stats_batch/batch_size_1`."""
-        values = {"eval_stats": self.eval_stats, "batch_size": self.batch_size}
+        values = {
+            "eval_stats": self.eval_stats,
+            "batch_size": self.batch_size,
+            "noise": None if self.noise is None else f"{self.noise:g}",
+        }
         named = [f"{name}_{value}" for name, value in values.items() if value is not None]
         return "/".join([*named, *(["blend"] if self.blend else [])])
 
@@ -81,6 +88,10 @@ class Condition:
         if self.blend:
             return blended(model)
         return nullcontext() if self.eval_stats is None else evaluated_with(model, self.eval_stats)
+
+    def disturbed(self, model: nn.Module) -> AbstractContextManager[None]:
+        """Return a context in which the model's input has the condition's noise."""
+        return nullcontext() if self.noise is None else noisy(model, self.noise)
 
     def matters(self, model: nn.Module) -> bool:
         """Tell whether the model has a norm that the condition changes."""

@@ -1,6 +1,6 @@
 """Scoring a model in the middle or at the end of a run, without disturbing it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -23,12 +23,24 @@ class Evaluator:
 
     Args:
         recalibration_batches: training batches that re-estimated statistics are made of.
+        noise: deviations of noise on the input, under each of which the test is repeated.
+
+    Attributes:
+        conditions: under what the test is repeated, where the model can tell it apart.
     """
 
-    def __init__(self, task: Task, runtime: Runtime, *, recalibration_batches: int):
+    def __init__(
+        self,
+        task: Task,
+        runtime: Runtime,
+        *,
+        recalibration_batches: int,
+        noise: Sequence[float] = (),
+    ):
         self.task = task
         self.runtime = runtime
         self.recalibration_batches = recalibration_batches
+        self.conditions = (*task.conditions, *(Condition(noise=value) for value in noise), _BLEND)
 
     def scores(
         self,
@@ -57,6 +69,7 @@ class Evaluator:
             self.runtime.autocast(),
             condition.applied(model),
             self.task.recalibrated(model, batches, force=recalibrate),
+            condition.disturbed(model),
         ):
             scores = self.task.evaluate(
                 model, split, world, outputs=outputs, batch_size=condition.batch_size
@@ -82,14 +95,14 @@ class Evaluator:
     ) -> dict[str, Score]:
         """Load weights and score every test split; what they make of it is kept in `outputs`.
 
-        The first is scored again under each of the task's conditions that the model can tell apart.
+        The first is scored again under each of the `conditions` that the model can tell apart.
         """
         model.load_state_dict(weights)
         scores: dict[str, Score] = {}
         for split in self.task.test_splits():
             kept = None if outputs is None else outputs / hypotheses_file(split)
             scores |= self.scores(model, split, recalibrate=recalibrate, outputs=kept)
-        for condition in (*self.task.conditions, _BLEND):
+        for condition in self.conditions:
             if condition.matters(model):
                 scores |= self.scores(model, "test", recalibrate=recalibrate, condition=condition)
         return scores
