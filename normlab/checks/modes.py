@@ -1,4 +1,4 @@
-"""Decides claims 12, 15 and 38: training against inference, and what a norm keeps for it."""
+"""Decides claims 12, 15, 38 and 47: training against inference, and what a norm keeps for it."""
 
 import copy
 
@@ -64,6 +64,27 @@ def _gap(name: str, sequences: int) -> float:
     norm = trained(new(name, _WIDTH))
     x = tokens(sequences, 16, _WIDTH)
     return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
+
+
+def memory() -> list[Evidence]:
+    """Count the values that batch norm keeps, with a row for each position and with one for all."""
+    positions = (64, 128, 256)
+    kept = {count: _size(new("bn_position", _WIDTH, num_positions=count)) for count in positions}
+    each = {count: size / count for count, size in kept.items()}
+    one = _size(new("bn", _WIDTH))
+    said_of = ", ".join(f"{size:,} of {count} positions" for count, size in kept.items())
+    return [
+        piece(
+            "bn_position: what it keeps grows in proportion to the longest sequence",
+            f"values of {_WIDTH} features: {said_of}; bn keeps {one:,} whatever the length",
+            holds=len(set(each.values())) == 1 and one < min(kept.values()),
+            **{f"of_{count}": float(size) for count, size in kept.items()},
+        ),
+    ]
+
+
+def _size(norm: Norm) -> int:
+    return sum(buffer.numel() for _, buffer in norm.named_buffers())
 
 
 def _kept(norm: Norm) -> list[str]:

@@ -2,10 +2,13 @@
 
 `norm/<layer>` and `kind/<kind>` are the Euclidean norms of all gradient entries of the loss per
 target token that belong there; the squares of all layers, as of all kinds, add up to the square of
-the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours.
+the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours. `spread` is the largest
+norm of a layer of a stack over the smallest: 1 where the gradient flows alike through all.
 """
 
+import re
 from collections import defaultdict
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +16,8 @@ from torch import Tensor, nn
 from normlab.probes.base import StepView
 from normlab.probes.figures import FigureProbe
 from normlab.probes.sites import layer, parameter_kinds
+
+_LAYER = re.compile(r"norm/[^/]+\.\d+")
 
 
 def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
@@ -30,9 +35,19 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
     return {group: torch.stack(parts).sum().sqrt() for group, parts in squares.items()}
 
 
+def spread(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return `spread` of the norms by layer; nothing of a model with fewer than two layers."""
+    layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
+    if len(layers) < 2:
+        return {}
+    together = torch.stack(layers)
+    return {"spread": together.max() / together.min()}
+
+
 class Gradients(FigureProbe):
-    """Log and average the gradient norm of each layer and of each kind of parameter."""
+    """Log and average the gradient norm of each layer and kind of parameter, and their spread."""
 
     def before_update(self, view: StepView) -> None:
         """Take the norms of the step's gradient."""
-        self.take(view, gradient_norms(view.model))
+        norms = gradient_norms(view.model)
+        self.take(view, norms | spread(norms))

@@ -111,3 +111,10 @@ def test_all_of_them_take_seconds():
 def test_an_unknown_check_names_those_there_are():
     with pytest.raises(ValueError, match=r"no check 'padding.eats'; allowed: .*padding.pollutes"):
         checks.run("padding.eats")
+
+
+def test_statistics_by_position_grow_with_the_longest_sequence():
+    (piece,) = checks.run("modes.memory")
+    assert piece.standing == "supports"
+    assert piece.numbers["of_256"] == 4 * piece.numbers["of_64"]
+    assert piece.finding.endswith("bn keeps 128 whatever the length")

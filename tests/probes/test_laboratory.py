@@ -1,6 +1,7 @@
 """The probes of the stability laboratory against cases worked out by hand or another formula."""
 
 import math
+import re
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from normlab.probes.attention import Attention, describe_attention
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.batch_statistics import Statistics
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
-from normlab.probes.gradients import Gradients
+from normlab.probes.gradients import Gradients, spread
 from normlab.probes.independence import coherence, drawn, intraclass_correlation
 from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
@@ -120,6 +121,13 @@ def test_gradient_norms_by_layer_and_by_kind_each_add_up_to_the_whole():
         if name.startswith("encoder.layers.0.") and p.grad is not None
     ]
     assert row["norm/encoder.0"] == pytest.approx(float(torch.stack(encoder_0).sum().sqrt()))
+    layers = [value for name, value in row.items() if re.fullmatch(r"norm/\w+\.\d+", name)]
+    assert len(layers) > 2
+    assert row["spread"] == pytest.approx(max(layers) / min(layers))
+
+
+def test_one_layer_has_no_spread():
+    assert spread({"norm/encoder.0": torch.ones(()), "norm/encoder.final": torch.ones(())}) == {}
 
 
 def test_an_update_of_sgd_is_the_rate_times_gradient_over_weight():

@@ -1,0 +1,86 @@
+"""Noise on the input: where it falls, how large it is, that it leaves nothing behind."""
+
+import pytest
+import torch
+from hydra.errors import ConfigCompositionException
+from torch import nn
+
+from normlab.build import build_evaluator, build_model, build_task
+from normlab.config import compose, to_dict
+from normlab.distributed import Shard
+from normlab.models.linear import Embedding
+from normlab.models.noise import noisy
+from normlab.tasks.base import Condition
+from normlab.train.runtime import Runtime
+
+DIGITS = ("task=digits", "model.width=4")
+
+
+class Echo(nn.Module):
+    """What a model without token embeddings is given."""
+
+    def forward(self, values, other):
+        return values, other
+
+
+def built(*overrides):
+    config = to_dict(compose([*overrides, "observe.threads=1", "precision=fp64"]))
+    task = build_task(config)
+    return config, task, build_model(config, task).to(torch.float64).eval()
+
+
+def test_noise_on_an_input_has_the_deviation_asked_for_and_begins_anew():
+    values, found = torch.zeros(400, 100), []
+    echo = Echo()
+    for _ in range(2):
+        with noisy(echo, 0.4):
+            disturbed, other = echo(values, values)
+            found.append(disturbed)
+            again, _ = echo(values, values)
+        assert torch.equal(other, values)
+        assert not torch.equal(again, disturbed)
+    assert torch.equal(*found)
+    assert float(found[0].std()) == pytest.approx(0.4, rel=0.02)
+    assert torch.equal(echo(values, values)[0], values)
+
+
+@pytest.mark.parametrize("unit", [False, True])
+def test_noise_on_tokens_is_in_deviations_of_their_table_and_leaves_padding(unit):
+    model = nn.Sequential(Embedding(50, 64, padding_idx=3, unit=unit))
+    model[0].initialize(torch.Generator().manual_seed(0))
+    ids = torch.randint(4, 50, (200, 20), generator=torch.Generator().manual_seed(1))
+    ids[:, 15:] = 3
+    plain = model(ids)
+    with noisy(model, 0.5):
+        added = model(ids) - plain
+    assert torch.equal(added[:, 15:], torch.zeros(200, 5, 64))
+    spread = model[0].table[torch.arange(50) != 3].std()
+    assert float((added[:, :15].std() / spread).detach()) == pytest.approx(0.5, rel=0.02)
+    assert torch.equal(model(ids), plain)
+
+
+def test_a_test_is_repeated_under_noise():
+    config, task, model = built(*DIGITS, "observe.test_noise=[0.5,50]", "norm=bn")
+    evaluator = build_evaluator(config, task, Runtime(torch.device("cpu"), "fp64", Shard(0, 1)))
+    scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
+    plain = evaluator.scores(model, "test")
+    assert scores["test/loss"] == plain["test/loss"]
+    found = [scores[f"test/{name}loss"].value for name in ("", "noise_0.5/", "noise_50/")]
+    assert len(set(found)) == 3
+
+
+def test_statistics_are_estimated_anew_without_the_noise():
+    _, task, model = built(*DIGITS, "norm=bn", "norm.eval_stats=recalibrated")
+    config = to_dict(compose([*DIGITS, "norm=bn", "observe.test_noise=[]"]))
+    evaluator = build_evaluator(config, task, Runtime(torch.device("cpu"), "fp64", Shard(0, 1)))
+    inputs = []
+    model.stem.register_forward_pre_hook(lambda _, given: inputs.append(float(given[0].std())))
+    evaluator.scores(model, "test", condition=Condition(noise=50.0))
+    assert max(inputs[:-1]) < 3
+    assert inputs[-1] > 30
+
+
+@pytest.mark.parametrize("wrong", ["[0]", "[-1]", "0.5", "[a]", "[.inf]"])
+def test_what_is_no_deviation_is_refused(wrong):
+    with pytest.raises((ValueError, ConfigCompositionException), match=r"observe\.test_noise"):
+        compose([*DIGITS, f"observe.test_noise={wrong}"])
