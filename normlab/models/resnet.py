@@ -82,7 +82,7 @@ class Block(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
         """Return the sum of branch and shortcut, cut at 0."""
-        return F.relu(self.second(F.relu(self.first(x))) + self.shortcut(x))
+        return F.relu_(self.second(F.relu(self.first(x))) + self.shortcut(x))
 
 
 class Subsample(nn.Module):

@@ -25,9 +25,12 @@ def dice(
     wide that is.
     """
     key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
+    philox = np.random.Philox(key=key)
+    generator, place = np.random.Generator(philox), philox.state
     rows = np.empty((len(examples), width, count))
     for row, example in zip(rows, examples.tolist(), strict=True):
         # Counter-based (Salmon et al. 2011): the example is the high word of the counter.
-        philox = np.random.Philox(key=key, counter=[0, 0, 0, example])
-        np.random.Generator(philox).random(out=row)
+        place["state"]["counter"][3] = example
+        philox.state = place
+        generator.random(out=row)
     return rows

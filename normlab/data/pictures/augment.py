@@ -35,14 +35,14 @@ class Augmentation:
         """Return varied pictures; `indices` are their numbers in the training split."""
         if not self.shift and not self.flip:
             return pixels
-        count, height, width, _ = pixels.shape
+        _, height, width, _ = pixels.shape
         drawn = dice("pictures", seed=seed, epoch=epoch, examples=indices, width=1, count=3)[:, 0]
-        down, right = (drawn[:, :2] * (2 * self.shift + 1)).astype(np.int64).T
+        corners = (drawn[:, :2] * (2 * self.shift + 1)).astype(np.int64).tolist()
+        mirrored = (drawn[:, 2] < 0.5).tolist() if self.flip else [False] * len(pixels)
         room = ((0, 0), (self.shift, self.shift), (self.shift, self.shift), (0, 0))
-        rows = down[:, None] + np.arange(height)
-        columns = right[:, None] + np.arange(width)
-        if self.flip:
-            mirrored = drawn[:, 2] < 0.5
-            columns[mirrored] = columns[mirrored, ::-1]
-        every = np.arange(count)[:, None, None]
-        return np.pad(pixels, room)[every, rows[:, :, None], columns[:, None, :]]
+        varied = np.empty_like(pixels)
+        each = zip(varied, np.pad(pixels, room), corners, mirrored, strict=True)
+        for picture, wide, (down, right), mirror in each:
+            cut = wide[down : down + height, right : right + width]
+            picture[:] = cut[:, ::-1] if mirror else cut
+        return varied
