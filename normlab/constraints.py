@@ -177,6 +177,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.threads": _count("threads; four times the cores here at most", high=MOST_THREADS),
     "observe.processes": _count("processes; four times the cores here at most", high=MOST_THREADS),
     "observe.targets.*": Constraint(length=0),
+    "observe.test_seen": _count("training examples", low=0),
     "observe.test_noise": Constraint(0, 100, "of the input's deviation", above=True, length=0),
     "observe.probe.*.every": _count("steps"),
     "observe.probe.*.window": _count("values", low=2, high=10**7),

@@ -47,7 +47,10 @@ MAY_IMPORT = {
     ),
     # 4
     "decoding": ("models", "norms.base"),
-    "probes": ("norms.base", "norms.moments", "placements.base", "models.attention", "records"),
+    "probes": (
+        *("norms.base", "norms.moments", "placements.base", "records"),
+        *("models.attention", "models.feed_forward"),
+    ),
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": ("records", "distributed", "norms.base", "placements.base", "models.spec"),
     "tasks": (

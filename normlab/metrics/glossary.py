@@ -74,6 +74,7 @@ CONDITIONS = {
 _XIONG = "Xiong et al. 2020"
 _WANG = "Wang, Wu and Huang 2022"
 _SHEN = "Shen et al. 2020"
+_SHIFT = "after Ioffe and Szegedy 2015"
 PROBES = {
     "activations/mean": Meaning("of the values", "-", "mean of a norm's input"),
     "activations/var": Meaning("of the values, squared", "-", "variance of a norm's input"),
@@ -85,6 +86,12 @@ PROBES = {
     "attention/largest": Meaning("logit", "-", "largest magnitude of a logit"),
     "attention/saturated": Meaning("share of rows", "-", "rows with one weight near 1"),
     "attention/slope": Meaning("0 to 1", "-", "what the softmax lets through"),
+    "branches/rms": Meaning("of the values", "-", "root mean square of sub-layers' outputs"),
+    "branches/range": Meaning("ratio", "-", "largest value of those over their root mean square"),
+    "drift/mean": Meaning(
+        "ratio", "-", "squared move of features' means between looks, over their variance", _SHIFT
+    ),
+    "drift/deviation": Meaning("ratio", "-", "the same of their deviations", _SHIFT),
     "fluctuation/mean": Meaning("of the values", "-", "batch mean against the running one", _SHEN),
     "fluctuation/var": Meaning(
         "of the values, squared", "-", "batch variance against the running one", _SHEN

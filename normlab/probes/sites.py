@@ -17,6 +17,7 @@ _SHORTER = (
     (re.compile(r"\.layers\."), "."),
     (re.compile(r"\.feed_forward\.(inner|hidden)_norm$"), r".ffn_\1"),
     (re.compile(r"_(residual|attention|norm)(\.|$)"), r"\2"),
+    (re.compile(r"\.feed_forward$"), ".ffn"),
     (re.compile(r"\.(norm|core)$"), ""),
 )
 _LAYER = re.compile(r"^(.*?\.\d+)\.")

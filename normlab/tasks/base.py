@@ -108,7 +108,10 @@ class Task(ABC):
         targets: values of validation scores; a record says after how many steps each was reached.
         headline: the score the task is judged by, where that is another than the loss.
         padded: whether examples differ in length, so that batches have padding.
+        eval_batch_size: examples a batch in validation and test.
     """
+
+    eval_batch_size: int
 
     conditions: Sequence[Condition] = ()
     headline: str | None = None

@@ -1,12 +1,18 @@
 """Scoring a model in the middle or at the end of a run, without disturbing it."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
+from normlab.data.batching import eval_batches
+from normlab.distributed import sum_scalars
+from normlab.metrics.counts import mean_score
 from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.hypotheses import hypotheses_file
 from normlab.records.record import Score
@@ -16,6 +22,8 @@ from normlab.train.runtime import Runtime
 # A stream of its own: re-estimating statistics must not draw from the batches of training.
 _RECALIBRATION_SEED = 0x5EED
 _BLEND = Condition(blend=True)
+_LOSS = "loss"
+_SEEN = "seen"
 
 
 class Evaluator:
@@ -24,6 +32,7 @@ class Evaluator:
     Args:
         recalibration_batches: training batches that re-estimated statistics are made of.
         noise: deviations of noise on the input, under each of which the test is repeated.
+        test_seen: training examples that are tested, too.
 
     Attributes:
         conditions: under what the test is repeated, where the model can tell it apart.
@@ -36,10 +45,12 @@ class Evaluator:
         *,
         recalibration_batches: int,
         noise: Sequence[float] = (),
+        test_seen: int = 0,
     ):
         self.task = task
         self.runtime = runtime
         self.recalibration_batches = recalibration_batches
+        self.test_seen = test_seen
         self.conditions = (*task.conditions, *(Condition(noise=value) for value in noise), _BLEND)
 
     def scores(
@@ -58,11 +69,53 @@ class Evaluator:
         """
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
+        with self._scoring(model, condition, recalibrate=recalibrate):
+            scores = self.task.evaluate(
+                model, split, self.runtime.world, outputs=outputs, batch_size=condition.batch_size
+            )
+        path = f"{split}/{condition.name}".rstrip("/")
+        return {f"{path}/{name}": score for name, score in scores.items()}
+
+    def seen(self, model: nn.Module, *, recalibrate: bool = False) -> dict[str, Score]:
+        """Return the losses of training examples as a test finds them, such as `seen/loss`.
+
+        The examples are `test_seen` or a few more, of all lengths, the same in every run; they are
+        neither varied nor dropped from, so that what a test's loss is above theirs is what the
+        model knows of its training examples alone.
+        """
+        say(Stage(TESTING))
+        size = self.task.eval_batch_size
+        batches = eval_batches(self.task.lengths("train"), batch_size=size)
+        every = max(1, len(batches) // math.ceil(self.test_seen / size))
+        world, device = self.runtime.world, self.runtime.device
+        sums: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
+        with self._scoring(model, Condition(), recalibrate=recalibrate):
+            for indices in batches[::every][world.rank :: world.size]:
+                batch = self.task.batch("train", indices.tolist()).to(device)
+                losses = self.task.losses(model, batch)
+                sums.update({name: float(value) for name, value in losses.items()})
+                counts.update(batch.counts)
+        names = sorted(counts)
+        total = sum_scalars([float(found[name]) for found in (sums, counts) for name in names])
+        pairs = zip(names, total[: len(names)], total[len(names) :], strict=True)
+        return {
+            f"{_SEEN}/{name if name == _LOSS else f'{name}_{_LOSS}'}": mean_score(
+                value, int(count), higher_is_better=False
+            )
+            for name, value, count in pairs
+        }
+
+    @contextmanager
+    def _scoring(
+        self, model: nn.Module, condition: Condition, *, recalibrate: bool
+    ) -> Iterator[None]:
+        """Let a model be scored under a condition; its mode is put back."""
         was_training = model.training
         model.eval()
-        world = self.runtime.world
         batches = islice(
-            self.task.calibration_batches(world, _RECALIBRATION_SEED), self.recalibration_batches
+            self.task.calibration_batches(self.runtime.world, _RECALIBRATION_SEED),
+            self.recalibration_batches,
         )
         with (
             torch.no_grad(),
@@ -71,12 +124,8 @@ class Evaluator:
             self.task.recalibrated(model, batches, force=recalibrate),
             condition.disturbed(model),
         ):
-            scores = self.task.evaluate(
-                model, split, world, outputs=outputs, batch_size=condition.batch_size
-            )
+            yield
         model.train(was_training)
-        path = f"{split}/{condition.name}".rstrip("/")
-        return {f"{path}/{name}": score for name, score in scores.items()}
 
     def validation(self, model: nn.Module) -> dict[str, Score]:
         """Score the validation split, and again by the blend that a norm trains on, if one does."""
@@ -105,7 +154,7 @@ class Evaluator:
         for condition in self.conditions:
             if condition.matters(model):
                 scores |= self.scores(model, "test", recalibrate=recalibrate, condition=condition)
-        return scores
+        return scores | (self.seen(model, recalibrate=recalibrate) if self.test_seen else {})
 
     def test_briefly(
         self, model: nn.Module, weights: Mapping[str, Tensor], *, recalibrate: bool
@@ -120,4 +169,8 @@ class Evaluator:
 
 def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
     """Return the scores of whole splits under the run's own settings, such as `test/bleu`."""
-    return {name: score for name, score in scores.items() if name.count("/") == 1}
+    return {
+        name: score
+        for name, score in scores.items()
+        if name.count("/") == 1 and not name.startswith(f"{_SEEN}/")
+    }

@@ -8,11 +8,14 @@ import torch
 from torch import Tensor, nn
 
 from normlab.build import make_norm
-from normlab.norms.base import Stream
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Residual
 from normlab.probes.activations import Activations, describe
 from normlab.probes.attention import Attention, describe_attention
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.probes.batch_statistics import Statistics
+from normlab.probes.branches import Branches, describe_branch
+from normlab.probes.drift import Drift, drift, moments
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
 from normlab.probes.gradients import Gradients, spread
 from normlab.probes.independence import coherence, drawn, intraclass_correlation
@@ -70,6 +73,7 @@ def observed(probe: Probe, model: nn.Module, *, steps: int = 1, seed: int = 0) -
         ("decoder.layers.1.ffn_residual.norm", "decoder.1.ffn"),
         ("encoder.layers.0.feed_forward.inner_norm", "encoder.0.ffn_inner"),
         ("encoder.layers.0.self_attention.core", "encoder.0.self"),
+        ("encoder.layers.0.feed_forward", "encoder.0.ffn"),
         ("decoder.layers.3.cross_attention.core", "decoder.3.cross"),
         ("encoder.final_norm", "encoder.final"),
         ("decoder.embedding.norm", "decoder.embedding"),
@@ -103,6 +107,52 @@ def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
     assert kinds["output.weight"] == "embedding"
     norms = [m for m in model.modules() if isinstance(m, type(model.encoder.final_norm))]
     assert len(sites(model, type(model.encoder.final_norm))) == len(norms)
+
+
+# Sub-layers and drift ---------------------------------------------------------------------------
+
+
+def test_the_range_of_a_branch_is_the_largest_real_value_over_their_size():
+    x = torch.tensor([[[3.0, -1.0], [1.0, 1.0], [50.0, 0.0]]])
+    found = describe_branch(x, torch.tensor([[True, True, False]]))
+    assert float(found["rms"]) == pytest.approx(math.sqrt(12 / 4))
+    assert float(found["range"]) == pytest.approx(3 / math.sqrt(3))
+
+
+def test_branches_are_those_of_attentions_and_feed_forward_layers():
+    model = seq2seq("ln", "pre").train()
+    row = observed(Branches(every=1), model)
+    places = {name.removeprefix("range/") for name in row if name.startswith("range/")}
+    residuals = set(sites(model, Residual))
+    assert places == residuals | {"attention", "feed_forward"}
+    ffn = [value for name, value in row.items() if re.fullmatch(r"range/.*ffn", name)]
+    assert row["range/feed_forward"] == pytest.approx(sum(ffn) / len(ffn))
+    both = [row[f"range/{place}"] for place in residuals]
+    assert row["range"] == pytest.approx(sum(both) / len(both))
+
+
+def test_drift_is_the_squared_move_of_mean_and_deviation_over_the_variance():
+    draw = torch.Generator().manual_seed(0)
+    x = torch.randn(50, 40, 8, generator=draw, dtype=torch.float64)
+    valid = torch.rand(50, 40, generator=draw) < 0.7
+    before, after = moments(x, valid), moments(3 * x + 2, valid)
+    torch.testing.assert_close(before[1], x[valid].std(0, correction=0))
+    found = drift(before, after)
+    shift = (2 + 2 * before[0]).square().sum() / (9 * before[1].square()).sum()
+    assert float(found["mean"]) == pytest.approx(float(shift))
+    assert float(found["deviation"]) == pytest.approx(4 / 9)
+
+
+def test_drift_needs_two_looks_and_is_one_over_the_tokens_where_nothing_moves():
+    model = seq2seq("none", "pre").train()
+    assert observed(Drift(every=1), model) == {}
+    row = observed(Drift(every=1), model, steps=2)
+    assert set(sites(model, Norm)) == {n.removeprefix("mean/") for n in row if "mean/" in n}
+    draw = torch.Generator().manual_seed(1)
+    still = [torch.randn(100, 20, 64, generator=draw) for _ in range(2)]
+    everywhere = torch.ones(100, 20, dtype=torch.bool)
+    found = drift(*(moments(x, everywhere) for x in still))
+    assert float(found["mean"]) == pytest.approx(2 / 2000, rel=0.3)
 
 
 # Gradients and updates --------------------------------------------------------------------------

@@ -1,0 +1,52 @@
+"""Training examples that are tested: their loss is that of a test, of them."""
+
+import math
+
+import pytest
+import torch
+
+from normlab.build import build_evaluator, build_model, build_task
+from normlab.config import compose, to_dict
+from normlab.distributed import Shard
+from normlab.train.evaluate import whole
+from normlab.train.runtime import Runtime
+
+ALONE = Runtime(torch.device("cpu"), "fp64", Shard(0, 1))
+
+
+def built(*overrides):
+    config = to_dict(compose([*overrides, "observe.threads=1", "precision=fp64"]))
+    task = build_task(config)
+    return task, build_evaluator(config, task, ALONE), build_model(config, task).to(torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "names"),
+    [
+        (("task=digits", "model.width=4", "norm=bn"), {"seen/loss"}),
+        (("task=mlm", "scale=smoke", "model.dim=16"), {"seen/mlm_loss", "seen/nsp_loss"}),
+    ],
+)
+def test_training_examples_are_scored_as_a_test_is(overrides, names):
+    _, evaluator, model = built(*overrides, "observe.test_seen=700")
+    model.train()
+    found = evaluator.seen(model)
+    assert set(found) == names
+    assert model.training
+    assert all(math.isfinite(score.value) for score in found.values())
+    scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
+    assert {name: scores[name] for name in found} == found
+    assert not names & set(whole(scores))
+
+
+def test_all_training_examples_have_the_loss_of_a_test_of_them():
+    task, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=100000")
+    everything = task.evaluate(model.eval(), "train", Shard(0, 1))
+    assert evaluator.seen(model)["seen/loss"].n == everything["loss"].n == 1299
+    assert evaluator.seen(model)["seen/loss"].value == pytest.approx(everything["loss"].value)
+
+
+def test_no_training_example_is_tested_unless_asked_for():
+    _, evaluator, model = built("task=digits", "model.width=4")
+    scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
+    assert not any(name.startswith("seen") for name in scores)
