@@ -52,7 +52,10 @@ MAY_IMPORT = {
         *("models.attention", "models.feed_forward"),
     ),
     # 5: the signatures of a task name scores, shards, streams and placements
-    "tasks.base": ("records", "distributed", "norms.base", "placements.base", "models.spec"),
+    "tasks.base": (
+        *("records", "distributed", "norms.base", "placements.base"),
+        *("models.spec", "models.noise"),
+    ),
     "tasks": (
         *("models", "data", "metrics", "decoding", "progress"),
         *("records", "distributed", "norms.base", "placements.base"),
@@ -60,8 +63,7 @@ MAY_IMPORT = {
     # 6
     "train": (
         *("tasks.base", "probes.base", "records", "metrics", "machine", "distributed"),
-        "progress",
-        "start_file",
+        *("data.batching", "progress", "start_file"),
     ),
     # 7
     "sweep": (),
