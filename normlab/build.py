@@ -79,7 +79,7 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
         task,
         runtime,
         recalibration_batches=config["validate"]["recalibration_batches"],
-        noise=config["observe"]["test_noise"],
+        noise=[float(value) for value in config["observe"]["test_noise"]],
         test_seen=config["observe"]["test_seen"],
     )
 

@@ -298,15 +298,25 @@ def to_dict(config: Any) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
+def _whole_observe(observe: Any) -> Any:
+    """Return the node with the keys that it lacks; what is no node is left to be refused."""
+    if not isinstance(observe, Mapping):
+        return observe
+    defaults = OmegaConf.to_container(OmegaConf.structured(ObserveConfig), enum_to_str=True)
+    return {**defaults, **observe}
+
+
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Return the config that `to_dict` gave, with dotted `key=value` changes.
+
+    What looks at a run has its defaults where the run is older than a key of `observe`.
 
     Raises ValueError naming a key that the config does not have, and one whose value is no plain
     one: a record has none, and one that was made by hand must not read this machine's environment.
     """
     _refuse_interpolations(plain, "")
     _check_shape(plain)
-    config = OmegaConf.create(dict(plain))
+    config = OmegaConf.create({**plain, "observe": _whole_observe(plain.get("observe"))})
     for change in changes:
         key, found, _ = change.partition("=")
         if not found or OmegaConf.select(config, key, default=MISSING) == MISSING:

@@ -1,6 +1,7 @@
 """A finished run, its model and task ready to use."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,10 +40,13 @@ class LoadedRun:
     recalibrate: bool
 
     def evaluate(self, split: str = "test", *, outputs: Path | None = None) -> dict[str, Score]:
-        """Score a split under the config as loaded."""
-        return self.evaluator.scores(
-            self.model, split, recalibrate=self.recalibrate, outputs=outputs
-        )
+        """Score a split under the config as loaded, also with the noise that it asks for."""
+        score = partial(self.evaluator.scores, self.model, split, recalibrate=self.recalibrate)
+        scores = score(outputs=outputs)
+        for condition in self.evaluator.conditions:
+            if condition.noise is not None:
+                scores |= score(condition=condition)
+        return scores
 
 
 def load_run(

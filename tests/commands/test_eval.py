@@ -1,6 +1,7 @@
 """`normlab eval`: the scores of a finished run, again or under other settings."""
 
 import json
+import shutil
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -95,6 +96,19 @@ def test_batch_size_matters_where_the_batch_gives_the_statistics_and_only_there(
     assert loss("task.eval_batch_size=2") == pytest.approx(loss(), rel=1e-5)
     by_batch = "norm.eval_stats=batch"
     assert abs(loss(by_batch, "task.eval_batch_size=2") - loss(by_batch)) > 1e-4
+
+
+def test_noise_is_asked_for_afterwards_too_of_a_run_that_knows_of_none(finished, tmp_path, capsys):
+    before = shutil.copytree(finished, tmp_path / finished.parent.name / finished.name)
+    record = json.loads((before / "record.json").read_text())
+    for key in ("test_noise", "test_seen"):
+        del record["config"]["observe"][key]
+    (before / "record.json").write_text(json.dumps(record))
+    plain = evaluated(finished, capsys=capsys)
+    found = evaluated(before, "observe.test_noise=[3]", capsys=capsys)
+    assert set(found) == {*plain, *(name.replace("test/", "test/noise_3/") for name in plain)}
+    assert found["test/loss"] == plain["test/loss"]
+    assert found["test/noise_3/loss"]["value"] > plain["test/loss"]["value"]
 
 
 def test_folded_a_run_scores_the_same(finished: Path, capsys):
