@@ -1,5 +1,6 @@
 """A finished run, its model and task ready to use."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -40,12 +41,14 @@ class LoadedRun:
     recalibrate: bool
 
     def evaluate(self, split: str = "test", *, outputs: Path | None = None) -> dict[str, Score]:
-        """Score a split under the config as loaded, also with the noise that it asks for."""
+        """Score a split under the config as loaded, and what changes of `observe` ask for."""
         score = partial(self.evaluator.scores, self.model, split, recalibrate=self.recalibrate)
         scores = score(outputs=outputs)
         for condition in self.evaluator.conditions:
             if condition.noise is not None:
                 scores |= score(condition=condition)
+        if self.evaluator.test_seen:
+            scores |= self.evaluator.seen(self.model, recalibrate=self.recalibrate)
         return scores
 
 
@@ -68,7 +71,7 @@ def load_run(
     """
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
-    config = to_dict(from_dict(record.config, changes or ()))
+    config = to_dict(from_dict(_without_more_tests(record.config), changes or ()))
     check_targets(config)
     check_memory(config, training=False)
     runtime = Runtime.start(
@@ -91,6 +94,14 @@ def load_run(
         _fold(model, recalibrate=found.recalibrate)
     evaluator = build_evaluator(config, task, runtime)
     return LoadedRun(record, config, model, task, runtime, evaluator, found.name, found.recalibrate)
+
+
+def _without_more_tests(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a run's config without the tests that it repeated, which are to be asked for anew."""
+    observe = config.get("observe")
+    if not isinstance(observe, Mapping):
+        return config
+    return {**config, "observe": {**observe, "test_noise": [], "test_seen": 0}}
 
 
 def rescored(folder: Path, task: Task) -> dict[str, Score]:

@@ -243,6 +243,7 @@ class _Probe:
             _only(self.task, split, chosen) as cut,
             self.runtime.autocast(),
             condition.applied(model),
+            condition.disturbed(model),
         ):
             self.clock.restart()
             self.task.evaluate(

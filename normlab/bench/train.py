@@ -19,7 +19,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from normlab.bench.clock import Clock, Span, seconds_since_process_start
 from normlab.bench.peak import Peak, ProductShape, model_shapes, weight_shapes
 from normlab.bench.spread import spread
-from normlab.build import build_model, build_optimizer, build_task, make_fast
+from normlab.build import (
+    build_evaluator,
+    build_model,
+    build_optimizer,
+    build_task,
+    make_fast,
+)
 from normlab.distributed import sum_scalars
 from normlab.instantiate import instantiate
 from normlab.norms.model import ModelNorms
@@ -30,7 +36,6 @@ from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation
 from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
@@ -241,9 +246,7 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
             stamp={},
         ),
         runtime=runtime,
-        evaluator=Evaluator(
-            task, runtime, recalibration_batches=0, noise=config["observe"]["test_noise"]
-        ),
+        evaluator=build_evaluator(config, task, runtime),
         norms=ModelNorms(model),
         probes=ProbeGroup(
             {

@@ -14,7 +14,7 @@ examples:
   normlab eval RUN task.test_search.beam=1
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
   normlab eval RUN norm.eval_stats=recalibrated --split valid --json
-  normlab eval RUN norm.eval_stats=batch "observe.test_noise=[0.4]"    also with noise on the input
+  normlab eval RUN "observe.test_noise=[0.4]"    # also with noise on the input
   normlab eval RUN fold=true                     # batch norm inside the products beside it
   normlab eval RUN --weights best_loss           # others than those that were tested
   normlab eval results/STUDY/SCALE/records/LABEL/seed1 --kept data_dir=FOLDER

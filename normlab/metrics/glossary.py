@@ -67,6 +67,8 @@ CONDITIONS = {
     "best_loss/, best_bleu/": "of the weights that were best by that validation score",
     "batch_size_8/": "tested at that batch size",
     "eval_stats_batch/": "tested with these statistics of norms that pool the batch",
+    "noise_0.4/": "tested with Gaussian noise on the input, of that many of its deviations",
+    "seen/": "of training examples, in evaluation mode",
     "length_33_64/": "examples of these lengths alone, in tokens",
     "one_by_one/": "one token at a time",
     "steps_to/mlm_accuracy_0.2": "which score, and which value of it",
@@ -87,7 +89,7 @@ PROBES = {
     "attention/saturated": Meaning("share of rows", "-", "rows with one weight near 1"),
     "attention/slope": Meaning("0 to 1", "-", "what the softmax lets through"),
     "branches/rms": Meaning("of the values", "-", "root mean square of sub-layers' outputs"),
-    "branches/range": Meaning("ratio", "-", "largest value of those over their root mean square"),
+    "branches/crest": Meaning("ratio", "-", "largest value of those over their root mean square"),
     "drift/mean": Meaning(
         "ratio", "-", "squared move of features' means between looks, over their variance", _SHIFT
     ),
@@ -104,7 +106,7 @@ PROBES = {
     "grad_norm/nonfinite": Meaning("steps", "-", "steps whose gradient was not finite"),
     "gradients/norm": Meaning("nats a token a unit of weight", "-", "by layer", _XIONG),
     "gradients/kind": Meaning("nats a token a unit of weight", "-", "by kind of parameter"),
-    "gradients/spread": Meaning("ratio", "-", "largest over smallest norm of a layer"),
+    "gradients/max_over_min": Meaning("ratio", "-", "largest over smallest norm of a layer"),
     "independence/icc": Meaning(
         "share of the variance", "-", "that tokens of a sample have in common; 0 if independent"
     ),

@@ -1,9 +1,9 @@
-"""Follow what each sub-layer adds to the stream: its size, and how widely its values range.
+"""Follow what each sub-layer computes: its size, and how far its largest values stand out.
 
-Over the real tokens and all features of a sub-layer's output: `rms` is the root mean square and
-`range` the largest magnitude over it, 1 where all values are as large. `range/attention` and
-`range/feed_forward` are the means over the sub-layers of a kind. The measure is ours, for what is
-said of attention's outputs: that they range widely.
+Over the real tokens and all features of the output of an attention or a feed-forward layer, before
+what its residual connection does to it (norm, scale, dropout): `rms` is the root mean square, and
+`crest` the largest magnitude over it (the crest factor), 1 where all values are as large.
+`crest/attention` and `crest/feed_forward` are the means over the sub-layers of a kind.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,21 +13,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.models.attention import CrossAttention, SelfAttention
-from normlab.models.feed_forward import FeedForward
 from normlab.probes.figures import HookedProbe, Values, all_by_site
 from normlab.probes.residual import root_mean_square
-from normlab.probes.sites import sites
-
-_KINDS = {SelfAttention: "attention", CrossAttention: "attention", FeedForward: "feed_forward"}
+from normlab.probes.sites import sublayers
 
 
 @torch.no_grad()
 def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> dict[str, Tensor]:
-    """Return `rms` and `range` of the values at real tokens."""
+    """Return `rms` and `crest` of the values at real tokens."""
     rms = root_mean_square(x, valid)
     largest = (x.detach().abs() * valid.unsqueeze(-1)).amax().to(rms.dtype)
-    return {"rms": rms, "range": largest / rms}
+    return {"rms": rms, "crest": largest / rms}
 
 
 class Branches(HookedProbe):
@@ -35,12 +31,10 @@ class Branches(HookedProbe):
 
     def attach(self, model: nn.Module) -> None:
         """Look at the output of each sub-layer."""
-        self._kinds: dict[str, list[str]] = {}
-        for kind, name in _KINDS.items():
-            found = sites(model, kind)
-            self._kinds.setdefault(name, []).extend(found)
-            for site, module in found.items():
-                module.register_forward_hook(self._look_at(site))
+        self._kinds: dict[str, str] = {}
+        for site, (kind, module) in sublayers(model).items():
+            self._kinds[site] = kind
+            module.register_forward_hook(self._look_at(site))
 
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
@@ -50,11 +44,9 @@ class Branches(HookedProbe):
         return look
 
     def figures(self, seen: Mapping[str, Any]) -> Values:
-        """Return size and range, whole, by site, and the range by kind."""
-        found = {
-            kind: torch.stack([seen[site]["range"] for site in names if site in seen])
-            for kind, names in self._kinds.items()
-            if any(site in seen for site in names)
-        }
-        by_kind = {f"range/{kind}": values.mean() for kind, values in found.items()}
-        return {**all_by_site(seen), **by_kind}
+        """Return size and crest factor, whole and by site, and the latter by kind."""
+        by_kind: dict[str, list[Tensor]] = {}
+        for site, found in seen.items():
+            by_kind.setdefault(f"crest/{self._kinds[site]}", []).append(found["crest"])
+        means = {name: torch.stack(values).mean() for name, values in by_kind.items()}
+        return {**all_by_site(seen), **means}

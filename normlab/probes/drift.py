@@ -1,9 +1,9 @@
 """Follow how far the inputs of layers move between two looks: the internal covariate shift.
 
 Ioffe and Szegedy 2015 name so the change of the distribution of a layer's inputs that comes of
-training the layers before it. What is looked at is what each norm hands on, over the real tokens
-of the batch; without a norm, what it would have been given. The measures are ours, both free of
-the scale of the activations, sums over the features:
+training the layers before it. What is looked at is what each attention and feed-forward layer is
+given, over the real tokens of the batch. The measures are ours, both free of the scale of the
+activations, sums over the features:
 
     mean       of (m' - m)^2 over that of s^2, with m the means and s the deviations of a look
     deviation  of (s' - s)^2 over that of s^2
@@ -19,9 +19,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm
 from normlab.probes.figures import HookedProbe, Values, all_by_site
-from normlab.probes.sites import sites
+from normlab.probes.sites import sublayers
 
 
 @torch.no_grad()
@@ -50,14 +49,15 @@ class Drift(HookedProbe):
         self._before: dict[str, Float[Tensor, "2 D"]] = {}
 
     def attach(self, model: nn.Module) -> None:
-        """Look at what each norm hands on."""
-        for name, norm in sites(model, Norm).items():
-            norm.register_forward_hook(self._look_at(name))
+        """Look at what each sub-layer is given."""
+        for name, (_, module) in sublayers(model).items():
+            module.register_forward_pre_hook(self._look_at(name))
 
-    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.watching:
-                self.seen[name] = moments(output, arguments[1].real(output))
+                x, stream, *_others = arguments
+                self.seen[name] = moments(x, stream.real(x))
 
         return look
 

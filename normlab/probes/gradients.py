@@ -2,8 +2,8 @@
 
 `norm/<layer>` and `kind/<kind>` are the Euclidean norms of all gradient entries of the loss per
 target token that belong there; the squares of all layers, as of all kinds, add up to the square of
-the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours. `spread` is the largest
-norm of a layer of a stack over the smallest: 1 where the gradient flows alike through all.
+the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours. `max_over_min` is
+the largest norm of a layer of a stack over the smallest: 1 where all layers have as much.
 """
 
 import re
@@ -35,19 +35,19 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
     return {group: torch.stack(parts).sum().sqrt() for group, parts in squares.items()}
 
 
-def spread(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return `spread` of the norms by layer; nothing of a model with fewer than two layers."""
+def max_over_min(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return `max_over_min` of the norms by layer; nothing where there are not two layers."""
     layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
     if len(layers) < 2:
         return {}
     together = torch.stack(layers)
-    return {"spread": together.max() / together.min()}
+    return {"max_over_min": together.max() / together.min()}
 
 
 class Gradients(FigureProbe):
-    """Log and average the gradient norm of each layer and kind of parameter, and their spread."""
+    """Log and average gradient norms by layer and by kind of parameter, and how layers differ."""
 
     def before_update(self, view: StepView) -> None:
         """Take the norms of the step's gradient."""
         norms = gradient_norms(view.model)
-        self.take(view, norms | spread(norms))
+        self.take(view, norms | max_over_min(norms))

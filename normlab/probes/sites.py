@@ -7,10 +7,13 @@ keep their own names and the kind `other`.
 """
 
 import re
+from collections.abc import Mapping
 from typing import TypeVar
 
 from torch import nn
 
+from normlab.models.attention import CrossAttention, SelfAttention
+from normlab.models.feed_forward import FeedForward
 from normlab.norms.base import Norm
 
 _SHORTER = (
@@ -21,6 +24,12 @@ _SHORTER = (
     (re.compile(r"\.(norm|core)$"), ""),
 )
 _LAYER = re.compile(r"^(.*?\.\d+)\.")
+
+_SUBLAYERS: Mapping[type[nn.Module], str] = {
+    SelfAttention: "attention",
+    CrossAttention: "attention",
+    FeedForward: "feed_forward",
+}
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -35,6 +44,19 @@ def site(name: str) -> str:
 def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
     """Return the modules of a class by their short names, in the order of the model."""
     return {site(name): m for name, m in model.named_modules() if isinstance(m, kind)}
+
+
+def sublayers(model: nn.Module) -> dict[str, tuple[str, nn.Module]]:
+    """Return kind and module of each attention and feed-forward layer by its short name.
+
+    Each is called with what it transforms, `[B, P, D]`, and the stream that this is of.
+    """
+    found = {
+        name: (kind, module)
+        for type_, kind in _SUBLAYERS.items()
+        for name, module in sites(model, type_).items()
+    }
+    return {name: found[name] for name in map(site, dict(model.named_modules())) if name in found}
 
 
 def layer(parameter: str) -> str:

@@ -94,7 +94,7 @@ class Condition:
         return nullcontext() if self.noise is None else noisy(model, self.noise)
 
     def matters(self, model: nn.Module) -> bool:
-        """Tell whether the model has a norm that the condition changes."""
+        """Tell whether the condition may change what comes of the model."""
         if self.blend:
             return any(norm.blend for norm in model.modules() if isinstance(norm, Norm))
         return self.eval_stats is None or bool(running_norms(model))

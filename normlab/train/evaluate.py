@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
-from normlab.distributed import sum_scalars
+from normlab.distributed import gather_objects
 from normlab.metrics.counts import mean_score
 from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.hypotheses import hypotheses_file
@@ -23,7 +24,6 @@ from normlab.train.runtime import Runtime
 _RECALIBRATION_SEED = 0x5EED
 _BLEND = Condition(blend=True)
 _LOSS = "loss"
-_SEEN = "seen"
 
 
 class Evaluator:
@@ -32,7 +32,7 @@ class Evaluator:
     Args:
         recalibration_batches: training batches that re-estimated statistics are made of.
         noise: deviations of noise on the input, under each of which the test is repeated.
-        test_seen: training examples that are tested, too.
+        test_seen: training examples that are tested, too, to the next whole batch.
 
     Attributes:
         conditions: under what the test is repeated, where the model can tell it apart.
@@ -77,33 +77,33 @@ class Evaluator:
         return {f"{path}/{name}": score for name, score in scores.items()}
 
     def seen(self, model: nn.Module, *, recalibrate: bool = False) -> dict[str, Score]:
-        """Return the losses of training examples as a test finds them, such as `seen/loss`.
+        """Return the training losses of training examples in evaluation mode: `test/seen/loss`.
 
-        The examples are `test_seen` or a few more, of all lengths, the same in every run; they are
-        neither varied nor dropped from, so that what a test's loss is above theirs is what the
-        model knows of its training examples alone.
+        The examples lie evenly over all lengths and are the same in every run; nothing is dropped
+        or varied. What a test's loss is above theirs is what the model knows of them alone, where
+        both losses are smoothed alike. Other losses than `loss` are called `mlm_loss`.
         """
         say(Stage(TESTING))
         size = self.task.eval_batch_size
         batches = eval_batches(self.task.lengths("train"), batch_size=size)
-        every = max(1, len(batches) // math.ceil(self.test_seen / size))
+        count = min(len(batches), math.ceil(self.test_seen / size))
+        chosen = np.linspace(0, len(batches) - 1, count).round().astype(int).tolist()
         world, device = self.runtime.world, self.runtime.device
         sums: Counter[str] = Counter()
         counts: Counter[str] = Counter()
         with self._scoring(model, Condition(), recalibrate=recalibrate):
-            for indices in batches[::every][world.rank :: world.size]:
-                batch = self.task.batch("train", indices.tolist()).to(device)
+            for place in chosen[world.rank :: world.size]:
+                batch = self.task.batch("train", batches[place].tolist()).to(device)
                 losses = self.task.losses(model, batch)
                 sums.update({name: float(value) for name, value in losses.items()})
                 counts.update(batch.counts)
-        names = sorted(counts)
-        total = sum_scalars([float(found[name]) for found in (sums, counts) for name in names])
-        pairs = zip(names, total[: len(names)], total[len(names) :], strict=True)
+        shares = gather_objects((sums, counts))  # a rank may have no batch, and so no names
+        all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
-            f"{_SEEN}/{name if name == _LOSS else f'{name}_{_LOSS}'}": mean_score(
-                value, int(count), higher_is_better=False
+            f"test/seen/{name if name == _LOSS else f'{name}_{_LOSS}'}": mean_score(
+                all_sums[name], all_counts[name], higher_is_better=False
             )
-            for name, value, count in pairs
+            for name in sorted(all_counts)
         }
 
     @contextmanager
@@ -169,8 +169,4 @@ class Evaluator:
 
 def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
     """Return the scores of whole splits under the run's own settings, such as `test/bleu`."""
-    return {
-        name: score
-        for name, score in scores.items()
-        if name.count("/") == 1 and not name.startswith(f"{_SEEN}/")
-    }
+    return {name: score for name, score in scores.items() if name.count("/") == 1}

@@ -24,6 +24,7 @@ FOLDER = CONFIG_DIR / "claim"
 CLAIMS = load_all(FOLDER)
 EACH = pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.name)
 OF_RUNS = Contrast | Trains | Level | Document
+SEEDS = (1, 2, 3, 4, 5)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
 FACTOR = 1.25
 
@@ -64,7 +65,7 @@ def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Cla
     for endpoint in (part.endpoint for part in claim.parts):
         if isinstance(endpoint, OF_RUNS) and endpoint.study != "bert_norms":
             scale = load_study(endpoint.study).scale(endpoint.scale)
-            assert len(scale.seeds) == 5 and not scale.pilot
+            assert scale.seeds == SEEDS and not scale.pilot
             assert endpoint.scale == "gpu" or "precision=fp32" in scale.overrides
 
 

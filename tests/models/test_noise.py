@@ -12,6 +12,7 @@ from normlab.models.linear import Embedding
 from normlab.models.noise import noisy
 from normlab.tasks.base import Condition
 from normlab.train.runtime import Runtime
+from tests.models.small import logits, sentences, seq2seq
 
 DIGITS = ("task=digits", "model.width=4")
 
@@ -84,3 +85,18 @@ def test_statistics_are_estimated_anew_without_the_noise():
 def test_what_is_no_deviation_is_refused(wrong):
     with pytest.raises((ValueError, ConfigCompositionException), match=r"observe\.test_noise"):
         compose([*DIGITS, f"observe.test_noise={wrong}"])
+
+
+def test_a_translation_is_disturbed_at_its_source_alone():
+    model = seq2seq("ln", "pre").eval()  # whose stacks share a table
+    source, target = sentences([4, 5], seed=1)[0], sentences([3, 6], seed=2)[0]
+    seen = {}
+    for name, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
+        stack.embedding.register_forward_hook(
+            lambda _, given, x, name=name: seen.setdefault(name, []).append(x)
+        )
+    logits(model, source, target)
+    with noisy(model, 0.5):
+        logits(model, source, target)
+    assert not torch.equal(*seen["encoder"])
+    assert torch.equal(*seen["decoder"])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.build import make_norm
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Stream
 from normlab.placements.base import Residual
 from normlab.probes.activations import Activations, describe
 from normlab.probes.attention import Attention, describe_attention
@@ -17,7 +17,7 @@ from normlab.probes.batch_statistics import Statistics
 from normlab.probes.branches import Branches, describe_branch
 from normlab.probes.drift import Drift, drift, moments
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
-from normlab.probes.gradients import Gradients, spread
+from normlab.probes.gradients import Gradients, max_over_min
 from normlab.probes.independence import coherence, drawn, intraclass_correlation
 from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
@@ -112,23 +112,23 @@ def test_every_parameter_of_a_translator_has_a_kind_and_no_two_sites_one_name():
 # Sub-layers and drift ---------------------------------------------------------------------------
 
 
-def test_the_range_of_a_branch_is_the_largest_real_value_over_their_size():
+def test_the_crest_of_a_branch_is_its_largest_real_value_over_their_size():
     x = torch.tensor([[[3.0, -1.0], [1.0, 1.0], [50.0, 0.0]]])
     found = describe_branch(x, torch.tensor([[True, True, False]]))
     assert float(found["rms"]) == pytest.approx(math.sqrt(12 / 4))
-    assert float(found["range"]) == pytest.approx(3 / math.sqrt(3))
+    assert float(found["crest"]) == pytest.approx(3 / math.sqrt(3))
 
 
 def test_branches_are_those_of_attentions_and_feed_forward_layers():
     model = seq2seq("ln", "pre").train()
     row = observed(Branches(every=1), model)
-    places = {name.removeprefix("range/") for name in row if name.startswith("range/")}
+    places = {name.removeprefix("crest/") for name in row if name.startswith("crest/")}
     residuals = set(sites(model, Residual))
     assert places == residuals | {"attention", "feed_forward"}
-    ffn = [value for name, value in row.items() if re.fullmatch(r"range/.*ffn", name)]
-    assert row["range/feed_forward"] == pytest.approx(sum(ffn) / len(ffn))
-    both = [row[f"range/{place}"] for place in residuals]
-    assert row["range"] == pytest.approx(sum(both) / len(both))
+    ffn = [value for name, value in row.items() if re.fullmatch(r"crest/.*ffn", name)]
+    assert row["crest/feed_forward"] == pytest.approx(sum(ffn) / len(ffn))
+    both = [row[f"crest/{place}"] for place in residuals]
+    assert row["crest"] == pytest.approx(sum(both) / len(both))
 
 
 def test_drift_is_the_squared_move_of_mean_and_deviation_over_the_variance():
@@ -147,7 +147,7 @@ def test_drift_needs_two_looks_and_is_one_over_the_tokens_where_nothing_moves():
     model = seq2seq("none", "pre").train()
     assert observed(Drift(every=1), model) == {}
     row = observed(Drift(every=1), model, steps=2)
-    assert set(sites(model, Norm)) == {n.removeprefix("mean/") for n in row if "mean/" in n}
+    assert set(sites(model, Residual)) == {n.removeprefix("mean/") for n in row if "mean/" in n}
     draw = torch.Generator().manual_seed(1)
     still = [torch.randn(100, 20, 64, generator=draw) for _ in range(2)]
     everywhere = torch.ones(100, 20, dtype=torch.bool)
@@ -173,11 +173,13 @@ def test_gradient_norms_by_layer_and_by_kind_each_add_up_to_the_whole():
     assert row["norm/encoder.0"] == pytest.approx(float(torch.stack(encoder_0).sum().sqrt()))
     layers = [value for name, value in row.items() if re.fullmatch(r"norm/\w+\.\d+", name)]
     assert len(layers) > 2
-    assert row["spread"] == pytest.approx(max(layers) / min(layers))
+    assert row["max_over_min"] == pytest.approx(max(layers) / min(layers))
 
 
-def test_one_layer_has_no_spread():
-    assert spread({"norm/encoder.0": torch.ones(()), "norm/encoder.final": torch.ones(())}) == {}
+def test_one_layer_differs_from_none():
+    assert (
+        max_over_min({"norm/encoder.0": torch.ones(()), "norm/encoder.final": torch.ones(())}) == {}
+    )
 
 
 def test_an_update_of_sgd_is_the_rate_times_gradient_over_weight():

@@ -1,6 +1,7 @@
 """Training examples that are tested: their loss is that of a test, of them."""
 
 import math
+from collections import Counter
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ import torch
 from normlab.build import build_evaluator, build_model, build_task
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
+from normlab.train import evaluate
 from normlab.train.evaluate import whole
 from normlab.train.runtime import Runtime
 
@@ -23,8 +25,8 @@ def built(*overrides):
 @pytest.mark.parametrize(
     ("overrides", "names"),
     [
-        (("task=digits", "model.width=4", "norm=bn"), {"seen/loss"}),
-        (("task=mlm", "scale=smoke", "model.dim=16"), {"seen/mlm_loss", "seen/nsp_loss"}),
+        (("task=digits", "model.width=4", "norm=bn"), {"test/seen/loss"}),
+        (("task=mlm", "scale=smoke", "model.dim=16"), {"test/seen/mlm_loss", "test/seen/nsp_loss"}),
     ],
 )
 def test_training_examples_are_scored_as_a_test_is(overrides, names):
@@ -42,11 +44,18 @@ def test_training_examples_are_scored_as_a_test_is(overrides, names):
 def test_all_training_examples_have_the_loss_of_a_test_of_them():
     task, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=100000")
     everything = task.evaluate(model.eval(), "train", Shard(0, 1))
-    assert evaluator.seen(model)["seen/loss"].n == everything["loss"].n == 1299
-    assert evaluator.seen(model)["seen/loss"].value == pytest.approx(everything["loss"].value)
+    assert evaluator.seen(model)["test/seen/loss"].n == everything["loss"].n == 1299
+    assert evaluator.seen(model)["test/seen/loss"].value == pytest.approx(everything["loss"].value)
 
 
 def test_no_training_example_is_tested_unless_asked_for():
     _, evaluator, model = built("task=digits", "model.width=4")
     scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
-    assert not any(name.startswith("seen") for name in scores)
+    assert not any("seen" in name for name in scores)
+
+
+def test_a_rank_without_a_batch_adds_nothing(monkeypatch):
+    _, evaluator, model = built("task=digits", "model.width=4", "observe.test_seen=500")
+    alone = evaluator.seen(model)
+    monkeypatch.setattr(evaluate, "gather_objects", lambda own: [(Counter(), Counter()), own])
+    assert evaluator.seen(model) == alone
