@@ -64,14 +64,15 @@ def of_decision(decision: Decision, look: Look | None, **more: object) -> Findin
     return Finding(decision.verdict, **{**values, **more})  # pyright: ignore[reportArgumentType]
 
 
-def open_text(decision: Decision) -> str:
-    """Say what an undecided part leaves open."""
+def open_text(decision: Decision, *, ratio: bool = False) -> str:
+    """Say what an undecided part leaves open; of a `ratio` the decision has logarithms."""
     if decision.verdict != "undecided":
         return ""
     if decision.reason or decision.smallest is None:
         return decision.reason
-    (smallest,) = figures(decision.smallest)
-    return f"these seeds would have shown {smallest} (80 % power)"
+    (smallest,) = figures(math.exp(decision.smallest) if ratio else decision.smallest)
+    said = f"a factor {smallest}" if ratio else smallest
+    return f"these seeds would have shown {said} (80 % power)"
 
 
 def interval_text(mean: float, low: float, high: float) -> str:

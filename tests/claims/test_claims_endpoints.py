@@ -1,5 +1,7 @@
 """Endpoints say of made-up records what can be worked out by hand, and which runs count."""
 
+import math
+
 import pytest
 
 from tests.claims.made import (
@@ -54,6 +56,13 @@ def test_a_factor_is_a_difference_of_logarithms(tmp_path):
     each = contrast(margin=1.25, score="stability/var", measure=True, ratio=True)
     found = primary(tmp_path, records, each)
     assert found.verdict == "supported" and found.finding.found.startswith("factor 2.00 [2.00")
+    for k, record in enumerate(records):
+        record.stability["stability/var"] = 2.0 ** (k % 3)
+    open_ = primary(tmp_path, records, each).finding
+    assert open_.reason.startswith("these seeds would have shown a factor ")
+    assert open_.smallest is not None
+    said = float(open_.reason.split()[7])
+    assert said == pytest.approx(math.exp(open_.smallest), rel=0.01) and said > 2
 
 
 def test_two_test_sets_are_averaged_within_a_seed(tmp_path):

@@ -35,7 +35,14 @@ from normlab.claims.endpoints.study import (
     per_seed,
     train_count,
 )
-from normlab.claims.finding import Finding, figures, floored, interval_text, of_decision
+from normlab.claims.finding import (
+    Finding,
+    figures,
+    floored,
+    interval_text,
+    of_decision,
+    open_text,
+)
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -143,6 +150,7 @@ class Contrast(StudyEndpoint):
             found = decision.interval
             mean, low, high = (math.exp(x) for x in (found.mean, found.low, found.high))
             more["found"] = f"factor {interval_text(mean, low, high)}"
+            more["reason"] = open_text(decision, ratio=True)
         return asked.finding(of_decision(decision, at, **more), used)
 
     def differences(self, runs: Runs) -> dict[int, float]:
