@@ -302,8 +302,8 @@ def _whole_observe(observe: Any) -> Any:
     """Return the node with the keys that it lacks; what is no node is left to be refused."""
     if not isinstance(observe, Mapping):
         return observe
-    defaults = OmegaConf.to_container(OmegaConf.structured(ObserveConfig), enum_to_str=True)
-    return {**defaults, **observe}
+    defaults = OmegaConf.structured(ObserveConfig)
+    return {**to_dict(defaults), **observe}
 
 
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:

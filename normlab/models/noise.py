@@ -61,10 +61,10 @@ class _Vectors:
     def end(self, *_: Any) -> None:
         self.on = False
 
-    def add(self, table: nn.Module, given: tuple[Tensor], vectors: Tensor) -> Tensor:
+    def add(self, table: Any, given: tuple[Tensor], vectors: Tensor) -> Tensor:
         if not self.on:
             return vectors
-        real = given[0] != table.padding_idx
+        real = given[0].ne(table.padding_idx)
         return vectors + _noise(self.draw, vectors, self.deviation) * real[..., None]
 
 
