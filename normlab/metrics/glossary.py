@@ -106,7 +106,7 @@ PROBES = {
     "grad_norm/nonfinite": Meaning("steps", "-", "steps whose gradient was not finite"),
     "gradients/norm": Meaning("nats a token a unit of weight", "-", "by layer", _XIONG),
     "gradients/kind": Meaning("nats a token a unit of weight", "-", "by kind of parameter"),
-    "gradients/max_over_min": Meaning("ratio", "-", "largest over smallest norm of a layer"),
+    "gradients/spread": Meaning("ratio", "-", "largest over smallest norm of a layer"),
     "independence/icc": Meaning(
         "share of the variance", "-", "that tokens of a sample have in common; 0 if independent"
     ),

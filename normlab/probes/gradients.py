@@ -2,7 +2,7 @@
 
 `norm/<layer>` and `kind/<kind>` are the Euclidean norms of all gradient entries of the loss per
 target token that belong there; the squares of all layers, as of all kinds, add up to the square of
-the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours. `max_over_min` is
+the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours. `spread` is
 the largest norm of a layer of a stack over the smallest: 1 where all layers have as much.
 """
 
@@ -35,13 +35,13 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
     return {group: torch.stack(parts).sum().sqrt() for group, parts in squares.items()}
 
 
-def max_over_min(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return `max_over_min` of the norms by layer; nothing where there are not two layers."""
+def spread(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return `spread` of the norms by layer; nothing where there are not two layers."""
     layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
     if len(layers) < 2:
         return {}
     together = torch.stack(layers)
-    return {"max_over_min": together.max() / together.min()}
+    return {"spread": together.max() / together.min()}
 
 
 class Gradients(FigureProbe):
@@ -50,4 +50,4 @@ class Gradients(FigureProbe):
     def before_update(self, view: StepView) -> None:
         """Take the norms of the step's gradient."""
         norms = gradient_norms(view.model)
-        self.take(view, norms | max_over_min(norms))
+        self.take(view, norms | spread(norms))

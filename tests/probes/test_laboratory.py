@@ -17,7 +17,7 @@ from normlab.probes.batch_statistics import Statistics
 from normlab.probes.branches import Branches, describe_branch
 from normlab.probes.drift import Drift, drift, moments
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
-from normlab.probes.gradients import Gradients, max_over_min
+from normlab.probes.gradients import Gradients, spread
 from normlab.probes.independence import coherence, drawn, intraclass_correlation
 from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
@@ -173,13 +173,11 @@ def test_gradient_norms_by_layer_and_by_kind_each_add_up_to_the_whole():
     assert row["norm/encoder.0"] == pytest.approx(float(torch.stack(encoder_0).sum().sqrt()))
     layers = [value for name, value in row.items() if re.fullmatch(r"norm/\w+\.\d+", name)]
     assert len(layers) > 2
-    assert row["max_over_min"] == pytest.approx(max(layers) / min(layers))
+    assert row["spread"] == pytest.approx(max(layers) / min(layers))
 
 
 def test_one_layer_differs_from_none():
-    assert (
-        max_over_min({"norm/encoder.0": torch.ones(()), "norm/encoder.final": torch.ones(())}) == {}
-    )
+    assert spread({"norm/encoder.0": torch.ones(()), "norm/encoder.final": torch.ones(())}) == {}
 
 
 def test_an_update_of_sgd_is_the_rate_times_gradient_over_weight():
