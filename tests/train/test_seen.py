@@ -36,9 +36,6 @@ def test_training_examples_are_scored_as_a_test_is(overrides, names):
     assert set(found) == names
     assert model.training
     assert all(math.isfinite(score.value) for score in found.values())
-    scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
-    assert {name: scores[name] for name in found} == found
-    assert not names & set(whole(scores))
 
 
 def test_all_training_examples_have_the_loss_of_a_test_of_them():
@@ -48,10 +45,12 @@ def test_all_training_examples_have_the_loss_of_a_test_of_them():
     assert evaluator.seen(model)["test/seen/loss"].value == pytest.approx(everything["loss"].value)
 
 
-def test_no_training_example_is_tested_unless_asked_for():
-    _, evaluator, model = built("task=digits", "model.width=4")
+@pytest.mark.parametrize(("asked", "names"), [(0, set()), (500, {"test/seen/loss"})])
+def test_a_test_has_training_examples_where_they_are_asked_for(asked, names):
+    _, evaluator, model = built("task=digits", "model.width=4", f"observe.test_seen={asked}")
     scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
-    assert not any("seen" in name for name in scores)
+    assert {name for name in scores if "seen" in name} == names
+    assert not names & set(whole(scores))
 
 
 def test_a_rank_without_a_batch_adds_nothing(monkeypatch):
