@@ -462,6 +462,16 @@ def test_the_test_is_repeated_under_conditions_that_matter(task):
     assert heads["bn"] == heads["ln"] | stats | both
 
 
+def test_training_examples_have_both_losses(task):
+    evaluator = Evaluator(
+        task, Runtime(torch.device("cpu"), "fp64", ALONE), recalibration_batches=2, test_seen=20
+    )
+    found = evaluator.seen(built(task))
+    assert set(found) == {"test/seen/mlm_loss", "test/seen/nsp_loss"}
+    assert found["test/seen/nsp_loss"].n >= 20
+    assert 0.3 < found["test/seen/nsp_loss"].value < 2
+
+
 def test_test_splits(task):
     assert task.test_splits() == ["test", "test_odd"]
     with pytest.raises(ValueError, match=r"no split 'tset': the corpus has train, valid, test"):
