@@ -51,12 +51,11 @@ def sublayers(model: nn.Module) -> dict[str, tuple[str, nn.Module]]:
 
     Each is called with what it transforms, `[B, P, D]`, and the stream that this is of.
     """
-    found = {
-        name: (kind, module)
-        for type_, kind in _SUBLAYERS.items()
-        for name, module in sites(model, type_).items()
+    return {
+        site(name): (_SUBLAYERS[type(module)], module)
+        for name, module in model.named_modules()
+        if type(module) in _SUBLAYERS
     }
-    return {name: found[name] for name in map(site, dict(model.named_modules())) if name in found}
 
 
 def layer(parameter: str) -> str:
