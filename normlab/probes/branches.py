@@ -1,9 +1,10 @@
 """Follow what each sub-layer computes: its size, and how far its largest values stand out.
 
-Over the real tokens and all features of the output of an attention or a feed-forward layer, before
-what its residual connection does to it (norm, scale, dropout): `rms` is the root mean square, and
-`crest` the largest magnitude over it (the crest factor), 1 where all values are as large.
-`crest/attention` and `crest/feed_forward` are the means over the sub-layers of a kind.
+Over the real tokens and all features of the output of an attention, a feed-forward layer or a
+convolution, before what comes behind it (norm, scale, dropout, residual connection): `rms` is the
+root mean square, and `crest` the largest magnitude over it (the crest factor), 1 where all values
+are as large. `crest/attention`, `crest/feed_forward` and `crest/convolution` are the means over the
+sub-layers of a kind.
 """
 
 from collections.abc import Callable, Mapping
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from normlab.probes.figures import HookedProbe, Values, all_by_site
 from normlab.probes.residual import root_mean_square
-from normlab.probes.sites import sublayers
+from normlab.probes.sites import real_values, sublayers
 
 
 @torch.no_grad()
@@ -27,7 +28,7 @@ def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> di
 
 
 class Branches(HookedProbe):
-    """Log and average the outputs of attentions and feed-forward layers."""
+    """Log and average the outputs of sub-layers."""
 
     def attach(self, model: nn.Module) -> None:
         """Look at the output of each sub-layer."""
@@ -39,7 +40,7 @@ class Branches(HookedProbe):
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
             if self.watching:
-                self.seen[name] = describe_branch(output, arguments[1].real(output))
+                self.seen[name] = describe_branch(*real_values(output, arguments))
 
         return look
 

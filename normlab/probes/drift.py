@@ -1,8 +1,8 @@
 """Follow how far the inputs of layers move between two looks: the internal covariate shift.
 
 Ioffe and Szegedy 2015 name so the change of the distribution of a layer's inputs that comes of
-training the layers before it. What is looked at is what each attention and feed-forward layer is
-given, over the real tokens of the batch. The measures are ours, both free of the scale of the
+training the layers before it. What is looked at is what each attention, feed-forward layer and
+convolution is given, over the real tokens of the batch. The measures are ours, both free of the scale of the
 activations, sums over the features:
 
     mean       of (m' - m)^2 over that of s^2, with m the means and s the deviations of a look
@@ -20,7 +20,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.probes.figures import HookedProbe, Values, all_by_site
-from normlab.probes.sites import sublayers
+from normlab.probes.sites import real_values, sublayers
 
 
 @torch.no_grad()
@@ -56,8 +56,7 @@ class Drift(HookedProbe):
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.watching:
-                x, stream, *_others = arguments
-                self.seen[name] = moments(x, stream.real(x))
+                self.seen[name] = moments(*real_values(arguments[0], arguments))
 
         return look
 

@@ -8,13 +8,15 @@ keep their own names and the kind `other`.
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from torch import nn
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 from normlab.models.attention import CrossAttention, SelfAttention
+from normlab.models.convolution import Convolution
 from normlab.models.feed_forward import FeedForward
-from normlab.norms.base import Norm
+from normlab.norms.base import Norm, Stream
 
 _SHORTER = (
     (re.compile(r"\.layers\."), "."),
@@ -29,6 +31,7 @@ _SUBLAYERS: Mapping[type[nn.Module], str] = {
     SelfAttention: "attention",
     CrossAttention: "attention",
     FeedForward: "feed_forward",
+    Convolution: "convolution",
 }
 
 M = TypeVar("M", bound=nn.Module)
@@ -47,15 +50,30 @@ def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
 
 
 def sublayers(model: nn.Module) -> dict[str, tuple[str, nn.Module]]:
-    """Return kind and module of each attention and feed-forward layer by its short name.
+    """Return kind and module of each attention, feed-forward layer and convolution by its name.
 
-    Each is called with what it transforms, `[B, P, D]`, and the stream that this is of.
+    `real_values` reads what they are called with, and what they return.
     """
     return {
         site(name): (_SUBLAYERS[type(module)], module)
         for name, module in model.named_modules()
         if type(module) in _SUBLAYERS
     }
+
+
+def real_values(
+    x: Tensor, arguments: tuple[Any, ...]
+) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+    """Return values of a sub-layer by position, and which are real, from its arguments.
+
+    A convolution has pictures, `[B, C, H, W]`, and nothing else; the others `[B, P, D]` and the
+    stream that this is of.
+    """
+    _, *rest = arguments
+    if not rest:
+        x = x.flatten(2).transpose(1, 2)
+    stream = rest[0] if rest else Stream()
+    return x, stream.real(x)
 
 
 def layer(parameter: str) -> str:

@@ -28,6 +28,7 @@ KEEPS = {  # norm: (features of a token, tokens of a feature), from the axes alo
     "in": (False, False),
     "seqn": (True, False),
     "bn": (False, True),
+    "bn_noisy": (False, True),
     "bn_position": (False, False),
     "bn_sample": (True, False),
     "global": (True, True),

@@ -148,6 +148,31 @@ def test_batch_renorm_is_batch_norm_while_its_bounds_stand():
     assert not torch.allclose(renorm(*_batch(5)), plain(*_batch(5)))
 
 
+def test_noisy_batch_norm_moves_all_tokens_alike_by_the_step_and_the_place_alone():
+    values = {"noise_shift": 0.5, "noise_scale": 1.25, "affine": True}
+    norm, plain = make_norm("bn_noisy", 8, **values).double(), make_norm("bn", 8).double()
+    norm.initialize(torch.Generator().manual_seed(1))
+    for one in (norm, plain):
+        torch.nn.init.normal_(one.weight)
+        one.bias.data.copy_(one.weight)
+        torch.manual_seed(0)
+    plain.load_state_dict(norm.state_dict())
+    x, stream = _batch()
+    moves = []
+    for step in (1, 2, 1):
+        norm.begin_step(step, None)
+        z = (plain(x, stream) - plain.bias)[stream.valid] / plain.weight
+        moved = (norm(x, stream) - norm.bias)[stream.valid] / norm.weight
+        scale = moved.std(0) / z.std(0)
+        shift = (moved - z * scale).mean(0)
+        torch.testing.assert_close(moved, z * scale + shift)
+        assert (1 <= scale).all() and (scale <= 1.25).all() and (shift.abs() <= 0.5).all()
+        moves.append(torch.stack([shift, scale]))
+    torch.testing.assert_close(moves[0], moves[2])
+    assert not torch.isclose(moves[0], moves[1]).any()
+    torch.testing.assert_close(norm.eval()(x, stream), plain.eval()(x, stream))
+
+
 def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training():
     norm = make_norm("rbn", 8, penalty_mean=0.5, penalty_var=0.0, momentum=0.25).double()
     norms = ModelNorms(torch.nn.Sequential(norm, make_norm("bn", 8)))

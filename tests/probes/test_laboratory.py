@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.build import make_norm
+from normlab.models.convolution import Convolution
 from normlab.norms.base import Stream
 from normlab.placements.base import Residual
 from normlab.probes.activations import Activations, describe
@@ -21,7 +22,7 @@ from normlab.probes.gradients import Gradients, spread
 from normlab.probes.independence import coherence, drawn, intraclass_correlation
 from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
-from normlab.probes.sites import layer, parameter_kinds, site, sites
+from normlab.probes.sites import layer, parameter_kinds, real_values, site, sites
 from normlab.probes.statistics_gradient import StatisticsGradient, statistics_gradient
 from normlab.probes.tid import TrainInferenceDiscrepancy, discrepancy
 from normlab.probes.updates import Updates
@@ -129,6 +130,21 @@ def test_branches_are_those_of_attentions_and_feed_forward_layers():
     assert row["crest/feed_forward"] == pytest.approx(sum(ffn) / len(ffn))
     both = [row[f"crest/{place}"] for place in residuals]
     assert row["crest"] == pytest.approx(sum(both) / len(both))
+
+
+def test_a_convolution_is_a_sub_layer_whose_pixels_are_its_positions():
+    model = Convolution(3, 5, size=3)
+    model.initialize(torch.Generator().manual_seed(0))
+    probe = Branches(every=1)
+    probe.attach(nn.Sequential(model))
+    probe.before_forward(1)
+    pictures = torch.randn(2, 3, 8, 8)
+    out = model(pictures).detach()
+    found = probe.figures(probe.seen)
+    assert float(found["crest/convolution"]) == float(out.abs().max() / out.square().mean().sqrt())
+    mean, deviation = moments(*real_values(pictures, (pictures,)))
+    torch.testing.assert_close(mean.float(), pictures.mean((0, 2, 3)))
+    torch.testing.assert_close(deviation.float(), pictures.std((0, 2, 3), correction=0))
 
 
 def test_drift_is_the_squared_move_of_mean_and_deviation_over_the_variance():
