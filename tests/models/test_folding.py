@@ -9,7 +9,7 @@ from normlab.norms.base import RunningNorm, Stream
 from tests.models.small import BOS, GRID, NORMS, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
 # statistics that are the same at every position, and nothing else
-ONE_ROW = ["bn", "global", "brn", "rbn", "mabn", "un", "repbn", "prepbn"]
+ONE_ROW = ["bn", "bn_noisy", "global", "brn", "rbn", "mabn", "un", "repbn", "prepbn"]
 # placements where no norm is read by products alone
 ON_THE_STREAM = ["post", "deepnorm", "admin", "b2t", "resi_dual"]
 KEEPING = [name for name in NORMS if isinstance(make_norm(name, 8), RunningNorm)]
