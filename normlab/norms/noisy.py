@@ -58,7 +58,8 @@ class NoisyBatchNorm(BatchNorm):
         )
         if noise_shift < 0 or noise_scale < 1:
             raise ValueError(
-                f"norm.noise_shift={noise_shift} must be at least 0, norm.noise_scale={noise_scale} 1"
+                f"norm.noise_shift={noise_shift} must be at least 0, "
+                f"norm.noise_scale={noise_scale} at least 1"
             )
         self.noise_shift, self.noise_scale = noise_shift, noise_scale
         self.register_buffer("drift_scale", torch.ones(dim), persistent=False)

@@ -2,8 +2,8 @@
 
 Ioffe and Szegedy 2015 name so the change of the distribution of a layer's inputs that comes of
 training the layers before it. What is looked at is what each attention, feed-forward layer and
-convolution is given, over the real tokens of the batch. The measures are ours, both free of the scale of the
-activations, sums over the features:
+convolution is given, over the real tokens of the batch. The measures are ours, both free of the
+scale of the activations, sums over the features:
 
     mean       of (m' - m)^2 over that of s^2, with m the means and s the deviations of a look
     deviation  of (s' - s)^2 over that of s^2
