@@ -372,6 +372,30 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
     return found
 
 
+def unchosen(
+    study: Study, scale: str, load: Callable[[str], Study] = load_study
+) -> tuple[str, ...]:
+    """Name the rows, at their points, that tuning is to choose a value for and has not.
+
+    None at a scale that nothing tunes.
+    """
+    size = study.scale(scale)
+    if size.tuning is None:
+        return ()
+    key = tuning_of(study, scale, load).key
+    return tuple(
+        rate_name(row, point)
+        for point in _points(size.grid)
+        for row in size.rows
+        if key not in {each.partition("=")[0] for each in size.chosen(row, point)}
+    )
+
+
+def no_rate(names: Sequence[str]) -> str:
+    """Say for which rows tuning has chosen nothing: by name, or of many their number."""
+    return f"no rate is chosen for {' and '.join(names) if len(names) <= 3 else f'{len(names)} rows'}"
+
+
 def rate_name(row: str, point: str) -> str:
     """Return the name under which `rates` have what was chosen for a row at a point."""
     return f"{row}{_AT}{point}" if point else row

@@ -9,6 +9,11 @@ that holds decides:
     I95 wholly above 0        undecided: the direction is shown, its size is open
     otherwise                 undecided, with the smallest difference that these seeds could show
 
+Before all of them: where no seed differs from another, the part is undecided. A t interval takes
+the spread of seeds not seen from that of the seeds seen, and equal differences, such as counts that
+are 0 in every run, have none: their interval has no width, and would decide with p = 0 whatever the
+margin. Five equal counts leave it open how many other seeds would have.
+
 An error of 0.05 gives these intervals their names. At another error `a`, a look's share of it,
 "I95" is the t interval of confidence 1 - a and "I90" that of 1 - 2a. Each line is a test whose p
 value is below `a` exactly where the line holds: two one-sided tests for the first, two-sided t
@@ -25,15 +30,17 @@ from normlab.metrics.statistics import equivalence, smallest_difference
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
+CONSTANT = "no seed differs from another, so there is no spread to judge by"
+_ROUNDING = 1e-12  # a difference of float64 scores that is smaller is none
 
 
 @dataclass(frozen=True)
 class Decision:
     """What the table says: the verdict, its I95, and the p value of the test that decided.
 
-    Counts have no interval. Where no test decided, `p` is of the one that came nearest, `reason`
-    says what is open, and `smallest` is the difference that these seeds would have shown with 80 %
-    power.
+    Counts and equal differences have no interval. Where no test decided, `p` is of the one that
+    came nearest, `reason` says what is open, and `smallest` is the difference that these seeds
+    would have shown with 80 % power.
     """
 
     verdict: Verdict
@@ -48,6 +55,8 @@ def decide(
 ) -> Decision:
     """Apply the table to differences; raises `ValueError` for fewer than two."""
     wide = t_interval(values, confidence=1 - error)
+    if constant(values):
+        return Decision("undecided", 1.0, None, CONSTANT)
     narrow = t_interval(values, confidence=1 - 2 * error)
     lowest = -margin if equality else 0.0
     tests = {
@@ -64,3 +73,8 @@ def decide(
     reason = SHOWN if wide.low > 0 or wide.high < 0 else ""
     smallest = smallest_difference(wide, error=error)
     return Decision("undecided", min(tests.values()), wide, reason, smallest)
+
+
+def constant(values: Sequence[float]) -> bool:
+    """Tell whether values are equal but for rounding, so that nothing is known of their spread."""
+    return max(values) - min(values) <= _ROUNDING

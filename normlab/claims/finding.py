@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from normlab.claims.decision import Decision, Verdict
+from normlab.claims.decision import CONSTANT, Decision, Verdict
 from normlab.claims.looks import ERROR, Look
 
 
@@ -15,8 +15,9 @@ class Finding:
     or not measured. `p` is as found, `p_look` multiplied for the look; both None where nothing was
     tested. `n` counts seeds (or rounds), `look` those of the look that counts. `excluded` says of
     runs that are there why they decide nothing, `setting` on which data and size, `records` lists
-    the folders, or the file, that it rests on. `command` would measure it, at `cost`. Where a side
-    is `at_floor` more seeds would not: the setting has to be another.
+    the folders, or the file, that it rests on. `command` would measure more, at `cost`, once tuning
+    has chosen a value for the rows that are `untuned`. Where a side is `at_floor` more seeds would
+    not: the setting has to be another.
     """
 
     verdict: Verdict
@@ -38,6 +39,7 @@ class Finding:
     records: tuple[str, ...] = ()
     command: str | None = None
     cost: str | None = None
+    untuned: tuple[str, ...] = ()
     repeats: str = "seed"
     at_floor: bool = False
 
@@ -50,10 +52,11 @@ def floored(reason: str, found: str = "") -> Finding:
 
 def of_decision(decision: Decision, look: Look | None, **more: object) -> Finding:
     """Return what a decision says, at a look or without one; `more` are values of a finding."""
+    p = None if decision.reason == CONSTANT else decision.p
     values: dict[str, object] = {
         "reason": open_text(decision),
-        "p": decision.p,
-        "p_look": look.corrected(decision.p) if look else decision.p,
+        "p": p,
+        "p_look": p if p is None or look is None else look.corrected(p),
         "look": look.seeds if look else None,
         "smallest": decision.smallest,
     }

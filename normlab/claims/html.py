@@ -18,6 +18,7 @@ from normlab.claims.reading import (
     p_corrected,
     p_found,
     seeds_text,
+    tune_first,
 )
 from normlab.records.store import RECORD_FILE
 from normlab.reports.html.page import page as shell
@@ -34,7 +35,10 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Shown:
-    """An endpoint as it is shown; `means` is what `found` was made of, `why` what is open."""
+    """An endpoint as it is shown; `means` is what `found` was made of, `why` what is open.
+
+    `command` would measure more, after `first`.
+    """
 
     verdict: str
     grade: str
@@ -47,6 +51,8 @@ class Shown:
     p: str
     corrected: str
     excluded: tuple[str, ...]
+    first: str
+    first_why: str
     command: str
     cost: str
     experiments: tuple[Experiment, ...]
@@ -122,6 +128,7 @@ def _part(decided: Decided) -> ShownPart:
 
 def _shown(part: str, outcome: Outcome) -> Shown:
     found = outcome.finding
+    first, why = tune_first(outcome)
     return Shown(
         verdict=outcome.verdict,
         grade=outcome.grade,
@@ -134,6 +141,8 @@ def _shown(part: str, outcome: Outcome) -> Shown:
         p=p_found(outcome),
         corrected=p_corrected(outcome),
         excluded=found.excluded,
+        first=first,
+        first_why=why,
         command=found.command or "",
         cost=found.cost or "",
         experiments=tuple(_experiments(found.records)),

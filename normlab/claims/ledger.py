@@ -7,7 +7,7 @@ interval of what was measured holds a document's figure is no rejection, and is 
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
@@ -75,8 +75,17 @@ class Entry:
     @property
     def grades(self) -> str:
         """Return the grades of the parts that are decided, with their settings."""
+        return "; ".join(self._grades)
+
+    @property
+    def letters(self) -> str:
+        """Return the grades of the parts that are decided, such as `C, D`."""
+        return ", ".join(dict.fromkeys(each[0] for each in self._grades))
+
+    @property
+    def _grades(self) -> list[str]:
         said = [part.primary.grade for part in self.parts if part.verdict in DECIDED]
-        return "; ".join(sorted({each for each in said if each}))
+        return sorted({each for each in said if each})
 
     @property
     def by_parts(self) -> str:
@@ -168,11 +177,17 @@ def _survived(endpoint: Endpoint, finding: Finding, p: float | None, compared: i
     lost = finding.verdict in DECIDED and p is not None and p >= ERROR and not holds
     found: Verdict = "undecided" if lost else finding.verdict
     reason = NOT_SURVIVED if lost else finding.reason
-    return Outcome(endpoint, finding, found, reason, p, compared)
+    return Outcome(endpoint, _told(finding, found), found, reason, p, compared)
 
 
 def _uncorrected(endpoint: Endpoint, finding: Finding) -> Outcome:
-    return Outcome(endpoint, finding, finding.verdict, finding.reason)
+    return Outcome(endpoint, _told(finding, finding.verdict), finding.verdict, finding.reason)
+
+
+def _told(finding: Finding, verdict: Verdict) -> Finding:
+    """Leave out what would measure more where the verdict, as corrected, is a decision."""
+    done = verdict in DECIDED
+    return replace(finding, command=None, cost=None, untuned=()) if done else finding
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:

@@ -10,11 +10,14 @@ from typing import Any
 
 import yaml
 
+from normlab.claims.node import Where
 from normlab.records.alike import spelled
+from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
-from normlab.studies import Study
+from normlab.studies import Study, rate_name
 
 _ELSEWHERE = ("seed", "device", "data_dir", "runs_dir", "sink", "probe", "observe")
+_NO_NORM = norm_label({})
 _SETTLED = "auto"  # a value that a run replaces by what it stands for
 NOTHING = object()
 
@@ -25,7 +28,9 @@ class Plan:
     def __init__(self, study: Study, scale: str) -> None:
         """Read the plan; raises `ValueError` for a scale that there is not."""
         self.study, self.scale = study, study.scale(scale)
-        self._runs = [_values(run.overrides) for run in study.planned(scale, seeds=[0])]
+        planned = study.planned(scale, seeds=[0])
+        self._runs = [_values(run.overrides) for run in planned]
+        self._names = [rate_name(run.row, run.point) for run in planned]
         keys = sorted({key for run in self._runs for key in run})
         varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
         self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
@@ -39,6 +44,17 @@ class Plan:
             all(_same(text, value_of(record.config, key)) for key, text in run.items())
             for run in self._runs
         )
+
+    def may_choose(self, where: Where) -> set[str]:
+        """Name the rows, at their points, of which a selection may choose runs.
+
+        A key that a row leaves to the config's default does not tell it apart.
+        """
+        return {
+            name
+            for name, run in zip(self._names, self._runs, strict=True)
+            if all(_may_be(run, key, value) for key, value in where.items())
+        }
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return what a key of the grid takes at this scale; nothing for another key."""
@@ -57,6 +73,14 @@ def _values(overrides: Sequence[str]) -> dict[str, str]:
     """Return what the last override of each key says, of the keys that make the experiment."""
     found = {_key(each): each.partition("=")[2] for each in overrides}
     return {key: text for key, text in found.items() if key.split(".")[0] not in _ELSEWHERE}
+
+
+def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
+    """Tell whether a planned run may have a value: False where its overrides say another."""
+    if key == "norm":
+        label = norm_label({name.rpartition("@")[2]: text for name, text in run.items()})
+        return label in (str(value), _NO_NORM)
+    return key not in run or written(run[key]) == written(value)
 
 
 def _key(override: str) -> str:

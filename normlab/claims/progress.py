@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from normlab.claims.claim import Claim
-from normlab.claims.decision import DECIDED
+from normlab.claims.decision import DECIDED, constant
 from normlab.claims.endpoints.contrast import Contrast
 from normlab.claims.ledger import ledger
 from normlab.claims.looks import LOOKS
@@ -70,16 +70,16 @@ class Visible:
 
 
 def visible(endpoint: object, runs: Runs, scales: Sequence[str]) -> Visible | None:
-    """Return what a contrast would show, by the spread of the first scale that has two seeds.
+    """Return what a contrast would show, by the spread of the first scale that has one.
 
     None where there is none, and for other kinds of endpoints. Of a factor they are logarithms.
     """
     if not isinstance(endpoint, Contrast):
         return None
     for scale in scales:
-        values = replace(endpoint, scale=scale).differences(runs)
-        if len(values) >= 2:
-            found = t_interval(list(values.values()))
+        values = list(replace(endpoint, scale=scale).differences(runs).values())
+        if len(values) >= 2 and not constant(values):
+            found = t_interval(values)
             by_look = {
                 look.seeds: smallest_difference(replace(found, n=look.seeds), error=look.share)
                 for look in LOOKS

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 
 from normlab.claims.finding import p_text
 from normlab.claims.ledger import Entry, Outcome
+from normlab.studies import no_rate
 
 HOME = "results"
 TITLE = "The claims of the documents, and what was found"
@@ -37,6 +38,7 @@ NOTES = (
     "an average over what is a nuisance. `a [b, c]` is its mean with a t interval. It supports "
     "wholly above the margin, contradicts wholly below 0, and shows *no difference* where the "
     "narrower interval of two one-sided tests lies within the margin on both sides.",
+    "Where no seed differs from another there is no spread to judge by, and the part is undecided.",
     "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
     "of 0.05: intervals are of 99, 98.5 and 97.5 %. Fewer than five seeds decide nothing.",
     "p is as found. *Corrected* is multiplied for the look, then by Holm over the primary "
@@ -102,8 +104,22 @@ def seeds_text(outcome: Outcome) -> str:
 
 
 def measure_text(outcome: Outcome) -> str:
-    """Return the command that would measure more, and what it costs; nothing where decided."""
+    """Return the command that would measure more, what it costs, and what has to come before.
+
+    Nothing where the part is decided.
+    """
     found = outcome.finding
     if found.command is None:
         return ""
-    return f"`{found.command}` ({found.cost})" if found.cost else f"`{found.command}`"
+    first, why = tune_first(outcome)
+    said = f"`{first}` first, {why}; then `{found.command}`" if first else f"`{found.command}`"
+    return f"{said} ({found.cost})" if found.cost else said
+
+
+def tune_first(outcome: Outcome) -> tuple[str, str]:
+    """Return the command that chooses the rates that a study lacks, and which; "" for none."""
+    endpoint, untuned = outcome.endpoint, outcome.finding.untuned
+    if not untuned or endpoint.family is None:
+        return "", ""
+    study, scale = endpoint.family
+    return f"normlab tune {study} scale={scale}", f"as {no_rate(untuned)}"

@@ -43,14 +43,14 @@ _ENGLISH = _Language(
     groups={
         "supported": "True",
         "contradicted": "Not true",
-        "mixed": "Partly",
+        "mixed": "Parts differ",
         "undecided": "Tested, and open",
         "not measured": "Not tested yet",
     },
     parts={
         "supported": "true",
         "contradicted": "not true",
-        "no difference": "no difference was found",
+        "no difference": "not true (no difference beyond the margin)",
         "undecided": "open",
         "not measured": "not tested yet",
     },
@@ -69,14 +69,14 @@ _CHINESE = _Language(
     groups={
         "supported": "成立",
         "contradicted": "不成立",
-        "mixed": "部分成立",
+        "mixed": "各部分结论不同",
         "undecided": "已检验，尚无定论",
         "not measured": "尚未检验",
     },
     parts={
         "supported": "成立",
         "contradicted": "不成立",
-        "no difference": "没有发现差别",
+        "no difference": "不成立（差别未超出界限）",
         "undecided": "尚无定论",
         "not measured": "尚未检验",
     },
@@ -106,9 +106,8 @@ def _section(entries: Sequence[Entry], language: _Language) -> str:
 def _line(entry: Entry, language: _Language) -> str:
     number = entry.claim.id
     about = _parts(entry, language) if entry.verdict == "mixed" else []
-    grades = sorted({grade[0] for part in entry.parts if (grade := part.primary.grade)})
-    if grades:
-        about.append(language.grades.format(", ".join(grades)))
+    if entry.letters:
+        about.append(language.grades.format(entry.letters))
     said = in_markdown(language.said(entry.claim))
     line = f"[{number}](claims.md#claim-{number}) {said}"
     return f"{line} ({language.comma.join(about)})" if about else line

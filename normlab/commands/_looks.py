@@ -79,7 +79,7 @@ def visible_lines(judge: Judge, job: Job) -> list[str]:
             continue
         found = visible(endpoint, runs, scales)
         if found is None:
-            lines.append(f"{head}spread not known before two seeds of both sides")
+            lines.append(f"{head}spread not known before two seeds of both sides that differ")
             continue
         write = math.exp if endpoint.ratio else float
         shown = ", ".join(

@@ -19,7 +19,7 @@ from normlab.commands._probes import Probes, Subject
 from normlab.commands._queue import Job, Run, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
-from normlab.studies import Planned, Study, load_study
+from normlab.studies import Planned, Study, load_study, no_rate, rate_name, tuning_of, unchosen
 
 HELP = "carry out studies: the runs of comparison tables, then the tables"
 
@@ -48,6 +48,7 @@ With --clone the work can go on in the checkout meanwhile.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
+_SMOKE = "smoke"
 _START = 10.0  # seconds that a probe takes to begin and to test
 
 
@@ -194,7 +195,7 @@ def _asked(words: Sequence[str], *, looks: bool) -> tuple[list[Job], tuple[str, 
 
 
 def _job(study: Study, overrides: Sequence[str], *, looks: bool) -> Job:
-    scale, seeds, rows, extra = "smoke", None, None, list[str]()
+    scale, seeds, rows, extra = _SMOKE, None, None, list[str]()
     for override in overrides:
         key, _, value = override.partition("=")
         if key == "scale":
@@ -258,12 +259,33 @@ def _plan(job: Job, arguments: argparse.Namespace, *, anew: bool) -> tuple[Plan,
     most = None if arguments.budget is None else _MEASURING * arguments.budget
     plan = _measured(job.study, job.scale, items, probes, problem, most)
     plan.show()
+    if (said := _untuned(job, arguments.words)) is not None:
+        complain(said)
     if arguments.commands:
         for item in items:
             print(f"  normlab train {shlex.join(item.run.overrides)}")
     if problem is not None:
         complain(_grid.what_instead(job.study, job.scale, problem))
     return plan, problem
+
+
+def _untuned(job: Job, words: Sequence[str]) -> str | None:
+    """Say which rows asked for have no rate though their study tunes them; None where all have.
+
+    None of a smoke test and of a pilot, which decide nothing, nor where the command gives a rate.
+    """
+    study, scale = job.study, job.scale
+    if scale == _SMOKE or study.scale(scale).pilot or not (missing := unchosen(study, scale)):
+        return None
+    asked = {rate_name(run.planned.row, run.planned.point) for run in job.asked()}
+    given = {word.partition("=")[0].removeprefix(f"{study.name}:") for word in words}
+    found = [name for name in missing if name in asked]
+    if not found or tuning_of(study, scale).key in given:
+        return None
+    return (
+        f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
+        f"normlab tune {study.name} scale={scale} chooses"
+    )
 
 
 def _keep_pilot(root: Path, job: Job, plan: Plan, could: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from normlab.claims.decision import decide
+from normlab.claims.decision import CONSTANT, decide
 from normlab.claims.endpoints.counts import against, alone, less_often
 from normlab.claims.looks import ERROR, LOOKS, reached, sequential
 from normlab.metrics.spread import t_interval
@@ -48,6 +48,20 @@ def test_an_undecided_part_says_what_is_open():
     assert "direction is shown" in shown.reason
     wide = decide(around(0.0, 10), margin=0.5, equality=False)
     assert wide.reason == "" and wide.smallest == pytest.approx(1.58 * 1.682, rel=0.01)
+
+
+@pytest.mark.parametrize("equality", [False, True])
+@pytest.mark.parametrize("each", [0.0, 2.0, -2.0])
+def test_seeds_that_do_not_differ_decide_nothing(each, equality):
+    for values in ([each] * 5, [each + 1e-15, *[each] * 4], [each] * 12):
+        found = decide(values, margin=0.5, equality=equality)
+        assert (found.verdict, found.reason, found.interval) == ("undecided", CONSTANT, None)
+    # Rounding of float32 is a spread: it says that two ways to compute give the same.
+    assert (
+        decide([1e-8, 0.0, 0.0, 0.0, -1e-8], margin=0.5, equality=False).verdict == "no difference"
+    )
+    with pytest.raises(ValueError, match="at least two"):
+        decide([each], margin=0.5, equality=equality)
 
 
 def test_a_margin_of_zero_never_shows_that_there_is_no_difference():

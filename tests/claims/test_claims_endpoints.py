@@ -4,9 +4,15 @@ import math
 
 import pytest
 
+from normlab.claims.ledger import ledger
+from normlab.claims.reading import measure_text
+from normlab.claims.runs import Runs
 from tests.claims.made import (
     BETTER,
+    NOISE,
     WORSE,
+    claim,
+    configs,
     contrast,
     decided,
     part,
@@ -36,6 +42,24 @@ def test_a_contrast_decides_by_the_difference_of_five_seeds(tmp_path, bn, says, 
     assert found.finding.mean == pytest.approx(30.0 - bn)
 
 
+def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
+    records = [
+        run(k, norm, 30.0, stability={"stability/spikes/count": 1.0 if k == 2 else 0.0})
+        for k in range(1, 6)
+        for norm in ("ln", "bn")
+    ]
+    each = contrast(margin=0.5, score="stability/spikes/count", measure=True)
+    found = primary(tmp_path, records, each)
+    assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
+    assert found.reason.startswith("no seed differs from another")
+    assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
+    assert found.finding.command == "normlab reproduce made scale=cpu seeds=1,2,3,4,5,6,7,8"
+    same = [run(k, "bn", 30.0) for k in range(1, 6)]
+    for asked in (level(above=25), document(35.2, {"task": "toy"})):
+        assert primary(tmp_path, same, asked).verdict == "undecided"
+    assert primary(tmp_path, same, level(above=25)).finding.detail == "mean 30.0"
+
+
 def test_of_a_loss_less_is_better_and_of_a_measure_too(tmp_path):
     records = [
         run(k, norm, 30.0, scores={"valid/loss": loss}, stability={"stability/tid": 2 * loss})
@@ -49,9 +73,9 @@ def test_of_a_loss_less_is_better_and_of_a_measure_too(tmp_path):
 
 def test_a_factor_is_a_difference_of_logarithms(tmp_path):
     records = [
-        run(k, norm, 30.0, stability={"stability/var": value * (1 + 0.01 * k)})
+        run(k, norm, 30.0, stability={"stability/var": value})
         for k in range(1, 6)
-        for norm, value in (("ln", 1.0), ("bn", 2.0))
+        for norm, value in (("ln", 1.0), ("bn", 2.0 + 0.0001 * NOISE[k - 1]))
     ]
     each = contrast(margin=1.25, score="stability/var", measure=True, ratio=True)
     found = primary(tmp_path, records, each)
@@ -151,6 +175,27 @@ def test_a_part_that_is_open_after_five_seeds_asks_for_eight(tmp_path):
     found = primary(tmp_path, side("ln", 30.0, 6) + side("bn", 29.6, 6), contrast())
     assert found.verdict == "undecided" and found.finding.look == 5
     assert found.finding.command == "normlab reproduce made scale=cpu seeds=1,2,3,4,5,6,7,8"
+
+
+def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
+    tuning = "    tuning: {key: optim.lr, values: [1e-3, 2e-3], seeds: [101], score: valid/bleu}\n"
+    rates = "    rates: {ln: [optim.lr=1e-3], none: [optim.lr=2e-3]}\n"
+
+    def measure(rates, **sides):
+        root = configs(tmp_path)
+        with (root / "study" / "made.yaml").open("a") as file:
+            file.write(tuning + rates)
+        (entry,) = ledger([claim(root, contrast(**sides))], Runs(root))
+        return measure_text(entry.parts[0].primary)
+
+    assert measure("").startswith(
+        "`normlab tune made scale=cpu` first, as no rate is chosen for ln and bn; "
+        "then `normlab reproduce made scale=cpu` (15 runs"
+    )
+    assert "no rate is chosen for bn; then" in measure(rates)
+    # The rows of the sides count, and only these.
+    chosen = measure(rates, worse={"norm": "none"})
+    assert chosen.startswith("`normlab reproduce made scale=cpu` (15 runs")
 
 
 @pytest.mark.parametrize(
@@ -289,7 +334,7 @@ def test_what_nothing_measures_says_why(tmp_path):
 
 def test_precisions_that_are_compared_are_no_mismatch(tmp_path):
     records = [
-        run(k, "ln", 30.0 + 0.1 * n, precision=name, environment={"precision": name})
+        run(k, "ln", 30.0 + 0.1 * n * k / 5, precision=name, environment={"precision": name})
         for k in range(1, 6)
         for n, name in enumerate(("bf16", "fp32"))
     ]

@@ -9,6 +9,7 @@ import pytest
 
 from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
+from normlab.claims.reading import measure_text
 from normlab.claims.runs import Runs
 from normlab.commands import claims as command
 from normlab.records.record import Score
@@ -60,6 +61,10 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):
     assert corrected.p_holm == pytest.approx(min(1.0, 10 * outcome.finding.p_look))
     assert (corrected.verdict, corrected.reason) == ("undecided", NOT_SURVIVED)
     assert corrected.finding.verdict == "supported"
+    # What the correction leaves open has a command, and what it leaves decided has none.
+    more = "`normlab reproduce made scale=cpu seeds=1,2,3,4,5,6,7,8` (9 runs, about 0.9 h"
+    assert measure_text(corrected).startswith(more)
+    assert outcome.finding.command is None and measure_text(outcome) == ""
     assert second.verdict == "not measured"
 
 

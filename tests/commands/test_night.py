@@ -225,6 +225,30 @@ def test_a_plan_names_the_smallest_difference_once_two_seeds_are_there(place, ca
     assert "by the spread of 2 seeds at scale=smoke" in out
 
 
+def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place, capsys):
+    size = "{overrides: [task=toy], seeds: [1, 2], minutes: 0.5, data: the built-in corpus"
+    tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3], seeds: [101], score: valid/bleu}"
+    file = place.folder / "configs" / "study" / "one.yaml"
+    text = file.read_text()
+    said = (
+        "one scale=cpu: no rate is chosen for bn; its sides are not tuned alike; "
+        "normlab tune one scale=cpu chooses"
+    )
+    for name, more, words, warned in (
+        ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", [], True),
+        ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", ["rows=ln"], False),
+        ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", ["optim.lr=1e-3"], False),
+        ("cpu", "rates: {ln: [optim.lr=1e-3], bn: [optim.lr=1e-3]}, ", [], False),
+        ("cpu", "pilot: true, ", [], False),
+        ("smoke", "", [], False),
+    ):
+        other = text.replace("  smoke:", "  none:") if name == "smoke" else text
+        file.write_text(f"{other}  {name}: {size}, {more}{tuning}}}\n")
+        argv = ["one", f"scale={name}", *words, "--plan", "--processes", "1", "--budget", "1h"]
+        assert reproduce.main(argv) == 0
+        assert (said in " ".join(capsys.readouterr().err.split())) == warned, (more, words)
+
+
 def test_the_line_of_a_minute_says_what_runs_and_what_is_left(place, capsys, monkeypatch):
     monkeypatch.setattr(Sweep, "BEAT", 0.2)
     plan(place, lambda run: {**bleu(3.0)(run), "seconds": 0.5})

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normlab.claims.decision import Decision
+from normlab.claims.decision import CONSTANT, Decision, constant
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.level import mean_text, stopped
 from normlab.claims.endpoints.study import Asked, StudyEndpoint, per_seed
@@ -80,7 +80,10 @@ class Document(StudyEndpoint):
         values = per_seed(asked.sample, side, self.scores)
 
         def look(chosen: Sequence[int], share: float) -> Decision:
-            interval = t_interval([values[seed] for seed in chosen], confidence=1 - share)
+            figures = [values[seed] for seed in chosen]
+            if constant(figures):
+                return Decision("undecided", 1.0, None, CONSTANT)
+            interval = t_interval(figures, confidence=1 - share)
             holds = interval.low <= self.value <= interval.high
             p = p_value(interval, against=self.value)
             # To hold it is no reason to stop: only the last look may say so.

@@ -93,12 +93,14 @@ class Level(StudyEndpoint):
             return decide(differences, margin=self.margin, equality=equality, error=share)
 
         at, decision = sequential(asked.sample.seeds, look)
-        assert decision.interval is not None
-        found = decision.interval
+        used = asked.sample.seeds[: at.seeds]
+        if (found := decision.interval) is None:
+            detail = mean_text({seed: values[seed] for seed in used})
+            return asked.finding(of_decision(decision, at, detail=detail), used)
         ends = sorted(self.bound + sign * end for end in (found.low, found.high))
         mean = self.bound + sign * found.mean
         more = {"found": interval_text(mean, *ends), "mean": mean, "low": ends[0], "high": ends[1]}
-        return asked.finding(of_decision(decision, at, **more), asked.sample.seeds[: at.seeds])
+        return asked.finding(of_decision(decision, at, **more), used)
 
     def _shown(self, sample: Sample) -> str:
         """Put runs into words that decide nothing."""

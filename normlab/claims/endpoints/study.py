@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from normlab.claims.decision import DECIDED
 from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.finding import Finding
 from normlab.claims.floors import at_floor, trains
@@ -15,6 +14,7 @@ from normlab.claims.node import Where
 from normlab.claims.runs import Runs
 from normlab.claims.sample import Query, Sample, collect
 from normlab.records.record import RunRecord
+from normlab.studies import load_study, unchosen
 
 _PILOT = "a pilot: it decides nothing"
 
@@ -97,7 +97,7 @@ class Asked:
             "n": found.n or len(chosen),
             "records": found.records or self.folders(self.sample, chosen),
         }
-        if found.verdict not in DECIDED and not found.at_floor:
+        if not found.at_floor:
             more |= self._next()
         return Finding(**{**vars(found), **more})
 
@@ -120,8 +120,8 @@ class Asked:
     def _place(self) -> tuple[str, str]:
         return self.query.study, self.query.scale
 
-    def _next(self) -> dict[str, str]:
-        """Return the command that would reach the next look, and what it costs."""
+    def _next(self) -> dict[str, Any]:
+        """Return the command that would reach the next look, what it costs, what it waits for."""
         study, scale = self.plan.study, self.query.scale
         have = len(self.sample.seeds)
         target = next((look.seeds for look in LOOKS if look.seeds > have), None)
@@ -135,9 +135,17 @@ class Asked:
         return {
             "command": f"normlab reproduce {study.name} scale={scale}"
             + ("" if given else f" seeds={named}"),
+            "untuned": self._untuned(),
             "cost": f"{planned * seeds // each} runs, about {hours * seeds / each:.1f} h; "
             f"data: {self.plan.scale.data}",
         }
+
+    def _untuned(self) -> tuple[str, ...]:
+        """Return the rows of the sides, at their points, for which tuning chose nothing yet."""
+        query, study = self.query, self.plan.study
+        asked = [self.plan.may_choose({**query.where, **side}) for side in query.sides.values()]
+        missing = unchosen(study, query.scale, lambda name: load_study(name, self.runs.configs))
+        return tuple(name for name in missing if any(name in names for names in asked))
 
 
 @dataclass(frozen=True)

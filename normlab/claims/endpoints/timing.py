@@ -98,8 +98,8 @@ class Timing(Endpoint):
             reason = f"too few rounds ({len(saved)} of {FEWEST})"
             return Finding("not measured", reason=reason, command=command, **more)  # pyright: ignore[reportArgumentType]
         decision = decide(saved, margin=self.margin, equality=equality)
-        assert decision.interval is not None
-        found = decision.interval
+        if (found := decision.interval) is None:
+            return of_decision(decision, None, **more)
         mean, low, high = (f"{value:.1%}" for value in (found.mean, found.low, found.high))
         more["found"] = f"{mean} [{low}, {high}] of the time saved"
         if decision.smallest is not None and not decision.reason:
