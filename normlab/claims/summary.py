@@ -24,7 +24,7 @@ class _Language:
     groups: Mapping[str, str]
     """The heading of the claims of a verdict."""
     parts: Mapping[str, str]
-    """What opens the list of a mixed claim's parts of a verdict."""
+    """What opens the list of a claim's parts of a verdict."""
     grades: str
     comma: str
     said: Callable[[Claim | Part], str]
@@ -105,7 +105,8 @@ def _section(entries: Sequence[Entry], language: _Language) -> str:
 
 def _line(entry: Entry, language: _Language) -> str:
     number = entry.claim.id
-    about = _parts(entry, language) if entry.verdict == "mixed" else []
+    named = any(part.verdict == "no difference" for part in entry.parts)
+    about = _parts(entry, language) if named or entry.verdict == "mixed" else []
     if entry.letters:
         about.append(language.grades.format(entry.letters))
     said = in_markdown(language.said(entry.claim))

@@ -54,3 +54,5 @@ def test_where_no_difference_is_found_the_statement_is_said_to_be_untrue():
         in english
     )
     assert "；*不成立（差别未超出界限）*: " in chinese
+    # Of a claim that is not true the parts are named, too, where the margin decides one.
+    assert "*not true (no difference beyond the margin)*: " in page([entries()[1]])
