@@ -242,8 +242,10 @@ def _line(outcome: "Outcome") -> str:
 def _show_one(entry: "Entry") -> None:
     """Print a claim with the endpoint of each part, and what is secondary below."""
     from normlab.claims.reading import verdict_text
+    from normlab.commands._asked import asked_since
 
     claim = entry.claim
+    since = asked_since(CONFIG_DIR / "claim" / f"{claim.name}.yaml")
     _folded(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}", "")
     facts = {
         "Verdict": verdict_text(entry),
@@ -257,7 +259,7 @@ def _show_one(entry: "Entry") -> None:
     for each in entry.parts:
         print()
         _folded(f"{each.part.name.replace('_', ' ')}: {each.part.statement}", "")
-        _print_outcome(each.primary, "  ")
+        _print_outcome(each.primary, "  ", since=since.get(each.part.name, ""))
     beside = [(each.part.name, outcome) for each in entry.parts for outcome in each.secondary]
     if beside:
         print("\nSecondary, never counted")
@@ -271,13 +273,14 @@ def _show_one(entry: "Entry") -> None:
         print(f"  {folder}")
 
 
-def _print_outcome(outcome: "Outcome", indent: str) -> None:
-    """Print what an endpoint asks, what was found, and where that stands."""
+def _print_outcome(outcome: "Outcome", indent: str, *, since: str = "") -> None:
+    """Print what an endpoint asks, since which commit, what was found, and where that stands."""
     from normlab.claims.reading import found_text, measure_text, outcome_text
 
     found = outcome.finding
     facts = {
         "asked": outcome.endpoint.question,
+        "asked since": since,
         "so it is": outcome_text(outcome),
         "found": found_text(outcome),
         "p": _tests(outcome),
