@@ -391,11 +391,6 @@ def unchosen(
     )
 
 
-def no_rate(names: Sequence[str]) -> str:
-    """Say for which rows tuning has chosen nothing: by name, or of many their number."""
-    return f"no rate is chosen for {' and '.join(names) if len(names) <= 3 else f'{len(names)} rows'}"
-
-
 def rate_name(row: str, point: str) -> str:
     """Return the name under which `rates` have what was chosen for a row at a point."""
     return f"{row}{_AT}{point}" if point else row

@@ -1,11 +1,10 @@
 """What the pages of the ledger and the terminal say alike: how to read it, and its lines."""
 
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from normlab.claims.finding import p_text
 from normlab.claims.ledger import Entry, Outcome
-from normlab.studies import no_rate
 
 HOME = "results"
 TITLE = "The claims of the documents, and what was found"
@@ -123,3 +122,9 @@ def tune_first(outcome: Outcome) -> tuple[str, str]:
         return "", ""
     study, scale = endpoint.family
     return f"normlab tune {study} scale={scale}", f"as {no_rate(untuned)}"
+
+
+def no_rate(names: Sequence[str]) -> str:
+    """Say for which rows tuning has chosen nothing: by name, or of many their number."""
+    said = " and ".join(names) if len(names) <= 3 else f"{len(names)} rows"
+    return f"no rate is chosen for {said}"

@@ -19,7 +19,7 @@ from normlab.commands._probes import Probes, Subject
 from normlab.commands._queue import Job, Run, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
-from normlab.studies import Planned, Study, load_study, no_rate, rate_name, tuning_of, unchosen
+from normlab.studies import Planned, Study, load_study, rate_name, tuning_of, unchosen
 
 HELP = "carry out studies: the runs of comparison tables, then the tables"
 
@@ -282,6 +282,8 @@ def _untuned(job: Job, words: Sequence[str]) -> str | None:
     found = [name for name in missing if name in asked]
     if not found or tuning_of(study, scale).key in given:
         return None
+    from normlab.claims.reading import no_rate
+
     return (
         f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
         f"normlab tune {study.name} scale={scale} chooses"
