@@ -115,7 +115,7 @@ class Look:
 
     padding: dict[str, float]
     last: dict[str, Float[Tensor, "N D"]]
-    outputs: dict[str, Float[Tensor, "N D"]]
+    outputs: dict[str, Float[Tensor, "N _"]]
     moments: dict[str, Moments]
 
 
