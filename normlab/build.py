@@ -9,8 +9,8 @@ from torch import nn
 
 from normlab.config import to_dict
 from normlab.instantiate import check, instantiate, locate
+from normlab.models.anatomy import stacks
 from normlab.models.centering import center_weights
-from normlab.models.layers import DecoderLayer, EncoderLayer
 from normlab.models.linear import initialize
 from normlab.models.sites import OpenPlace, fill_sites
 from normlab.models.spec import ModelArchitecture
@@ -210,13 +210,20 @@ def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
 def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     """Take the fast path (`observe.fast`): the same training to rounding and dropout's draws.
 
-    The layers of the model are compiled, for any size, and training batches are assembled on the
-    device, where the task can do that. Layers that are alike share their code, and the gradients of
+    The blocks of the model are compiled, for any size, and training batches are assembled on the
+    device, where the task can do that. Blocks that are alike share their code, and the gradients of
     one can be summed over processes while those of the next are made.
+
+    Raises ValueError for a model without blocks, which it would leave as it is.
     """
-    for module in model.modules():
-        if isinstance(module, EncoderLayer | DecoderLayer):
-            module.compile(dynamic=True)
+    blocks = [block for stack in stacks(model).values() for block in stack.blocks]
+    if not blocks:
+        raise ValueError(
+            f"observe.fast=true: {type(model).__name__} has no blocks that are compiled; leave it "
+            "out"
+        )
+    for block in blocks:
+        block.compile(dynamic=True)
     task.assemble_on(device)
 
 

@@ -17,14 +17,11 @@ from normlab.build import build_model, check_targets
 from normlab.config import from_dict, to_dict
 from normlab.health.padding import positions
 from normlab.loaded import load_run
-from normlab.models.causal_lm import CausalLM
-from normlab.models.convolution import Convolution
-from normlab.models.masked_lm import MaskedLM
-from normlab.models.seq2seq import Seq2Seq
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.records.atomic import atomic_write
 from normlab.tasks.base import Batch, Task
+from normlab.tasks.programs import Program
 from normlab.train.checkpoint import load_checkpoint, reading, weights_of
 
 FORMAT = "normlab.checkpoint/1"
@@ -76,7 +73,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
             f"{run_dir}: the exported model's outputs differ by {apart:.2g} of the largest; "
             "nothing is exported"
         )
-    program, why = _program(again, batch)
+    program, why = _exported(run.task.program(again), batch)
     if program is None:
         return Exported([weights], folded, apart, why)
     with atomic_write(folder / PROGRAM_FILE, "wb") as file:
@@ -107,9 +104,10 @@ def load_export(path: Path, task: Task) -> nn.Module:
 
 
 def _open_biases(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Give those convolutions a bias that folded norms have given one."""
+    """Give those products a bias that folded norms have given one."""
     for name, module in model.named_modules():
-        if isinstance(module, Convolution) and (bias := weights.get(f"{name}.bias")) is not None:
+        bias = weights.get(f"{name}.bias")
+        if bias is not None and getattr(module, "bias", bias) is None:
             module.bias = nn.Parameter(torch.empty_like(bias))
 
 
@@ -140,69 +138,22 @@ def _apart(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / size)
 
 
-class _Translates(nn.Module):
-    """Logits of the next target token: source ids and valid, target ids and valid."""
-
-    def __init__(self, model: Seq2Seq) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(
-        self, source: Tensor, source_valid: Tensor, target: Tensor, target_valid: Tensor
-    ) -> Tensor:
-        stream = self.model(source, Stream(source_valid), target, Stream(target_valid))
-        return self.model.project(stream)
-
-
-class _Continues(nn.Module):
-    """Logits of the next token: ids and valid."""
-
-    def __init__(self, model: CausalLM) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, valid: Tensor) -> Tensor:
-        return self.model.project(self.model(ids, Stream(valid)))
-
-
-class _Encodes(nn.Module):
-    """The stream after all layers: ids, valid, segments."""
-
-    def __init__(self, model: MaskedLM) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, ids: Tensor, valid: Tensor, segments: Tensor) -> Tensor:
-        return self.model(ids, Stream(valid), segments)
-
-
-def _program(model: nn.Module, batch: Any) -> tuple[Any, str | None]:
+def _exported(module: Program | None, batch: Batch) -> tuple[Any, str | None]:
     """Return the program of a model for any batch and length, or why there is none."""
-    module, names = _callable(model)
     if module is None:
-        return None, f"{type(model).__name__} has no program"
-    given = tuple(getattr(batch, name) for name in names)
-    size = torch.export.Dim("size", min=1)
-    longest = positions(model)
-    lengths = {name: torch.export.Dim(name, min=2, max=longest) for name in ("source", "target")}
+        return None, "the task has none"
+    given = module.given(batch)
+    longest = positions(module.model)
+    sizes = {name: torch.export.Dim(name, min=2, max=longest) for name in ("source", "target")}
+    sizes["size"] = torch.export.Dim("size", min=1)
     dynamic = tuple(
-        {0: size, 1: lengths["target" if name.startswith("tgt") else "source"]} for name in names
+        {at: sizes[name] for at, name in enumerate(axes)} for axes in module.axes.values()
     )
     try:
         program = torch.export.export(module, given, dynamic_shapes=dynamic)
         with torch.no_grad():
             same = _apart(program.module()(*given), module(*given)) <= _AGREES
     except Exception as error:  # torch's own, of many kinds
-        return None, str(error).strip().splitlines()[0][:200]
+        why = str(error).strip().splitlines()[0][:200]
+        return None, f"none that takes batches of any size: {why}"
     return (program, None) if same else (None, "its outputs differ")
-
-
-def _callable(model: nn.Module) -> tuple[nn.Module | None, Sequence[str]]:
-    """Return a module of tensors alone, and the fields of a batch that it takes."""
-    if isinstance(model, Seq2Seq):
-        return _Translates(model), ("source", "source_valid", "tgt_in", "tgt_valid")
-    if isinstance(model, CausalLM):
-        return _Continues(model), ("ids", "valid")
-    if isinstance(model, MaskedLM):
-        return _Encodes(model), ("ids", "valid", "segments")
-    return None, ()

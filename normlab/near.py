@@ -28,7 +28,13 @@ def known_keys() -> list[str]:
 
 
 def meant(key: str, known: Sequence[str] | None = None) -> str:
-    """Return ` Did you mean ...?` for a key that does not exist, empty where nothing is near."""
+    """Return ` Did you mean ...?` for a key that does not exist, empty where nothing is near.
+
+    Of a key that other options of its group have, say which they are.
+    """
+    node, _, own = key.partition(".")
+    if own and (having := registry.options_with(node).get(own)):
+        return f" {node}={', '.join(having)} have it."
     known = known_keys() if known is None else known
     last = key.rpartition(".")[2]
     named = [name for name in known if name.rpartition(".")[2] == last]

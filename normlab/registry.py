@@ -83,15 +83,22 @@ def top_level_keys(root: Path = CONFIG_DIR) -> list[str]:
 
 def option_keys(group: str, root: Path = CONFIG_DIR) -> list[str]:
     """List the dotted keys that the options of a group have, without those taken from others."""
+    return list(options_with(group, root))
+
+
+def options_with(group: str, root: Path = CONFIG_DIR) -> dict[str, list[str]]:
+    """Return by key of `option_keys` the names of the options whose own files have it."""
     import yaml
 
-    found: dict[str, None] = {}
+    found: dict[str, list[str]] = {}
     for path in sorted((root / group).glob("*.yaml")):
         node = yaml.safe_load(path.read_text(encoding="utf-8"))
         for key, value in (node or {}).items():
             if not (key.startswith("_") or key == "defaults" or "${" in str(value)):
-                found |= dict.fromkeys(_leaves(value, str(key)))
-    return [key for key in found if "_target_" not in key]
+                for leaf in _leaves(value, str(key)):
+                    if "_target_" not in leaf:
+                        found.setdefault(leaf, []).append(path.stem)
+    return found
 
 
 def _root_files(root: Path) -> list[dict[str, Any]]:

@@ -255,6 +255,28 @@ def test_every_file_is_written_whole_or_not_at_all():
     assert {"data.encoded", "sweep", "train.checkpoint", "records.atomic"} <= set(alone)
 
 
+def test_what_a_model_is_made_of_is_asked_of_the_model():
+    declared = ("normlab.models.anatomy", "normlab.models.spec")
+    for name, path in MODULES.items():
+        tree = ast.parse(path.read_text("utf-8"))
+        parts = {
+            alias.asname or alias.name
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module not in declared
+            for alias in node.names
+            if str(node.module).startswith("normlab.models")
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in (
+                "isinstance",
+                "issubclass",
+            ):
+                asked = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+                assert below(name, "models") or not asked & parts, (
+                    f"normlab.{name}: {asked & parts}"
+                )
+
+
 def test_torch_distributed_is_not_used_by_its_long_name():
     users = [n for n, path in MODULES.items() if "torch.distributed" in _code(path)]
     assert users == ["distributed"]

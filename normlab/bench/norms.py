@@ -20,7 +20,6 @@ from normlab.bench.train import start
 from normlab.build import build_model, build_task, make_fast
 from normlab.instantiate import instantiate
 from normlab.models.folding import fold
-from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Norm, Stream, running_norms
 from normlab.tasks.base import Task
 from normlab.tasks.pictures import Classification
@@ -186,15 +185,13 @@ def _model(
 
 def _reading(task: Task, model: nn.Module, runtime: Runtime, count: int) -> Callable[[], Tensor]:
     """Return the forward pass of sentences of middle length, or of pictures."""
-    if isinstance(task, Classification):
-        pictures = task.batch("valid", range(count)).to(runtime.device)
-        return lambda: task.logits(model, pictures)
-    assert isinstance(task, Translation) and isinstance(model, Seq2Seq)
+    program = task.program(model)
+    assert program is not None, "translation and pictures have one"
     order = task.lengths("valid").sum(1).argsort(kind="stable")
     middle = (len(order) - count) // 2
     batch = task.batch("valid", order[middle : middle + count].tolist()).to(runtime.device)
-    source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
-    return lambda: model.project(model(batch.source, source, batch.tgt_in, target))
+    given = program.given(batch)
+    return lambda: program(*given)
 
 
 def measure(

@@ -41,7 +41,13 @@ def none_below(places: Sequence[Path], which: str = "") -> str:
 
 
 def nearest(place: Path) -> Path | None:
-    """Return the path that is nearly called like one that does not exist, if there is any."""
+    """Return the path that is nearly called like one that does not exist, if there is any.
+
+    `runs_dir=F`, as a run is told, is called nearly like `F`.
+    """
+    key, _, folder = str(place).partition("=")
+    if key == "runs_dir" and not place.exists():
+        return Path(folder)
     if place.exists() or not place.parent.is_dir():
         return None
     beside = [path.name for path in place.parent.iterdir()]

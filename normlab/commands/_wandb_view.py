@@ -108,8 +108,8 @@ def _sections() -> list[Any]:
             _lines("Tokens a batch statistic is made of", "stability/padding/tokens"),
         ],
         "Throughput": [
-            _lines("Tokens a second", "train/tokens_per_second"),
-            _lines("Tokens seen", "tokens"),
+            _lines("Tokens (or pictures) a second", "train/tokens_per_second"),
+            _lines("Tokens (or pictures) seen", "tokens"),
             _lines("Seconds", "time/seconds"),
             _bars("Wall time (s)", "wall_seconds"),
             _lines("Memory of the process (MB)", "system/proc.memory.rssMB", x=_TIME),

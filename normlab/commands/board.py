@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from normlab.commands._compared import add_compared
+from normlab.commands._runs import nearest
 
 HELP = "show a folder of runs in a browser while they go on: table, curves, steps"
 
@@ -43,7 +44,11 @@ def main(argv: list[str]) -> int:
     """Serve the page until Ctrl-C; raises ValueError for no folder and a port that is taken."""
     arguments = parser().parse_args(argv)
     if not arguments.runs_dir.is_dir():
-        raise ValueError(f"{arguments.runs_dir}: no such folder; `normlab train` makes runs/")
+        near = nearest(arguments.runs_dir)
+        raise ValueError(
+            f"{arguments.runs_dir}: no such folder"
+            + (f". Did you mean {near}?" if near else "; `normlab train` makes runs/")
+        )
     if not 0 <= arguments.port < 2**16:
         raise ValueError(f"--port {arguments.port}: must be from 0 to 65535")
     from normlab.commands._board import Board, Server

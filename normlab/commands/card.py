@@ -24,6 +24,9 @@ _EXAMPLES = """examples:
   normlab card norm=mine --only cost,rate   some of the examinations
   normlab card norm=dyt --publish results   to the board of all norms, results/cards.md
 
+The card is about text: translation, a language model and BERT. What a norm does to pictures and in
+recurrent nets is asked by normlab reproduce vision_norms and normlab reproduce recurrent.
+
 What was found is kept below --folder. Stopped, the same command goes on where it was; after a
 change of the norm's code or values it examines anew. The page compares with the cards of ln, rms,
 bn and none, where they were made at the same scale and placement: in --folder, or in results/cards.

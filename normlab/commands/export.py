@@ -10,7 +10,8 @@ _EXAMPLES = """examples:
   normlab export RUN --out FOLDER
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
-names of folded norms; model.pt2 is a program for torch.export.load, of any batch and length.
+names of folded norms; model.pt2 is a program for torch.export.load, of any batch and length; of
+pictures it takes bytes [B, H, W, C]. A recurrent language model has none: it is a loop over tokens.
 --fold puts batch norms with running statistics into the products beside them, as SLAB and MABN do
 for inference. Both are written only if the outputs agree with the run's model.
 """

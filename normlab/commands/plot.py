@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normlab.commands._at_work import at_work
+from normlab.commands._runs import nearest
 from normlab.commands._terminal import complain
 from normlab.reports.figures import style
 from normlab.reports.figures.kinds import KINDS, absent_panels
@@ -58,6 +59,9 @@ def main(argv: list[str]) -> int:
     """
     arguments = parser().parse_args(argv)
     places = arguments.runs or [arguments.runs_dir]
+    for place in places:
+        if (near := nearest(place)) is not None:
+            raise ValueError(f"{place}: no such run. Did you mean {near}?")
     with at_work("reading the runs"):
         folders = {folder.resolve(): folder for place in places for folder in find_runs(place)}
         tasks: dict[str, list[Run]] = {}

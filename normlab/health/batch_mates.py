@@ -27,7 +27,8 @@ from torch import Tensor, nn
 
 from normlab.health.movement import ROUNDING, by_how_much, deviation
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import NO_STACKS, stacks, stacks_watched
+from normlab.health.watch import NO_STACKS, stacks_watched
+from normlab.models.anatomy import stacks
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import batch_statistics
 from normlab.probes.sites import sites

@@ -1,7 +1,8 @@
 """Does the first position depend on later ones, or on other sentences?
 
 A random projection v of the last value at position 0 of the first of eight sentences is
-differentiated by the embedded tokens e, before a norm on them, of each stack:
+differentiated by the embedded tokens e, before a norm on them, of each stack (of a residual network
+by the pixels):
 
     own     ||d(v y_0) / d e_0||             its own token, of the same stack
     later   the same over its later tokens   over own; of the same stack
@@ -30,9 +31,10 @@ from torch import Tensor, nn
 
 from normlab.health.movement import over
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import NO_STACKS, Ends, stacks, stacks_watched
-from normlab.models.attention import SelfAttention
+from normlab.health.watch import NO_STACKS, Ends, stacks_watched
+from normlab.models.anatomy import stacks
 from normlab.norms.base import batch_statistics
+from normlab.probes.sites import real_values
 
 QUESTION = "Does the first position depend on later positions, or on other sentences of the batch?"
 SENTENCES = 8
@@ -53,17 +55,9 @@ def examine(subject: Subject) -> Finding:
     model = copy.deepcopy(subject.model).double().requires_grad_(False)
     seed = int(generator.integers(2**31))
     found = {mode: _look(subject, model, mode, picked, seed) for mode in MODES}
-    ways = attention_ways(model)
+    ways = {name: stack.both_ways for name, stack in stacks(model).items()}
     figures = {"sentences": len(picked), "attends_both_ways": ways, **found}
     return Finding(QUESTION, _answer(figures), figures, COLUMNS, _rows(figures))
-
-
-def attention_ways(model: nn.Module) -> dict[str, bool]:
-    """Tell of each stack whether its tokens attend to later ones, as is their due."""
-    return {
-        name: any(not m.causal for m in stack.modules() if isinstance(m, SelfAttention))
-        for name, stack in stacks(model).items()
-    }
 
 
 def _look(
@@ -82,11 +76,11 @@ def _look(
 
 
 def derivative(
-    stack: str, entries: Mapping[str, Tensor], ends: Mapping[str, Ends], seed: int
+    stack: str, entries: Mapping[str, tuple[Any, ...]], ends: Mapping[str, Ends], seed: int
 ) -> dict[str, float | None]:
     """Return `own`, `later` and `others` of a stack; `later` is None where no token is later.
 
-    `entries` are the values to differentiate by, `[B, P, D]`, by stack.
+    `entries` are what each stack's entry is called with: the values to differentiate by first.
     """
     value = ends[stack].last[0, 0]
     generator = torch.Generator().manual_seed(seed)
@@ -94,12 +88,13 @@ def derivative(
     names = list(entries)
     slopes = torch.autograd.grad(
         value @ projection.to(value),
-        [entries[name] for name in names],
+        [entries[name][0] for name in names],
         retain_graph=True,
         materialize_grads=True,
     )
     parts = {
-        name: split(slope, ends[name].valid) for name, slope in zip(names, slopes, strict=True)
+        name: split(*real_values(slope, entries[name]))
+        for name, slope in zip(names, slopes, strict=True)
     }
     own, later, _ = parts[stack]
     others = math.hypot(*(part[2] for part in parts.values()))
@@ -119,21 +114,22 @@ def split(slope: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> tuple[fl
 
 
 @contextmanager
-def _entries(model: nn.Module) -> Iterator[dict[str, Float[Tensor, "B P D"]]]:
-    """Put leaves of the graph where tokens have been embedded, and collect them by stack.
+def _entries(model: nn.Module) -> Iterator[dict[str, tuple[Any, ...]]]:
+    """Put leaves of the graph at each stack's entry, and collect what it is called with by stack.
 
     They stand before the norm on embedded tokens, which may leak like any other.
     """
-    leaves: dict[str, Tensor] = {}
+    entered: dict[str, tuple[Any, ...]] = {}
     with ExitStack() as hooks:
         for name, stack in stacks(model).items():
 
             def enter(_: nn.Module, arguments: tuple[Any, ...], *, name: str = name) -> Any:
-                leaves[name] = arguments[0].detach().requires_grad_()
-                return leaves[name], *arguments[1:]
+                leaf = arguments[0].detach().requires_grad_()
+                entered[name] = (leaf, *arguments[1:])
+                return entered[name]
 
-            hooks.callback(stack.embedding.norm.register_forward_pre_hook(enter).remove)
-        yield leaves
+            hooks.callback(stack.entry.register_forward_pre_hook(enter).remove)
+        yield entered
 
 
 def leaks(found: Mapping[str, float | None], *, both_ways: bool) -> dict[str, float]:

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from normlab.health.gradients import mean_loss
 from normlab.health.sentence import in_sentence
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import NO_STACKS, stacks, stacks_watched
+from normlab.health.watch import stacks_watched
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import batch_statistics, running_norms
 from normlab.placements.base import Residual
@@ -62,8 +62,8 @@ _ALIVE = 0.5  # most rows that may be saturated
 
 def examine(subject: Subject) -> Finding:
     """Send the document's sentence through the norm, and an outlier through the model."""
-    if not stacks(subject.model):
-        return Finding.none(QUESTION, NO_STACKS)
+    if not sites(subject.model, AttentionCore):
+        return Finding.none(QUESTION, "the model has no attention, and so no softmax over tokens")
     sentences = in_sentence(subject.config)
     generator = subject.generator("outlier")
     picked = generator.permutation(len(subject.task.lengths("valid")))[:SENTENCES]

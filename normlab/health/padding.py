@@ -36,8 +36,8 @@ from torch import Tensor, nn
 
 from normlab.health.movement import ROUNDING, by_how_much, movement, over, rms
 from normlab.health.subject import Finding, Subject
-from normlab.health.watch import NO_STACKS, norms_watched, stacks, stacks_watched
-from normlab.models.embedding import StreamEmbedding
+from normlab.health.watch import NO_STACKS, norms_watched, stacks_watched
+from normlab.models.anatomy import stacks
 from normlab.norms.base import Norm, RunningNorm, batch_statistics
 from normlab.norms.local import NoNorm
 from normlab.norms.moments import Moments
@@ -82,8 +82,8 @@ def examine(subject: Subject) -> Finding:
 
 
 def positions(model: nn.Module) -> int:
-    """Return how many positions a model has: of its embeddings and of its norms' statistics."""
-    rooms = [m.max_positions for m in model.modules() if isinstance(m, StreamEmbedding)]
+    """Return how many positions a model has: of its stacks and of its norms' statistics."""
+    rooms = [stack.room for stack in stacks(model).values() if stack.room is not None]
     rows = [len(m.running_moments()[0]) for m in model.modules() if isinstance(m, RunningNorm)]
     return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
 
@@ -115,7 +115,7 @@ class Look:
 
     padding: dict[str, float]
     last: dict[str, Float[Tensor, "N D"]]
-    outputs: dict[str, Float[Tensor, "N D"]]
+    outputs: dict[str, Float[Tensor, "N _"]]
     moments: dict[str, Moments]
 
 

@@ -9,10 +9,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.models.embedding import StreamEmbedding
-from normlab.models.stacks import Decoder, Encoder
+from normlab.models.anatomy import Anatomy, stacks
 from normlab.norms.base import Norm
-from normlab.probes.sites import sites
+from normlab.probes.sites import real_values, sites
 
 
 @dataclass(frozen=True)
@@ -57,23 +56,14 @@ def norms_watched(model: nn.Module, kind: type[Norm] = Norm) -> Iterator[dict[st
 
 @dataclass
 class Ends:
-    """The first and the last values of a stack's stream, and which tokens are real."""
+    """The first and the last values of a stack's stream, and which of the last are real."""
 
     first: Float[Tensor, "B P D"]
-    valid: Bool[Tensor, "B P"]
-    last: Float[Tensor, "B P D"]
+    valid: Bool[Tensor, "B p"]
+    last: Float[Tensor, "B p F"]
 
 
-NO_STACKS = "the model is no stack of layers over positions"
-
-
-def stacks(model: nn.Module) -> dict[str, Encoder | Decoder]:
-    """Return the stacks of a model (`encoder`, `decoder`), by name; none of a convolutional one."""
-    return {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, Encoder | Decoder)
-    }
+NO_STACKS = "the model declares no stack of layers"
 
 
 @contextmanager
@@ -82,8 +72,7 @@ def stacks_watched(
 ) -> Iterator[dict[str, Ends]]:
     """Collect the ends of each stack (`encoder`, `decoder`), by name.
 
-    `enter` may replace the first values, the embedded tokens, by others: it is given the stack's
-    name and the values.
+    `enter` may replace the first values by others: it is given the stack's name and the values.
     """
     seen: dict[str, Ends] = {}
     with ExitStack() as hooks:
@@ -94,18 +83,16 @@ def stacks_watched(
 
 
 def _watch(
-    name: str,
-    stack: Encoder | Decoder,
-    seen: dict[str, Ends],
-    enter: Callable[[str, Tensor], Tensor],
+    name: str, stack: Anatomy, seen: dict[str, Ends], enter: Callable[[str, Tensor], Tensor]
 ) -> Iterator[Any]:
-    def embedded(_: StreamEmbedding, arguments: tuple[Any, ...], output: Tensor) -> Tensor:
-        first = enter(name, output)
-        seen[name] = Ends(first=first, valid=arguments[1].real(first), last=first)
-        return first
+    def begun(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+        entered = (enter(name, arguments[0]), *arguments[1:])
+        first, valid = real_values(entered[0], entered)
+        seen[name] = Ends(first=first, valid=valid, last=first)
+        return entered
 
-    def ended(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-        seen[name].last = output
+    def ended(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+        seen[name].last, seen[name].valid = real_values(output, arguments)
 
-    yield stack.embedding.register_forward_hook(embedded)
-    yield stack.register_forward_hook(ended)
+    yield stack.first.register_forward_pre_hook(begun)
+    yield stack.last.register_forward_hook(ended)

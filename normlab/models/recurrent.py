@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from normlab.distributed import gather_objects, world
 from normlab.dropout import Dropout
+from normlab.models.anatomy import Anatomy, Stack
 from normlab.models.cells import (
     Cell,
     CellShape,
@@ -129,7 +130,7 @@ class Noise(nn.Module):
         return x + self.deviation * noise.to(x)
 
 
-class Recurrent(nn.Module):
+class Recurrent(Stack):
     """Recurrent layers one upon the other."""
 
     def __init__(self, arch: RecurrentArchitecture, in_features: int):
@@ -160,8 +161,12 @@ class Recurrent(nn.Module):
         """Return the hidden states of the last layer at each position."""
         length = x.shape[1]
         x, stream = self._aligned(x, stream)
-        found, _ = self.advance(x, stream, self.begin(x, len(x)))
+        found, _ = self.advance(x, stream, self.begin(x, x.shape[0]))
         return found[:, :length]
+
+    def anatomy(self) -> Anatomy:
+        """Return its ends; its layers are loops over positions, which are not compiled."""
+        return Anatomy(entry=self, first=self, last=self, both_ways=False, room=None, blocks=())
 
     def advance(
         self, x: Float[Tensor, "B P F"], stream: Stream, states: list[State]

@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.models.anatomy import Anatomy, Stack
 from normlab.models.convolution import ConvNorm, Convolution
 from normlab.models.linear import Linear
 from normlab.models.spec import Image, ModelArchitecture
@@ -97,7 +98,7 @@ class Subsample(nn.Module):
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, self.added))
 
 
-class ResNet(nn.Module):
+class ResNet(Stack):
     """Stem, blocks and classes."""
 
     def __init__(self, sizes: ResNetArchitecture, spec: Image, norm: NormFactory):
@@ -119,6 +120,17 @@ class ResNet(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.classes(self.dropout(x.mean((2, 3))))
+
+    def anatomy(self) -> Anatomy:
+        """Return its ends, of pixels, and its blocks."""
+        return Anatomy(
+            entry=self.stem,
+            first=self.stem,
+            last=self.blocks[-1],
+            both_ways=True,
+            room=None,
+            blocks=self.blocks,
+        )
 
 
 @torch.no_grad()

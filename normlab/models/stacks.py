@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from normlab.models.anatomy import Anatomy, Stack
 from normlab.models.cache import LayerCache, Lineage
 from normlab.models.embedding import StreamEmbedding
 from normlab.models.layers import DecoderLayer, EncoderLayer, LayerShape
@@ -27,7 +28,7 @@ def _places(
 Entry = TypeVar("Entry", StreamEmbedding, PatchEmbedding)
 
 
-class Encoder(nn.Module, Generic[Entry]):
+class Encoder(Stack, Generic[Entry]):
     """Embedding, opening, `num_layers` encoder layers, closing norm.
 
     A causal one is a decoder without a memory. `other_layers` are those of the other stack.
@@ -47,6 +48,7 @@ class Encoder(nn.Module, Generic[Entry]):
     ):
         super().__init__()
         self.embedding = embedding
+        self.causal = causal
         self.opening = placement.opening(shape.dim)
         places = _places("decoder" if causal else "encoder", num_layers, other_layers)
         self.layers = nn.ModuleList(
@@ -66,8 +68,19 @@ class Encoder(nn.Module, Generic[Entry]):
             x = layer(x, source)
         return self.final_norm(x, source)
 
+    def anatomy(self) -> Anatomy:
+        """Return its ends and its layers."""
+        return Anatomy(
+            entry=self.embedding.norm,
+            first=self.opening,
+            last=self,
+            both_ways=not self.causal,
+            room=self.embedding.max_positions,
+            blocks=self.layers,
+        )
 
-class Decoder(nn.Module):
+
+class Decoder(Stack):
     """Embedding, opening, `num_layers` decoder layers, closing norm."""
 
     def __init__(
@@ -100,6 +113,17 @@ class Decoder(nn.Module):
         for layer in self.layers:
             y = layer(y, target, memory, source)
         return self.final_norm(y, target)
+
+    def anatomy(self) -> Anatomy:
+        """Return its ends and its layers."""
+        return Anatomy(
+            entry=self.embedding.norm,
+            first=self.opening,
+            last=self,
+            both_ways=False,
+            room=self.embedding.max_positions,
+            blocks=self.layers,
+        )
 
 
 def require_incremental(model: nn.Module) -> None:

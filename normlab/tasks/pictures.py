@@ -22,6 +22,7 @@ from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import BatchStream, Condition, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
+from normlab.tasks.programs import Classifies
 
 LOSS = "loss"
 _BINS = 15
@@ -176,9 +177,12 @@ class Classification(Task):
 
     def logits(self, model: nn.Module, batch: PictureBatch) -> Float[Tensor, "B K"]:
         """Return the model's logits of pictures whose channels have mean 0 and variance 1."""
+        return self.program(model)(batch.pixels)
+
+    def program(self, model: nn.Module) -> Classifies:
+        """Return the model as a function of pixels alone."""
         kind = next(model.parameters())
-        mean, deviation = (table.to(kind) for table in self._standard)
-        return model((batch.pixels.to(kind.dtype) - mean) / deviation)
+        return Classifies(model, *(table.to(kind) for table in self._standard))
 
     def losses(self, model: nn.Module, batch: PictureBatch) -> dict[str, Tensor]:
         """Return the cross-entropy summed over the pictures."""

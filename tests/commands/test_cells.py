@@ -116,6 +116,11 @@ def test_the_demo_says_what_its_numbers_say():
         ("lr=0.1", "Did you mean optim.lr?"),
         ("budget.step=3", "Did you mean budget.steps"),
         ("norm=bm", "Did you mean bn"),
+        (
+            "model.read=rows",
+            "model.read does not exist; normlab train --cfg job shows all keys. model=",
+        ),
+        ("model.read=rows", "model=gru, lstm, rnn have it."),
         ("batch_size=abc", "batch_size=abc: it takes a whole number (sequences)"),
     ],
 )

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from normlab.commands import board, plot, report
 from normlab.commands.compare import main
 from normlab.records.record import Score
 from normlab.records.store import RunStore
@@ -236,6 +237,13 @@ def test_nothing_to_show_is_one_message(runs, capsys):
     assert (code, out) == (1, "")
     assert err == "normlab: no run below elsewhere; `normlab train` makes one\n"
     assert "no run that fits below runs" in table(capsys, "--where", "norm=gn")[2]
+    assert "below runs_dir=a/b. Did you mean a/b?" in table(capsys, "runs_dir=a/b")[2]
+    with pytest.raises(ValueError, match=r"runs_dir=a/b: no such folder\. Did you mean a/b\?"):
+        board.main(["runs_dir=a/b"])
+    with pytest.raises(ValueError, match=r"runs_dir=a/b: no study .* Did you mean a/b\?"):
+        report.main(["runs_dir=a/b"])
+    with pytest.raises(ValueError, match=r"Did you mean a/b\?"):
+        plot.main(["runs_dir=a/b"])
 
 
 def test_bad_conditions_are_named(runs):

@@ -41,6 +41,23 @@ def test_norms_are_folded_and_the_program_takes_other_sizes(run, tmp_path):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_pictures_have_a_program_that_takes_bytes(tmp_path):
+    sizes = ("task=digits", "model.width=4", "norm=bn", "batch_size=20", "schedule.warmup=1")
+    steps = ("budget.steps=3", "validate.every=3", "sink=[]", "observe.threads=1", "device=cpu")
+    train(compose([*sizes, *steps, f"runs_dir={tmp_path / 'runs'}"]))
+    folder = next((tmp_path / "runs").rglob("record.json")).parent
+    command = [sys.executable, "-m", "normlab", "export", str(folder), "--fold"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert "7 norms folded, outputs agree to" in done.stdout, done.stderr
+    assert "no program" not in done.stdout
+    loaded = load_run(folder)
+    batch = loaded.task.batch("test", [0, 2, 3])
+    found = torch.export.load(folder / "export" / "model.pt2").module()(batch.pixels)
+    with torch.no_grad():
+        expected = loaded.task.logits(loaded.model, batch)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_file_that_is_no_export_is_named(run, tmp_path):
     task = load_run(run).task
     with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint, or one of another model"):

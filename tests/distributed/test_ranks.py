@@ -11,9 +11,10 @@ from normlab.build import make_norm
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.models.linear import initialize
-from normlab.models.spec import ModelArchitecture
+from normlab.models.spec import Image, ModelArchitecture
 from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks, running_norms
 from normlab.placements.calibration import Pass
+from normlab.placements.pre import Pre
 from normlab.registry import CONFIG_DIR, option_names
 from tests.ranks import run_ranks
 
@@ -68,6 +69,29 @@ def _recurrence(option, rows):
     return [t.detach() for t in (y, of_x, *(p.grad for p in model.parameters()), *tables)]
 
 
+PICTURES = "pictures bn"
+
+
+def _network(rows):
+    """Train a step of a residual network on some pictures; return what every rank must have."""
+    generator = torch.Generator().manual_seed(7)
+    pixels = torch.randn(6, 8, 8, 1, generator=generator, dtype=torch.float64)[rows]
+    pull = torch.randn(6, 3, generator=generator, dtype=torch.float64)[rows]
+    node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "resnet8.yaml"))
+    arch: Any = instantiate({**node, "width": 4}, "model", ModelArchitecture)
+    placement = Pre(_made("bn"), dropout=0.0)
+    model = arch.build(Image(8, 8, 1, 3), placement, placement)
+    initialize(model, 1)
+    model, pixels = model.double(), pixels.requires_grad_()
+    logits = model(pixels)
+    with distributed.summed_gradients(list(model.parameters())):
+        (logits * pull).sum().backward()
+    assert pixels.grad is not None
+    tables = [table for norm in running_norms(model) for table in norm.tables.values()]
+    of_weights = [parameter.grad for parameter in model.parameters()]
+    return [t.detach() for t in (logits, pixels.grad, *of_weights, *tables)]
+
+
 def _made(option):
     return lambda dim: make_norm(option, dim, momentum=1.0)
 
@@ -77,19 +101,18 @@ def _on_this_rank(sync):
     rank = distributed.world().rank
     rows = slice(0, 2) if rank == 0 else slice(2, 6)
     found = {option: _forward_backward(option, sync, rows) for option in BATCH}
-    return found | {name: _recurrence(name.split()[1], rows) for name in RECURRENT if sync}
+    if not sync:
+        return found
+    found |= {name: _recurrence(name.split()[1], rows) for name in RECURRENT}
+    return found | {PICTURES: _network(rows)}
 
 
 def test_synced_ranks_equal_one_process():
     ranks = run_ranks(_on_this_rank, 2, True)
     every = slice(0, 6)
-    for option in (*BATCH, *RECURRENT):
-        recurs = option in RECURRENT
-        whole = (
-            _recurrence(option.split()[1], every)
-            if recurs
-            else _forward_backward(option, True, every)
-        )
+    expected = {option: _forward_backward(option, True, every) for option in BATCH}
+    expected |= {name: _recurrence(name.split()[1], every) for name in RECURRENT}
+    for option, whole in (expected | {PICTURES: _network(every)}).items():
         parts = [rank[option] for rank in ranks]
         for i in (0, 1):  # outputs and input gradients: each rank has its sentences
             torch.testing.assert_close(torch.cat([p[i] for p in parts]), whole[i])

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from normlab.health import leak
-from normlab.health.leak import attention_ways, derivative, leaks, split
+from normlab.health.leak import derivative, leaks, split
 from normlab.health.watch import Ends
+from normlab.norms.base import Stream
 from tests.health.subjects import EVERY_NORM, OVER_BATCH, OVER_TIME, examined, subject, trained
 
 
@@ -67,11 +68,6 @@ def test_norms_that_evaluate_by_the_batch_leak_in_eval(tmp_path):
     assert found["eval"] == found["training"]
 
 
-def test_attention_ways_are_those_of_the_layers(tmp_path):
-    model = subject(tmp_path, "norm=ln").model
-    assert attention_ways(model) == {"encoder": True, "decoder": False}
-
-
 def test_a_single_sentence_has_no_others(tmp_path):
     about = subject(tmp_path, "norm=bn")
 
@@ -103,7 +99,8 @@ def test_derivative_by_hand():
     last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
     valid = torch.ones(2, 2, dtype=torch.bool)
     ends = {"one": Ends(e, valid, last), "two": Ends(f, valid, f * 1)}
-    found = derivative("one", {"one": e, "two": f}, ends, seed=3)
+    stream = Stream(valid)
+    found = derivative("one", {"one": (e, stream), "two": (f, stream)}, ends, seed=3)
     assert found["later"] == pytest.approx(2)
     assert found["others"] == pytest.approx(math.hypot(3, 4))
     projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
@@ -113,7 +110,8 @@ def test_derivative_by_hand():
 def test_one_token_has_no_later_ones():
     e = torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True)
     valid = torch.tensor([[True, False], [True, True]])
-    found = derivative("one", {"one": e}, {"one": Ends(e, valid, e * 2)}, seed=0)
+    entries, ends = {"one": (e, Stream(valid))}, {"one": Ends(e, valid, e * 2)}
+    found = derivative("one", entries, ends, seed=0)
     assert found["later"] is None
     assert found["others"] == 0
     assert leaks(found, both_ways=False) == {}

@@ -53,6 +53,14 @@ def jpeg(side=32):
     return out.getvalue()
 
 
+def png(value):
+    from PIL import Image
+
+    out = io.BytesIO()
+    Image.new("RGB", (32, 32), (value, value, value)).save(out, "PNG")
+    return out.getvalue()
+
+
 def decoded(folder, monkeypatch, members, *, size=None):
     monkeypatch.setenv("NORMLAB_CACHE", str(folder / "cache"))
     monkeypatch.setattr(cifar10, "SIZES", {"train": size or len(members), "test": 1})
@@ -101,6 +109,52 @@ def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message
     with pytest.raises(ValueError, match=message):
         decoded(tmp_path, monkeypatch, members, size=size)
     assert not list((tmp_path / "cache").glob("cifar10-*/*.npy")), "nothing half decoded stays"
+
+
+def test_a_class_that_there_is_not_is_named_with_its_picture(tmp_path, monkeypatch):
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cifar10, "SIZES", {"train": 2, "test": 1})
+    content = {"data_batch_1.bin": [3, 77], "test_batch.bin": [0]}
+    with tarfile.open(tmp_path / cifar10.BINARY, "w:gz") as tar:
+        for name, labels in content.items():
+            rows = b"".join(bytes([label]) + bytes(3072) for label in labels)
+            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
+            info.size = len(rows)
+            tar.addfile(info, io.BytesIO(rows))
+    source = cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None)
+    said = r"binary\.tar\.gz: picture 2 of .*data_batch_1\.bin is of class 77, .* get it again from"
+    with pytest.raises(ValueError, match=said):
+        source.published()
+    assert not list((tmp_path / "cache").glob("cifar10-*/*.npy"))
+
+
+def test_a_source_of_ones_own_may_give_no_class_that_there_is_not(monkeypatch):
+    published = Digits.published
+
+    def damaged(self):
+        found = published(self)
+        found["test"].labels[4] = 10
+        return found
+
+    monkeypatch.setattr(Digits, "published", damaged)
+    with pytest.raises(
+        ValueError, match=r"digits 8x8: picture 5 of test is of class 10, .* 0 to 9"
+    ):
+        Digits(valid_size=200).splits()
+
+
+def test_a_picture_of_a_folder_that_was_replaced_is_decoded_anew(tmp_path, monkeypatch):
+    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(cifar10, "SIZES", {"train": 1, "test": 1})
+    for split in cifar10.SIZES:
+        (tmp_path / split / "cat").mkdir(parents=True)
+        (tmp_path / split / "cat" / "0.png").write_bytes(png(200))
+    source = cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None)
+    assert source.published()["train"].pixels.max() == 200
+    size = (changed := tmp_path / "train" / "cat" / "0.png").stat().st_size
+    changed.write_bytes(png(100))
+    assert changed.stat().st_size == size
+    assert source.published()["train"].pixels.max() == 100
 
 
 def test_a_damaged_archive_and_an_empty_folder_say_where_the_pictures_come_from(tmp_path):
@@ -167,7 +221,17 @@ TORCHS = {
     "gn_sample": lambda dim: nn.GroupNorm(8, dim),
     "seqn": lambda dim: nn.GroupNorm(1, dim),
     "ln": lambda dim: nn.LayerNorm(dim),
+    "gn": lambda dim: nn.GroupNorm(8, dim),
 }
+OF_A_POSITION = {"ln", "gn"}
+
+
+def by_torch(norm, x, *, one_by_one):
+    """Apply a module of torch to pictures, or to each of their positions."""
+    if not one_by_one:
+        return norm(x)
+    pixels = x.permute(0, 2, 3, 1)
+    return norm(pixels.flatten(0, 2)).view_as(pixels).permute(0, 3, 1, 2)
 
 
 @pytest.mark.parametrize("option", TORCHS)
@@ -179,15 +243,15 @@ def test_norms_on_pictures_are_those_of_torch(option):
     for _ in range(2):  # running statistics, too
         mine, other = x.clone().requires_grad_(), x.clone().requires_grad_()
         y = normalized(ours, mine)
-        last = other.permute(0, 2, 3, 1)
-        z = theirs(last).permute(0, 3, 1, 2) if option == "ln" else theirs(other)
+        z = by_torch(theirs, other, one_by_one=option in OF_A_POSITION)
         torch.testing.assert_close(y, z)
         pull = torch.randn_like(y)
         y.backward(pull)
         z.backward(pull)
         torch.testing.assert_close(mine.grad, other.grad)
     ours.eval(), theirs.eval()
-    torch.testing.assert_close(normalized(ours, x), theirs(x) if option != "ln" else y * 0 + z)
+    z = by_torch(theirs, x, one_by_one=option in OF_A_POSITION)
+    torch.testing.assert_close(normalized(ours, x), z)
 
 
 def test_resnet20_has_the_published_layers():

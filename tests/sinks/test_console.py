@@ -44,6 +44,14 @@ def show(tmp_path, *, terminal: bool, width: int = 120, total_steps=100, end=Non
     return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.getvalue()).replace("\r", "\n")
 
 
+def test_the_speed_of_pictures_is_called_so(tmp_path):
+    out = io.StringIO()
+    sink = Console(style="plain", console=RichConsole(file=out, highlight=False))
+    sink.open(info(tmp_path, unit="pictures"))
+    sink.log({"step": 10, "train/loss": 4.5, "train/tokens_per_second": 5499.0})
+    assert out.getvalue().endswith("train/loss 4.5  train/pictures_per_second 5,499\n")
+
+
 def test_a_pipe_gets_one_plain_line_a_row(tmp_path):
     lines = show(tmp_path, terminal=False, width=40, note="[early] stop").splitlines()
     assert lines[:2] == ["toy-bn-pre-0123456789-seed1", "model=tiny scale=smoke"]

@@ -24,8 +24,9 @@ from normlab.config import to_dict
 from normlab.health import gradients
 from normlab.health.movement import movement
 from normlab.health.subject import Subject, subject_of
-from normlab.models.layers import DecoderLayer, EncoderLayer
+from normlab.models.anatomy import stacks
 from normlab.norms.base import batch_statistics
+from normlab.probes.sites import real_values
 from normlab.tasks.base import Batch
 
 QUESTION = "How do gradient and first update go by depth, in a deep narrow model?"
@@ -84,14 +85,15 @@ def _layers_watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
     """Collect the outputs of the layers at real tokens, by names such as `encoder.0`."""
     seen: dict[str, Tensor] = {}
     handles = []
-    for name, module in model.named_modules():
-        if isinstance(module, EncoderLayer | DecoderLayer):
-            short = name.replace(".layers.", ".")
+    for name, stack in stacks(model).items():
+        for number, block in enumerate(stack.blocks):
+            short = f"{name}.{number}"
 
             def look(_: nn.Module, given: tuple[Any, ...], out: Tensor, short: str = short) -> None:
-                seen[short] = out[given[1].real(out)].clone()
+                values, real = real_values(out, given)
+                seen[short] = values[real].clone()
 
-            handles.append(module.register_forward_hook(look))
+            handles.append(block.register_forward_hook(look))
     try:
         yield seen
     finally:

@@ -123,11 +123,14 @@ def _downloaded() -> Path:
 
 
 def _checksum(path: Path) -> str:
-    """Return the checksum of an archive; of a folder, that of its files' names and sizes."""
+    """Return what the cache goes by: an archive's checksum; of a folder, what tells of changes.
+
+    These are names, sizes and times of its files. The record has the checksum of the pixels.
+    """
     if path.is_file():
         return file_checksum(path)
-    sizes = {str(file.relative_to(path)): file.stat().st_size for file in sorted(path.rglob("*.*"))}
-    return cache_key(sizes)
+    found = {str(file.relative_to(path)): file.stat() for file in sorted(path.rglob("*.*"))}
+    return cache_key({name: [stat.st_size, stat.st_mtime_ns] for name, stat in found.items()})
 
 
 def _decode(files: Mapping[str, Path], entry: Path) -> None:
@@ -148,7 +151,14 @@ def _decode_binary(archive: Path, entry: Path) -> None:
                 f"archive and get it again from {URL}"
             )
         split = "test" if Path(name).name.startswith("test") else "train"
-        found[split].append(np.frombuffer(content, np.uint8).reshape(-1, _ROW))
+        rows = np.frombuffer(content, np.uint8).reshape(-1, _ROW)
+        for number in np.flatnonzero(rows[:, 0] >= len(CLASSES)).tolist()[:1]:
+            raise ValueError(
+                f"{archive}: picture {number + 1} of {name} is of class {rows[number, 0]}, and "
+                f"classes are 0 to {len(CLASSES) - 1}; remove the archive and get it again from "
+                f"{URL}"
+            )
+        found[split].append(rows)
     for split, size in SIZES.items():
         rows = np.concatenate([np.empty((0, _ROW), np.uint8), *found[split]])
         _check_count(archive, split, len(rows), size)

@@ -65,9 +65,19 @@ class PictureSource(ABC):
     def splits(self) -> dict[str, Pictures]:
         """Return `train`, `valid` and `test`; `valid` is drawn from the training pictures.
 
-        Each class has its share of `valid`. Raises ValueError where that leaves a split empty.
+        Each class has its share of `valid`. Raises ValueError where that leaves a split empty, and
+        for a picture of no class.
         """
         published = self.published()
+        for split, pictures in published.items():
+            strange = (pictures.labels < 0) | (pictures.labels >= len(self.classes))
+            if strange.any():
+                number = int(strange.argmax())
+                raise ValueError(
+                    f"{self.label}: picture {number + 1} of {split} is of class "
+                    f"{pictures.labels[number]}, and classes are 0 to {len(self.classes) - 1}: its "
+                    "source is damaged; get it again"
+                )
         train = published["train"]
         if not 0 < self.valid_size <= len(train) - len(self.classes):
             raise ValueError(

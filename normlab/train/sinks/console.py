@@ -5,7 +5,8 @@ The bar shows the phase and how far it is, the time since the start and the time
 the loss and its course, tokens/s where there is room; an evaluation and a note leave a line above
 it. In a pipe each row is one line, and where there is none for some seconds a line says what is
 being done. Both end with a page of at most twenty lines. The names `train/loss` and
-`train/tokens_per_second` are the ones the bar shows; plain lines have each name of a row as it is.
+`train/tokens_per_second` are the ones the bar shows; plain lines have each name of a row as it is,
+but that of the speed, which names what the run counts: `train/pictures_per_second`.
 """
 
 import math
@@ -100,7 +101,7 @@ class Console(Sink):
         if SPEED in row:
             self._speed = f"{row[SPEED]:,.0f} {_SHORT.get(self._unit, self._unit)}/s"
         if not self._rich:
-            values = {**_figures(row), **results}
+            values = {**self._worded(_figures(row)), **results}
             self._line(self._place(step) + _spaced(values) + self._left("  left "))
         elif results:
             self._line(f"step {step}" + _spaced(dict(islice(_by_rank(results), _HEADLINES))))
@@ -125,6 +126,11 @@ class Console(Sink):
                 self._console.print(line, overflow="ellipsis", no_wrap=True)
             else:
                 self._console.print(line, soft_wrap=True)
+
+    def _worded(self, values: Mapping[str, float]) -> dict[str, float]:
+        """Name the speed by the run's unit."""
+        said = {SPEED: SPEED.replace("tokens", self._unit)}
+        return {said.get(name, name): value for name, value in values.items()}
 
     def _place(self, step: int) -> str:
         return f"step {step}" if self._total is None else f"step {step}/{self._total}"

@@ -1,0 +1,73 @@
+"""What models declare of themselves, and those who ask: the fast path and the examinations."""
+
+import pytest
+import torch
+from torch import nn
+
+from normlab.build import make_fast
+from normlab.health import batch_mates, leak, outlier, padding
+from normlab.health.subject import subject_of_config
+from normlab.models.anatomy import stacks
+from tests.health.subjects import examined
+
+RESNET = ("task=digits", "model=resnet8", "model.width=4")
+ROWS = ("task=digits", "model=lstm", "model.dim=4", "model.read=rows")
+LSTM = ("task=lm", "model=lstm", "model.dim=8", "task.max_length=12")
+VIT = ("task=digits", "model=vit", "model.dim=8", "model.ffn_dim=8", "model.num_heads=2")
+
+
+def about(*overrides):
+    return subject_of_config([*overrides, "observe.threads=1", "precision=fp64"])
+
+
+@pytest.mark.parametrize(("overrides", "number"), [(RESNET, 3), ((*VIT, "model.num_layers=2"), 2)])
+def test_the_fast_path_compiles_each_block(overrides, number, monkeypatch):
+    compiled = []
+    monkeypatch.setattr(nn.Module, "compile", lambda self, **_: compiled.append(self))
+    subject = about(*overrides)
+    make_fast(subject.model, subject.task, torch.device("cpu"))
+    assert len(set(compiled)) == len(compiled) == number
+
+
+def test_the_fast_path_is_refused_where_it_would_change_nothing():
+    subject = about(*ROWS)
+    with pytest.raises(ValueError, match=r"observe\.fast=true: RecurrentClassifier has no blocks"):
+        make_fast(subject.model, subject.task, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("overrides", "name"), [(RESNET, "network"), (ROWS, "recurrent")])
+@pytest.mark.parametrize("norm", ["bn", "ln"])
+def test_a_picture_sees_others_through_batch_norm_alone(overrides, name, norm, monkeypatch):
+    monkeypatch.setattr(batch_mates, "SETS", 3)
+    subject = about(*overrides, f"norm={norm}")
+    assert list(stacks(subject.model)) == [name]
+    leaked, moved = (examined(subject, which).figures for which in (leak, batch_mates))
+    over_batch = norm == "bn"
+    assert leaked["training"][name]["own"] > 0
+    assert (leaked["training"][name]["others"] > 1e-6) == over_batch
+    assert (moved["values"]["training"][name] > 1e-6) == over_batch
+    assert leaked["eval"][name]["others"] == 0
+    assert moved["values"]["eval"][name] < 1e-12
+    assert "no attention" in str(examined(subject, outlier).why_not)
+
+
+@pytest.mark.parametrize(
+    ("norm", "sees_later"),
+    [(("norm=bn",), False), (("norm=seqn", "model.input_statistics=sequence"), True)],
+)
+def test_a_recurrent_language_model_is_causal_but_for_norms_over_its_input(norm, sees_later):
+    sites = ("norm@hidden_norm=ln", "norm@cell_norm=ln") if sees_later else ()
+    subject = about(*LSTM, *norm, *sites)
+    found = examined(subject, leak).figures
+    assert found["attends_both_ways"] == {"recurrent": False}
+    assert (found["eval"]["recurrent"]["later"] > 1e-6) == sees_later
+    if not sees_later:
+        assert found["training"]["recurrent"]["later"] == 0
+        assert found["training"]["recurrent"]["others"] > 1e-6
+
+
+def test_padding_is_asked_of_a_recurrent_language_model(monkeypatch):
+    monkeypatch.setattr(padding, "SHARES", (0.0, 0.5))
+    found = examined(about(*LSTM, "norm=bn"), padding).figures
+    assert found["shares"] == [0.0, 0.5]
+    assert max(found["moved"]["training"]["recurrent"]) < 1e-9
