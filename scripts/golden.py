@@ -31,19 +31,24 @@ _RUN = [
     *("model.encoder_layers=1", "model.decoder_layers=1", "model.max_positions=256"),
     "batch_size=6",
 ]
-_RECURRENT = [
-    *("task=digits", "model.dim=6", "model.read=rows", "model.initial_noise=0.1", "batch_size=20"),
-    *("optim=adam", "clip_norm=1", "task.test_batch_sizes=[]", "task.test_eval_stats=[]"),
+_DIGITS = [
+    *("task=digits", "batch_size=20", "optim=adam", "clip_norm=1"),
+    *("task.test_batch_sizes=[]", "task.test_eval_stats=[]"),
 ]
+_RECURRENT = [*_DIGITS, "model.dim=6", "model.read=rows", "model.initial_noise=0.1"]
+_RESNET = [*_DIGITS, "model.width=8"]
+_VIT = [*_DIGITS, "model.dim=8", "model.ffn_dim=16", "model.depth=1", "model.num_heads=2"]
 _ALL = [
     *("schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
     *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
     *(f"validate.every={STEPS}", "sink=[jsonl]", "probe=[]", "observe.checkpoint_every=1000"),
 ]
-MODELS = {
-    "model=lstm": ("none", "ln", "bn", "bn_position"),
-    "model=gru": ("ln", "bn_position"),
-    "model=rnn": ("ln", "bn_position"),
+MODELS = {  # their settings and norms
+    "model=lstm": (_RECURRENT, ("none", "ln", "bn", "bn_position")),
+    "model=gru": (_RECURRENT, ("ln", "bn_position")),
+    "model=rnn": (_RECURRENT, ("ln", "bn_position")),
+    "model=resnet8": (_RESNET, ("none", "ln", "bn", "gn_sample")),
+    "model=vit": (_VIT, ("ln", "bn")),
 }
 
 
@@ -56,7 +61,7 @@ def losses(norm: str, place: str, runs_dir: Path, *more: str) -> list[float]:
     from normlab.run import train
 
     where = runs_dir / norm / place.rpartition("=")[2]
-    own = _RECURRENT if place in MODELS else _RUN
+    own, _ = MODELS.get(place, (_RUN, ()))
     train(compose([*own, *_ALL, _override(place), f"norm={norm}", f"runs_dir={where}", *more]))
     (metrics,) = where.rglob("metrics.jsonl")
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
@@ -103,7 +108,7 @@ def pairs() -> list[tuple[str, str]]:
     return [
         *((norm, placement) for norm in option_names("norm") for placement in basic),
         *(("none" if name == "rezero" else "ln", name) for name in other),
-        *((norm, model) for model, norms in MODELS.items() for norm in norms),
+        *((norm, model) for model, (_, norms) in MODELS.items() for norm in norms),
     ]
 
 
