@@ -81,6 +81,7 @@ MAY_IMPORT = {
         *("registry", "recipes", "sites", "machine", "constraints", "near", "choices"),
         "start_file",
     ),
+    "notices": (),
     "complete": ("config",),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),

@@ -8,11 +8,11 @@ import re
 import pytest
 from rich.console import Console
 
+from normlab.cli import main
 from normlab.commands import completion
 from normlab.commands._cells import Cells, Row, short_names
 from normlab.commands._elsewhere import _told_once, carried_out_elsewhere, gathering, watched
 from normlab.commands.demo import sentence
-from normlab.cli import main
 from normlab.config import compose, error_line
 from normlab.metrics.bleu import tokenizer_of
 from normlab.near import check_arguments

@@ -8,9 +8,11 @@ import torch
 from normlab.config import compose
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.warmup import WarmupNorm
+from normlab.notices import notices
 from normlab.records.record import RunRecord
 from normlab.run import train
 from normlab.train.checkpoint import load_checkpoint
+from tests.models.small import lm, seq2seq
 from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, weights
 
@@ -50,6 +52,28 @@ def test_a_run_says_until_when_its_norms_own_schedules_last(corpus, tmp_path):
     validated = {row["step"]: "valid/blend/loss" in row for row in rows if "valid/loss" in row}
     assert validated == {4: True, 8: False}
     assert RunRecord.from_json(record.to_json(), origin="here").milestones == record.milestones
+
+
+def test_a_run_that_ends_within_a_blend_is_tested_by_the_blend_too_and_says_so(
+    corpus, tmp_path, capsys
+):
+    values = ("norm=prepbn", "norm.warmup_share=0.5", "norm.blend_share=0.8", "budget.steps=4")
+    record = train(compose(tiny(corpus, tmp_path, *values, "validate.every=4", "sink=[console]")))
+    assert record.scores["test/blend/loss"].value != record.scores["test/loss"].value
+    said = "the run ends at step 4, within a norm's own schedule: ProgressiveRepBatchNorm blend"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("model", [lm, seq2seq])
+def test_a_run_says_where_it_decodes_by_whole_prefixes(model):
+    def said(name):
+        return [line for line in notices(model(name), {}, None) if "whole prefix" in line]
+
+    assert not said("bn") and len(said("in")) == 1
+    by_batch = model("bn")
+    for norm in running_norms(by_batch):
+        norm.evaluate_with("batch")
+    assert list(notices(by_batch, {}, None)) == said("in")
 
 
 @pytest.mark.parametrize("norm", ["pn", "un", "rbn", "brn"])
