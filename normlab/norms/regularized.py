@@ -94,8 +94,8 @@ class RegularizedBatchNorm(BatchNorm):
         found, self._batch = self._batch, None
         if found is None or not (self.penalty_mean or self.penalty_var):
             return None
-        running = (moment.to(found.mean) for moment in self.running_moments())
+        mean, var = (moment.to(found.mean) for moment in self.running_moments())
         batch = Statistics(found.mean, found.var, self.eps)
-        by_mean, by_var = self.terms(batch, Statistics(*running, self.eps))
+        by_mean, by_var = self.terms(batch, Statistics(mean, var, self.eps))
         total = self.penalty_mean * by_mean + self.penalty_var * by_var
         return total / world().size if self.sync and self.ghosts is None else total
