@@ -19,6 +19,7 @@ from hydra.errors import MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 
 from normlab import constraints, near, start_file
+from normlab.choices import check_single
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
@@ -174,6 +175,7 @@ def compose(overrides: Sequence[str] = ()) -> DictConfig:
         ValueError: values that contradict each other.
     """
     near.check_arguments(overrides)
+    check_single(overrides)
     register()
     GlobalHydra.instance().clear()
     with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
@@ -281,6 +283,8 @@ def error_line(error: Exception) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0].startswith("Could not override"):
         key = lines[0].split("'")[1]
+        if key.startswith("optim.groups"):
+            return f"{key} is added to the config by a plus: give +{key}=VALUE"
         return f"{key} does not exist; normlab train --cfg job shows all keys.{near.meant(key)}"
     given = lines[0].removeprefix("Error merging override ")
     if given != lines[0] and (rule := near.expected(given.partition("=")[0])):

@@ -29,6 +29,7 @@ from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
 from normlab.memory import check_memory
 from normlab.norms.model import ModelNorms
+from normlab.notices import notices
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.progress import PREPARING, Stage, heard_by
 from normlab.records.arithmetic import arithmetic_of
@@ -264,8 +265,8 @@ class _Run:
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
         sinks.open(self._info(trainer.progress.step, settings, data))
-        if self.milestones:
-            sinks.note(_schedules(self.milestones))
+        for line in notices(model, self.milestones, config["budget"]["steps"]):
+            sinks.note(line)
         record = self._fit_and_test(trainer, data)
         if record.outcome.status == "finished":
             for sample in samples(task, self.folder):
@@ -387,9 +388,3 @@ class _Run:
             last_steps=trainer.probes.recent() if outcome.status == "diverged" else {},
             milestones=self.milestones,
         )
-
-
-def _schedules(milestones: Mapping[str, int]) -> str:
-    """Say until which steps the parts of norms' own schedules last."""
-    parts = [f"{name.replace('/', ' ')} until step {step:,}" for name, step in milestones.items()]
-    return f"norms' own schedules: {', '.join(parts)}"

@@ -41,8 +41,8 @@ class Subject:
     `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
     `tables` map our parameters and statistics to theirs. `factor` is theirs over ours where a
     constant is known to differ. The input of the step `outlier` is ten times as large. `around` is
-    what ours stands in: a product with centred rows, as `linear` and `norm`, or a self-attention of
-    two heads, where `option` is one of `qk_norm`.
+    what ours stands in: a product with centred rows, as `linear` and `norm`, a self-attention of
+    two heads, where `option` is one of `qk_norm`, or an encoder layer, where it is a placement.
     """
 
     repository: str
@@ -59,7 +59,7 @@ class Subject:
     outlier: int | None = None
     factor: float = 1.0
     tolerance: float = 1e-12
-    around: Literal["nothing", "centered product", "attention"] = "nothing"
+    around: Literal["nothing", "centered product", "attention", "layer"] = "nothing"
 
 
 def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
@@ -101,7 +101,6 @@ _POWERNORM: Mapping[str, Any] = {
     "repository": "sIncerass+powernorm",
     "commit": "9ea6226a3203d5d6fcee07a5c6dec38ec6bc5e9f",
     "names": _AFFINE,
-    "tolerance": 1e-10,
 }
 
 
@@ -120,7 +119,22 @@ def _power(groups: int, *, padded: bool) -> Subject:
     )
 
 
-def _regularized(penalty: str, mean: float, var: float) -> Subject:
+def _root_batch(*, padded: bool) -> Subject:
+    """Return the batch norm of PowerNorm's repository."""
+    return Subject(
+        **_POWERNORM,
+        path="fairseq/modules/norms/mask_syncbatchnorm.py",
+        build=lambda module: module.MaskSyncBatchNorm(SHAPE[2]),
+        option="bn_rms",
+        values={"padding": "fill"},
+        tables={"running_mean": "running_mean", "running_var": "running_var"},
+        driver=Driver(forward=_time_first),
+        steps=tuple(range(1, 11)),
+        padded=padded,
+    )
+
+
+def _regularized(penalty: str, mean: float, var: float, *, padded: bool = True) -> Subject:
     return Subject(
         repository="wjxts+RegularizedBN",
         commit="57a5394505b122ccafb2b8914bd926cc2241e03c",
@@ -134,7 +148,7 @@ def _regularized(penalty: str, mean: float, var: float) -> Subject:
         tables={"running_mean": "running_mean", "running_var": "running_var"},
         driver=Driver(forward=_time_first, penalty=lambda module: module.loss()),
         steps=tuple(range(1, 11)),
-        padded=True,
+        padded=padded,
         tolerance=1e-10,
     )
 
@@ -228,8 +242,11 @@ class _CenteredConvolution(nn.Module):
         return self.norm.iters
 
 
-def _represented(*, progressive: bool) -> Subject:
-    """Return RepBN, or the way to it: two steps of layer norm and four of a blend."""
+def _represented(*, progressive: bool, padded: bool = False) -> Subject:
+    """Return RepBN, or the way to it: two steps of layer norm and four of a blend.
+
+    The authors' code knows no padding: it takes padding for tokens.
+    """
     inner = "norm2." if progressive else ""
     names = {"weight": "bn.weight", "bias": "bn.bias", "alpha": "alpha"}
     names = {ours: f"{inner}{theirs}" for ours, theirs in names.items()}
@@ -247,15 +264,20 @@ def _represented(*, progressive: bool) -> Subject:
         path="classification/models/prepbn.py",
         build=build,
         option="prepbn" if progressive else "repbn",
-        values={"warmup_steps": 2, "blend_steps": 4} if progressive else {},
+        values={
+            **({"warmup_steps": 2, "blend_steps": 4} if progressive else {}),
+            **({"padding": "include"} if padded else {}),
+        },
         names={**names, **tokens} if progressive else names,
         tables=tables,
         steps=tuple(range(1, 11)),
+        padded=padded,
         tolerance=1e-10,
     )
 
 
 HEADS = 2
+HIDDEN = 12  # of the feed-forward part of a layer
 
 
 class _Attention(nn.Module):
@@ -320,23 +342,21 @@ SUBJECTS: Mapping[str, Subject] = {
     ),
     "pn": _power(1, padded=False),
     "pn_groups_padded": _power(4, padded=True),
-    "bn_rms": Subject(
-        **_POWERNORM,
-        path="fairseq/modules/norms/mask_syncbatchnorm.py",
-        build=lambda module: module.MaskSyncBatchNorm(SHAPE[2]),
-        option="bn_rms",
-        values={"padding": "fill"},
-        tables={"running_mean": "running_mean", "running_var": "running_var"},
-        driver=Driver(forward=_time_first),
-        steps=tuple(range(1, 11)),
-        padded=True,
-    ),
+    "bn_rms": _root_batch(padded=True),
+    "bn_rms_dense": _root_batch(padded=False),
     "rbn_diff": _regularized("diff", 0.1, 0.01),
+    "rbn_dense": _regularized("diff", 0.1, 0.01, padded=False),
+    **{
+        f"rbn_{penalty}": _regularized(penalty, 0.3, 0.2)
+        for penalty in ("reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl")
+    },
     "rbn_diff2": _regularized("diff2", 60.0, 0.5),
     "brn": _renorm(padded=False),
     "brn_padded": _renorm(padded=True),
     "repbn": _represented(progressive=False),
+    "repbn_padded": _represented(progressive=False, padded=True),
     "prepbn": _represented(progressive=True),
+    "prepbn_padded": _represented(progressive=True, padded=True),
     "mabn": Subject(
         **_MABN,
         names=_AFFINE,
@@ -358,7 +378,9 @@ SUBJECTS: Mapping[str, Subject] = {
         around="centered product",
     ),
     "un": _unified(outliers=False, padded=True),
+    "un_dense": _unified(outliers=False, padded=False),
     "un_outliers": _unified(outliers=True, padded=False),
+    "un_outliers_padded": _unified(outliers=True, padded=True),
     "qk_l2": Subject(
         repository="CyndxAI+QKNorm",
         commit="c628cb5",
@@ -375,6 +397,32 @@ SUBJECTS: Mapping[str, Subject] = {
         driver=Driver(forward=lambda module, x, valid: module(x, ~valid)),
         padded=True,
         around="attention",
+    ),
+    "rezero": Subject(
+        repository="majumderb+rezero",
+        commit="e2c94a8",
+        path="rezero/transformer/rztx.py",
+        build=lambda module: module.RZTXEncoderLayer(SHAPE[2], HEADS, HIDDEN, dropout=0.0),
+        option="rezero",
+        names={
+            "self_attention.qkv_proj.weight": "self_attn.in_proj_weight",
+            "self_attention.qkv_proj.bias": "self_attn.in_proj_bias",
+            "self_attention.out_proj.weight": "self_attn.out_proj.weight",
+            "self_attention.out_proj.bias": "self_attn.out_proj.bias",
+            "feed_forward.fc1.weight": "linear1.weight",
+            "feed_forward.fc1.bias": "linear1.bias",
+            "feed_forward.fc2.weight": "linear2.weight",
+            "feed_forward.fc2.bias": "linear2.bias",
+            "self_residual.gain": "resweight",
+        },
+        driver=Driver(
+            forward=lambda module, x, valid: module(
+                x.transpose(0, 1), src_key_padding_mask=~valid
+            ).transpose(0, 1)
+        ),
+        padded=True,
+        tolerance=1e-9,  # weights near 1 make outputs of thousands, and a sharp softmax
+        around="layer",
     ),
     "scale": Subject(
         repository="tnq177+transformers_without_tears",

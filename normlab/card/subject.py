@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.choices import check_given_once
 from normlab.config import compose, to_dict
 from normlab.records.labels import norm_label
 
@@ -132,6 +133,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
 
     Raises ValueError for a key that is the battery's own, an unknown scale, and no norm.
     """
+    check_given_once(arguments)
     scale, device, chosen = "cpu", "cpu", list[str]()
     for argument in arguments:
         key, _, value = argument.partition("=")

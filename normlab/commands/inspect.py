@@ -89,12 +89,14 @@ def parser() -> argparse.ArgumentParser:
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
     """Return what is examined and the folder its sheet is written to."""
+    from normlab.choices import check_given_once
     from normlab.health.subject import subject_of_config, subject_of_run
 
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
         raise ValueError(f"{' and '.join(runs)}: inspect one run at a time")
     if not runs:
+        check_given_once(words)
         return subject_of_config(words), Path()
     changes = [word for word in words if word not in runs]
     folder = Path(runs[0])

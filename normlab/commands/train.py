@@ -40,6 +40,7 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
+    from normlab.choices import check_given_once
     from normlab.commands._cells import short_names
     from normlab.commands._elsewhere import carried_out_elsewhere, gathering
     from normlab.config import CONFIG_NAME, from_hydra, register
@@ -49,6 +50,7 @@ def run_hydra(argv: list[str]) -> int:
 
     end_with_the_sweep()
     check_arguments(argv)
+    check_given_once(argv)
     register()
     cells: list[list[str]] = []
     folders: list[Path] = []

@@ -47,10 +47,14 @@ class CausalLM(nn.Module):
         """Return logits over the vocabulary."""
         return nn.functional.linear(x, self.decoder.embedding.tokens.table)
 
+    @property
+    def incremental(self) -> bool:
+        """Whether the norms let it decode one token at a time."""
+        return all(norm.incremental for norm in self.modules() if isinstance(norm, Norm))
+
     def start_decoding(self, count: int, *, max_length: int) -> "CachedText | PrefixText":
         """Begin `count` sequences, in the fastest way that the norms allow."""
-        norms = (module for module in self.modules() if isinstance(module, Norm))
-        if all(norm.incremental for norm in norms):
+        if self.incremental:
             return CachedText(self.decoder, max_length=max_length)
         return PrefixText(self.decoder, count)
 

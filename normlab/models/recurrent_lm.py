@@ -32,9 +32,14 @@ class RecurrentLM(nn.Module):
         """Return logits over the vocabulary."""
         return self.output(x)
 
+    @property
+    def incremental(self) -> bool:
+        """Whether the norms let it decode one token at a time."""
+        return self.recurrent.incremental
+
     def start_decoding(self, count: int, *, max_length: int) -> "StatefulText | PrefixStates":
         """Begin `count` sequences, in the fastest way that the norms allow."""
-        if self.recurrent.incremental:
+        if self.incremental:
             return StatefulText(self.embedding, self.recurrent, count)
         return PrefixStates(self, count)
 

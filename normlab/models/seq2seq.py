@@ -118,12 +118,16 @@ class Seq2Seq(nn.Module):
         """Return logits over the target vocabulary."""
         return nn.functional.linear(stream, self.output.table)
 
+    @property
+    def incremental(self) -> bool:
+        """Whether the decoder's norms let it decode one token at a time."""
+        return all(norm.incremental for norm in self.decoder.modules() if isinstance(norm, Norm))
+
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
     ) -> CachedDecoding | PrefixDecoding:
         """Begin decoding `width` hypotheses a sentence, in the fastest way its norms allow."""
-        norms = (module for module in self.decoder.modules() if isinstance(module, Norm))
-        if all(norm.incremental for norm in norms):
+        if self.incremental:
             return CachedDecoding(self.decoder, memory, source, width=width, max_length=max_length)
         return PrefixDecoding(self.decoder, memory, source, width=width)
 

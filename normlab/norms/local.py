@@ -15,7 +15,7 @@ from normlab.norms.base import Axis, Norm, Stream
 from normlab.norms.moments import Pooling, standardize, widen
 from normlab.norms.stream import real_tokens
 
-Detach = Literal["none", "mean", "std", "both"]
+Detach = Literal["none", "mean", "std", "both", "value"]
 
 
 class NoNorm(Norm):
@@ -45,7 +45,9 @@ class LayerNorm(TokenNorm):
     """Layer norm (Ba, Kiros and Hinton 2016, equation 4).
 
     `detach` names the statistics through which no gradient flows: they are constants of the
-    backward pass, and the output is the same (DetachNorm; Xu et al. 2019, section 3).
+    backward pass, and the output is the same (DetachNorm; Xu et al. 2019, section 3). `value` is
+    the other half: the tokens as they are, with layer norm's gradient. The authors' code of that
+    (`gradnorm`) adds the normalized tokens to them, which has the same gradient.
     """
 
     def __init__(self, dim: int, *, eps: float, affine: bool, detach: Detach = "none") -> None:
@@ -57,6 +59,9 @@ class LayerNorm(TokenNorm):
         wide, weight, bias = widen(x, self.weight, self.bias)
         if self.detach == "none":
             return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
+        if self.detach == "value":
+            z = F.layer_norm(wide, (self.dim,), eps=self.eps)
+            return torch.addcmul(bias, wide.detach() + (z - z.detach()), weight).to(x.dtype)
         var, mean = torch.var_mean(wide, -1, correction=0, keepdim=True)
         inverse = (var + self.eps).rsqrt()
         mean = mean if self.detach == "std" else mean.detach()

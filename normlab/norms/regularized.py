@@ -4,7 +4,7 @@ The paper's penalty draws a batch's mean and deviation towards the running ones,
 finds what training had.
 """
 
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -14,22 +14,20 @@ from normlab.distributed import world
 from normlab.norms.base import EvalStats, Stream, uncompiled
 from normlab.norms.batch import BatchNorm, Padding
 from normlab.norms.moments import Moments, Pooling, Weights, moments_with_gradient, widen
-
-Penalty = Literal["diff", "diff2"]
+from normlab.norms.penalties import PENALTIES, Penalty, Statistics
 
 
 class RegularizedBatchNorm(BatchNorm):
     """Batch norm over sqrt(max(var, eps)), and a penalty on the last training batch.
 
     With mu, sigma^2 the running statistics, which the batch has entered and through which no
-    gradient flows, and sums over features:
+    gradient flows, and sums over features, `diff` is
 
-        diff     penalty_mean sum (mu_B - mu)^2 + penalty_var sum |sigma_B^2 - sigma^2|
-        diff2    penalty_mean sum (mu_B - mu)^2 + penalty_var sum (sigma_B - sigma)^2
+        penalty_mean sum (mu_B - mu)^2 + penalty_var sum |sigma_B^2 - sigma^2|
 
-    It is added to the loss summed over the tokens of a micro-batch, once, whatever the tokens. The
-    running variance is the biased one. Because the batch enters first, the distances are
-    1 - momentum of those to the statistics before it.
+    and `normlab.norms.penalties` has the others. It is added to the loss summed over the tokens of
+    a micro-batch, once, whatever the tokens. The running variance is the biased one. Because the
+    batch enters first, the distances are 1 - momentum of those to the statistics before it.
     """
 
     def __init__(
@@ -58,7 +56,7 @@ class RegularizedBatchNorm(BatchNorm):
             unbiased=False,
             ghost=ghost,
         )
-        self.deviations = penalty == "diff2"
+        self.terms = PENALTIES[penalty]
         self.penalty_mean = penalty_mean
         self.penalty_var = penalty_var
         self._batch: Moments | None = None
@@ -97,11 +95,7 @@ class RegularizedBatchNorm(BatchNorm):
         if found is None or not (self.penalty_mean or self.penalty_var):
             return None
         mean, var = (moment.to(found.mean) for moment in self.running_moments())
-        by_mean = (found.mean - mean).square().sum()
-        if self.deviations:
-            sigma, sigma_batch = (v.clamp(min=self.eps).sqrt() for v in (var, found.var))
-            by_var = (sigma_batch - sigma).square().sum()
-        else:
-            by_var = (found.var - var).abs().sum()
+        batch = Statistics(found.mean, found.var, self.eps)
+        by_mean, by_var = self.terms(batch, Statistics(mean, var, self.eps))
         total = self.penalty_mean * by_mean + self.penalty_var * by_var
         return total / world().size if self.sync and self.ghosts is None else total

@@ -70,17 +70,25 @@ def test_a_finding_is_kept_until_the_norm_changes(tmp_path, monkeypatch):
     assert len(asked) == 2
 
 
-def test_the_rate_is_doubled_until_it_fails_or_halved_until_it_trains(tmp_path, monkeypatch):
+def test_the_rate_is_doubled_until_it_fails_and_where_the_first_fails_tried_both_ways(
+    tmp_path, monkeypatch
+):
     subject = examined(["norm=bn"], tmp_path)
 
-    def largest(limit):
-        trains = lambda _, value: (1.0, value <= limit, "")  # noqa: E731
-        monkeypatch.setattr(rate, "_try", trains)
+    def largest(limit, *, least=0.0, lost=9.0):
+        def trial(_, value):
+            training = None if value >= lost else 1.0
+            return rate.Trial(training, 7.0, trains=least <= value <= limit, ended="")
+
+        monkeypatch.setattr(rate, "_try", trial)
         return rate.examine(subject)
 
     assert largest(0.005).figures["largest"] == 0.004
     assert "0.008 does not" in largest(0.005).answer
     assert largest(0.0003).figures["largest"] == 0.00025
+    assert [row[0] for row in largest(0.0003).rows] == [0.00025, 0.0005, 0.001, 0.002, 0.004]
+    assert [row[0] for row in largest(0.0003, lost=0.001).rows] == [0.00025, 0.0005, 0.001]
+    assert largest(0.01, least=0.004).figures["largest"] == 0.008
     assert largest(0.0).cells == {"largest lr": "none"}
     assert largest(9.0).cells == {"largest lr": "0.256+"}
 

@@ -8,6 +8,7 @@ import re
 import pytest
 from rich.console import Console
 
+from normlab.cli import main
 from normlab.commands import completion
 from normlab.commands._cells import Cells, Row, short_names
 from normlab.commands._elsewhere import _told_once, carried_out_elsewhere, gathering, watched
@@ -122,12 +123,24 @@ def test_the_demo_says_what_its_numbers_say():
         ),
         ("model.read=rows", "model=gru, lstm, rnn have it."),
         ("batch_size=abc", "batch_size=abc: it takes a whole number (sequences)"),
+        ("placement=[deepnorm,pre]", "placement takes one option"),
+        ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),
+        ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm takes one option"),
+        ("optim.groups.norm.weight_decay=0", "give +optim.groups.norm.weight_decay=VALUE"),
     ],
 )
 def test_what_was_meant_is_said(override, said):
     with pytest.raises(Exception) as raised:  # Hydra's and OmegaConf's are of many kinds
         compose([override])
     assert said in error_line(raised.value)
+
+
+@pytest.mark.parametrize("command", ["train", "inspect", "card"])
+def test_a_group_that_is_given_twice_is_refused(command, capsys):
+    twice = ["norm=bn", "placement=deepnorm", "placement=pre"]
+    assert main([command, *twice, *(["budget.steps=0"] if command == "train" else [])]) == 1
+    said = "placement=deepnorm and placement=pre are both given: placement takes one option"
+    assert said in capsys.readouterr().err
 
 
 def test_a_key_that_is_written_as_a_flag_is_named():

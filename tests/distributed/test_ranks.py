@@ -13,6 +13,7 @@ from normlab.instantiate import instantiate
 from normlab.models.linear import initialize
 from normlab.models.spec import Image, ModelArchitecture
 from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks, running_norms
+from normlab.norms.model import ModelNorms
 from normlab.placements.calibration import Pass
 from normlab.placements.pre import Pre
 from normlab.registry import CONFIG_DIR, option_names
@@ -29,19 +30,31 @@ def _data():
     return x, pull, torch.arange(7)[None] < LENGTHS[:, None]
 
 
+STEPS = 6  # past the end of each warm-up
+
+
 def _forward_backward(option, sync, rows):
-    """Run a norm on some sentences; return outputs, gradients and running statistics."""
-    x, pull, valid = (tensor[rows] for tensor in _data())
-    x = x.requires_grad_()
-    norm = make_norm(option, 4, sync=sync, momentum=1.0).double()
+    """Take the steps on some sentences; return outputs, gradients and running statistics."""
+    data, pull, valid = (tensor[rows] for tensor in _data())
+    norm = make_norm(option, 4, sync=sync, momentum=0.5).double()
     assert isinstance(norm, RunningNorm)
-    y = norm(x, Stream(valid)) * valid[..., None]
-    with distributed.summed_gradients(list(norm.parameters())):
-        (y * pull).sum().backward()
+    norms = ModelNorms(torch.nn.Sequential(norm))
+    outputs, grads, of_weights = [], [], []
+    for step in range(1, STEPS + 1):
+        x = (data * (1 + step / 10)).requires_grad_()
+        norms.begin_step(step, STEPS)
+        y = norm(x, Stream(valid)) * valid[..., None]
+        with distributed.summed_gradients(list(norm.parameters())):
+            (y * pull).sum().backward()
+        norms.commit()
+        outputs.append(y)
+        grads.append(x.grad)
+        of_weights.append(norm.weight.grad)
+        norm.zero_grad()
     if not sync:
         average_statistics_over_ranks(norm)
-    moments = norm.running_moments()
-    return [t.detach() for t in (y, x.grad, norm.weight.grad, *moments, *norm.tables.values())]
+    found = torch.cat(outputs, 1), torch.cat(grads, 1), torch.stack(of_weights)
+    return [t.detach() for t in (*found, *norm.running_moments(), *norm.tables.values())]
 
 
 RECURRENT = ("recurrent bn", "recurrent bn_position")
@@ -100,7 +113,8 @@ def _on_this_rank(sync):
     # sentences of unlike number and length: 2 of them here, 4 there
     rank = distributed.world().rank
     rows = slice(0, 2) if rank == 0 else slice(2, 6)
-    found = {option: _forward_backward(option, sync, rows) for option in BATCH}
+    options = BATCH if sync else ["bn"]
+    found = {option: _forward_backward(option, sync, rows) for option in options}
     if not sync:
         return found
     found |= {name: _recurrence(name.split()[1], rows) for name in RECURRENT}

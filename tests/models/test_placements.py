@@ -172,6 +172,28 @@ def test_rezero_begins_as_the_identity_with_one_gain_a_layer():
     assert sum(name.endswith("gain") for name, _ in apart.named_parameters()) == 4
 
 
+@torch.no_grad()
+def test_normformer_of_the_paper_scales_heads_before_the_projection_and_the_stream_where_asked():
+    values = {"head_gains": "mix", "scale_residual": True}
+    layer = lm("ln", "normformer", values=values).decoder.layers[1]
+    x, every, attention = x_of(), Stream(torch.ones(3, 6, dtype=torch.bool)), layer.self_attention
+    gains = torch.tensor([0.5, 2.0], dtype=torch.double)
+    attention.mix_norm.gain.copy_(gains)
+    y = attention(x, every)
+    attention.mix_norm.gain.fill_(1)
+    attention.out_proj.weight.mul_(gains.repeat_interleave(DIM // 2))
+    assert_close(attention(x, every), y)
+    ffn = layer.ffn_residual
+    branch = layer.feed_forward(ffn.norm(x, every), every)
+    assert_close(ffn(x, every, lambda h: layer.feed_forward(h, every)), ffn.gain * x + branch)
+
+
+def test_b2t_of_the_paper_begins_with_the_weights_of_post_norm():
+    b2t = lm("ln", "b2t", fresh=True, values={"rescaled": False})
+    post = lm("ln", "post", fresh=True)
+    assert_close(dict(b2t.named_parameters()), dict(post.named_parameters()))
+
+
 def test_a_sandwich_of_nothing_is_no_norm():
     values = {"depth_scaled": False}
     assert_close(outputs(lm("none", "sandwich", values=values)), outputs(lm("none", "pre")))

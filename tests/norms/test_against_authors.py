@@ -6,11 +6,15 @@ from torch import nn
 
 from normlab.build import make_norm
 from normlab.models.attention import SelfAttention
+from normlab.models.layers import EncoderLayer, LayerShape
 from normlab.models.linear import Linear
 from normlab.models.qk_norm import qk_sites
 from normlab.norms.base import Norm, Stream
+from normlab.norms.local import NoNorm
+from normlab.placements.base import Place
 from scripts.parity import TRACES, trace
-from scripts.parity_subjects import HEADS, SHAPE, SUBJECTS, Driver
+from scripts.parity_subjects import HEADS, HIDDEN, SHAPE, SUBJECTS, Driver
+from tests.models.small import placement
 
 
 class Centered(nn.Module):
@@ -33,9 +37,26 @@ def _attention(option):
     return SelfAttention(SHAPE[2], sites=sites, **settings)
 
 
+def _layer(option):
+    """Return a layer of an encoder with a placement that has no norm."""
+    shape = LayerShape(
+        dim=SHAPE[2],
+        num_heads=HEADS,
+        ffn_dim=HIDDEN,
+        activation="relu",
+        ffn_inner_norm=NoNorm,
+        attention_dropout=0.0,
+        activation_dropout=0.0,
+    )
+    place = Place(stack="encoder", layer=0, layers=1, sublayer="self")
+    return EncoderLayer(shape, placement(option, "none"), place)
+
+
 def _ours(subject):
     if subject.around == "attention":
         return _attention(subject.option)
+    if subject.around == "layer":
+        return _layer(subject.option)
     norm = make_norm(subject.option, SHAPE[2], **subject.values)
     return Centered(norm) if subject.around == "centered product" else norm
 

@@ -48,6 +48,38 @@ def test_layer_norm():
     _compare(norm, lambda x: reference(x[_valid()]), x, pull)
 
 
+def _gradient(detach):
+    """Return input, upstream gradient, output, gradient, and the deviation of the input."""
+    x, g = _tensors()
+    y = make_norm("ln", DIM, affine=False, eps=0.0, detach=detach).double()(x, Stream())
+    (gradient,) = torch.autograd.grad(y, x, g)
+    return x, g, y, gradient, x.std(-1, correction=0)
+
+
+@pytest.mark.parametrize(
+    ("detach", "mean_left", "variance_left"),
+    [("none", False, False), ("mean", True, False), ("std", False, True), ("both", True, True)],
+)
+def test_a_gradient_keeps_mean_and_variance_through_detached_statistics_alone(
+    detach, mean_left, variance_left
+):
+    """The theorem of Xu et al. 2019: through the others it loses its mean, or a part of it."""
+    _, g, _, gradient, std = _gradient(detach)
+    mean, bound = g.mean(-1) / std, g.var(-1, correction=0) / std.square()
+    torch.testing.assert_close(gradient.mean(-1), mean if mean_left else torch.zeros_like(mean))
+    variance = gradient.var(-1, correction=0)
+    if variance_left:
+        torch.testing.assert_close(variance, bound)
+    else:
+        assert (variance < bound).all()
+
+
+def test_layer_norm_of_the_gradient_alone_leaves_the_tokens_as_they_are():
+    x, _, y, gradient, _ = _gradient("value")
+    assert torch.equal(y, x)
+    torch.testing.assert_close(gradient, _gradient("none")[3])
+
+
 def test_rms_norm():
     norm = make_norm("rms", DIM)
     norm, reference = _scrambled(norm.double(), nn.RMSNorm(DIM, eps=norm.eps).double())

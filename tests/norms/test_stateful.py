@@ -78,13 +78,36 @@ def test_two_forwards_before_one_backward_have_the_gradients_of_each(option):
     assert all(bool(grad.isfinite().all()) for order in grads for grad in order)
 
 
+@pytest.mark.parametrize("saved", [2, PAST - 2])
+@pytest.mark.parametrize("option", STATEFUL)
+def test_a_saved_norm_goes_on_bitwise_past_the_end_of_its_warm_up(option, saved):
+    norm, resumed = _trained(option, saved), make_norm(option, 8).double()
+    resumed.load_state_dict(norm.state_dict())
+    for step in range(saved + 1, PAST + 2):
+        torch.testing.assert_close(_step(resumed, step), _step(norm, step), rtol=0, atol=0)
+    torch.testing.assert_close(resumed.state_dict(), norm.state_dict(), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("option", [n for n in STATEFUL if n not in WARMUPS])
+def test_micro_batches_enter_the_statistics_one_by_one_where_there_is_no_warm_up(option):
+    norm, alone = _trained(option, 3), _trained(option, 3)
+    norms = ModelNorms(torch.nn.Sequential(norm))
+    norms.begin_step(4, PAST)
+    alone.begin_step(4, PAST)
+    for seed in (40, 41):
+        torch.testing.assert_close(norm(*_batch(seed)), alone(*_batch(seed)))
+    norms.commit()
+    torch.testing.assert_close(norm.tables, alone.tables)
+
+
+@pytest.mark.parametrize("past", [3, PAST])
 @pytest.mark.parametrize("option", WARMUPS)
-def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option):
-    whole, halves = (_trained(option, values_steps) for values_steps in (3, 3))
+def test_micro_batches_of_an_update_enter_the_statistics_as_one_batch(option, past):
+    whole, halves = _trained(option, past), _trained(option, past)
     x, stream = _batch(40)
     for norm, size in ((whole, 4), (halves, 2)):
         norms = ModelNorms(torch.nn.Sequential(norm))
-        norms.begin_step(4, PAST)
+        norms.begin_step(past + 1, PAST)
         before = [moment.clone() for moment in norm.running_moments()]
         for part, valid in zip(x.split(size), stream.valid.split(size), strict=True):
             norm(part.requires_grad_(), Stream(valid)).sum().backward()

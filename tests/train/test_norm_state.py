@@ -5,15 +5,24 @@ import json
 import pytest
 import torch
 
+from normlab.build import make_norm
 from normlab.config import compose
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.warmup import WarmupNorm
+from normlab.notices import notices
 from normlab.records.record import RunRecord
+from normlab.registry import option_names
 from normlab.run import train
 from normlab.train.checkpoint import load_checkpoint
+from tests.models.small import lm, seq2seq
 from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, weights
 
+STATEFUL = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
+PLACES = [
+    *(f"encoder.{layer}.{part}" for layer in range(4) for part in ("self", "ffn")),
+    *(f"decoder.{layer}.{part}" for layer in range(4) for part in ("self", "cross", "ffn")),
+]
 STEPS = ("budget.steps=8", "norm.warmup_share=0.5", "accumulate=2")
 
 
@@ -52,15 +61,42 @@ def test_a_run_says_until_when_its_norms_own_schedules_last(corpus, tmp_path):
     assert RunRecord.from_json(record.to_json(), origin="here").milestones == record.milestones
 
 
-@pytest.mark.parametrize("norm", ["pn", "un", "rbn", "brn"])
-def test_a_resumed_run_with_a_stateful_norm_goes_on_bitwise(norm, corpus, tmp_path):
-    changes = (f"norm={norm}", "budget.steps=8")
+def test_a_run_that_ends_within_a_blend_is_tested_by_the_blend_too_and_says_so(
+    corpus, tmp_path, capsys
+):
+    values = ("norm=prepbn", "norm.warmup_share=0.5", "norm.blend_share=0.8", "budget.steps=4")
+    record = train(compose(tiny(corpus, tmp_path, *values, "validate.every=4", "sink=[console]")))
+    assert record.scores["test/blend/loss"].value != record.scores["test/loss"].value
+    said = "the run ends at step 4, within a norm's own schedule: ProgressiveRepBatchNorm blend"
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize("model", [lm, seq2seq])
+def test_a_run_says_where_it_decodes_by_whole_prefixes(model):
+    def said(name):
+        return [line for line in notices(model(name), {}, None) if "whole prefix" in line]
+
+    assert not said("bn") and len(said("in")) == 1
+    by_batch = model("bn")
+    for norm in running_norms(by_batch):
+        norm.evaluate_with("batch")
+    assert list(notices(by_batch, {}, None)) == said("in")
+
+
+def test_a_resumed_run_with_every_stateful_norm_goes_on_bitwise(corpus, tmp_path):
+    """They share one model, each at a site of its own."""
+    sites = ",".join(f"{place}:{norm}" for place, norm in zip(PLACES, STATEFUL, strict=False))
+    changes = ("model.encoder_layers=4", "model.decoder_layers=4", f"sites={{{sites}}}")
+    changes = (*changes, "budget.steps=8")
     whole = build_trainer(corpus, tmp_path / "a", *changes)
     for _ in range(6):
         whole.step()
     first = build_trainer(corpus, tmp_path / "b", *changes)
     for _ in range(3):
         first.step()
+    assert {type(norm) for norm in running_norms(first.model)} == {
+        type(make_norm(option, 8)) for option in STATEFUL
+    }
     first.save()
     resumed = build_trainer(corpus, tmp_path / "b", *changes)
     resumed.resume(load_checkpoint(resumed.checkpoints.last))

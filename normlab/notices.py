@@ -1,0 +1,30 @@
+"""What a run says of its norms before its first step, a line each."""
+
+from collections.abc import Iterator, Mapping
+
+from torch import nn
+
+
+def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
+    """Yield what schedules of their own the norms have, and what is out of the ordinary.
+
+    `milestones` are the last steps of these schedules by name, `total` the steps of the run.
+    """
+    if milestones:
+        yield f"norms' own schedules: {_listed(milestones)}"
+    late = {name: step for name, step in milestones.items() if total and step > total}
+    if late:
+        yield f"warning: the run ends at step {total:,}, within a norm's own schedule: " + _listed(
+            late
+        )
+    if not getattr(model, "incremental", True):
+        yield (
+            "decoding reads the whole prefix anew for each token: in evaluation a norm looks at "
+            "other tokens"
+        )
+
+
+def _listed(milestones: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name.replace('/', ' ')} until step {step:,}" for name, step in milestones.items()
+    )
