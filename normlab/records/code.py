@@ -24,7 +24,7 @@ _ROOT = "normlab.run"
 _CANNOT_MOVE_A_RESULT = (
     *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/", "card/"),
     *("cli.py", "config.py", "machine.py", "notebook.py", "recipes.py", "registry.py"),
-    *("complete.py", "export.py", "near.py", "progress.py", "start.py", "wiring.py"),
+    *("choices.py", "complete.py", "export.py", "near.py", "progress.py", "start.py", "wiring.py"),
     *(f"metrics/{name}.py" for name in ("glossary", "spread", "statistics")),
     *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
     "train/sinks/",

