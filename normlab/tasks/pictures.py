@@ -22,7 +22,7 @@ from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import BatchStream, Condition, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.programs import Classifies
+from normlab.tasks.programs import Classifies, standardized
 
 LOSS = "loss"
 _BINS = 15
@@ -177,12 +177,17 @@ class Classification(Task):
 
     def logits(self, model: nn.Module, batch: PictureBatch) -> Float[Tensor, "B K"]:
         """Return the model's logits of pictures whose channels have mean 0 and variance 1."""
-        return self.program(model)(batch.pixels)
+        return model(standardized(batch.pixels, *self._tables(model)))
 
     def program(self, model: nn.Module) -> Classifies:
         """Return the model as a function of pixels alone."""
+        return Classifies(model, *self._tables(model))
+
+    def _tables(self, model: nn.Module) -> tuple[Tensor, Tensor]:
+        """Return mean and deviation of the channels where, and as, the model computes."""
         kind = next(model.parameters())
-        return Classifies(model, *(table.to(kind) for table in self._standard))
+        mean, deviation = self._standard
+        return mean.to(kind), deviation.to(kind)
 
     def losses(self, model: nn.Module, batch: PictureBatch) -> dict[str, Tensor]:
         """Return the cross-entropy summed over the pictures."""

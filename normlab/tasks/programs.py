@@ -80,4 +80,9 @@ class Classifies(Program):
 
     def forward(self, pixels: Tensor) -> Tensor:
         """Return `[B, K]`."""
-        return self.model((pixels.to(self.mean.dtype) - self.mean) / self.deviation)
+        return self.model(standardized(pixels, self.mean, self.deviation))
+
+
+def standardized(pixels: Tensor, mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return pixels of bytes as numbers, by mean and deviation of each channel."""
+    return (pixels.to(mean.dtype) - mean) / deviation
