@@ -168,8 +168,9 @@ class Study:
                 point=point,
                 seed=seed,
                 overrides=(
-                    *(*size.overrides, *self.rows[row], *own, *tuning.overrides, *extra),
-                    *(f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
+                    *(*size.overrides, *self.rows[row], *own),
+                    *(() if row in tuning.whole_runs else tuning.overrides),
+                    *(*extra, f"{tuning.key}={value}", f"seed={seed}", f"observe.study={TRIALS}"),
                 ),
             )
             for row in size.rows
@@ -332,7 +333,7 @@ def _scale(
         data_name=read.text(node.get("data_name", _short(data)), f"{key}.data_name"),
         rates=_rates(read, f"{key}.rates", node.get("rates", {}), kept, axes),
         pilot=pilot,
-        tuning=read_tuning(read, f"{key}.tuning", node.get("tuning"), (*seeds, *axes)),
+        tuning=read_tuning(read, f"{key}.tuning", node.get("tuning"), (*seeds, *axes), rows),
     )
 
 

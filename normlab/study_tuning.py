@@ -22,7 +22,9 @@ class Tuning:
     """How a value is chosen for each row at each point: the same grid, seeds and budget for all.
 
     Each of `values` of the config's `key` is tried on `seeds`, which are not used again, by the
-    validation score `score` of the last weights. `overrides` are those of the trials.
+    validation score `score` of the last weights. `overrides` are those of the trials, which are
+    mostly shorter than a run. Rows of `whole_runs` are tried without them: a short trial can
+    choose a rate that a whole run does not bear.
     """
 
     key: str
@@ -30,27 +32,36 @@ class Tuning:
     seeds: tuple[int, ...]
     score: str
     overrides: tuple[str, ...] = ()
+    whole_runs: tuple[str, ...] = ()
 
 
 def read_tuning(
-    read: StudyFile, key: str, value: object, taken: Collection[int | str]
+    read: StudyFile,
+    key: str,
+    value: object,
+    taken: Collection[int | str],
+    rows: Collection[str],
 ) -> Tuning | str | None:
     """Read how rates are chosen, or the name of the study that says so.
 
-    `taken` are the seeds of the scale and the axes of its grid.
+    `taken` are the seeds of the scale and the axes of its grid, `rows` those of the study.
     """
     if value is None or isinstance(value, str):
         return value
-    node = read.node(value, key, _KEYS, may=("overrides",))
+    node = read.node(value, key, _KEYS, may=("overrides", "whole_runs"))
     found = Tuning(
         key=read.text(node["key"], f"{key}.key"),
         values=read.texts(node["values"], f"{key}.values"),
         seeds=read.numbers(node["seeds"], f"{key}.seeds"),
         score=read.text(node["score"], f"{key}.score"),
         overrides=read.overrides(node.get("overrides", []), f"{key}.overrides"),
+        whole_runs=read.texts(node["whole_runs"], f"{key}.whole_runs")
+        if "whole_runs" in node
+        else (),
     )
     if len(found.values) < 2:
         raise read.wrong(f"{key}.values", "one value is no choice: give two or more")
+    read.among(found.whole_runs, rows, f"{key}.whole_runs")
     if not found.score.startswith("valid/"):
         raise read.wrong(f"{key}.score", f"{found.score} is not of validation, as valid/bleu")
     if used := sorted(set(found.seeds) & {*taken, *range(1, MOST_SEEDS + 1)}):

@@ -52,10 +52,12 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     trials = [trial for row in found["rows"] for trial in row["trials"]]
     commits = sorted({commit for trial in trials for commit in trial["commits"]})
     more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
+    whole = ", ".join(tuning.get("whole_runs", []))
+    but = f", but for {whole}, tried for whole runs" if whole else ""
     said = [
         f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed {seeds}, which "
         f"no other run has{more}",
-        f"the same values, seeds and budget for every row; {len(trials)} trials, "
+        f"the same values, seeds and budget for every row{but}; {len(trials)} trials, "
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
         *_those("at the edge of the values, wider ones may be better", found, _at_edge),

@@ -238,6 +238,18 @@ def test_optuna_that_is_missing_is_named_with_the_cure(place, monkeypatch):
         tune.main(["one"])
 
 
+def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(place, capsys):
+    path = place.folder / "configs" / "study" / "one.yaml"
+    path.write_text(path.read_text().replace(TUNING, f"{TUNING}\n      whole_runs: [bn]"))
+    trials(place, "one", by_best)
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and "budget for every row, but for bn, tried for whole runs; 6 trials" in out
+    found = study(place)
+    planned = found.trials("smoke", tuning_of(found, "smoke"))
+    short = {run.row for run in planned if "validate.every=25" in run.overrides}
+    assert short == {"ln"}
+
+
 def test_a_scale_without_tuning_is_named(place):
     with pytest.raises(ValueError, match=r"one.yaml: scales.cpu has no tuning"):
         tune.main(["one", "scale=cpu"])
@@ -250,6 +262,7 @@ def test_a_scale_without_tuning_is_named(place):
         ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", "one value is no choice"),
         ("score: valid/bleu", "score: test/bleu", "not of validation"),
         ("      score: valid/bleu\n", "", "score is missing"),
+        ("      overrides: [v", "      whole_runs: [rms]\n      overrides: [v", "no 'rms': there are"),
     ],
 )
 def test_a_tuning_that_is_wrong_is_named(place, old, new, message):
