@@ -262,7 +262,7 @@ def test_a_scale_without_tuning_is_named(place):
         ("values: [1e-3, 2e-3, 4e-3]", "values: [1e-3]", "one value is no choice"),
         ("score: valid/bleu", "score: test/bleu", "not of validation"),
         ("      score: valid/bleu\n", "", "score is missing"),
-        ("      overrides: [v", "      whole_runs: [rms]\n      overrides: [v", "no 'rms': there are"),
+        ("      overrides: [v", "      whole_runs: [rms]\n      overrides: [v", "no .rms.: there"),
     ],
 )
 def test_a_tuning_that_is_wrong_is_named(place, old, new, message):
