@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from normlab.card.subject import SCALES, examined
 from normlab.commands import card as command
 from normlab.reports.cards import baselines_for, beside, board, read_card
 from normlab.reports.html.card import card_page
-from normlab.reports.html.lines import lines
+from normlab.reports.html.lines import HEIGHT, lines
 
 
 def test_each_file_of_the_folder_is_an_examination_of_the_battery():
@@ -255,3 +256,10 @@ def test_lines_name_what_they_draw_and_nothing_is_drawn_of_nothing():
     drawn = lines({"<a>": [(0.0, 1.0), (5.0, 2.0)], "b": []}, across="updates", up="loss")
     assert drawn.count("<polyline") == 1 and "&lt;a&gt;" in drawn
     assert lines({}, across="x", up="y") == ""
+
+
+def test_names_of_lines_that_end_at_the_bottom_stay_in_the_drawing():
+    low = {name: [(0.0, 1.0), (5.0, 0.0)] for name in "abcde"}
+    drawn = lines(low, across="updates", up="loss")
+    heights = [float(y) for y in re.findall(r'y="([\d.]+)" fill="var\(--hue', drawn)]
+    assert heights == sorted(set(heights)) and len(heights) == 5 and heights[-1] < HEIGHT
