@@ -151,18 +151,19 @@ def beside(card: Card, baselines: Mapping[str, Card], task: str, score: str) -> 
 
 
 def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
-    """Return the cards of the baselines at a card's scale and placement, the first found of each.
+    """Return the cards of the baselines at a card's scale and placement.
 
-    The card itself is none of its baselines.
+    Of each examination the first one found counts. The card itself is none of its baselines.
     """
     placement = [text for text in card["overrides"] if text.startswith("placement")]
     suffix = "".join(f"-{text.partition('=')[2]}" for text in placement if text != "placement=pre")
     found: dict[str, Card] = {}
     for name in (f"{baseline}{suffix}" for baseline in BASELINES):
-        for folder in folders:
-            path = folder / name / CARD_FILE
-            if name != card["name"] and name not in found and path.is_file():
-                other = read_card(path)
-                if other["scale"] == card["scale"]:
-                    found[name] = other
+        paths = [folder / name / CARD_FILE for folder in folders if name != card["name"]]
+        cards = [read_card(path) for path in paths if path.is_file()]
+        cards = [other for other in cards if other["scale"] == card["scale"]]
+        if cards:
+            examinations = [other["examinations"] for other in reversed(cards)]
+            merged = {key: each for some in examinations for key, each in some.items()}
+            found[name] = {**cards[0], "examinations": merged}
     return found

@@ -242,6 +242,11 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     ]
     found = baselines_for(cards["mine"], [tmp_path])
     assert list(found) == ["ln", "none"]
+    own = {**card_of("ln", [9.0, 9.0]), "examinations": {"pictures": picture()}}
+    (tmp_path / "own" / "ln").mkdir(parents=True)
+    (tmp_path / "own" / "ln" / "card.json").write_text(json.dumps(own))
+    found = baselines_for(cards["mine"], [tmp_path / "own", tmp_path])
+    assert list(found["ln"]["examinations"]) == ["translation", "pictures"]
     (only,) = beside(cards["mine"], found, "translation", "test/nll")
     assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
     assert only.interval == "[-1.09, +0.185]"
