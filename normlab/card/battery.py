@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FORMAT = "normlab.card/1"
 QUIET = ("pools", "cost")
-TRAINING = ("translation", "language_model", "bert", "rate", "depth")
+TRAINING = ("translation", "language_model", "bert", "pictures", "rate", "depth")
 TRAINED = ("warmup", "small_batch", "company", "inference", "stepwise", "health")
 EXAMINATIONS = (*QUIET, *TRAINING, *TRAINED)
 """The examinations in the order of the page, each a module of `normlab.card.exams`.

@@ -48,7 +48,7 @@ def short_runs(examined: Examined, task: str, question: str, titles: Mapping[str
     """
     records: dict[int, RunRecord] = {}
     curves: dict[str, list[Any]] = {}
-    for seed in examined.sizes.seeds:
+    for seed in examined.seeds(task):
         config = examined.config(task, seed=seed)
         records[seed] = carry_out(config)
         folder = RunStore(config.runs_dir).run_dir(to_dict(config))
@@ -57,7 +57,7 @@ def short_runs(examined: Examined, task: str, question: str, titles: Mapping[str
     scores = {name: _by_seed(records, name) for name in titles}
     lost = [seed for seed, record in records.items() if record.outcome.status != "finished"]
     figures = {
-        "steps": examined.sizes.steps,
+        "steps": examined.steps(task),
         "scores": scores,
         "higher_is_better": _directions(records.values(), titles),
         "floors": _floors(records.values(), titles),

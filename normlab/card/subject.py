@@ -23,24 +23,29 @@ class Scale:
     """How large the battery is.
 
     Attributes:
-        seeds: of the three short runs.
+        seeds: of the short runs on text.
         steps: updates of each of them.
+        picture_seeds, picture_steps: of the short runs on pictures, which are quicker.
         rate_steps: updates of a run that tries a rate.
         most_rates: rates that are tried at most.
         depth: layers a stack of the model that gradients are followed through.
         rounds: turns of each side in a timing.
-        sizes: keys of every run.
+        text: keys of every run on text.
+        pictures: keys of runs on pictures.
         translation: keys of runs of the translation task alone.
         rate: keys of those among them that try a rate.
     """
 
     seeds: tuple[int, ...]
     steps: int
+    picture_seeds: tuple[int, ...]
+    picture_steps: int
     rate_steps: int
     most_rates: int
     depth: int
     rounds: int
-    sizes: tuple[str, ...]
+    text: tuple[str, ...]
+    pictures: tuple[str, ...]
     translation: tuple[str, ...]
     rate: tuple[str, ...]
 
@@ -49,11 +54,14 @@ SCALES = {
     "smoke": Scale(
         seeds=(1,),
         steps=6,
+        picture_seeds=(1,),
+        picture_steps=6,
         rate_steps=4,
         most_rates=2,
         depth=3,
         rounds=2,
-        sizes=("model.dim=32", "model.ffn_dim=64", "batch_size=8", "task.vocab_size=400"),
+        text=("model.dim=32", "model.ffn_dim=64", "batch_size=8", "task.vocab_size=400"),
+        pictures=("model.width=8", "batch_size=32"),
         translation=(
             *("task.corpus.size=300", "task.corpus.valid_size=16", "task.corpus.test_size=16"),
             "task.max_length=256",
@@ -63,11 +71,14 @@ SCALES = {
     "cpu": Scale(
         seeds=(1, 2),
         steps=600,
+        picture_seeds=(1, 2, 3, 4, 5),
+        picture_steps=60,  # after 600 all norms, and none, name the same share of the digits
         rate_steps=100,
         most_rates=9,
         depth=12,
         rounds=7,
-        sizes=("model.dim=128", "model.ffn_dim=512", "batch_size=32", "task.vocab_size=1000"),
+        text=("model.dim=128", "model.ffn_dim=512", "batch_size=32", "task.vocab_size=1000"),
+        pictures=("model.width=16", "batch_size=64"),
         translation=("task.corpus.valid_size=200", "task.corpus.test_size=200"),
         rate=("task.corpus.valid_size=50", "task.corpus.test_size=50"),
     ),
@@ -79,6 +90,10 @@ TASKS = {
     ),
     "language_model": ("task=lm", "task.max_length=64", "task.one_by_one=0"),
     "bert": ("task=mlm", "task.max_length=64"),
+    "pictures": (
+        *("task=digits", "model=resnet8"),
+        *("task.test_batch_sizes=[]", "task.test_eval_stats=[]"),
+    ),
 }
 _TEXT = ("task.test_batch_sizes=[]", "task.test_eval_stats=[]", "task.length_buckets=[]")
 
@@ -105,15 +120,23 @@ class Examined:
         """Return the scale itself."""
         return SCALES[self.scale]
 
+    def seeds(self, task: str) -> tuple[int, ...]:
+        """Return the seeds of the short runs of a task."""
+        return self.sizes.picture_seeds if task == "pictures" else self.sizes.seeds
+
+    def steps(self, task: str) -> int:
+        """Return the updates of a short run of a task."""
+        return self.sizes.picture_steps if task == "pictures" else self.sizes.steps
+
     def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
         """Return the config of a run of a task of the battery, of the norm or of the reference."""
         sizes = self.sizes
-        steps = sizes.steps
-        own = sizes.translation if task == "translation" else _TEXT
+        steps = self.steps(task)
+        own = {"pictures": sizes.pictures, "translation": (*sizes.text, *sizes.translation)}
         return compose(
             [
                 *(_reference(self.overrides) if reference else self.overrides),
-                *(*TASKS[task], *sizes.sizes, *own),
+                *(*TASKS[task], *own.get(task, (*sizes.text, *_TEXT))),
                 *("precision=fp32", f"device={self.device}", "observe.threads=1", f"seed={seed}"),
                 *("probe=[]", "sink=[jsonl]", "schedule=cosine", f"schedule.warmup={steps // 5}"),
                 *(f"budget.steps={steps}", f"validate.every={max(1, steps // 6)}"),

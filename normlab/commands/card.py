@@ -23,9 +23,11 @@ _EXAMPLES = """examples:
   normlab card norm=dyt placement=post
   normlab card norm=mine --only cost,rate   some of the examinations
   normlab card norm=dyt --publish results   to the board of all norms, results/cards.md
+  normlab card norm=dyt --only pictures --publish results    into the card that is published
 
-The card is about text: translation, a language model and BERT. What a norm does to pictures and in
-recurrent nets is asked by normlab reproduce vision_norms and normlab reproduce recurrent.
+The short runs are translation, a language model, BERT, and a small residual network on handwritten
+digits. Natural pictures and recurrent nets have studies: normlab reproduce vision_norms, and
+normlab reproduce recurrent.
 
 What was found is kept below --folder. Stopped, the same command goes on where it was; after a
 change of the norm's code or values it examines anew. The page compares with the cards of ln, rms,
@@ -84,6 +86,8 @@ def main(argv: list[str]) -> int:
     else:
         print(f"written to {subject.folder / 'card.html'}")
     if arguments.publish is not None:
+        if any(name not in card["examinations"] for name in EXAMINATIONS):
+            card = _into_published(subject, card, names, arguments.publish)
         missing = [name for name in EXAMINATIONS if name not in card["examinations"]]
         if missing:
             raise ValueError(f"not published, for want of {', '.join(missing)}: leave --only out")
@@ -124,6 +128,28 @@ def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
+def _into_published(
+    subject: "Examined", card: dict[str, Any], names: Sequence[str], results: Path
+) -> dict[str, Any]:
+    """Return the published card with these examinations, each with the environment it was made in.
+
+    The card itself where none is published; ValueError where that is of another norm.
+    """
+    from normlab.reports.cards import CARD_FILE, FOLDER, read_card
+
+    path = results / FOLDER / subject.folder.name / CARD_FILE
+    if not path.is_file():
+        return card
+    published = read_card(path)
+    for key in ("overrides", "norm"):
+        if published[key] != card[key]:
+            raise ValueError(f"{path}: its {key} is another: leave --only out, for a new card")
+    # The code of each run stands in its record.
+    where = {k: v for k, v in card["environment"].items() if k not in ("code", "code_files")}
+    new = {name: {**card["examinations"][name], "environment": where} for name in names}
+    return {**published, "examinations": {**published["examinations"], **new}}
+
+
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and make the board and the pages again."""
     from normlab.records.atomic import atomic_write
@@ -147,12 +173,13 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
 
 
 def _records(subject: "Examined") -> Sequence[Path]:
-    """Return the records of the short runs."""
+    """Return the records of the short runs that were made."""
     from normlab.card.subject import TASKS
     from normlab.config import to_dict
     from normlab.records.store import RECORD_FILE, RunStore
 
     configs = [
-        to_dict(subject.config(task, seed=seed)) for task in TASKS for seed in subject.sizes.seeds
+        to_dict(subject.config(task, seed=seed)) for task in TASKS for seed in subject.seeds(task)
     ]
-    return [RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE for config in configs]
+    paths = [RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE for config in configs]
+    return [path for path in paths if path.is_file()]

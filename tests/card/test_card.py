@@ -1,6 +1,8 @@
 """A card: what it takes, what it keeps, what its page and the board show."""
 
 import json
+import math
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from normlab.card.subject import SCALES, examined
 from normlab.commands import card as command
 from normlab.reports.cards import baselines_for, beside, board, read_card
 from normlab.reports.html.card import card_page
-from normlab.reports.html.lines import lines
+from normlab.reports.html.lines import HEIGHT, lines
 
 
 def test_each_file_of_the_folder_is_an_examination_of_the_battery():
@@ -119,7 +121,7 @@ def test_small_statistics_batches_leave_the_update_as_it_is(
 def made(tmp_path_factory) -> Path:
     """Return the folder of the card of a norm whose short run and others were carried out."""
     folder = tmp_path_factory.mktemp("cards")
-    names = ["pools", "translation", "depth"]
+    names = ["pools", "translation", "pictures", "depth"]
     arguments = ["norm=rms", "scale=smoke", "--folder", str(folder), "--processes", "1"]
     assert command.main([*arguments, "--only", ",".join(names)]) == 0
     return folder / "smoke" / "rms"
@@ -127,15 +129,59 @@ def made(tmp_path_factory) -> Path:
 
 def test_a_card_is_carried_out_and_written(made):
     card = read_card(made / "card.json")
-    assert list(card["examinations"]) == sorted(["pools", "translation", "depth"])
+    assert list(card["examinations"]) == sorted(["pools", "translation", "pictures", "depth"])
     figures = card["examinations"]["translation"]["figures"]
     assert figures["scores"]["test/nll"].keys() == {"1"}
+    pictures = card["examinations"]["pictures"]
+    assert pictures["cells"].keys() == {"digits loss", "digits acc"}
+    assert pictures["figures"]["scores"]["test/accuracy"].keys() == {"1"}
+    assert pictures["figures"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
     assert card["examinations"]["pools"]["cells"] == {"pools": "feature"}
     layers = SCALES["smoke"].depth * 2
     assert len(card["examinations"]["depth"]["figures"]["moved"]) == layers
     page = (made / "card.html").read_text("utf-8")
     assert all(f'id="{name}"' in page for name in card["examinations"])
     assert "No baseline of this scale was found" in page
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason"),
+    [
+        (["norm=ln", "placement=post"], "placement: a residual network has its norms behind its"),
+        (["norm=gn", "norm.groups=32"], "norm gn: groups=32 does not divide the width 8"),
+        (["norm=scale"], "on pictures the norm raises TypeError: no padding"),
+    ],
+)
+def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path, monkeypatch):
+    def forward(*_):
+        raise TypeError("no padding\nthere")
+
+    monkeypatch.setattr("normlab.norms.scale.ScaleNorm.forward", forward)
+    subject = examined([*chosen, "scale=smoke"], tmp_path)
+    subject.check()
+    found = exams_of("pictures").examine(subject)
+    assert found.answer.startswith(f"does not apply: {reason}") and "\n" not in found.answer
+    assert found.cells == {} and not list(tmp_path.iterdir())
+
+
+def test_examinations_go_into_a_published_card_and_say_where_they_were_made(tmp_path):
+    subject = examined(["norm=bn"], tmp_path)
+    old = {**card_of("bn", [2.0, 3.0], nll=2.5), "environment": {"commit": "old"}}
+    new = {**card_of("bn", [1.0, 1.0]), "environment": {"commit": "new", "code": "1"}}
+    new["examinations"] = {**new["examinations"], "pictures": picture(cells={"digits acc": 0.9})}
+    assert command._into_published(subject, new, ["pictures"], tmp_path) is new
+    path = tmp_path / "cards" / "bn" / "card.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(old))
+    card = command._into_published(subject, new, ["pictures"], tmp_path)
+    assert card["examinations"]["translation"] == old["examinations"]["translation"]
+    assert card["environment"] == {"commit": "old"}
+    assert card["examinations"]["pictures"]["environment"] == {"commit": "new"}
+    page = card_page(card, {"ln": card_of("ln", [1.0, 2.0])})
+    assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
+    assert "| `ln` | 1 | - |" in board([card, card_of("ln", [1.0, 2.0], nll=1.0)])
+    with pytest.raises(ValueError, match=r"card\.json: its norm is another"):
+        command._into_published(subject, {**new, "norm": {"eps": 1}}, ["pictures"], tmp_path)
 
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
@@ -151,10 +197,19 @@ def exams_of(name):
     return import_module(f"normlab.card.exams.{name}")
 
 
+def picture(**found):
+    return card_of("x", [0.1, 0.2])["examinations"]["translation"] | found
+
+
 def card_of(name, losses, **cells):
-    scores = {"test/nll": {str(seed): loss for seed, loss in enumerate(losses, 1)}}
+    by_seed = {str(seed): loss for seed, loss in enumerate(losses, 1)}
+    worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, which is higher for the better
+    scores = {"test/bleu": worse, "test/nll": by_seed}
     figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
-    figures |= {"diverged": {} if losses else {"1": 4}, "higher_is_better": {"test/nll": False}}
+    figures |= {
+        "diverged": {} if losses else {"1": 4},
+        "higher_is_better": {"test/nll": False, "test/bleu": True},
+    }
     found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
     found |= {"cells": cells, "applies": True}
     return {
@@ -187,6 +242,11 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     ]
     found = baselines_for(cards["mine"], [tmp_path])
     assert list(found) == ["ln", "none"]
+    own = {**card_of("ln", [9.0, 9.0]), "examinations": {"pictures": picture()}}
+    (tmp_path / "own" / "ln").mkdir(parents=True)
+    (tmp_path / "own" / "ln" / "card.json").write_text(json.dumps(own))
+    found = baselines_for(cards["mine"], [tmp_path / "own", tmp_path])
+    assert list(found["ln"]["examinations"]) == ["translation", "pictures"]
     (only,) = beside(cards["mine"], found, "translation", "test/nll")
     assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
     assert only.interval == "[-1.09, +0.185]"
@@ -201,3 +261,10 @@ def test_lines_name_what_they_draw_and_nothing_is_drawn_of_nothing():
     drawn = lines({"<a>": [(0.0, 1.0), (5.0, 2.0)], "b": []}, across="updates", up="loss")
     assert drawn.count("<polyline") == 1 and "&lt;a&gt;" in drawn
     assert lines({}, across="x", up="y") == ""
+
+
+def test_names_of_lines_that_end_at_the_bottom_stay_in_the_drawing():
+    low = {name: [(0.0, 1.0), (5.0, 0.0)] for name in "abcde"}
+    drawn = lines(low, across="updates", up="loss")
+    heights = [float(y) for y in re.findall(r'y="([\d.]+)" fill="var\(--hue', drawn)]
+    assert heights == sorted(set(heights)) and len(heights) == 5 and heights[-1] < HEIGHT

@@ -26,13 +26,14 @@ class Score:
 
 @dataclass(frozen=True)
 class Section:
-    """An examination as it is shown."""
+    """An examination as it is shown; `commit` is its own where it was made apart from the rest."""
 
     name: str
     title: str
     question: str
     answer: str
     applies: bool
+    commit: str | None
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     scores: tuple[Score, ...] = ()
@@ -66,6 +67,7 @@ def _section(name: str, card: Card, baselines: Mapping[str, Card]) -> Section:
         question=found["question"],
         answer=found["answer"],
         applies=found["applies"],
+        commit=found["environment"].get("commit") if "environment" in found else None,
         columns=found["columns"],
         rows=[[_shown(value) for value in row] for row in found["rows"]],
         scores=tuple(_scores(name, card, baselines)) if is_run else (),
@@ -89,9 +91,9 @@ def _chart(task: str, card: Card, baselines: Mapping[str, Card]) -> "Markup":
     """Draw the validation loss over the updates, the mean over seeds, the baselines beside it."""
     all_cards = {card["name"]: card, **baselines}
     curves = {
-        name: each["examinations"][task]["figures"]["curves"]
+        name: found["figures"]["curves"]
         for name, each in all_cards.items()
-        if task in each["examinations"]
+        if (found := each["examinations"].get(task)) and found["applies"]
     }
     series = {name: _mean_curve(by_seed) for name, by_seed in curves.items()}
     return lines(series, across="updates", up="validation loss, nats")

@@ -88,9 +88,15 @@ def _axis(place: _Place, across: str, up: str) -> str:
 
 
 def _apart(heights: Sequence[float]) -> list[float]:
-    """Move heights down until no two are too near, in their order from the top."""
+    """Move heights until no two are too near, in their order and within the drawing."""
     found = list(heights)
-    before = -float("inf")
-    for place in sorted(range(len(found)), key=found.__getitem__):
-        found[place] = before = max(found[place], before + _APART)
+    order = sorted(range(len(found)), key=found.__getitem__)
+    least = -float("inf")
+    for place in order:
+        found[place] = max(found[place], least)
+        least = found[place] + _APART
+    most = float(HEIGHT - _APART // 2)
+    for place in reversed(order):
+        found[place] = min(found[place], most)
+        most = found[place] - _APART
     return found
