@@ -50,6 +50,8 @@ def test_rules_that_say_what_a_key_says_are_that_experiment_under_that_name():
     assert norm_label(by_rules["choices"]) == norm_label(by_keys["choices"])
     other = _config("norm=bn", "sites={*.self:ln,encoder.0.*:{norm:bn,momentum:0.5}}")
     assert norm_label(other["choices"]) == "bn+self_ln+encoder.0_bn"
+    many = _config("sites={*.self:bn,*.cross:bn,*.ffn:bn,*.q:ln,*.k:ln,*.v:ln}")
+    assert norm_label(many["choices"]) == "ln+self_bn+cross_bn+ffn_bn+q_ln+2_more"
     assert fingerprint(other) != fingerprint(_config("norm=bn"))
     assert other["sites"]["encoder.0.*"]["momentum"] == 0.5
 
