@@ -47,14 +47,22 @@ class BoundedMap(Norm):
     Args:
         alpha: first value of the scalar. The authors set it by place in large language models.
         shift: first value of a learned scalar that is added; None for none.
+        affine: whether the weight and the bias are learned; `scale` has a weight and no bias, as
+            the authors' LLaMA.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()
 
     def __init__(
-        self, dim: int, *, function: Function, alpha: float, shift: float | None, affine: bool
+        self,
+        dim: int,
+        *,
+        function: Function,
+        alpha: float,
+        shift: float | None,
+        affine: bool | Literal["scale"],
     ) -> None:
-        super().__init__(dim, scale=affine, shift=affine)
+        super().__init__(dim, scale=bool(affine), shift=affine is True)
         self.function: Function = function
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
         self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))

@@ -88,11 +88,13 @@ def _attention(kind, **values):
     return model, model.encoder.layers[0].self_attention
 
 
-def test_henrys_qk_norm_multiplies_cosines_by_a_learned_scale():
-    _, attention = _attention("l2", qk_length=10)
+@pytest.mark.parametrize(("kind", "scale"), [("l2", math.log2(90)), ("cosine", 10)])
+def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
+    _, attention = _attention(kind, qk_length=10)
     query, key = attention.q_norm.norm, attention.k_norm.norm
-    assert isinstance(query, UnitNorm) and isinstance(query.gain, torch.nn.Parameter)
-    assert query.gain.item() == pytest.approx(math.log2(90)) and not list(key.parameters())
+    assert isinstance(query, UnitNorm) and isinstance(key, UnitNorm)
+    learned = [*query.parameters(), *key.parameters()]
+    assert [g.item() for g in learned] == ([pytest.approx(scale)] if kind == "l2" else [])
     x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
     q, k, _ = attention.project(x, stream)
     by_hand = [
@@ -100,7 +102,7 @@ def test_henrys_qk_norm_multiplies_cosines_by_a_learned_scale():
         for part in attention.qkv_proj(x).chunk(3, -1)[:2]
     ]
     scores = q @ k.mT / math.sqrt(q.shape[-1])
-    assert_close(scores, query.gain * by_hand[0] @ by_hand[1].mT)
+    torch.testing.assert_close(scores, scale * by_hand[0] @ by_hand[1].mT)
 
 
 @pytest.mark.parametrize("kind", ["ln", "rms", "qkv"])
@@ -119,7 +121,20 @@ def test_qk_norm_is_the_norm_of_each_head(kind):
     assert (attention.v_norm is None) == (kind != "qkv")
 
 
-@pytest.mark.parametrize("kind", ["l2", "qkv"])
+def test_rms_heads_has_gains_for_each_head():
+    _, attention = _attention("rms_heads")
+    with torch.no_grad():
+        for norm in (attention.q_norm.norm, attention.k_norm.norm):
+            norm.gains[1] = 3
+    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
+    rms = make_norm("rms", 8).double()
+    raw = attention.qkv_proj(x).chunk(3, -1)
+    for heads, plain in zip(attention.project(x, stream)[:2], raw, strict=False):
+        expected = rms(attention.split(plain).flatten(0, 1), stream).unflatten(0, (2, 2))
+        assert_close(heads, expected * torch.tensor([1.0, 3.0]).view(2, 1, 1))
+
+
+@pytest.mark.parametrize("kind", ["l2", "rms_heads", "qkv"])
 def test_one_token_at_a_time_is_the_whole_sentence_with_qk_norm(kind):
     model, _ = _attention(kind)
     source, stream = sentences([4, 3])
