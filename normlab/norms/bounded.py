@@ -1,7 +1,9 @@
 """Bounded maps in the place of a norm: each value by itself, no statistics.
 
 DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift. The
-other maps are those that Derf's repository compares it with.
+other maps are those that Derf's repository compares it with, but for `identity`: that bounds
+nothing, and is for the learned scalar that both have on the embeddings of language models. It
+starts at sqrt(D), or at 1 where the model multiplies embeddings by sqrt(D) itself.
 """
 
 import math
@@ -26,6 +28,7 @@ Function = Literal[
     "relsign",
     "cubsign",
     "linear_clip",
+    "identity",
 ]
 FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -38,6 +41,7 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "relsign": lambda x: x / ((x.square() + 1).sqrt() + 1),
     "cubsign": lambda x: x**3 / (x.abs() ** 3 + 1),
     "linear_clip": lambda x: x.clamp(-1, 1),
+    "identity": lambda x: x,
 }
 
 

@@ -61,26 +61,26 @@ class GhostBatches:
         `pooling` is that of the whole batch; only its sum over processes is used.
         """
         spread = None if weights.spread is None else self.cut(weights.spread)
-        whole = weights.dense and len(x) % self.room(len(x)) == 0
+        whole = weights.dense and len(x) % self.largest(len(x)) == 0
         grouped = Weights(self.cut(weights.sums), spread, weights.known, dense=whole)
         y, found = standardize(self.cut(x), grouped, self.pooling)
         rows = x.shape[1] if self.by_position else 1
         groups = Moments(*(table.unflatten(0, (-1, rows)).squeeze(2) for table in found))
         return self.join(y, like=x), merge([groups], pooling.everywhere)
 
-    def room(self, sequences: int) -> int:
+    def largest(self, sequences: int) -> int:
         """Return the sequences of the largest group."""
         groups = -(-sequences // self.size)
         return -(-sequences // groups) if self.interleaved else min(self.size, sequences)
 
     def cut(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "R S D"]:
         """Lay what is pooled along the middle axis; groups that lack a sequence end with zeros."""
-        room = self.room(len(x))
-        filled = F.pad(x, (0, 0, 0, 0, 0, -len(x) % room))
+        size = self.largest(len(x))
+        filled = F.pad(x, (0, 0, 0, 0, 0, -len(x) % size))
         if self.interleaved:
-            groups = filled.unflatten(0, (room, -1)).transpose(0, 1)
+            groups = filled.unflatten(0, (size, -1)).transpose(0, 1)
         else:
-            groups = filled.unflatten(0, (-1, room))
+            groups = filled.unflatten(0, (-1, size))
         return groups.transpose(1, 2).flatten(0, 1) if self.by_position else groups.flatten(1, 2)
 
     def join(self, y: Float[Tensor, "R S D"], *, like: Float[Tensor, "B P D"]) -> Tensor:
@@ -88,5 +88,5 @@ class GhostBatches:
         if self.by_position:
             y = y.unflatten(0, (-1, like.shape[1])).transpose(1, 2)
         if self.interleaved:
-            y = y.reshape(-1, self.room(len(like)), *like.shape[1:]).transpose(0, 1)
+            y = y.reshape(-1, self.largest(len(like)), *like.shape[1:]).transpose(0, 1)
         return y.reshape(-1, *like.shape[1:])[: len(like)]

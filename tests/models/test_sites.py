@@ -1,6 +1,7 @@
 """Norms at places of a model that rules and options name, and embeddings of unit length."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -81,6 +82,25 @@ def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
     with pytest.raises(ValueError, match=said) as refusal:
         build_model(_config(f"sites={rule}"), Words())
     assert "\n" not in str(refusal.value)
+
+
+def test_dyt_has_an_alpha_by_place_no_bias_and_a_scalar_on_the_embedding_as_in_llama():
+    values = "norm:dyt,affine:scale,alpha"
+    scalar = "norm@embedding_norm=dyt", "embedding_norm.function=identity"
+    alone = "embedding_norm.affine=false", "embedding_norm.alpha=1.5"
+    rule = f"sites={{*.self:{{{values}:0.8}}}}"
+    given = _config("norm=dyt", "norm.affine=scale", "norm.alpha=0.2", *scalar, *alone, rule)
+    model = build_model(given, Words())
+    norms: dict[str, Any] = {site.path: site.norm for site in sites(model)}
+    assert norms["encoder.0.self"].alpha.item() == pytest.approx(0.8)
+    assert norms["encoder.0.ffn"].alpha.item() == norms["decoder.final"].alpha.item()
+    assert norms["decoder.final"].alpha.item() == pytest.approx(0.2)
+    own = {name for name, _ in norms["encoder.0.self"].named_parameters()}
+    assert own == {"alpha", "weight"}
+    embedding = norms["encoder.embedding"]
+    assert [name for name, _ in embedding.named_parameters()] == ["alpha"]
+    x, stream = torch.randn(2, 3, 16), sentences([3, 2])[1]
+    assert_close(embedding(x, stream), 1.5 * x)
 
 
 def _attention(kind, **values):

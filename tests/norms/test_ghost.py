@@ -15,7 +15,6 @@ GROUPS = {  # the sequences of each group, of seven
     3: [[0, 1, 2], [3, 4, 5], [6]],
     9: [[0, 1, 2, 3, 4, 5, 6]],
     "interleaved-3": [[0, 3, 6], [1, 4], [2, 5]],
-    "interleaved-6": [[0, 2, 4, 6], [1, 3, 5]],
 }
 PADDINGS = [(option, way) for option in GHOSTS for way in paddings(option)]
 
@@ -47,7 +46,7 @@ def test_each_group_comes_out_as_it_would_alone(option, size, padding):
             torch.testing.assert_close(ours[group], theirs, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("size", [1, 3, 9, "interleaved-3"])
+@pytest.mark.parametrize("size", [3, "interleaved-3"])
 @pytest.mark.parametrize(("option", "padding"), PADDINGS)
 def test_running_statistics_are_those_of_the_whole_batch(option, size, padding):
     x, valid = _batch()
