@@ -8,110 +8,20 @@ composed, before it has cost anything, and what ends as "diverged" is never a wr
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
+from normlab.constraint import Constraint, Real, number
 from normlab.machine import MOST_THREADS
 from normlab.wiring import misplaced
 
 _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
 _LONGEST = 4096  # characters of a value
-_NOT_FINITE = ("nan", "inf", "-inf")  # how records write numbers that are not finite
-Real = int | float
 FIRST_NORMS = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
 """The places of norms that the config of every version has."""
 NORMS = (*FIRST_NORMS, "input_norm", "hidden_norm", "cell_norm")
-
-
-@dataclass(frozen=True)
-class Constraint:
-    """The range of a number, or of each number in a list.
-
-    Attributes:
-        low, high: the ends of the range; None is no end.
-        above, below: leave the end itself out.
-        whole: no fractions.
-        infinite: infinity has a meaning.
-        words: values beside numbers, such as `epoch`.
-        length: of a list; 0 is any list of at least one.
-    """
-
-    low: Real | None = None
-    high: Real | None = None
-    unit: str = ""
-    above: bool = False
-    below: bool = False
-    whole: bool = False
-    infinite: bool = False
-    words: tuple[str, ...] = ()
-    length: int | None = None
-
-    @property
-    def rule(self) -> str:
-        """Say what is allowed, to follow the key and its value: `must be above 0`."""
-        bounds = _bounds(self)
-        kind = "whole number" if self.whole else "number"
-        if self.length is not None:
-            count = f"{self.length} {kind}s" if self.length else f"{kind}s"
-            text = f"must be a list of {count}" + (f", each {bounds}" if bounds else "")
-        elif not bounds:
-            text = f"must be a finite {kind}"
-        elif bounds == "at least 0":
-            text = "must not be negative"
-        else:
-            text = f"must be {bounds}"
-        return text + "".join(f", or {word}" for word in self.words)
-
-    def problem(self, value: object) -> str | None:
-        """Return what is wrong with a value, to follow it in a message; None where it fits."""
-        if isinstance(value, str) and value in self.words:
-            return None
-        if self.length is None:
-            return None if self._fits(value) else self._with_unit(value)
-        items = list(value) if isinstance(value, list | tuple) else []
-        if not items or (self.length and len(items) != self.length):
-            return self._with_unit(value)
-        return None if all(map(self._fits, items)) else self._with_unit(value)
-
-    def _with_unit(self, value: object) -> str:
-        unit = f" ({self.unit})" if self.unit else ""
-        if self.length is not None or _number(value) is not None:
-            return self.rule + unit
-        if self.words:
-            of_what = f" of {self.unit}" if self.unit else ""
-            return f"is neither a number{of_what} nor {' or '.join(self.words)}"
-        return f"is not a {'whole ' if self.whole else ''}number; it {self.rule}{unit}"
-
-    def _fits(self, value: object) -> bool:
-        found = _number(value)
-        if found is None or math.isnan(found) or (math.isinf(found) and not self.infinite):
-            return False
-        if self.whole and found != int(found):
-            return False
-        if self.low is not None and (found < self.low or (self.above and found == self.low)):
-            return False
-        high = self.high
-        return high is None or found < high or (not self.below and found == high)
-
-
-def _bounds(constraint: Constraint) -> str:
-    low, high = constraint.low, constraint.high
-    from_low = None if low is None else f"{'above' if constraint.above else 'at least'} {low:g}"
-    to_high = None if high is None else f"{'below' if constraint.below else 'at most'} {high:.15g}"
-    return " and ".join(part for part in (from_low, to_high) if part)
-
-
-def _number(value: object) -> float | None:
-    if isinstance(value, str) and value in _NOT_FINITE:
-        return float(value)
-    if not isinstance(value, int | float) or isinstance(value, bool):
-        return None
-    try:
-        return float(value)
-    except OverflowError:
-        return math.inf if value > 0 else -math.inf
 
 
 def _count(unit: str, *, low: int = 1, high: Real | None = None) -> Constraint:
@@ -134,7 +44,7 @@ _OF_A_NORM = {
     "eps": Constraint(0, unit="added to the variance"),
     "momentum": Constraint(0, 1, "weight of the newest batch", above=True),
     "backward_momentum": Constraint(0, 1, "weight of the newest batch's gradient", above=True),
-    "ghost": _count("sequences"),
+    "ghost": replace(_count("sequences"), words=("interleaved-N",)),
     "window": _count("batches"),
     "warmup_share": _SHARE_OF_RUN,
     "warmup_steps": _count("steps", low=0),
@@ -303,10 +213,13 @@ def check(config: Mapping[str, Any]) -> None:
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys and values; a list is a value. Not those of `choices`, which are names."""
+    """Yield dotted keys and values; a list is a value. Not those of `choices`, which are names.
+
+    What names a class is a node: the rule `*.k` of `sites` is one, and a norm may have a value `k`.
+    """
     for name, value in node.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and constraint_of(key) is None:
+        if isinstance(value, Mapping) and ("_target_" in value or constraint_of(key) is None):
             if key != "choices":
                 yield from _leaves(value, f"{key}.")
         else:
@@ -364,7 +277,7 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(split, list) and not math.isclose(math.fsum(split), 1, abs_tol=1e-6):
         yield f"task.mask_split={split} must sum to 1: the shares of masked, random, unchanged"
     corpus = _node(task, "corpus")
-    valid, test = _number(corpus.get("valid_share")), _number(corpus.get("test_share"))
+    valid, test = number(corpus.get("valid_share")), number(corpus.get("test_share"))
     if valid is not None and test is not None and valid + test >= 1:
         yield (
             f"task.corpus.valid_share={valid} and task.corpus.test_share={test} must sum "
@@ -385,7 +298,7 @@ def _ordered(
     node: Mapping[str, Any], prefix: str, low: str, high: str, *, strictly: bool
 ) -> Iterator[str]:
     first, second = node.get(low), node.get(high)
-    low_end, high_end = _number(first), _number(second)
+    low_end, high_end = number(first), number(second)
     if low_end is None or high_end is None:
         return
     if low_end < high_end or (low_end == high_end and not strictly):

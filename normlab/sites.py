@@ -31,6 +31,7 @@ SHORT = {
 }
 _FOLLOWING = ("encoder_norm", "decoder_norm", "input_norm", "hidden_norm", "cell_norm")
 _PATTERN = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
+_NAMED = 4  # rules of a label
 _EXAMPLE = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 
@@ -57,7 +58,7 @@ def settle_sites(config: DictConfig) -> None:
         config[SHORT[pattern]], choices[SHORT[pattern]] = nodes.pop(pattern), names.pop(pattern)
     config.sites = nodes or None
     if nodes:
-        choices["sites"] = "+".join(f"{_word(rule)}_{name}" for rule, name in names.items())
+        choices["sites"] = _label(names)
     config.choices = choices
 
 
@@ -83,6 +84,13 @@ def _norm(pattern: str, value: object) -> tuple[str, dict[str, Any]]:
     node = OmegaConf.to_container(OmegaConf.load(CONFIG_DIR / "norm" / f"{name}.yaml"))
     assert isinstance(node, dict)
     return str(name), {**{str(key): item for key, item in node.items()}, **given}
+
+
+def _label(names: Mapping[str, str]) -> str:
+    """Name rules, the first of many: runs' folders are named so."""
+    said = [f"{_word(rule)}_{name}" for rule, name in names.items()]
+    rest = [f"{len(said) - _NAMED}_more"] if len(said) > _NAMED else []
+    return "+".join(said[:_NAMED] + rest)
 
 
 def _word(pattern: str) -> str:

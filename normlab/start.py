@@ -57,7 +57,7 @@ def _check_sequences(config: Mapping[str, Any], norms: list[RunningNorm], most: 
         if "position" in norm.pools and not norm.by_position:
             continue
         if norm.ghosts is not None and norm.ghosts.size == 1:
-            key = "norm.ghost=1"
+            key = f"norm.ghost={norm.ghosts.given}"
         elif most == 1:
             key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
         else:

@@ -119,6 +119,8 @@ def test_a_value_that_cannot_work_is_refused_with_key_value_and_what_is_allowed(
     ("overrides", "said"),
     [
         (["norm=gn", "norm.groups=7"], "norm.groups=7 does not divide the width 128"),
+        (["norm=bn", "norm.ghost=0"], "norm.ghost=0 must be above 0, or interleaved-N (sequences)"),
+        (["norm=bn", "norm.ghost=interleaved-0"], "is neither a number of sequences nor inter"),
         (["norm=bn", "norm.momentum=0"], "norm.momentum=0 must be above 0 and at most 1"),
         (["task=mlm", "task.mask_split=[0.8,0.2]"], "task.mask_split=[0.8, 0.2] must be a list"),
         (["task=mlm", "task.mask_split=[0.8,0.2,0.2]"], "must sum to 1"),

@@ -73,7 +73,12 @@ class LayerShape:
             norm = at(site, self.dim // self.num_heads)
             return None if norm is None else HeadNorm(norm)
 
-        asked = qk_sites(self.qk_norm, dim=self.dim // self.num_heads, length=self.qk_length)
+        asked = qk_sites(
+            self.qk_norm,
+            dim=self.dim // self.num_heads,
+            heads=self.num_heads,
+            length=self.qk_length,
+        )
         return AttentionSites(
             q_norm=on_heads("q") or asked.q_norm,
             k_norm=on_heads("k") or asked.k_norm,

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from normlab.distributed import all_reduce_sum, world
 from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
-from normlab.norms.ghost import GhostBatches
+from normlab.norms.ghost import Ghost, GhostBatches
 from normlab.norms.moments import Moments, Pooling, Weights, standardize, widen
 from normlab.norms.stream import real_tokens
 
@@ -68,7 +68,7 @@ class BatchNorm(RunningNorm):
         eval_stats: EvalStats,
         sync: bool,
         unbiased: bool,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum
@@ -216,7 +216,7 @@ class PositionBatchNorm(BatchNorm):
         sync: bool,
         unbiased: bool,
         num_positions: int,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

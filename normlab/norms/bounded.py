@@ -1,7 +1,9 @@
 """Bounded maps in the place of a norm: each value by itself, no statistics.
 
 DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift. The
-other maps are those that Derf's repository compares it with.
+other maps are those that Derf's repository compares it with, but for `identity`: that bounds
+nothing, and is for the learned scalar that both have on the embeddings of language models. It
+starts at sqrt(D), or at 1 where the model multiplies embeddings by sqrt(D) itself.
 """
 
 import math
@@ -26,6 +28,7 @@ Function = Literal[
     "relsign",
     "cubsign",
     "linear_clip",
+    "identity",
 ]
 FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -38,6 +41,7 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
     "relsign": lambda x: x / ((x.square() + 1).sqrt() + 1),
     "cubsign": lambda x: x**3 / (x.abs() ** 3 + 1),
     "linear_clip": lambda x: x.clamp(-1, 1),
+    "identity": lambda x: x,
 }
 
 
@@ -47,14 +51,22 @@ class BoundedMap(Norm):
     Args:
         alpha: first value of the scalar. The authors set it by place in large language models.
         shift: first value of a learned scalar that is added; None for none.
+        affine: whether the weight and the bias are learned; `scale` has a weight and no bias, as
+            the authors' LLaMA.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset()
 
     def __init__(
-        self, dim: int, *, function: Function, alpha: float, shift: float | None, affine: bool
+        self,
+        dim: int,
+        *,
+        function: Function,
+        alpha: float,
+        shift: float | None,
+        affine: bool | Literal["scale"],
     ) -> None:
-        super().__init__(dim, scale=affine, shift=affine)
+        super().__init__(dim, scale=bool(affine), shift=affine is True)
         self.function: Function = function
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
         self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from normlab.norms.base import EvalStats, Stream
 from normlab.norms.batch import BatchNorm, Padding
+from normlab.norms.ghost import Ghost
 
 
 class NoisyBatchNorm(BatchNorm):
@@ -43,7 +44,7 @@ class NoisyBatchNorm(BatchNorm):
         unbiased: bool,
         noise_shift: float,
         noise_scale: float,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

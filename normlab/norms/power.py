@@ -8,6 +8,7 @@ from torch import Tensor
 
 from normlab.distributed import all_reduce_sum
 from normlab.norms.base import EvalStats
+from normlab.norms.ghost import Ghost
 from normlab.norms.moments import Moments
 from normlab.norms.square import Counted, SquareNorm, SquarePadding, scaled
 
@@ -37,7 +38,7 @@ class GroupScaling(SquareNorm):
         warmup_share: float,
         warmup_steps: int | None,
         groups: int | None,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,
@@ -127,7 +128,7 @@ class PowerNorm(GroupScaling):
         warmup_share: float,
         warmup_steps: int | None,
         groups: int | None,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

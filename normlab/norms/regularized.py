@@ -13,6 +13,7 @@ from torch import Tensor
 from normlab.distributed import world
 from normlab.norms.base import EvalStats, Stream, uncompiled
 from normlab.norms.batch import BatchNorm, Padding
+from normlab.norms.ghost import Ghost
 from normlab.norms.moments import Moments, Pooling, Weights, moments_with_gradient, widen
 from normlab.norms.penalties import PENALTIES, Penalty, Statistics
 
@@ -43,7 +44,7 @@ class RegularizedBatchNorm(BatchNorm):
         penalty: Penalty,
         penalty_mean: float,
         penalty_var: float,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from normlab.norms.base import EvalStats, Stream, uncompiled
 from normlab.norms.batch import BatchNorm, Padding
+from normlab.norms.ghost import Ghost
 from normlab.norms.moments import Moments, Pooling, Weights, moments_with_gradient, widen
 from normlab.norms.warmup import WarmupNorm
 
@@ -43,7 +44,7 @@ class BatchRenorm(WarmupNorm, BatchNorm):
         d_max: float,
         warmup_share: float,
         warmup_steps: int | None,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from normlab.norms.base import EvalStats, Stream
 from normlab.norms.batch import BatchNorm, Padding
+from normlab.norms.ghost import Ghost
 from normlab.norms.moments import widen
 from normlab.norms.warmup import WarmupNorm
 
@@ -32,7 +33,7 @@ class RepBatchNorm(BatchNorm):
         sync: bool,
         unbiased: bool,
         alpha: float,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,
@@ -96,7 +97,7 @@ class ProgressiveRepBatchNorm(WarmupNorm, RepBatchNorm):
         blend_steps: int | None,
         warmup_share: float,
         warmup_steps: int | None,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 from normlab.distributed import sum_over_ranks
 from normlab.norms.base import Axis, EvalStats, Stream, uncompiled
 from normlab.norms.batch import include
-from normlab.norms.ghost import GhostBatches
+from normlab.norms.ghost import Ghost, GhostBatches
 from normlab.norms.moments import Moments, Weights, here, merge, widen
 from normlab.norms.stream import real_tokens
 from normlab.norms.warmup import WarmupNorm
@@ -55,7 +55,7 @@ class SquareNorm(WarmupNorm):
         momentum: float,
         warmup_share: float,
         warmup_steps: int | None,
-        ghost: int | None,
+        ghost: Ghost,
     ) -> None:
         super().__init__(
             dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms.base import EvalStats
+from normlab.norms.ghost import Ghost
 from normlab.norms.moments import Moments
 from normlab.norms.square import Counted, SquareNorm, SquarePadding, scaled
 
@@ -63,7 +64,7 @@ class WindowNorm(SquareNorm):
         warmup_steps: int | None,
         correction_share: float,
         correction_steps: int | None,
-        ghost: int | None,
+        ghost: Ghost,
     ) -> None:
         super().__init__(
             dim,
@@ -188,7 +189,7 @@ class MovingAverageBatchNorm(WindowNorm):
         correction_share: float,
         correction_steps: int | None,
         center_weights: bool = False,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,
@@ -262,7 +263,7 @@ class UnifiedNorm(WindowNorm):
         warmup_steps: int | None,
         correction_share: float,
         correction_steps: int | None,
-        ghost: int | None = None,
+        ghost: Ghost = None,
     ) -> None:
         super().__init__(
             dim,

@@ -7,12 +7,24 @@ from pathlib import Path
 import pytest
 import torch
 
+from normlab.build import make_norm
 from normlab.commands.export import main
 from normlab.config import compose
 from normlab.export import load_export, outputs
 from normlab.loaded import load_run
+from normlab.registry import option_names
 from normlab.run import train
 from tests.tiny_runs import tiny, write_corpus
+
+# where products or a feed-forward layer take a norm up, in pre-norm, and what does all of that
+PLACES = [
+    *(f"encoder.{layer}.{part}" for layer in (0, 1) for part in ("self", "ffn", "ffn.inner")),
+    *(f"decoder.0.{part}" for part in ("self", "cross", "ffn", "ffn.inner")),
+    "encoder.final",
+]
+FIXED = [name for name in option_names("norm") if make_norm(name, 8).eval().fixed_map() is not None]
+NORMS = [*FIXED, "{norm:pn,groups:null}", "{norm:pn_v,groups:null}"]
+assert {"bn", "mabn", "un", "prepbn", "repbn"} < set(FIXED) and len(NORMS) <= len(PLACES)
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +32,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export")
     corpus = write_corpus(folder / "text")
     steps = ("budget.steps=3", "validate.every=3", "task.test_search.beam=1")
-    train(compose(tiny(corpus, folder / "runs", "norm=bn", *steps)))
+    rules = ",".join(f"{place}:{norm}" for place, norm in zip(PLACES, NORMS, strict=False))
+    norms = ("norm=bn", "norm@ffn_inner_norm=bn", "model.encoder_layers=2", f"sites={{{rules}}}")
+    train(compose(tiny(corpus, folder / "runs", *norms, *steps)))
     return next(folder.rglob("record.json")).parent
 
 
@@ -28,7 +42,7 @@ def test_norms_are_folded_and_the_program_takes_other_sizes(run, tmp_path):
     # In a process of its own: shapes that are checked at run time cannot be traced.
     command = [sys.executable, "-m", "normlab", "export", str(run), "--fold", "--out", tmp_path]
     done = subprocess.run(command, capture_output=True, text=True)
-    assert "6 norms folded, outputs agree to" in done.stdout, done.stderr
+    assert f"{len(PLACES)} norms folded, outputs agree to" in done.stdout, done.stderr
     assert "no program" not in done.stdout
     loaded = load_run(run)
     model = load_export(tmp_path / "model.pt", loaded.task)

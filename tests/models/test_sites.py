@@ -1,6 +1,7 @@
 """Norms at places of a model that rules and options name, and embeddings of unit length."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -50,6 +51,8 @@ def test_rules_that_say_what_a_key_says_are_that_experiment_under_that_name():
     assert norm_label(by_rules["choices"]) == norm_label(by_keys["choices"])
     other = _config("norm=bn", "sites={*.self:ln,encoder.0.*:{norm:bn,momentum:0.5}}")
     assert norm_label(other["choices"]) == "bn+self_ln+encoder.0_bn"
+    many = _config("sites={*.self:bn,*.cross:bn,*.ffn:bn,*.q:ln,*.k:ln,*.v:ln}")
+    assert norm_label(many["choices"]) == "ln+self_bn+cross_bn+ffn_bn+q_ln+2_more"
     assert fingerprint(other) != fingerprint(_config("norm=bn"))
     assert other["sites"]["encoder.0.*"]["momentum"] == 0.5
 
@@ -81,16 +84,37 @@ def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
     assert "\n" not in str(refusal.value)
 
 
+def test_dyt_has_an_alpha_by_place_no_bias_and_a_scalar_on_the_embedding_as_in_llama():
+    values = "norm:dyt,affine:scale,alpha"
+    scalar = "norm@embedding_norm=dyt", "embedding_norm.function=identity"
+    alone = "embedding_norm.affine=false", "embedding_norm.alpha=1.5"
+    rule = f"sites={{*.self:{{{values}:0.8}}}}"
+    given = _config("norm=dyt", "norm.affine=scale", "norm.alpha=0.2", *scalar, *alone, rule)
+    model = build_model(given, Words())
+    norms: dict[str, Any] = {site.path: site.norm for site in sites(model)}
+    assert norms["encoder.0.self"].alpha.item() == pytest.approx(0.8)
+    assert norms["encoder.0.ffn"].alpha.item() == norms["decoder.final"].alpha.item()
+    assert norms["decoder.final"].alpha.item() == pytest.approx(0.2)
+    own = {name for name, _ in norms["encoder.0.self"].named_parameters()}
+    assert own == {"alpha", "weight"}
+    embedding = norms["encoder.embedding"]
+    assert [name for name, _ in embedding.named_parameters()] == ["alpha"]
+    x, stream = torch.randn(2, 3, 16), sentences([3, 2])[1]
+    assert_close(embedding(x, stream), 1.5 * x)
+
+
 def _attention(kind, **values):
     model = seq2seq("ln", "pre", qk_norm=kind, **values)
     return model, model.encoder.layers[0].self_attention
 
 
-def test_henrys_qk_norm_multiplies_cosines_by_a_learned_scale():
-    _, attention = _attention("l2", qk_length=10)
+@pytest.mark.parametrize(("kind", "scale"), [("l2", math.log2(90)), ("cosine", 10)])
+def test_qk_norm_multiplies_cosines_by_a_scale_that_henrys_learns(kind, scale):
+    _, attention = _attention(kind, qk_length=10)
     query, key = attention.q_norm.norm, attention.k_norm.norm
-    assert isinstance(query, UnitNorm) and isinstance(query.gain, torch.nn.Parameter)
-    assert query.gain.item() == pytest.approx(math.log2(90)) and not list(key.parameters())
+    assert isinstance(query, UnitNorm) and isinstance(key, UnitNorm)
+    learned = [*query.parameters(), *key.parameters()]
+    assert [g.item() for g in learned] == ([pytest.approx(scale)] if kind == "l2" else [])
     x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
     q, k, _ = attention.project(x, stream)
     by_hand = [
@@ -98,7 +122,7 @@ def test_henrys_qk_norm_multiplies_cosines_by_a_learned_scale():
         for part in attention.qkv_proj(x).chunk(3, -1)[:2]
     ]
     scores = q @ k.mT / math.sqrt(q.shape[-1])
-    assert_close(scores, query.gain * by_hand[0] @ by_hand[1].mT)
+    torch.testing.assert_close(scores, scale * by_hand[0] @ by_hand[1].mT)
 
 
 @pytest.mark.parametrize("kind", ["ln", "rms", "qkv"])
@@ -117,7 +141,20 @@ def test_qk_norm_is_the_norm_of_each_head(kind):
     assert (attention.v_norm is None) == (kind != "qkv")
 
 
-@pytest.mark.parametrize("kind", ["l2", "qkv"])
+def test_rms_heads_has_gains_for_each_head():
+    _, attention = _attention("rms_heads")
+    with torch.no_grad():
+        for norm in (attention.q_norm.norm, attention.k_norm.norm):
+            norm.gains[1] = 3
+    x, stream = torch.randn(2, 3, 16, dtype=torch.float64), sentences([3, 2])[1]
+    rms = make_norm("rms", 8).double()
+    raw = attention.qkv_proj(x).chunk(3, -1)
+    for heads, plain in zip(attention.project(x, stream)[:2], raw, strict=False):
+        expected = rms(attention.split(plain).flatten(0, 1), stream).unflatten(0, (2, 2))
+        assert_close(heads, expected * torch.tensor([1.0, 3.0]).view(2, 1, 1))
+
+
+@pytest.mark.parametrize("kind", ["l2", "rms_heads", "qkv"])
 def test_one_token_at_a_time_is_the_whole_sentence_with_qk_norm(kind):
     model, _ = _attention(kind)
     source, stream = sentences([4, 3])

@@ -32,7 +32,7 @@ class Centered(nn.Module):
 
 def _attention(option):
     """Return a self-attention with a norm on the heads of queries and keys."""
-    sites = qk_sites(option, dim=SHAPE[2] // HEADS, length=SHAPE[1])
+    sites = qk_sites(option, dim=SHAPE[2] // HEADS, heads=HEADS, length=SHAPE[1])
     settings = {"num_heads": HEADS, "dropout": 0.0, "causal": False, "gain": lambda role: 1.0}
     return SelfAttention(SHAPE[2], sites=sites, **settings)
 

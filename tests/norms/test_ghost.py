@@ -10,7 +10,12 @@ from tests.norms.test_padding import paddings
 
 GHOSTS = [name for name in option_names("norm") if hasattr(make_norm(name, 8), "ghosts")]
 assert len(GHOSTS) >= 4
-SIZES = (1, 3, 9)
+GROUPS = {  # the sequences of each group, of seven
+    1: [[0], [1], [2], [3], [4], [5], [6]],
+    3: [[0, 1, 2], [3, 4, 5], [6]],
+    9: [[0, 1, 2, 3, 4, 5, 6]],
+    "interleaved-3": [[0, 3, 6], [1, 4], [2, 5]],
+}
 PADDINGS = [(option, way) for option in GHOSTS for way in paddings(option)]
 
 
@@ -28,21 +33,20 @@ def _output_and_gradient(norm, x, valid):
     return y.detach(), gradient
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", GROUPS)
 @pytest.mark.parametrize(("option", "padding"), PADDINGS)
 def test_each_group_comes_out_as_it_would_alone(option, size, padding):
     x, valid = _batch()
     norm = make_norm(option, 8, ghost=size, padding=padding).double()
     found = _output_and_gradient(norm, x, valid)
-    alone = [
-        _output_and_gradient(make_norm(option, 8, padding=padding).double(), *group)
-        for group in zip(x.split(size), valid.split(size), strict=True)
-    ]
-    for ours, theirs in zip(found, zip(*alone, strict=True), strict=True):
-        torch.testing.assert_close(ours, torch.cat(theirs), rtol=1e-9, atol=1e-10)
+    for group in GROUPS[size]:
+        alone = make_norm(option, 8, padding=padding).double()
+        expected = _output_and_gradient(alone, x[group], valid[group])
+        for ours, theirs in zip(found, expected, strict=True):
+            torch.testing.assert_close(ours[group], theirs, rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("size", [3, "interleaved-3"])
 @pytest.mark.parametrize(("option", "padding"), PADDINGS)
 def test_running_statistics_are_those_of_the_whole_batch(option, size, padding):
     x, valid = _batch()
@@ -65,6 +69,20 @@ def test_evaluation_by_the_batch_has_the_groups_of_training():
     assert not torch.allclose(make_norm("bn", 8).double()(x, Stream(valid)), in_training)
 
 
-def test_a_group_of_no_sequence_is_refused():
-    with pytest.raises(ValueError, match=r"norm\.ghost=0.*at least 1 sequence"):
-        make_norm("bn", 8, ghost=0)
+def test_interleaved_groups_are_a_view_of_the_batch_as_in_cifar10_fast():
+    """Two groups of a batch `[B, C, P]` are the channels of its view as `[B / 2, 2 C, P]`."""
+    x, _ = _batch()
+    x = x[:6]
+    views = torch.nn.BatchNorm1d(16, eps=1e-5).double()
+    expected = views(x.mT.reshape(3, 16, 6)).reshape(6, 8, 6).mT
+    norm = make_norm("bn", 8, ghost="interleaved-3").double()
+    torch.testing.assert_close(norm(x, Stream()), expected)
+    whole = torch.nn.BatchNorm1d(8).double()  # the moments are merged, not averaged
+    whole(x.mT)
+    torch.testing.assert_close(norm.running_var[0], whole.running_var)
+
+
+@pytest.mark.parametrize("size", [0, "8", "interleaved-0", "interleaved"])
+def test_a_group_of_no_sequence_is_refused(size):
+    with pytest.raises(ValueError, match=rf"norm\.ghost={size}.*at least 1 sequence"):
+        make_norm("bn", 8, ghost=size)
