@@ -128,8 +128,8 @@ def main(argv: list[str]) -> int:
     plans = [_plan(job, arguments, measured_by, anew=anew) for job in jobs]
     problems = [problem for _, problem in plans if problem is not None]
     several = len(jobs) > 1 or arguments.until_decided
-    if several or arguments.plan:
-        runs = judge.runs()
+    runs = judge.runs() if several or arguments.plan else None
+    if runs is not None:
         for job in jobs:
             job.open_parts = sum(each.open for each in judge.standings(job, runs))
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
@@ -145,10 +145,10 @@ def main(argv: list[str]) -> int:
     )
     if several:
         _show_order(night)
-    if arguments.plan:
+    if arguments.plan and runs is not None:
         for job in jobs:
             print(f"what {job.name} could show of the parts that it decides:")
-            could = visible_lines(judge, job) or ["  it decides none"]
+            could = visible_lines(judge, job, runs) or ["  it decides none"]
             print("\n".join(could))
             if arguments.publish is not None:
                 _keep_pilot(arguments.publish, job, shown[id(job)], could)
