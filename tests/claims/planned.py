@@ -36,23 +36,24 @@ def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -
 
     They find none, several a seed, or unlike ones: a slip would show after all was run.
     """
-    problems = []
-    configs = list(configs)
-    for name, endpoint in by_study().get((study, scale), []):
-        minus = getattr(endpoint, "minus", None)
-        made = [each for config in configs for each in _seeds(config, {*endpoint.scores, minus})]
-        found = endpoint.judge(Runs(CONFIG_DIR, made), "difference")
+    asked = by_study().get((study, scale), [])
+    names = {name for _, endpoint in asked for name in endpoint.scores}
+    names |= {getattr(endpoint, "minus", None) for _, endpoint in asked} - {None}
+    made = [each for config in configs for each in _seeds(config, names)] if asked else []
+    runs, problems = Runs(CONFIG_DIR, made), []
+    for name, endpoint in asked:
+        found = endpoint.judge(runs, "difference")
         if found.verdict == "not measured" and not found.reason.startswith("other data"):
             problems.append(f"{name}: {found.reason}; {'; '.join(found.excluded)}")
     return problems
 
 
-def _seeds(config: Mapping[str, Any], scores: Iterable[str | None]) -> list[RunRecord]:
+def _seeds(config: Mapping[str, Any], scores: Iterable[str]) -> list[RunRecord]:
     """Return five runs of a config, as if each had ended with these scores."""
     made = []
     for seed in range(1, 6):
         own = {**config, "seed": seed}
-        found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores if name}
+        found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores}
         made.append(replace(run(seed, "ln", None), run_id=run_id(own), config=own, scores=found))
         object.__setattr__(made[-1], "weights", {"last": 100})
     return made
