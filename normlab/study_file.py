@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from normlab.yaml_file import read_yaml
 
 
 class StudyFile:
@@ -18,10 +18,7 @@ class StudyFile:
 
     def file(self) -> object:
         """Return what the file holds; ValueError where it is not YAML."""
-        try:
-            return yaml.safe_load(self.path.read_text("utf-8"))
-        except yaml.YAMLError as error:
-            raise ValueError(f"{self.path}: not YAML: {' '.join(str(error).split())}") from None
+        return read_yaml(self.path)
 
     def wrong(self, key: str, problem: str) -> ValueError:
         """Return the error for a key."""

@@ -67,7 +67,8 @@ MAY_IMPORT = {
     ),
     # 7
     "sweep": (),
-    "study_file": (),
+    "yaml_file": (),
+    "study_file": ("yaml_file",),
     "study_tuning": ("study_file",),
     "studies": ("registry", "study_file", "study_tuning"),
     "recipes": (),
@@ -87,7 +88,7 @@ MAY_IMPORT = {
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
-    "claims": ("records", "metrics", "studies", "reports.html.page"),
+    "claims": ("records", "metrics", "studies", "reports.html.page", "yaml_file"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (
@@ -114,6 +115,7 @@ TORCHLESS = (
     "sweep",
     "metrics",
     "registry",
+    "yaml_file",
     "machine",
     "constraint",
     "constraints",

@@ -124,37 +124,37 @@ def log_probabilities(model, source, target):
 
 
 @torch.no_grad()
-def exhaustive(model, source, *, vocab, limit, penalty):
-    """Score all hypotheses of one sentence; return the best and its score."""
+def exhaustive(model, source, *, vocab, limit):
+    """Return all hypotheses of one sentence with their log-probabilities."""
     words = range(UNK, vocab)
-    best = Hypothesis([], float("-inf"))
+    found = []
     for length in range(limit):
         combinations = list(itertools.product(words, repeat=length))
         target = torch.tensor([[BOS, *some] for some in combinations])
         table = log_probabilities(model, source.expand(len(target), -1), target)
         following = torch.tensor([[*some, EOS] for some in combinations])
-        totals = table.gather(2, following[..., None])[..., 0].sum(1) / (length + 1) ** penalty
-        top = int(totals.argmax())
-        if totals[top] > best.score:
-            best = Hypothesis(list(combinations[top]), float(totals[top]))
-    return best
+        totals = table.gather(2, following[..., None])[..., 0].sum(1)
+        found += map(Hypothesis, map(list, combinations), totals.tolist())
+    return found
 
 
-@pytest.mark.parametrize("penalty", [0.0, 0.6, 1.0, 2.0])
 @pytest.mark.parametrize(("norm", "place"), [("ln", "pre"), ("bn", "post"), ("seqn", "pre")])
-def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(norm, place, penalty):
+def test_a_beam_as_wide_as_all_hypotheses_finds_the_best_of_all(norm, place):
     vocab, limit = 7, 4  # 4 words: 1 + 4 + 16 + 64 hypotheses
     source, _ = sentences([4, 2, 3], seed=5, vocab=vocab)
-    settings = SearchSettings(
-        beam=90, length_penalty=penalty, length_factor=0.0, length_offset=limit
-    )
+    alone = [row[row != PAD][None] for row in source]
     for seed in (1, 2):
         model = sharpened(seq2seq(norm, place, seed=seed, vocab=vocab), 1.5)
-        for row, found in enumerate(run(model, source, settings)):
-            alone = source[row : row + 1, : int((source[row] != PAD).sum())]
-            best = exhaustive(model, alone, vocab=vocab, limit=limit, penalty=penalty)
-            assert found.tokens == best.tokens
-            assert found.score == pytest.approx(best.score, abs=1e-5)
+        there = [exhaustive(model, row, vocab=vocab, limit=limit) for row in alone]
+        for penalty in (0.0, 0.6, 1.0, 2.0):
+            settings = SearchSettings(
+                beam=90, length_penalty=penalty, length_factor=0.0, length_offset=limit
+            )
+            for found, every in zip(run(model, source, settings), there, strict=True):
+                scores = [each.score / (len(each.tokens) + 1) ** penalty for each in every]
+                best = max(range(len(every)), key=scores.__getitem__)
+                assert found.tokens == every[best].tokens, penalty
+                assert found.score == pytest.approx(scores[best], abs=1e-5)
 
 
 @torch.no_grad()
@@ -168,7 +168,8 @@ def test_greedy_search_is_the_chain_of_the_best_tokens(norm, place):
         alone = source[row : row + 1, : int((source[row] != PAD).sum())]
         chain, total = [BOS], 0.0
         while True:
-            table = log_probabilities(model, alone, torch.tensor([chain]))[0, -1]
+            table = logits(model, alone, torch.tensor([chain]))[0, -1].log_softmax(-1)
+            table[[PAD, BOS]] = float("-inf")
             word = EOS if len(chain) == limit else int(table.argmax())
             total += float(table[word])
             if word == EOS:

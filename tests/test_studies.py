@@ -16,6 +16,7 @@ from normlab.registry import option_names, options
 from normlab.studies import load_study
 from normlab.train.budget import Budget
 from normlab.train.schedule import Schedule
+from tests.claims.planned import by_study, without_runs
 
 STUDIES = option_names("study")
 SCALES = ("smoke", "cpu", "gpu")
@@ -75,24 +76,24 @@ def test_a_study_says_what_it_is_and_how_to_start_it(name):
 @pytest.mark.parametrize(
     ("name", "scale"), [(name, scale) for name in STUDIES for scale in load_study(name).scales]
 )
-def test_every_row_and_point_composes_and_is_another_experiment(name, scale):
+def test_every_row_and_point_composes_is_another_experiment_and_found_by_its_claims(name, scale):
     study = load_study(name)
     planned = study.planned(scale, seeds=[1])
     first = planned[0]
-    cross = [run for run in planned if first.row == run.row or first.point == run.point]
-    marks = set()
-    for run in cross:
-        config = to_dict(compose(run.overrides))
+    judged = (name, scale) in by_study()
+    cross = [run for run in planned if judged or first.row == run.row or first.point == run.point]
+    configs = [to_dict(compose(run.overrides)) for run in cross]
+    for run, config in zip(cross, configs, strict=True):
         assert config["observe"]["study"] == name and config["seed"] == 1
         assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
         Budget(**config["budget"])
-        marks.add(fingerprint(config))
         if scale == "smoke":
             assert _grid.built_in(config), "a check that everything runs takes no data"
         if name == "batch_size":  # at equal tokens
             assert config["budget"]["steps"] is None and config["max_tokens"] is None
             assert f"batch_size={config['batch_size']}" == run.point
-    assert len(marks) == len(cross)
+    assert len({fingerprint(config) for config in configs}) == len(cross)
+    assert not (problems := without_runs(name, scale, configs)), "\n".join(problems)
 
 
 @pytest.mark.parametrize("name", [n for n in STUDIES if "smoke" in load_study(n).scales])

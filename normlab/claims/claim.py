@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from normlab.claims.endpoints import KINDS, Endpoint
-from normlab.claims.node import Node, read_yaml
+from normlab.claims.node import Node
+from normlab.yaml_file import read_yaml
 
 Says = Literal["difference", "equality", "trains", "fails", "figure", "definition"]
 DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")

@@ -4,19 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
+from normlab.yaml_file import read_yaml
 
 Where = Mapping[str, object]
 """What runs are chosen by: options of groups and dotted keys of the config, with their values."""
-
-
-def read_yaml(path: Path) -> Any:
-    """Return the content of a file; raises `ValueError` naming it where it is not YAML."""
-    try:
-        return yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        said = " ".join(str(error).split())
-        raise ValueError(f"{path}: not YAML: {said}") from None
 
 
 class Node:

@@ -62,13 +62,12 @@ def standing_lines(found: "Sequence[Standing]") -> list[str]:
     return [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
 
 
-def visible_lines(judge: Judge, job: Job) -> list[str]:
+def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
     """Say of each part that a job decides the smallest difference that its looks would show."""
     from normlab.claims.endpoints.contrast import Contrast
     from normlab.claims.finding import figures
     from normlab.claims.progress import visible
 
-    runs = judge.runs()
     scales = [job.scale, *(scale for scale in job.study.scales if scale != job.scale)]
     lines: list[str] = []
     for each in judge.standings(job, runs):

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
+from normlab import start_file
 from normlab.commands import _grid
 from normlab.commands._cells import Cells, Row
 from normlab.commands._estimate import duration
@@ -48,7 +49,7 @@ class Night:
             look=self._look if until_decided else None,
             whole=self._publish,
         )
-        self.out_of_time = False
+        self.out_of_time = self.stood_still = False
         self.published: list[Path] = []
 
     def run(self, logs: Path) -> bool:
@@ -56,6 +57,10 @@ class Night:
         self.publish_whole()  # of an earlier night that was killed before it could
         if not self.queue.left():
             return False
+        if time.monotonic() >= self.deadline:
+            self.out_of_time = self.stood_still = True
+            return False
+        saved = self._saved()
         at_a_time = len(places(self.processes))
         cells = Cells(
             [
@@ -85,6 +90,8 @@ class Night:
             )
             found = sweep.run()
         self.out_of_time = sweep.out_of_time
+        moved = self.queue.made or self.queue.failed or self._saved() != saved
+        self.stood_still = self.out_of_time and not moved
         ended = [cell for cell in found if not cell.interrupted]
         for line in summary_lines(ended, sweep.logs):
             print(line)
@@ -144,9 +151,14 @@ class Night:
             seeds = [seed for seed in job.runs if self.queue.is_whole(job, seed)]
             whole = f"whole seeds {' '.join(map(str, seeds))}" if seeds else "no whole seed"
             lines.append(f"  {job.name}: {whole}")
-        if left or self.queue.failed:
+        if (left or self.queue.failed) and not self.stood_still:
             lines.append(f"it goes on with: {again}")
         return lines
+
+    def _saved(self) -> dict[Path, int]:
+        """Return when each run that has begun saved its state, in nanoseconds."""
+        files = [run.place / start_file.FILE for run in self.queue.left()]
+        return {path: path.stat().st_mtime_ns for path in files if path.is_file()}
 
     def _job_of(self, place: Path) -> str:
         names = (j.study.name for j in self.jobs if any(r.place == place for r in j.asked()))

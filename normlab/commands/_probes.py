@@ -7,10 +7,12 @@ it is kept under; code, machine and data are.
 
 import hashlib
 import json
+import math
 import os
 import platform
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -27,6 +29,7 @@ from normlab.sweep import Place, places, visible_gpus
 
 FOLDER = ".plan"
 """Where costs are kept, below the folder of runs."""
+NO_TIME = "the budget has no time for it (--plan measures)"
 _MOST_SECONDS, _LEAST_SECONDS = 20.0, 1.0
 _ALL_SECONDS = 480.0  # of all probes of a study together, not counting how long they take to start
 _SHARE = 20  # of the minutes typed in for a run, a probe takes one part
@@ -75,14 +78,17 @@ class Probes:
                 found[key] = subject
         return found
 
-    def measure(self, missing: Mapping[str, Subject]) -> None:
-        """Measure subjects, as many at a time as there will be runs."""
+    def measure(self, missing: Mapping[str, Subject], until: float = math.inf) -> None:
+        """Measure subjects, as many at a time as there will be runs; begin none after `until`."""
         free: SimpleQueue[Place] = SimpleQueue()
         for place in self.places:
             free.put(place)
         seconds = self.seconds(len(missing))
 
         def take(key: str) -> None:
+            if time.monotonic() >= until:
+                self._known[key] = NO_TIME
+                return
             place = free.get()
             try:
                 self._known[key] = self._taken(key, missing[key], place, seconds)

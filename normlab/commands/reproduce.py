@@ -1,8 +1,10 @@
 """`normlab reproduce STUDY ...`: carry out the grids that fill the tables of the documents."""
 
 import argparse
+import math
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, uncommitted, visible_lines
 from normlab.commands._night import Night
 from normlab.commands._plan import Item, Plan, head
-from normlab.commands._probes import Probes, Subject
+from normlab.commands._probes import NO_TIME, Probes, Subject
 from normlab.commands._queue import Job, Run, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
@@ -109,23 +111,25 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Plan, run what has not ended, print tables; 1 where a run failed or data cannot be had.
 
-    0 where the budget was spent: the last line is the command that goes on.
+    0 where the budget was spent: the last line is the command that goes on. 1 where it was too
+    small for any run to save its state.
     """
     arguments = parser().parse_intermixed_args(argv)
     if arguments.clone is not None:
         go_on_in(arguments.clone, ["reproduce", *_without_clone(argv)])
-    until = deadline(arguments.budget)
+    until, begun = deadline(arguments.budget), time.monotonic()
+    measured_by = begun + _MEASURING * (until - begun)
     jobs, extra = _asked(arguments.words, looks=arguments.until_decided)
     anew = "observe.other_code=rerun" in extra
     results = _RESULTS if arguments.publish is None else arguments.publish
     judge = Judge(jobs, results)
     if arguments.so_far:
         return _show_so_far(jobs, judge, arguments, anew=anew)
-    plans = [_plan(job, arguments, anew=anew) for job in jobs]
+    plans = [_plan(job, arguments, measured_by, anew=anew) for job in jobs]
     problems = [problem for _, problem in plans if problem is not None]
     several = len(jobs) > 1 or arguments.until_decided
-    if several or arguments.plan:
-        runs = judge.runs()
+    runs = judge.runs() if several or arguments.plan else None
+    if runs is not None:
         for job in jobs:
             job.open_parts = sum(each.open for each in judge.standings(job, runs))
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
@@ -141,10 +145,10 @@ def main(argv: list[str]) -> int:
     )
     if several:
         _show_order(night)
-    if arguments.plan:
+    if arguments.plan and runs is not None:
         for job in jobs:
             print(f"what {job.name} could show of the parts that it decides:")
-            could = visible_lines(judge, job) or ["  it decides none"]
+            could = visible_lines(judge, job, runs) or ["  it decides none"]
             print("\n".join(could))
             if arguments.publish is not None:
                 _keep_pilot(arguments.publish, job, shown[id(job)], could)
@@ -155,6 +159,7 @@ def main(argv: list[str]) -> int:
         complain(said)
     root = jobs[0].asked()[0].place.parents[1]
     again = f"normlab reproduce {shlex.join(argv)}"
+    before = time.monotonic() - begun
     try:
         failed = night.run(root / ".sweeps" / "+".join(dict.fromkeys(j.study.name for j in jobs)))
     except KeyboardInterrupt:
@@ -165,7 +170,9 @@ def main(argv: list[str]) -> int:
         print(f"written to {folder}")
     if several or night.out_of_time:
         print("\n".join(["", *night.summary(again)]))
-    return 1 if failed or problems else 0
+    if night.stood_still:
+        complain(_too_small(night, before))
+    return 1 if failed or problems or night.stood_still else 0
 
 
 def _without_clone(argv: Sequence[str]) -> list[str]:
@@ -243,7 +250,9 @@ def _show_so_far(
     return 0
 
 
-def _plan(job: Job, arguments: argparse.Namespace, *, anew: bool) -> tuple[Plan, str | None]:
+def _plan(
+    job: Job, arguments: argparse.Namespace, measured_by: float, *, anew: bool
+) -> tuple[Plan, str | None]:
     """Show what a job takes; return its plan, and why its data cannot be had if so."""
     left = _open(job, anew, "it is made again")
     places = {run.place for run in left}
@@ -256,8 +265,7 @@ def _plan(job: Job, arguments: argparse.Namespace, *, anew: bool) -> tuple[Plan,
     # A plan whose costs are known already needs no data.
     needs = left and not (arguments.plan and not probes.missing(_subjects(items)))
     problem = _grid.data_problem(left[0].planned) if needs else None
-    most = None if arguments.budget is None else _MEASURING * arguments.budget
-    plan = _measured(job.study, job.scale, items, probes, problem, most)
+    plan = _measured(job.study, job.scale, items, probes, problem, measured_by)
     plan.show()
     if (said := _untuned(job, arguments.words)) is not None:
         complain(said)
@@ -309,6 +317,16 @@ def _seconds(plan: Plan, run: Run) -> float:
     return plan.seconds(next((item for item in same if item.cost is not None), same[0]))
 
 
+def _too_small(night: Night, before: float) -> str:
+    """Say that a budget brought no run forward, and which would; `before` it began, in seconds."""
+    shortest = min(night.queue.estimates[run.place] for run in night.queue.left())
+    return (
+        f"--budget is too small: no run ended or saved its state. {duration(before)} went before "
+        f"the first could begin, and the shortest takes about {duration(shortest)}: give --budget "
+        f"{math.ceil((before + shortest) / 60)}m or more"
+    )
+
+
 def _show_order(night: Night) -> None:
     """Print the queue: what each study decides, its hours, in the order in which it is begun."""
     queue = night.queue
@@ -342,11 +360,11 @@ def _measured(
     items: Sequence[Item],
     probes: Probes,
     problem: str | None,
-    most: float | None,
+    until: float,
 ) -> Plan:
     """Return the plan of runs with what those to go cost, measured where the data can be had.
 
-    What would take more than `most` seconds in all is not measured.
+    What would not be measured by `until`, as `time.monotonic` counts, is not begun.
     """
     plan = Plan(study, scale, items, len(probes.places))
     if problem is not None:
@@ -355,14 +373,14 @@ def _measured(
     if missing:
         seconds = probes.seconds(len(missing))
         whole = (seconds + _START) * len(missing) / len(probes.places)
-        if most is not None and whole > most:
-            return replace(plan, unmeasured="the budget has no time for it (--plan measures)")
+        if time.monotonic() + whole > until:
+            return replace(plan, unmeasured=NO_TIME)
         print(
             f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
             f"{seconds:.0f} s each and the time to start ...",
             flush=True,
         )
-        probes.measure(missing)
+        probes.measure(missing, until)
     costs = [None if item.ended else probes.cost(item.config) for item in items]
     problems = [cost for cost in costs if isinstance(cost, str)]
     return replace(

@@ -82,8 +82,16 @@ def device_waits(monkeypatch):
     return asked
 
 
-@pytest.mark.parametrize("task", [TOY, ("task=mlm",), ("task=lm",)], ids=["toy", "mlm", "lm"])
-@pytest.mark.parametrize("norm", option_names("norm"))
+ONE_STREAM = [
+    (norm, (f"task={task}",))
+    for task in ("mlm", "lm")
+    for norm in ("ln", "bn", "bn_position", "gn", "in", "global", "seqn")
+]  # one norm of each pool; translation has both kinds of stream and takes every norm
+
+
+@pytest.mark.parametrize(
+    ("norm", "task"), [*((norm, TOY) for norm in option_names("norm")), *ONE_STREAM]
+)
 def test_a_step_waits_for_a_device_once(norm, task, device_waits):
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
     overrides = [*task, f"norm={norm}", "probe=full", "observe.log_every=1000"]

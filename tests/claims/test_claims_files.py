@@ -1,7 +1,6 @@
 """A claim's file is read strictly, and what the committed ones name is there."""
 
 import re
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -17,13 +16,11 @@ from normlab.claims.endpoints.level import Level
 from normlab.claims.endpoints.timing import Timing
 from normlab.claims.endpoints.trains import Trains
 from normlab.claims.membership import Plan
-from normlab.claims.runs import Runs
 from normlab.config import compose, to_dict
-from normlab.records.record import Score
-from normlab.records.store import run_id
 from normlab.registry import CONFIG_DIR, option_names, options
 from normlab.studies import load_study
-from tests.claims.made import CONTRAST, configs, contrast, part, run
+from tests.claims.made import CONTRAST, configs, contrast, part
+from tests.claims.planned import endpoints
 
 FOLDER = CONFIG_DIR / "claim"
 SHARED = CONFIG_DIR.parents[1] / "shared" / "claims.md"
@@ -212,13 +209,6 @@ def test_a_secondary_endpoint_may_be_of_any_kind(tmp_path):
     assert [endpoint.kind for endpoint in claim.parts[0].secondary] == ["awaits", "trains"]
 
 
-def endpoints(claims):
-    for claim in claims:
-        for each in claim.parts:
-            for endpoint in (each.endpoint, *each.secondary):
-                yield f"{claim.name}, {each.name}", endpoint
-
-
 def test_the_claims_are_numbered_without_a_gap(committed):
     assert [claim.id for claim in committed] == list(range(1, len(committed) + 1))
     assert {name for claim in committed for name in claim.documents} == set(DOCUMENTS)
@@ -296,33 +286,3 @@ def test_every_option_that_a_claim_chooses_is_there(committed):
 
 def test_every_kind_of_endpoint_has_a_name_of_its_own():
     assert len(KINDS) == 8 and all(name == kind.kind for name, kind in KINDS.items())
-
-
-def planned_runs(study, scale, scores, composed):
-    """Return the runs of five seeds that a study plans, as if each had ended with these scores."""
-    made = []
-    for planned in load_study(study).planned(scale, seeds=[1]):
-        if planned.overrides not in composed:
-            composed[planned.overrides] = to_dict(compose(list(planned.overrides)))
-        for seed in range(1, 6):
-            own = {**composed[planned.overrides], "seed": seed}
-            each = run(seed, "ln", None)
-            found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores}
-            made.append(replace(each, run_id=run_id(own), config=own, scores=found))
-            object.__setattr__(made[-1], "weights", {"last": 100})
-    return made
-
-
-def test_every_endpoint_finds_its_runs_once_its_study_is_carried_out(committed):
-    """Neither none, nor several a seed, nor unlike ones: a slip would show after all was run."""
-    composed, problems = {}, []
-    for name, endpoint in endpoints(committed):
-        if endpoint.family is None:
-            continue
-        minus = getattr(endpoint, "minus", None)
-        names = (*endpoint.scores, *((minus,) if minus else ()))
-        made = planned_runs(*endpoint.family, names, composed)
-        found = endpoint.judge(Runs(CONFIG_DIR, made), "difference")
-        if found.verdict == "not measured" and not found.reason.startswith("other data"):
-            problems.append(f"{name}: {found.reason}; {'; '.join(found.excluded)}")
-    assert not problems, "\n".join(problems)

@@ -12,7 +12,9 @@ import yaml
 from normlab.claims.claim import load_all
 from normlab.commands import _clone, _grid, _looks, reproduce
 from normlab.commands._budget import read_budget
+from normlab.commands._probes import NO_TIME, Probes, Subject
 from normlab.commands._queue import Job, Queue, Run, seeds_by_looks
+from normlab.config import compose, to_dict
 from normlab.reports.published import read
 from normlab.studies import Planned, load_study
 from normlab.sweep import Cell, Sweep
@@ -154,6 +156,28 @@ def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys):
     assert code == 0 and len(place.lines("calls")) == 5
     _, runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.seed for run, _ in runs] == [1, 1, 2, 2]
+
+
+def test_a_budget_in_which_no_run_saves_its_state_is_too_small(place, capsys):
+    """The same command again would end there again, for ever."""
+    plan(place, lambda run: {**bleu(3.0)(run), "seconds": 30.0})
+    argv = ["one", "--processes", "1", "--budget", "1s"]
+    assert reproduce.main(argv) == 1
+    out, err = capsys.readouterr()
+    said = " ".join(err.split())
+    assert re.search(
+        r"--budget is too small: no run .* about 30 s: give --budget \dm or more$", said
+    )
+    assert "it goes on with" not in out
+
+
+def test_measuring_begins_nothing_after_its_part_of_the_budget(tmp_path, monkeypatch):
+    probes = Probes(tmp_path, processes=1, minutes=1.0)
+    monkeypatch.setattr(probes, "_taken", lambda *_: time.sleep(0.2) or {"update_seconds": 1.0})
+    configs = [to_dict(compose([f"batch_size={size}"])) for size in (8, 9)]
+    missing = probes.missing([Subject(config, ()) for config in configs])
+    probes.measure(missing, until=time.monotonic() + 0.1)
+    assert [probes.cost(config) for config in configs] == [{"update_seconds": 1.0}, NO_TIME]
 
 
 def test_a_kill_loses_no_whole_seed(place, capsys, monkeypatch):

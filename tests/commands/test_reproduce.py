@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from normlab.commands import _grid, reproduce
+from normlab.commands import _grid, _looks, reproduce
 from normlab.records.code import code_of
 from normlab.reports.published import read
 from normlab.studies import load_study
@@ -134,6 +134,8 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.setattr(
         reproduce, "load_study", lambda name: load_study(name, tmp_path / "configs")
     )
+    monkeypatch.setattr(reproduce, "_RESULTS", tmp_path / "published")
+    monkeypatch.setattr(_looks, "CONFIG_DIR", tmp_path / "configs")
     found = Place(tmp_path)
     program = tmp_path / "python"
     program.write_text(STAND_IN.format(folder=tmp_path))

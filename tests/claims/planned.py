@@ -1,0 +1,59 @@
+"""What the committed claims would find in the runs of a study, once it is carried out."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from normlab.claims.claim import Claim, load_all
+from normlab.claims.runs import Runs
+from normlab.records.record import RunRecord, Score
+from normlab.records.store import run_id
+from normlab.registry import CONFIG_DIR
+from tests.claims.made import run
+
+
+def endpoints(claims: Iterable[Claim]) -> Iterator[tuple[str, Any]]:
+    """Yield the endpoints of claims, primary and secondary, each with the name of its part."""
+    for claim in claims:
+        for each in claim.parts:
+            for endpoint in (each.endpoint, *each.secondary):
+                yield f"{claim.name}, {each.name}", endpoint
+
+
+@cache
+def by_study() -> dict[tuple[str, str], list[tuple[str, Any]]]:
+    """Return the endpoints of the committed claims by the study and scale that they take."""
+    found: dict[tuple[str, str], list[tuple[str, Any]]] = {}
+    for name, endpoint in endpoints(load_all(CONFIG_DIR / "claim")):
+        if endpoint.family is not None:
+            found.setdefault(tuple(endpoint.family), []).append((name, endpoint))
+    return found
+
+
+def without_runs(study: str, scale: str, configs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return what endpoints say that do not find their runs among five seeds of these configs.
+
+    They find none, several a seed, or unlike ones: a slip would show after all was run.
+    """
+    asked = by_study().get((study, scale), [])
+    names = {name for _, endpoint in asked for name in endpoint.scores}
+    names |= {getattr(endpoint, "minus", None) for _, endpoint in asked} - {None}
+    made = [each for config in configs for each in _seeds(config, names)] if asked else []
+    runs, problems = Runs(CONFIG_DIR, made), []
+    for name, endpoint in asked:
+        found = endpoint.judge(runs, "difference")
+        if found.verdict == "not measured" and not found.reason.startswith("other data"):
+            problems.append(f"{name}: {found.reason}; {'; '.join(found.excluded)}")
+    return problems
+
+
+def _seeds(config: Mapping[str, Any], scores: Iterable[str]) -> list[RunRecord]:
+    """Return five runs of a config, as if each had ended with these scores."""
+    made = []
+    for seed in range(1, 6):
+        own = {**config, "seed": seed}
+        found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores}
+        made.append(replace(run(seed, "ln", None), run_id=run_id(own), config=own, scores=found))
+        object.__setattr__(made[-1], "weights", {"last": 100})
+    return made
