@@ -3,6 +3,7 @@
 #   bash scripts/test.sh [pytest arguments]      NORMLAB_DATA=FOLDER adds the tests on real data
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+unset PYTHONDONTWRITEBYTECODE  # many tests start Python: it need not compile the package each time
 bash scripts/environment.sh dev
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
