@@ -30,9 +30,10 @@ _EXAMPLES = """examples:
 overrides; or it names the study by whose grid, so that both choose alike. Each value is tried for
 each row at each point, by the validation score of the last weights, mean over seeds. From the third
 value of a row on, one that is worse after half of its run than the median of those before is pruned
-(Optuna's median pruner), which is not diverged; a run that diverged counts as the worst. The choice
-is written into `rates` of the scale, every trial into results/STUDY/tuning.json. Start the same
-command again to go on where it was stopped. Commit the choice before the runs that count.
+(Optuna's median pruner), which is not diverged; a run that diverged counts as the worst. Rows named
+in `whole_runs` are tried without those overrides, as a short trial can choose too large a rate. The
+choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json. Start the
+same command again to go on where it was stopped. Commit the choice before the runs that count.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 
