@@ -1,4 +1,4 @@
-"""`normlab data`: prepare the text of a task and say what it is."""
+"""`normlab data`: prepare the text or the pictures of a task and say what they are."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ _EXAMPLES = """examples:
   normlab data multi30k data_dir=FOLDER batching=random batch_size=128
   normlab data mlm
   normlab data lm task/corpus=documents data_dir=FOLDER task.corpus.form=paragraphs
+  normlab data cifar10 data_dir=FOLDER
 
 OVERRIDE is a key=value as `normlab train` takes it; batch_size, max_tokens and batching decide the
 padding that is shown.
@@ -48,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
     from normlab.build import build_task
     from normlab.config import compose, to_dict
     from normlab.tasks.documents import DocumentTask
+    from normlab.tasks.pictures import Classification
     from normlab.tasks.translation import Translation
 
     config = to_dict(compose([f"task={arguments.task}", *arguments.overrides]))
@@ -63,6 +65,8 @@ def main(argv: Sequence[str]) -> int:
         _print_pairs(description, list(zip(text.source, text.target, strict=True))[:_SAMPLES])
     if isinstance(task, DocumentTask):
         _print_documents(description, task.samples(_SAMPLES))
+    if isinstance(task, Classification):
+        _print_pictures(description)
     return 0
 
 
@@ -148,6 +152,22 @@ def _print_documents(description: Mapping[str, Any], samples: Sequence[str]) -> 
     print_table(["split", "SHA-256 of its text"], sums)
     for sample in samples:
         print(f"\n{sample}")
+
+
+def _print_pictures(description: Mapping[str, Any]) -> None:
+    size, classes = description["size"], description["classes"]
+    print(f"{description['label']}, from {description['source']}")
+    print(f"licence: {description['licence']}\n")
+    rows = [
+        [split, f"{description['sizes'][split]:,}", description["checksums"][split]]
+        for split in _splits(description)
+    ]
+    notes = [
+        f"a picture: {size['height']} x {size['width']} positions; channels: {size['channels']}",
+        f"{len(classes)} classes: {', '.join(map(str, classes))}",
+    ]
+    columns = ["split", "pictures", "SHA-256 of pixels and classes"]
+    print_table(columns, rows, notes=notes, numeric=["pictures"])
 
 
 def _document_notes(description: Mapping[str, Any]) -> list[str]:

@@ -230,15 +230,17 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
         "ln": card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
         "mine": card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
         "none": card_of("none", [], nll="diverged 1/2"),
+        "peeks": card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7),
     }
     for name, card in cards.items():
         (tmp_path / name).mkdir()
         (tmp_path / name / "card.json").write_text(json.dumps(card))
     rows = [line for line in board(cards.values()).splitlines() if line.startswith("| `")]
     assert rows == [
-        "| `mine` | 2.05 | - |",
-        "| `ln` | 2.5 | 0.1+ |",
-        "| `none` | diverged 1/2 | - |",
+        "| `mine` | 2.05 | - | - |",
+        "| `ln` | 2.5 | 0.1+ | - |",
+        "| `none` | diverged 1/2 | - | - |",
+        "| `peeks` \\* | 0.1 | - | 1.7 |",
     ]
     found = baselines_for(cards["mine"], [tmp_path])
     assert list(found) == ["ln", "none"]

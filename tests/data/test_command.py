@@ -29,6 +29,13 @@ def test_prints_what_the_data_is(tmp_path, capsys):
     assert len(checksum) == 64
 
 
+def test_prints_what_pictures_are(capsys):
+    assert data.main(["digits"]) == 0
+    printed = capsys.readouterr().out
+    for part in ("digits 8x8", "1,299", "8 x 8 positions; channels: 1", "10 classes: 0, 1"):
+        assert part in printed
+
+
 def test_json_is_the_description(tmp_path, capsys):
     write_corpus(tmp_path)
     assert data.main(["translation", f"data_dir={tmp_path}", "batch_size=2", "--json"]) == 0
