@@ -265,7 +265,7 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     for site in NORMS:
         width = model.get("ffn_dim") if site == "ffn_inner_norm" else dim
         yield from _divides(_node(config, site), f"{site}.groups", width)
-    yield from misplaced(_node(config, "choices"))
+    yield from misplaced(_node(config, "choices"), model.get("qk_norm"))
     schedule = _node(config, "schedule")
     yield from _ordered(schedule, "schedule", "warmup", "total", strictly=True)
     for name in (probes := _node(_node(config, "observe"), "probe")):

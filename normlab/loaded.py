@@ -1,6 +1,6 @@
 """A finished run, its model and task ready to use."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from normlab.build import build_evaluator, build_model, build_task, check_targets
+from normlab.build import build_evaluator, build_model, build_task, check_targets, make_norm
 from normlab.config import from_dict, to_dict
 from normlab.memory import check_memory
 from normlab.models.folding import fold as fold_norms
@@ -20,11 +20,14 @@ from normlab.records.hypotheses import (
 )
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RunStore
+from normlab.registry import option_names
 from normlab.tasks.base import Task
 from normlab.train.checkpoint import Checkpoints, reading
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
 from normlab.train.tested import judged_by, load_weights
+
+_WIDTH = 8  # of a norm that is asked what it can
 
 
 @dataclass(frozen=True)
@@ -140,7 +143,14 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> None:
         )
     if not fold_norms(model):
         raise ValueError(
-            "fold=true finds no norm to fold: it takes batch norm with running statistics "
-            "(norm=bn norm.eval_stats=running) inside the branches (placement=pre), or behind "
-            "convolutions"
+            "fold=true finds no norm to fold: it takes norms that scale and shift each feature by "
+            f"running statistics (norm={' or '.join(_foldable())}, norm.eval_stats=running) "
+            "inside the branches (placement=pre), or behind convolutions"
         )
+
+
+def _foldable() -> Iterator[str]:
+    """Yield the options of norms that fold, with the values of their files."""
+    for name in option_names("norm"):
+        if make_norm(name, _WIDTH).eval().fixed_map() is not None:
+            yield name

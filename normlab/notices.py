@@ -4,6 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from torch import nn
 
+_BEGINS_AFTER = ("freeze_statistics",)  # its milestone is the last step without it
+
 
 def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
     """Yield what schedules of their own the norms have, and what is out of the ordinary.
@@ -26,5 +28,8 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
 
 def _listed(milestones: Mapping[str, int]) -> str:
     return ", ".join(
-        f"{name.replace('/', ' ')} until step {step:,}" for name, step in milestones.items()
+        f"{name} from step {step + 1:,}"
+        if name in _BEGINS_AFTER
+        else f"{name.replace('/', ' ')} until step {step:,}"
+        for name, step in milestones.items()
     )

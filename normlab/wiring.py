@@ -4,13 +4,14 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 _WITHOUT_NORMS = ("rezero",)
+_WITH_HEAD_NORMS = ("hybrid",)
 _WITH_NORMS = ("deepnorm", "admin", "b2t")  # their streams grow where no norm stands after the sum
 
 
-def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
+def misplaced(choices: Mapping[str, Any], qk_norm: str | None) -> Iterator[str]:
     """Yield what is wrong with norms where the placement puts them.
 
-    `choices` are the options of a run by group or site.
+    `choices` are the options of a run by group or site, `qk_norm` is that of its model, if any.
     """
     placement, run = choices.get("placement"), choices.get("norm")
     norms = {site: choices.get(site) or run for site in ("norm", "encoder_norm", "decoder_norm")}
@@ -32,6 +33,11 @@ def misplaced(choices: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"placement=peri has a norm on the embedded tokens, and norm@embedding_norm={embedding}"
             " asks for a second: leave it out, or give placement=sandwich, which has none"
+        )
+    if placement in _WITH_HEAD_NORMS and qk_norm not in (None, "none"):
+        yield (
+            f"placement={placement} has norms of its own on queries and keys, and "
+            f"model.qk_norm={qk_norm} asks for others: give model.qk_norm=none, or placement=pre"
         )
 
 

@@ -205,7 +205,7 @@ def measure(
     calls: dict[int, int] = {}
     for candidate in (each for group in groups.values() for each in group):
         candidate.call()
-        calls[id(candidate)] = max(1, round(seconds / _seconds(candidate, 3, clock)))
+        calls[id(candidate)] = _calls_lasting(seconds, candidate, clock)
     for turn in range(rounds):
         for group in groups.values():
             for candidate in group if turn % 2 == 0 else reversed(group):
@@ -218,6 +218,18 @@ def measure(
             for name, group in groups.items()
         },
     }
+
+
+def _calls_lasting(seconds: float, candidate: Candidate, clock: Clock) -> int:
+    """Return how many calls last about `seconds`.
+
+    Under a limit of processor time (`ulimit -t`) the system counts it by ticks of milliseconds, and
+    a few calls may last none: there are more of them until the clock has gone on.
+    """
+    calls = 3
+    while (spent := calls * _seconds(candidate, calls, clock)) < seconds / 10:
+        calls *= 2
+    return max(1, round(calls * seconds / spent))
 
 
 def _seconds(candidate: Candidate, calls: int, clock: Clock) -> float:

@@ -12,8 +12,8 @@ _EXAMPLES = """examples:
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
 names of folded norms; model.pt2 is a program for torch.export.load, of any batch and length; of
 pictures it takes bytes [B, H, W, C]. A recurrent language model has none: it is a loop over tokens.
---fold puts batch norms with running statistics into the products beside them, as SLAB and MABN do
-for inference. Both are written only if the outputs agree with the run's model.
+--fold puts norms with running statistics, batch norm and its kin, into the products beside them, as
+SLAB and MABN do for inference. Both are written only if the outputs agree with the run's model.
 """
 
 
@@ -26,7 +26,9 @@ def main(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, help="the folder of a finished run")
-    parser.add_argument("--fold", action="store_true", help="fold batch norms into the products")
+    parser.add_argument(
+        "--fold", action="store_true", help="fold batch norm and its kin into the products"
+    )
     parser.add_argument("--out", type=Path, help="the folder to write to; default: RUN/export")
     arguments = parser.parse_args(argv)
 

@@ -1,7 +1,8 @@
 """Beginning a run from the weights of another, where names and shapes match.
 
 So a model that was trained with layer norm goes on with batch norm: gains, shifts and all products
-are taken, and running statistics, which layer norm has not, start anew.
+are taken, and running statistics, which layer norm has not, start anew. So does a norm's place in
+a schedule of its own, which is of the run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from normlab.start_file import FILE, checksum
 from normlab.train.checkpoint import load_checkpoint, weights_of
 
 _NAMED = 3
+_COUNTERS = "_extra_state"  # torch's name of what a module saves beside tensors
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,11 @@ def start(model: nn.Module, node: Mapping[str, Any]) -> Start:
     if checksum(path) != node["sha256"]:
         raise ValueError(f"{path}: has changed since this run was named by it; start it anew")
     own = model.state_dict()
-    fitting = [name for name, value in own.items() if _fits(weights.get(name), value)]
+    fitting = [
+        name
+        for name, value in own.items()
+        if name.rpartition(".")[2] != _COUNTERS and _fits(weights.get(name), value)
+    ]
     if not fitting:
         raise ValueError(
             f"start_from={folder}: no name and shape of its weights matches this model; give the "

@@ -354,6 +354,10 @@ def test_admin_torch_s_formulas_need_no_batch():
         ),
         (["placement=deepnorm", "norm=none"], r"placement=deepnorm .* norm=none .* give norm=ln"),
         (["placement=peri", "norm@embedding_norm=ln"], r"leave it out, or .*placement=sandwich"),
+        (
+            ["placement=hybrid", "model.qk_norm=l2"],
+            r"hybrid has .* model.qk_norm=l2 .* give model.qk_norm=none",
+        ),
         (["placement=mixln", "placement.share=1.5"], r"placement.share=1.5 must be"),
     ],
 )

@@ -125,6 +125,16 @@ def test_an_axis_of_words_is_no_axis_of_a_chart(tmp_path):
     assert charts(text) is None and "By placement" not in text
 
 
+def test_what_runs_count_is_said_in_their_own_word(tmp_path):
+    pairs = runs({"ln": [1.0], "bn": [2.0]})
+    of_pictures = [
+        (plan, replace(run, data={**run.data, "unit": "pictures"})) for plan, run in pairs
+    ]
+    for name, others, said in (("alike", of_pictures, "pictures"), ("apart", pairs, "units")):
+        path = publish(tmp_path / name, study(), "smoke", [of_pictures[0], others[1]])
+        assert f">{said}</th>" in (text := page_of(path, study())) and f">{said}/s</th>" in text
+
+
 def test_one_seed_has_no_spread(tmp_path):
     path = published(tmp_path, study(), {"ln": 1.0}, seeds=1)
     loss = panel(path.read_text(), "chart-training-step-train-loss")

@@ -71,6 +71,12 @@ def test_a_run_that_ends_within_a_blend_is_tested_by_the_blend_too_and_says_so(
     assert said in " ".join(capsys.readouterr().err.split())
 
 
+def test_what_begins_is_said_from_its_first_step_and_what_ends_until_its_last():
+    milestones = {"freeze_statistics": 2, "PowerNorm/warmup": 1}
+    (said,) = notices(torch.nn.Identity(), milestones, 4)
+    assert said.endswith(": freeze_statistics from step 3, PowerNorm warmup until step 1")
+
+
 @pytest.mark.parametrize("model", [lm, seq2seq])
 def test_a_run_says_where_it_decodes_by_whole_prefixes(model):
     def said(name):

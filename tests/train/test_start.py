@@ -6,10 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from normlab.build import make_norm
 from normlab.config import compose, to_dict
 from normlab.loaded import load_run
 from normlab.records.fingerprint import fingerprint
 from normlab.run import train
+from normlab.start_file import FILE, settled
+from normlab.train.checkpoint import FORMAT
+from normlab.train.start import start
 from tests.tiny_runs import tiny
 
 SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")
@@ -40,6 +44,17 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
     for name, value in before.named_parameters():
         assert torch.equal(learned[name], value), name
     assert record.config["start_from"]["sha256"] == config.start_from["sha256"]
+
+
+def test_only_tensors_that_the_model_holds_then_count_as_taken(tmp_path: Path):
+    pn = make_norm("pn", 8)
+    pn.begin_step(3, 4)
+    (path := tmp_path / FILE).parent.mkdir()
+    weights = {**pn.state_dict(), "weight": torch.full((8,), 2.0)}
+    torch.save({"format": FORMAT, "model": weights}, path)
+    found = start(own := make_norm("pn", 8), settled(str(tmp_path)))
+    assert "4 of 5 tensors taken; anew _extra_state" in str(found)
+    assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.step == 0
 
 
 def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(

@@ -85,10 +85,12 @@ def study_page(
         "stability": stability(evidence),
     }
     panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
+    unit = _unit(records)
     recorded = facts(records, "environment")
     charts = {
         "panels": [data(panel) for panel in panels],
         "tokens": tokens(evidence),
+        "unit": unit,
         "looks": [asdict(setting) for setting in settings],
     }
     return page(
@@ -105,6 +107,7 @@ def study_page(
         overview=_overview(evidence, records),
         groups=groups,
         samples=side_by_side(evidence, text_of),
+        unit=unit,
         across_tokens=_unlike_steps(records),
         without=_without_curves(evidence),
         diverged=[record for record in records if record.outcome.status == "diverged"],
@@ -188,6 +191,12 @@ def _range(steps: Sequence[int]) -> list[str]:
         return []
     first, last = steps[0], steps[-1]
     return [f"{first:,}" if first == last else f"{first:,} to {last:,}"]
+
+
+def _unit(records: Sequence[RunRecord]) -> str:
+    """Return what all runs count, `units` where they count unlike things."""
+    units = {record.unit for record in records} or {"tokens"}
+    return units.pop() if len(units) == 1 else "units"
 
 
 def _unlike_steps(records: Sequence[RunRecord]) -> bool:

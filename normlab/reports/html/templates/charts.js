@@ -172,8 +172,8 @@ normlab.chart = (() => {
   }
 
   // Draws the values of a panel into a place; `looks` are the lines of the settings by name, `told`
-  // returns what is said of a point. With `tokens` the axis across counts them.
-  function draw(place, panel, values, { looks, told, tokens }) {
+  // returns what is said of a point. With `counted` the axis across counts these.
+  function draw(place, panel, values, { looks, told, counted }) {
     const room = place.clientWidth;
     const gutter = panel.unit ? 66 : 50;
     const several = panel.facets.join("") !== "";
@@ -188,7 +188,7 @@ normlab.chart = (() => {
     const given = panel.ticks.x;
     const x = scale(given ? Math.min(...xs) : 0, Math.max(...xs), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
     const y = scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, ticks: panel.ticks.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
-    const [across, write] = tokens ? ["tokens", thousands] : [panel.across, whole];
+    const [across, write] = counted ? [counted, thousands] : [panel.across, whole];
 
     const tall = Math.ceil(facets.length / columns) * (head + height + BELOW);
     const wide = gutter + columns * (width + GAP) - GAP + RIGHT;

@@ -58,6 +58,7 @@
   // Charts --------------------------------------------------------------------------------------
   const key = (row, at) => JSON.stringify([row, at]);
   let tokens = new Map();
+  let unit = "tokens"; // what they are
   let looks = new Map();
   let figures = [];
 
@@ -100,7 +101,7 @@
   const told = (panel) => (value) => [
     ["setting", value.row],
     ["at", value.at],
-    [byTokens(panel) ? "tokens" : panel.across, value.x.toLocaleString("en")],
+    [byTokens(panel) ? unit : panel.across, value.x.toLocaleString("en")],
     ...(value.n ? [["mean", exact(value.mean)]] : [["diverged", `seed ${value.seed}`]]),
     ...(value.n > 1 ? [["lowest", exact(value.low)], ["highest", exact(value.high)]] : []),
     ...(value.n ? [["seeds", String(value.n)]] : []),
@@ -111,7 +112,7 @@
     const place = figure.element.querySelector(".plot");
     const values = visible(figure.panel);
     if (values.length) {
-      normlab.chart(place, figure.panel, values, { looks, told: told(figure.panel), tokens: byTokens(figure.panel) });
+      normlab.chart(place, figure.panel, values, { looks, told: told(figure.panel), counted: byTokens(figure.panel) ? unit : null });
     } else {
       const none = document.createElement("p");
       none.className = "none";
@@ -155,7 +156,7 @@
         row.append(cell);
       });
     };
-    const title = byTokens(figure.panel) ? "tokens" : figure.panel.across;
+    const title = byTokens(figure.panel) ? unit : figure.panel.across;
     line(table.createTHead(), [title, ...names], "th");
     const body = table.createTBody();
     for (const x of [...places.keys()].sort((a, b) => a - b)) {
@@ -166,7 +167,7 @@
 
   // What of a figure is shown, a line a point.
   function lines(figure) {
-    const title = byTokens(figure.panel) ? "tokens" : figure.panel.across;
+    const title = byTokens(figure.panel) ? unit : figure.panel.across;
     const rows = visible(figure.panel).filter(({ n }) => n).map((value) =>
       [value.row, value.at, value.x, value.mean, value.low, value.high, value.n].map(String));
     return [["setting", "at", title, "mean", "lowest", "highest", "seeds"], ...rows];
@@ -211,8 +212,9 @@
   // Takes what the page says now; a chart whose figures are as they were stays.
   normlab.read = () => {
     const source = document.getElementById("charts");
-    const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], looks: [] };
+    const content = source ? JSON.parse(source.textContent) : { panels: [], tokens: [], unit, looks: [] };
     looks = new Map(content.looks.map((look) => [look.name, look]));
+    unit = content.unit;
     tokens = new Map(content.tokens.map((line) => [key(line.row, line.at), line]));
     const form = document.getElementById("filters");
     if (form && form !== filters) normlab.recall(form);
