@@ -114,10 +114,10 @@ def plan(
             f"task={first['choices']['task']}: translation and pictures are timed; "
             "`normlab bench train --norms ln,bn task=lm` times steps of the others"
         )
-    shape = Shape(features=first["model"]["dim"])
-    unit = "sentence"
     if isinstance(task, Classification):
         shape, unit = _first_shape(first, task), "picture"
+    else:
+        shape, unit = Shape(features=first["model"]["dim"]), "sentence"
     whole = {name: config for name, config in configs.items() if not name.endswith(FOLDED)}
     groups = alone({name: config["norm"] for name, config in whole.items()}, shape, runtime)
     for fast in (False, True) if compiled else (False,):

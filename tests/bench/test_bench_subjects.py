@@ -110,6 +110,12 @@ def test_pictures_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
     assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
 
 
+def test_a_network_without_one_width_is_timed_at_the_shape_of_its_first_norm(tmp_path):
+    asked = ["task=cifar10", "model=resnet8", "model.width=4", "batch_size=4", "--norms", "ln"]
+    found = written(["norms", *asked, "--rounds", "1"], tmp_path)
+    assert found["shape"] == "32 x 1024 x 4"
+
+
 @pytest.mark.parametrize("name", option_names("norm"))
 def test_any_norm_can_be_timed_alone(name, runtime):
     node = bench_config([f"norm={name}"])["norm"]

@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     add_overrides(parser)
     parser.add_argument(
         "--norms",
-        default="ln,rms,gn,bn,global,in,none",
+        default="ln,rms,gn,bn,bn_position,global,in,none",
         help="as ln,bn,rms; + adds settings of one, as bn+norm@ffn_inner_norm=bn",
     )
     parser.add_argument("--rounds", type=int, default=7, help="default: 7")
