@@ -81,12 +81,13 @@ def _write_all(
     """Write the files of runs, their list, and what is made of them; return what was removed."""
     for path, kept in files.items():
         _write(path, kept)
-    others = _others(folder, study.planned(scale), entries) if add else []
+    plan = study.planned(scale)
+    others = _others(folder, plan, entries) if add else []
     content = {
         "format": FORMAT,
         "study": study.name,
         "scale": scale,
-        "runs": [*entries, *others],
+        "runs": _in_order([*entries, *others], plan),
     }
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
     beside = [path for each in others for path in (folder / each["record"]).parent.iterdir()]
@@ -118,6 +119,17 @@ def _others(
         if experiments.get(cell, _experiment(each)) == _experiment(each):
             kept.append(each)
     return kept
+
+
+def _in_order(
+    entries: Sequence[Mapping[str, Any]], plan: Sequence[Planned]
+) -> list[Mapping[str, Any]]:
+    """Return entries seed by seed, each in the order of the study, whichever were published last."""
+    order = {cell: n for n, cell in enumerate(dict.fromkeys((p.row, p.point) for p in plan))}
+    return sorted(
+        entries,
+        key=lambda each: (each["seed"], order.get((each["row"], each["point"]), len(order))),
+    )
 
 
 def _experiment(entry: Mapping[str, Any]) -> str:
