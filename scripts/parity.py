@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import MagicMock, patch
 
 import numpy as np
 import torch
@@ -86,12 +87,18 @@ def _grad(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
+class _StandIn(MagicMock):
+    """What is in a module that is absent; a decorator leaves its function as it is."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], types.FunctionType):
+            return args[0]
+        return super().__call__(*args, **kwargs)
+
+
 @contextmanager
 def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
-    """Import the authors' file at the commit, with empty stand-ins for what it only imports."""
-    for name in ("timm", "timm.layers"):
-        sys.modules.setdefault(name, types.ModuleType(name))
-    vars(sys.modules["timm.layers"])["LayerNorm2d"] = nn.LayerNorm
+    """Import the authors' file at the commit, with stand-ins for what it only imports."""
     repository = folder / subject.repository
     if not repository.is_dir():
         sys.exit(
@@ -105,12 +112,15 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
     )
     if done.returncode:
         sys.exit(f"{subject.repository} {subject.commit} {subject.path}: {done.stderr.strip()}")
-    with TemporaryDirectory() as temporary:
+    absent = [f"theirs{name}" if name[0] == "." else name for name in subject.absent]
+    stand_ins: dict[str, Any] = {name: _StandIn(name=name) for name in absent}
+    with TemporaryDirectory() as temporary, patch.dict(sys.modules, stand_ins):
         file = Path(temporary) / "theirs.py"
         file.write_text(done.stdout)
-        spec = importlib.util.spec_from_file_location("theirs", file)
+        spec = importlib.util.spec_from_file_location("theirs.file", file)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        sys.modules["theirs.file"] = module  # where a dataclass looks its annotations up
         spec.loader.exec_module(module)
         yield module
 
