@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from unittest.mock import MagicMock, patch
+from unittest.mock import MagicMock
 
 import numpy as np
 import torch
@@ -53,8 +53,8 @@ def trace(
 ) -> dict[str, np.ndarray]:
     """Take the steps; return `y`, `dx`, the gradients of the parameters, the tables and the term.
 
-    Each is by step. At padding the gradient of the output is 0, and neither output nor gradient is
-    kept.
+    Each is by step. Where there are tables, `eval` is what inference makes of one more input. At
+    padding the gradient of the output is 0, and neither output nor gradient is kept.
     """
     module = module.double().train()
     parameters = set_values(module, names)
@@ -79,6 +79,9 @@ def trace(
         figures |= {ours: module.get_buffer(theirs) for ours, theirs in tables.items()}
         for name, value in figures.items():
             found.setdefault(name, []).append(value.detach().clone().flatten())
+    if tables:
+        x, _ = inputs(len(subject.steps))
+        found["eval"] = [driver.forward(module.eval(), x, valid)[valid].detach().flatten()]
     return {name: torch.stack(values).numpy() for name, values in found.items()}
 
 
@@ -113,8 +116,8 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
     if done.returncode:
         sys.exit(f"{subject.repository} {subject.commit} {subject.path}: {done.stderr.strip()}")
     absent = [f"theirs{name}" if name[0] == "." else name for name in subject.absent]
-    stand_ins: dict[str, Any] = {name: _StandIn(name=name) for name in absent}
-    with TemporaryDirectory() as temporary, patch.dict(sys.modules, stand_ins):
+    sys.modules.update({name: _StandIn(name=name) for name in absent})
+    with TemporaryDirectory() as temporary:
         file = Path(temporary) / "theirs.py"
         file.write_text(done.stdout)
         spec = importlib.util.spec_from_file_location("theirs.file", file)
@@ -123,6 +126,8 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
         sys.modules["theirs.file"] = module  # where a dataclass looks its annotations up
         spec.loader.exec_module(module)
         yield module
+    for name in absent:
+        del sys.modules[name]
 
 
 def main() -> None:
