@@ -91,12 +91,15 @@ def _grad(parameter: nn.Parameter) -> Tensor:
 
 
 class _StandIn(MagicMock):
-    """What is in a module that is absent; a decorator leaves its function as it is."""
+    """What is in a module that is absent; as a decorator or a base class it does nothing."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if len(args) == 1 and isinstance(args[0], types.FunctionType):
             return args[0]
         return super().__call__(*args, **kwargs)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ()
 
 
 @contextmanager

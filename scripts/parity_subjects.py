@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 
 from scripts.parity_attention import HEADS, GainsByHead, HybridNorm, OneTable, Timm
@@ -104,6 +105,10 @@ _RMSNORM: Mapping[str, Any] = {
     "path": "rmsnorm_torch.py",
     "names": {"weight": "scale"},
 }
+_DYT: Mapping[str, Any] = {
+    "repository": "jiachenzhu+DyT",
+    "commit": "aab5dde0bc1bdd4410f687dad404c87b31808f90",
+}
 _DERF: Mapping[str, Any] = {
     "repository": "zlab-princeton+Derf",
     "commit": "8dd9ea3",
@@ -171,6 +176,20 @@ def _regularized(penalty: str, mean: float, var: float, *, padded: bool = True) 
         padded=padded,
         tolerance=1e-10,
     )
+
+
+class _EachPosition(nn.Module):
+    """Batch norm with a row of statistics for each position, which theirs is called at in turn."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.norm = module.SeparatedBatchNorm1d(SHAPE[2], SHAPE[1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.norm(rows, time) for time, rows in enumerate(x.unbind(1))], 1)
+
+    def get_buffer(self, target: str) -> Tensor:
+        return torch.stack([self.norm.get_buffer(f"{target}_{time}") for time in range(SHAPE[1])])
 
 
 def _counted(name: str) -> Callable[[Any, int], None]:
@@ -391,6 +410,18 @@ SUBJECTS: Mapping[str, Subject] = {
     "pn_padded": _power(1, padded=True),
     "pn_groups": _power(4, padded=False),
     "pn_groups_padded": _power(4, padded=True),
+    "bn_position": Subject(
+        repository="jihunchoi+recurrent-batch-normalization-pytorch",
+        commit="61736ec",
+        path="bnlstm.py",
+        build=_EachPosition,
+        option="bn_position",
+        values={"num_positions": SHAPE[1]},
+        names={"weight": "norm.weight", "bias": "norm.bias"},
+        tables={name: name for name in ("running_mean", "running_var")},
+        steps=tuple(range(1, 11)),
+        tolerance=1e-10,
+    ),
     "bn_rms": _root_batch(padded=True),
     "bn_rms_dense": _root_batch(padded=False),
     "rbn_diff": _regularized("diff", 0.1, 0.01),
@@ -520,13 +551,25 @@ SUBJECTS: Mapping[str, Subject] = {
         names={"g": "scale"},
     ),
     "dyt": Subject(
-        repository="jiachenzhu+DyT",
-        commit="aab5dde0bc1bdd4410f687dad404c87b31808f90",
+        **_DYT,
         path="dynamic_tanh.py",
         build=lambda module: module.DynamicTanh(SHAPE[2], channels_last=True),
         option="dyt",
         absent=("timm.layers",),
         names={name: _BOUNDED[name] for name in ("weight", "bias", "alpha")},
+    ),
+    "dyt_scale": Subject(
+        **_DYT,
+        path="other_tasks/LLaMA/fms_fsdp/models/llama.py",
+        build=lambda module: module.LayerNormParameterized(SHAPE[2], 0.5),
+        option="dyt",
+        values={"affine": "scale"},
+        names={name: _BOUNDED[name] for name in ("weight", "alpha")},
+        absent=(
+            *("fms.distributed.strategy", "fms.modules.attention", "fms.modules.embedding"),
+            *("fms.modules.feedforward", "fms.modules.positions", "fms.utils.activation"),
+            "fms.utils.config",
+        ),
     ),
     "derf": Subject(
         **_DERF,
