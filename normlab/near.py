@@ -34,7 +34,7 @@ def meant(key: str, known: Sequence[str] | None = None) -> str:
     """
     node, _, own = key.partition(".")
     if own and (having := registry.options_with(node).get(own)):
-        return f" {node}={', '.join(having)} have it."
+        return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = known_keys() if known is None else known
     last = key.rpartition(".")[2]
     named = [name for name in known if name.rpartition(".")[2] == last]

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import torch
@@ -52,8 +53,8 @@ def trace(
 ) -> dict[str, np.ndarray]:
     """Take the steps; return `y`, `dx`, the gradients of the parameters, the tables and the term.
 
-    Each is by step. At padding the gradient of the output is 0, and neither output nor gradient is
-    kept.
+    Each is by step. Where there are tables, `eval` is what inference makes of one more input. At
+    padding the gradient of the output is 0, and neither output nor gradient is kept.
     """
     module = module.double().train()
     parameters = set_values(module, names)
@@ -78,6 +79,9 @@ def trace(
         figures |= {ours: module.get_buffer(theirs) for ours, theirs in tables.items()}
         for name, value in figures.items():
             found.setdefault(name, []).append(value.detach().clone().flatten())
+    if tables:
+        x, _ = inputs(len(subject.steps))
+        found["eval"] = [driver.forward(module.eval(), x, valid)[valid].detach().flatten()]
     return {name: torch.stack(values).numpy() for name, values in found.items()}
 
 
@@ -86,12 +90,21 @@ def _grad(parameter: nn.Parameter) -> Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
+class _StandIn(MagicMock):
+    """What is in a module that is absent; as a decorator or a base class it does nothing."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if len(args) == 1 and isinstance(args[0], types.FunctionType):
+            return args[0]
+        return super().__call__(*args, **kwargs)
+
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ()
+
+
 @contextmanager
 def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
-    """Import the authors' file at the commit, with empty stand-ins for what it only imports."""
-    for name in ("timm", "timm.layers"):
-        sys.modules.setdefault(name, types.ModuleType(name))
-    vars(sys.modules["timm.layers"])["LayerNorm2d"] = nn.LayerNorm
+    """Import the authors' file at the commit, with stand-ins for what it only imports."""
     repository = folder / subject.repository
     if not repository.is_dir():
         sys.exit(
@@ -105,14 +118,19 @@ def _their_module(subject: Subject, folder: Path) -> Iterator[Any]:
     )
     if done.returncode:
         sys.exit(f"{subject.repository} {subject.commit} {subject.path}: {done.stderr.strip()}")
+    absent = [f"theirs{name}" if name[0] == "." else name for name in subject.absent]
+    sys.modules.update({name: _StandIn(name=name) for name in absent})
     with TemporaryDirectory() as temporary:
         file = Path(temporary) / "theirs.py"
         file.write_text(done.stdout)
-        spec = importlib.util.spec_from_file_location("theirs", file)
+        spec = importlib.util.spec_from_file_location("theirs.file", file)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
+        sys.modules["theirs.file"] = module  # where a dataclass looks its annotations up
         spec.loader.exec_module(module)
         yield module
+    for name in absent:
+        del sys.modules[name]
 
 
 def main() -> None:

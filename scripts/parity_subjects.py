@@ -8,6 +8,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from scripts.parity_attention import HEADS, GainsByHead, HybridNorm, OneTable, Timm
+
 SHAPE = 3, 5, 8  # sequences, positions, features
 STEPS = (1, 2, 3)
 LENGTHS = 5, 2, 4  # of the sequences, where there is padding
@@ -39,10 +41,12 @@ class Subject:
     """One norm of ours beside one file of its authors.
 
     `build` makes the authors' module from their file; `option` and `values` name ours. `names` and
-    `tables` map our parameters and statistics to theirs. `factor` is theirs over ours where a
-    constant is known to differ. The input of the step `outlier` is ten times as large. `around` is
-    what ours stands in: a product with centred rows, as `linear` and `norm`, a self-attention of
-    two heads, where `option` is one of `qk_norm`, or an encoder layer, where it is a placement.
+    `tables` map our parameters and statistics to theirs. `factors` are theirs over ours, by figure,
+    where a constant is known to differ. The input of the step `outlier` is ten times as large.
+    `around` is what ours stands in: a product with centred rows, as `linear` and `norm`, a
+    self-attention of two heads, or these heads alone, where `option` is one of `qk_norm`, or an
+    encoder layer, where it is a placement. `absent` are modules that their file imports and what is
+    held does not use.
     """
 
     repository: str
@@ -57,9 +61,10 @@ class Subject:
     steps: tuple[int, ...] = STEPS
     padded: bool = False
     outlier: int | None = None
-    factor: float = 1.0
+    factors: Mapping[str, float] = field(default_factory=dict)
     tolerance: float = 1e-12
-    around: Literal["nothing", "centered product", "attention", "layer"] = "nothing"
+    around: Literal["nothing", "centered product", "attention", "heads", "layer"] = "nothing"
+    absent: tuple[str, ...] = ()
 
 
 def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
@@ -77,6 +82,18 @@ def _lancopku(eps: float = 1e-5, **changes: Any) -> Callable[[Any], nn.Module]:
     )
 
 
+class _Gradient(nn.Module):
+    """Layer norm's gradient alone: theirs without the normalized tokens that its value has too."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.both = _lancopku(eps=0.0, lnv="gradnorm")(module)
+        self.normalized = _lancopku(eps=0.0)(module)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.both(x) - self.normalized(x).detach()
+
+
 _ADANORM: Mapping[str, Any] = {
     "repository": "lancopku+AdaNorm",
     "commit": "546faea0c3297061d743482d690ccd7d51f1ac38",
@@ -88,7 +105,15 @@ _RMSNORM: Mapping[str, Any] = {
     "path": "rmsnorm_torch.py",
     "names": {"weight": "scale"},
 }
-_DERF: Mapping[str, Any] = {"repository": "zlab-princeton+Derf", "commit": "8dd9ea3"}
+_DYT: Mapping[str, Any] = {
+    "repository": "jiachenzhu+DyT",
+    "commit": "aab5dde0bc1bdd4410f687dad404c87b31808f90",
+}
+_DERF: Mapping[str, Any] = {
+    "repository": "zlab-princeton+Derf",
+    "commit": "8dd9ea3",
+    "absent": ("timm.layers",),
+}
 _BOUNDED = {"weight": "weight", "bias": "bias", "alpha": "alpha", "shift": "shift"}
 _AFFINE = {"weight": "weight", "bias": "bias"}
 
@@ -151,6 +176,20 @@ def _regularized(penalty: str, mean: float, var: float, *, padded: bool = True) 
         padded=padded,
         tolerance=1e-10,
     )
+
+
+class _EachPosition(nn.Module):
+    """Batch norm with a row of statistics for each position, which theirs is called at in turn."""
+
+    def __init__(self, module: Any) -> None:
+        super().__init__()
+        self.norm = module.SeparatedBatchNorm1d(SHAPE[2], SHAPE[1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([self.norm(rows, time) for time, rows in enumerate(x.unbind(1))], 1)
+
+    def get_buffer(self, target: str) -> Tensor:
+        return torch.stack([self.norm.get_buffer(f"{target}_{time}") for time in range(SHAPE[1])])
 
 
 def _counted(name: str) -> Callable[[Any, int], None]:
@@ -276,34 +315,41 @@ def _represented(*, progressive: bool, padded: bool = False) -> Subject:
     )
 
 
-HEADS = 2
 HIDDEN = 12  # of the feed-forward part of a layer
 
 
-class _Attention(nn.Module):
-    """Their attention, whose one table of weights is cut as ours is."""
+def _projections(into: str, out: str) -> dict[str, str]:
+    """Return our names of the projections of an attention to theirs."""
+    return {
+        f"{ours}.{name}": f"{theirs}.{name}"
+        for ours, theirs in (("qkv_proj", into), ("out_proj", out))
+        for name in ("weight", "bias")
+    }
 
-    def __init__(self, module: Any) -> None:
-        super().__init__()
-        settings = types.SimpleNamespace(
-            embed_dim=SHAPE[2],
-            num_heads=HEADS,
-            att_dropout=0.0,
-            use_bias=True,
-            seq_len_threshold=SHAPE[1],
-            mha_sup=True,
-        )
-        self.attention = module.MultiheadAttention(settings)
-        for name in ("weights", "biases"):
-            table = self.attention._parameters.pop(name).detach()
-            for part, rows in (("in", table[: 3 * SHAPE[2]]), ("out", table[3 * SHAPE[2] :])):
-                self.register_parameter(f"{part}_{name}", nn.Parameter(rows))
 
-    def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        for name in ("weights", "biases"):
-            parts = [self.get_parameter(f"{part}_{name}") for part in ("in", "out")]
-            setattr(self.attention, name, torch.cat(parts))
-        return self.attention(x, x, x, hidden[:, None, None])[0]
+_WITH_VALID = Driver(forward=lambda module, x, valid: module(x, valid))
+
+
+def _hybrid(option: str, normalized: str) -> Subject:
+    """Return HybridNorm's norms of queries, keys and, in its method, values."""
+    return Subject(
+        repository="BryceZhuo+HybridNorm",
+        commit="f0dd605",
+        path="dense_model/olmo/model.py",
+        build=lambda module: HybridNorm(module, SHAPE[2], values="v" in normalized),
+        option=option,
+        names={
+            **_projections("block.att_proj", "block.attn_out"),
+            **{f"{h}_norm.norm.weight": f"block.{h}_norm.weight" for h in normalized},
+        },
+        driver=_WITH_VALID,
+        padded=True,
+        around="attention",
+        absent=(
+            *(".aliases", ".beam_search", ".config", ".exceptions"),
+            *(".initialization", ".torch_util"),
+        ),
+    )
 
 
 # Their standard deviation is the n - 1 one, ours the n one; eps, which stands elsewhere, is 0.
@@ -324,9 +370,29 @@ SUBJECTS: Mapping[str, Subject] = {
             build=_lancopku(eps=0.0, mean_detach=detach != "std", std_detach=detach != "mean"),
             option="ln",
             values={**_DETACHED, "detach": detach},
-            factor=_CORRECTION,
+            factors={"y": _CORRECTION, "dx": _CORRECTION},
         )
         for detach in ("mean", "std", "both")
+    },
+    "ln_detach_value": Subject(
+        **_ADANORM,
+        build=_Gradient,
+        option="ln",
+        values={**_DETACHED, "detach": "value"},
+        factors={"dx": _CORRECTION},
+    ),
+    **{
+        f"gn_scaling_{groups}": Subject(
+            repository="wjxts+RegularizedBN",
+            commit="57a5394",
+            path="fairseq/modules/norm/mask_groupscale.py",
+            build=lambda module, groups=groups: module.MaskGroupScale(SHAPE[2], group_num=groups),
+            option="gn",
+            values={"groups": groups, "center": False, "affine": False},
+            driver=Driver(forward=_time_first),
+            padded=groups == 2,
+        )
+        for groups in (2, 8)
     },
     "rms": Subject(
         **_RMSNORM,
@@ -341,7 +407,21 @@ SUBJECTS: Mapping[str, Subject] = {
         values={"share": 0.25},
     ),
     "pn": _power(1, padded=False),
+    "pn_padded": _power(1, padded=True),
+    "pn_groups": _power(4, padded=False),
     "pn_groups_padded": _power(4, padded=True),
+    "bn_position": Subject(
+        repository="jihunchoi+recurrent-batch-normalization-pytorch",
+        commit="61736ec",
+        path="bnlstm.py",
+        build=_EachPosition,
+        option="bn_position",
+        values={"num_positions": SHAPE[1]},
+        names={"weight": "norm.weight", "bias": "norm.bias"},
+        tables={name: name for name in ("running_mean", "running_var")},
+        steps=tuple(range(1, 11)),
+        tolerance=1e-10,
+    ),
     "bn_rms": _root_batch(padded=True),
     "bn_rms_dense": _root_batch(padded=False),
     "rbn_diff": _regularized("diff", 0.1, 0.01),
@@ -385,7 +465,7 @@ SUBJECTS: Mapping[str, Subject] = {
         repository="CyndxAI+QKNorm",
         commit="c628cb5",
         path="QKNorm/layers.py",
-        build=_Attention,
+        build=lambda module: OneTable(module, SHAPE[2], SHAPE[1]),
         option="l2",
         names={
             "qkv_proj.weight": "in_weights",
@@ -394,9 +474,47 @@ SUBJECTS: Mapping[str, Subject] = {
             "out_proj.bias": "out_biases",
             "q_norm.norm.gain": "attention.mha_scale.scale",
         },
-        driver=Driver(forward=lambda module, x, valid: module(x, ~valid)),
+        driver=_WITH_VALID,
         padded=True,
         around="attention",
+    ),
+    "qk_ln": Subject(
+        repository="huggingface+pytorch-image-models",
+        commit="aa4b585",
+        path="timm/layers/attention.py",
+        build=lambda module: Timm(module, SHAPE[2]),
+        option="ln",
+        names={
+            **_projections("attention.qkv", "attention.proj"),
+            **{
+                f"{head}_norm.norm.{name}": f"attention.{head}_norm.{name}"
+                for head in ("q", "k")
+                for name in ("weight", "bias")
+            },
+        },
+        driver=_WITH_VALID,
+        padded=True,
+        tolerance=1e-10,  # rows of weights that are nearly alike leave little to divide by
+        around="attention",
+        absent=("._fx", ".config", ".pos_embed_sincos"),
+    ),
+    "qk_rms": _hybrid("rms", "qk"),
+    "qkv_rms": _hybrid("qkv", "qkv"),
+    "qk_rms_heads": Subject(
+        repository="lucidrains+x-transformers",
+        commit="9252ed7",
+        path="x_transformers/x_transformers.py",
+        build=lambda module: GainsByHead(module, SHAPE[2]),
+        option="rms_heads",
+        values={"eps": 0.0},
+        names={"norm.gains": "gains"},
+        driver=_WITH_VALID,
+        around="heads",
+        absent=(
+            *("einx", "loguru", "einops", "einops.layers", "einops.layers.torch"),
+            *("torch_einops_utils", "torch_einops_utils.nn"),
+            *("x_transformers.attend", "x_transformers.autoregressive_wrapper"),
+        ),
     ),
     "rezero": Subject(
         repository="majumderb+rezero",
@@ -433,12 +551,25 @@ SUBJECTS: Mapping[str, Subject] = {
         names={"g": "scale"},
     ),
     "dyt": Subject(
-        repository="jiachenzhu+DyT",
-        commit="aab5dde0bc1bdd4410f687dad404c87b31808f90",
+        **_DYT,
         path="dynamic_tanh.py",
         build=lambda module: module.DynamicTanh(SHAPE[2], channels_last=True),
         option="dyt",
+        absent=("timm.layers",),
         names={name: _BOUNDED[name] for name in ("weight", "bias", "alpha")},
+    ),
+    "dyt_scale": Subject(
+        **_DYT,
+        path="other_tasks/LLaMA/fms_fsdp/models/llama.py",
+        build=lambda module: module.LayerNormParameterized(SHAPE[2], 0.5),
+        option="dyt",
+        values={"affine": "scale"},
+        names={name: _BOUNDED[name] for name in ("weight", "alpha")},
+        absent=(
+            *("fms.distributed.strategy", "fms.modules.attention", "fms.modules.embedding"),
+            *("fms.modules.feedforward", "fms.modules.positions", "fms.utils.activation"),
+            "fms.utils.config",
+        ),
     ),
     "derf": Subject(
         **_DERF,

@@ -5,8 +5,7 @@
     cosine     10 cos(q, k), nothing learned (`qk_norm_scale` of x-transformers)
     ln         layer norm of each head's queries and keys, 1 / sqrt(K) kept (Dehghani et al. 2023)
     rms        the same by the root mean square
-    rms_heads  rms with gains of its own for each head; x-transformers has them as
-               `qk_norm_dim_scale`, and 10 in the place of sqrt(K)
+    rms_heads  rms with gains of its own for each head (`qk_rmsnorm` of x-transformers)
     qkv        rms, of the values too (HybridNorm; Zhuo et al. 2025)
 
 The heads share one norm, but for `rms_heads`. Rules of `sites` reach the same places: `*.q`, `*.k`,

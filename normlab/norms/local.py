@@ -175,21 +175,26 @@ class GroupNorm(TokenNorm):
     """Layer norm in groups of neighbouring features (Wu and He 2018), each token by itself.
 
     On pictures group norm pools over space too (`SampleGroupNorm`); here positions are left out, so
-    that a token does not see its future.
+    that a token does not see its future. Without `center` each group keeps its mean and is divided
+    by its root mean square: without `affine` too, the group scaling of PowerNorm's appendix.
 
     Raises:
         ValueError: `groups` does not divide `dim`.
     """
 
-    def __init__(self, dim: int, *, eps: float, affine: bool, groups: int) -> None:
+    def __init__(
+        self, dim: int, *, eps: float, affine: bool, groups: int, center: bool = True
+    ) -> None:
         super().__init__(dim, eps=eps, affine=affine)
         self.groups = dividing("gn", groups, dim)
+        self.center = center
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each group of a token less its mean, over its standard deviation."""
+        """Return each group less its mean, over its standard deviation, or over its RMS alone."""
         wide, weight, bias = widen(x, self.weight, self.bias)
         grouped = wide.unflatten(-1, (self.groups, -1))
-        y = F.layer_norm(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
+        normalize = F.layer_norm if self.center else F.rms_norm
+        y = normalize(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
         return torch.addcmul(bias, y, weight).to(x.dtype)
 
 

@@ -122,6 +122,7 @@ def test_the_demo_says_what_its_numbers_say():
             "model.read does not exist; normlab train --cfg job shows all keys. model=",
         ),
         ("model.read=rows", "model=gru, lstm, rnn have it."),
+        ("norm.center=false", "norm=gn has it."),
         ("batch_size=abc", "batch_size=abc: it takes a whole number (sequences)"),
         ("placement=[deepnorm,pre]", "placement takes one option"),
         ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),

@@ -63,6 +63,11 @@ def test_newer_keys_leave_older_experiments_what_they_were():
     del older["sites"], older["model"]["fixnorm"]
     assert fingerprint(older) == fingerprint(config)
     assert fingerprint(_config("norm=bn", "model.qk_norm=rms")) != fingerprint(config)
+    groups = _config("norm=gn", "norm@ffn_inner_norm=gn")
+    older = {**groups, **{n: {**groups[n]} for n in ("norm", "ffn_inner_norm")}}
+    del older["norm"]["center"], older["ffn_inner_norm"]["center"]
+    assert fingerprint(older) == fingerprint(groups)
+    assert fingerprint(_config("norm=gn", "norm.center=false")) != fingerprint(_config("norm=gn"))
 
 
 @pytest.mark.parametrize(

@@ -30,9 +30,33 @@ class Centered(nn.Module):
         return self.norm(self.linear(x), stream)
 
 
+class Heads(nn.Module):
+    """The norm of an attention's queries, on the heads of its input."""
+
+    def __init__(self, sites):
+        super().__init__()
+        self.norm = sites.q_norm.norm
+        self.sites = sites
+
+    def forward(self, x, stream):
+        heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return self.sites.q_norm(heads, stream).transpose(1, 2).flatten(2)
+
+
+def _sites(option):
+    return qk_sites(option, dim=SHAPE[2] // HEADS, heads=HEADS, length=SHAPE[1])
+
+
+def _heads(option, values):
+    heads = Heads(_sites(option))
+    for name, value in values.items():
+        setattr(heads.norm, name, value)
+    return heads
+
+
 def _attention(option):
     """Return a self-attention with a norm on the heads of queries and keys."""
-    sites = qk_sites(option, dim=SHAPE[2] // HEADS, heads=HEADS, length=SHAPE[1])
+    sites = _sites(option)
     settings = {"num_heads": HEADS, "dropout": 0.0, "causal": False, "gain": lambda role: 1.0}
     return SelfAttention(SHAPE[2], sites=sites, **settings)
 
@@ -55,6 +79,8 @@ def _layer(option):
 def _ours(subject):
     if subject.around == "attention":
         return _attention(subject.option)
+    if subject.around == "heads":
+        return _heads(subject.option, subject.values)
     if subject.around == "layer":
         return _layer(subject.option)
     norm = make_norm(subject.option, SHAPE[2], **subject.values)
@@ -93,7 +119,7 @@ def test_a_norm_equals_its_authors_code_at_every_step(name):
     ours = trace(_ours(subject), subject, OURS, *own)
     assert ours.keys() == set(theirs.files)
     for figure in theirs.files:
-        expected = theirs[figure] / subject.factor
+        expected = theirs[figure] / subject.factors.get(figure, 1.0)
         np.testing.assert_allclose(
             ours[figure], expected, rtol=subject.tolerance, atol=subject.tolerance, err_msg=figure
         )

@@ -1,0 +1,126 @@
+"""Attentions of other authors, their tables of weights cut as ours are.
+
+Each is made of the authors' file, as a module of `x`, `[B, T, D]`, and of `valid`, `[B, T]`.
+"""
+
+import types
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+HEADS = 2
+
+
+class OneTable(nn.Module):
+    """CyndxAI's attention, whose table holds the projections into the heads and out of them."""
+
+    def __init__(self, module: Any, dim: int, length: int) -> None:
+        super().__init__()
+        settings = types.SimpleNamespace(
+            embed_dim=dim,
+            num_heads=HEADS,
+            att_dropout=0.0,
+            use_bias=True,
+            seq_len_threshold=length,
+            mha_sup=True,
+        )
+        self.attention = module.MultiheadAttention(settings)
+        for name in ("weights", "biases"):
+            table = self.attention._parameters.pop(name).detach()
+            for part, rows in (("in", table[: 3 * dim]), ("out", table[3 * dim :])):
+                self.register_parameter(f"{part}_{name}", nn.Parameter(rows))
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Return the attention of `x` to what is valid, by the tables as they now are."""
+        for name in ("weights", "biases"):
+            parts: list[Tensor] = [self.get_parameter(f"{part}_{name}") for part in ("in", "out")]
+            setattr(self.attention, name, torch.cat(parts))
+        return self.attention(x, x, x, ~valid[:, None, None])[0]
+
+
+class Timm(nn.Module):
+    """timm's attention with layer norm on queries and keys."""
+
+    def __init__(self, module: Any, dim: int) -> None:
+        super().__init__()
+        self.attention = module.Attention(
+            dim, HEADS, qkv_bias=True, qk_norm=True, norm_layer=nn.LayerNorm
+        )
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Return the attention of `x` to what is valid."""
+        return self.attention(x, valid[:, None, None])
+
+
+class _Wide:
+    """torch, whose float32 is float64: their root mean square is taken in no other type."""
+
+    float32 = torch.float64
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+
+class HybridNorm(nn.Module):
+    """The attention of a block of HybridNorm's code, with RMS norm on queries and keys.
+
+    `values` has it on the values too.
+    """
+
+    def __init__(self, module: Any, dim: int, *, values: bool) -> None:
+        super().__init__()
+        vars(module)["torch"] = _Wide()
+        settings = types.SimpleNamespace(
+            d_model=dim,
+            n_heads=HEADS,
+            effective_n_kv_heads=HEADS,
+            n_layers=1,
+            mlp_hidden_size=2 * dim,
+            activation_type=module.ActivationType.gelu,
+            layer_norm_type=module.LayerNormType.rms,
+            layer_norm_eps=1e-5,
+            layer_norm_with_affine=True,
+            attention_layer_norm_with_affine=True,
+            bias_for_layer_norm=False,
+            include_bias=True,
+            attention_layer_norm=False,
+            use_query_norm=True,
+            use_key_norm=True,
+            use_value_norm=values,
+            use_context_norm=False,
+            attn_norm=False,
+            attn_residual_after_norm=False,
+            ffn_norm=False,
+            ffn_residual_after_norm=False,
+            norm_pos_special_config=None,
+            clip_qkv=None,
+            rope=False,
+            flash_attention=False,
+            attention_dropout=0.0,
+            residual_dropout=0.0,
+            init_device="cpu",
+        )
+        self.block = module.OLMoSequentialBlock(0, settings, {})
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Return the attention of `x` to what is valid."""
+        hidden = torch.zeros(valid.shape, dtype=x.dtype).masked_fill(~valid, float("-inf"))
+        bias = hidden[:, None, None].expand(-1, 1, x.shape[1], -1)
+        heads = self.block.att_proj(x).split(self.block.fused_dims, dim=-1)
+        return self.block.attention(*heads, bias)[0]
+
+
+class GainsByHead(nn.Module):
+    """x-transformers' norm of heads, whose gains count from 1."""
+
+    def __init__(self, module: Any, dim: int) -> None:
+        super().__init__()
+        self.norm = module.MultiheadRMSNorm(dim // HEADS, HEADS)
+        self.gains = nn.Parameter(1 + self.norm._parameters.pop("gamma").detach())
+
+    def forward(self, x: Tensor, valid: Tensor) -> Tensor:
+        """Return the heads of `x`, each normalized, side by side."""
+        self.norm.gamma = self.gains - 1
+        heads = x.unflatten(-1, (HEADS, -1)).transpose(1, 2)
+        return self.norm(heads).transpose(1, 2).flatten(2)
