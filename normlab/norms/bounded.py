@@ -1,7 +1,7 @@
 """Bounded maps in the place of a norm: each value by itself, no statistics.
 
 DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift. The
-other maps are those that Derf's repository compares it with, but for `identity`: that bounds
+other maps are some of those that Derf's repository compares it with, and `identity`: that bounds
 nothing, and is for the learned scalar that both have on the embeddings of language models. It
 starts at sqrt(D), or at 1 where the model multiplies embeddings by sqrt(D) itself.
 """

@@ -124,7 +124,7 @@ def _others(
 def _in_order(
     entries: Sequence[Mapping[str, Any]], plan: Sequence[Planned]
 ) -> list[Mapping[str, Any]]:
-    """Return entries seed by seed, each in the order of the study, whichever were published last."""
+    """Return entries seed by seed, the rows and points of each in the order of the study."""
     order = {cell: n for n, cell in enumerate(dict.fromkeys((p.row, p.point) for p in plan))}
     return sorted(
         entries,
