@@ -129,6 +129,8 @@ class RunningNorm(Norm):
     the second moment as variance.
     """
 
+    in_step: bool = False
+    """Whether all processes call it together out of training, too."""
     once_an_update: bool = False
     """Whether the calls of an update enter the statistics together, at its end."""
 
@@ -216,6 +218,11 @@ class RunningNorm(Norm):
         return self.regime != "running"
 
     @property
+    def synced(self) -> bool:
+        """Whether processes sum a batch's statistics: where each calls the norm as often."""
+        return self.sync and (self.training or self.in_step)
+
+    @property
     def batch_independent(self) -> bool:
         """Whether eval takes running statistics."""
         return not self.eval_by_batch
@@ -282,11 +289,12 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 
 @contextmanager
-def batch_statistics(model: nn.Module) -> Iterator[None]:
+def batch_statistics(model: nn.Module, *, in_step: bool = False) -> Iterator[None]:
     """Put the model in eval mode while its norms take each batch's own statistics.
 
     So it computes what it does in training, without dropout and without a trace in the running
-    statistics. All modes are put back on exit.
+    statistics. All modes are put back on exit. Where processes go `in_step`, each with as many
+    batches, synced norms take those of all processes' batches.
     """
     norms = running_norms(model)
     by_batch = [norm.eval_by_batch for norm in norms]
@@ -294,11 +302,11 @@ def batch_statistics(model: nn.Module) -> Iterator[None]:
     try:
         model.eval()
         for norm in norms:
-            norm.eval_by_batch = True
+            norm.eval_by_batch, norm.in_step = True, in_step
         yield
     finally:
         for norm, was in zip(norms, by_batch, strict=True):
-            norm.eval_by_batch = was
+            norm.eval_by_batch, norm.in_step = was, False
         for module, was_training in modes:
             module.training = was_training
 

@@ -101,8 +101,7 @@ class BatchNorm(RunningNorm):
             return self.by_running(x, rows)
         weights = self.weigh(stream, x)
         self.require_tokens(weights)
-        # Only training steps go in step over processes; evaluation shards differ in length.
-        pooling = self.together if self.training else self.alone
+        pooling = self.together if self.synced else self.alone  # evaluation shards differ in length
         if self.ghosts is None:
             y, found = self.standardize(x, weights, pooling)
         else:

@@ -92,7 +92,7 @@ class PowerNormV(GroupScaling):
         found = self.moments(u, counted)
         self.observe_batch(found)
         total = (u.square() * counted.forward).sum(self.pooled, keepdim=True)
-        if self.sync and self.training and self.ghosts is None:
+        if self.synced and self.ghosts is None:
             total = all_reduce_sum(total)
         return self.affine(u * (total / found.count.clamp(min=1) + self.eps).rsqrt())
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import EvalStats, Stream
+from normlab.norms.base import EvalStats, Stream, uncompiled
 from normlab.norms.batch import BatchNorm, Padding
 from normlab.norms.ghost import Ghost
 from normlab.norms.moments import widen
@@ -147,7 +147,7 @@ class ProgressiveRepBatchNorm(WarmupNorm, RepBatchNorm):
         left = self.decay - (self.step - self.warmup - 1)
         return self.start * max(left, 0) / max(self.decay, 1)
 
-    @torch.compiler.disable
+    @uncompiled
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return the blend where training is repeated or it is asked for, else RepBN."""
         share = self.blend if self.by_batch or self.blended else 0.0

@@ -120,8 +120,8 @@ class SquareNorm(WarmupNorm):
 
     @property
     def all_reduce(self) -> Callable[[Tensor], Tensor]:
-        """The sum over processes: only training steps go in step."""
-        return sum_over_ranks if self.sync and self.training else here
+        """The sum over processes, where they go in step."""
+        return sum_over_ranks if self.synced else here
 
     @property
     def pooled(self) -> tuple[int, ...]:

@@ -79,7 +79,7 @@ def calibrate(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -
 
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(list(devices)))
-        stack.enter_context(batch_statistics(model))
+        stack.enter_context(batch_statistics(model, in_step=True))
         torch.manual_seed(seed)
         for module in model.modules():
             module.training = not isinstance(module, Norm)

@@ -296,10 +296,6 @@ def test_a_page_that_cannot_be_made_leaves_all_as_they_were(laboratory, tmp_path
     assert list((tmp_path / "out").iterdir()) == []
 
 
-def test_the_committed_pages_are_what_the_records_give(capsys):
-    assert command.main(["--check"]) == 0, capsys.readouterr().err
-
-
 def test_a_run_published_with_a_pilot_alone_is_no_evidence():
     """The pilot of warmup has cells that its counted scale plans as well."""
     results = CONFIG_DIR.parent / "results"

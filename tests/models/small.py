@@ -68,10 +68,14 @@ def architecture(**changes):
     return Architecture(**{**values, **changes})
 
 
+def node_of(group, option):
+    """Return the values of a file of `configs/`."""
+    return to_dict(OmegaConf.load(CONFIG_DIR / group / f"{option}.yaml"))
+
+
 def placement(option, norm, *, dropout=0.0, values=None, **norm_values):
-    node = to_dict(OmegaConf.load(CONFIG_DIR / "placement" / f"{option}.yaml"))
     return instantiate(
-        {**node, **(values or {})},
+        {**node_of("placement", option), **(values or {})},
         "placement",
         Placement,
         norm=lambda dim: make_norm(norm, dim, **norm_values),

@@ -19,27 +19,21 @@ from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import tiny
-from tests.train.trainers import build_trainer, gradients, on_ranks, weights
-
-# One draw of 8 sentences at random is the next two draws of 4; without dropout, in float64,
-# nothing but the order of sums may differ.
-EXACT = ("precision=fp64", "model.dropout=0.0", "batching=random", "validate.every=100")
-
-
-def relative(a: torch.Tensor, b: torch.Tensor) -> float:
-    return ((a - b).norm() / b.norm()).item()
+from tests.train.trainers import (
+    EXACT,
+    build_trainer,
+    gradients,
+    largest_difference,
+    on_ranks,
+    relative,
+    weights,
+)
 
 
 def first_gradient(corpus: Path, folder: Path, *overrides: str) -> torch.Tensor:
     trainer = build_trainer(corpus, folder, *EXACT, *overrides)
     trainer.step()
     return gradients(trainer.model)
-
-
-def test_two_half_batches_are_one_batch_for_layer_norm(corpus: Path, tmp_path: Path):
-    whole = first_gradient(corpus, tmp_path, "norm=ln", "batch_size=8")
-    halves = first_gradient(corpus, tmp_path, "norm=ln", "batch_size=4", "accumulate=2")
-    assert relative(halves, whole) < 1e-12
 
 
 def test_two_half_batches_are_another_gradient_for_batch_norm(corpus: Path, tmp_path: Path):
@@ -99,11 +93,6 @@ def steps_on_a_rank(corpus: Path, folder: Path, steps: int, *overrides: str):
         trainer.step()
     trainer.norms.share_statistics()
     return {name: value.numpy() for name, value in weights(trainer.model).items()}
-
-
-def largest_difference(a: dict, b: dict) -> float:
-    assert a.keys() == b.keys()
-    return max(float(abs(a[name] - b[name]).max()) for name in a)
 
 
 @pytest.mark.parametrize("norm", ["ln", "bn"])
