@@ -114,10 +114,10 @@ def plan(
             f"task={first['choices']['task']}: translation and pictures are timed; "
             "`normlab bench train --norms ln,bn task=lm` times steps of the others"
         )
-    shape = Shape(features=first["model"]["dim"])
-    unit = "sentence"
     if isinstance(task, Classification):
         shape, unit = _first_shape(first, task), "picture"
+    else:
+        shape, unit = Shape(features=first["model"]["dim"]), "sentence"
     whole = {name: config for name, config in configs.items() if not name.endswith(FOLDED)}
     groups = alone({name: config["norm"] for name, config in whole.items()}, shape, runtime)
     for fast in (False, True) if compiled else (False,):
@@ -131,6 +131,11 @@ def plan(
             group = f"model, {count} {unit}{'s' if count > 1 else ''}{suffix}"
             groups[group] = in_a_model(configs, runtime, count=count, compiled=fast)
     return shape, groups
+
+
+def folds(config: Mapping[str, Any]) -> bool:
+    """Tell whether norms of a model can be folded into its products at all."""
+    return bool(fold(build_model(config, build_task(config)).eval()))
 
 
 def _first_shape(config: Mapping[str, Any], task: Classification) -> Shape:
