@@ -10,7 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.records.labels import norm_label
+from normlab.records.labels import norm_label, placement_label
 from normlab.records.record import RunRecord
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.records.selection import lookup, select
@@ -118,7 +118,7 @@ class Records(list[RunRecord]):
         head = ["task", "norm", "placement", "seed", "status", *tests]
         rows = [
             [
-                *_named(record).values(),
+                *_names(record),
                 record.outcome.status,
                 *(_figure(record, name) for name in tests),
             ]
@@ -145,6 +145,12 @@ def _named(record: RunRecord) -> dict[str, Any]:
         "placement": record.choice("placement"),
         "seed": record.seed,
     }
+
+
+def _names(record: RunRecord) -> list[Any]:
+    """Return what `_named` does for people to read: a dash for a placement that does nothing."""
+    placement = placement_label(record.config.get("choices", {}), record.config)
+    return list((_named(record) | {"placement": placement or "-"}).values())
 
 
 def _figure(record: RunRecord, name: str) -> str:

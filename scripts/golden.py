@@ -38,6 +38,12 @@ _DIGITS = [
 _RECURRENT = [*_DIGITS, "model.dim=6", "model.read=rows", "model.initial_noise=0.1"]
 _RESNET = [*_DIGITS, "model.width=8"]
 _VIT = [*_DIGITS, "model.dim=8", "model.ffn_dim=16", "model.depth=1", "model.num_heads=2"]
+_TEXT = [
+    *("task=lm", "task/corpus=documents", "task.corpus.boundary=file", "task.vocab_size=263"),
+    *("task.max_length=16", "task.one_by_one=0", "task.length_buckets=[]", "model=lstm"),
+    *("task.test_batch_sizes=[]", "task.test_eval_stats=[]", "batch_size=20", "model.dim=6"),
+    *("task.targets.perplexity=[200.0]", "optim=adam", "clip_norm=1"),
+]
 _ALL = [
     *("schedule.warmup=5", "optim.lr=0.01", f"budget.steps={STEPS}"),
     *("precision=fp64", "device=cpu", "observe.threads=1", "observe.log_every=1"),
@@ -48,7 +54,9 @@ MODELS = {  # their settings and norms
     "model=gru": (_RECURRENT, ("ln", "bn_position")),
     "model=rnn": (_RECURRENT, ("ln", "bn_position")),
     "model=resnet8": (_RESNET, ("none", "ln", "bn", "gn_sample")),
+    "model=resnet20": (_RESNET, ("bn",)),
     "model=vit": (_VIT, ("ln", "bn")),
+    "task=lm": (_TEXT, ("ln", "bn_position")),  # single bytes, by an LSTM
 }
 
 
@@ -62,12 +70,24 @@ def losses(norm: str, place: str, runs_dir: Path, *more: str) -> list[float]:
 
     where = runs_dir / norm / place.rpartition("=")[2]
     own, _ = MODELS.get(place, (_RUN, ()))
+    if own is _TEXT:
+        more = (*more, f"data_dir={_text(where / 'text')}")
     train(compose([*own, *_ALL, _override(place), f"norm={norm}", f"runs_dir={where}", *more]))
     (metrics,) = where.rglob("metrics.jsonl")
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     found = [row[key] for key in ("train/loss", "valid/loss") for row in rows if key in row]
     assert len(found) == STEPS + 1 and all(math.isfinite(loss) for loss in found)
     return found
+
+
+def _text(folder: Path) -> Path:
+    """Write English sentences of the built-in corpus to a folder, of its splits; return it."""
+    from normlab.data.toy import ToyCorpus
+
+    folder.mkdir(parents=True)
+    for split, text in ToyCorpus(size=60, valid_size=4, test_size=4).splits().items():
+        (folder / f"{split}.txt").write_text("\n".join(text.target) + "\n", encoding="utf-8")
+    return folder
 
 
 def _override(place: str) -> str:

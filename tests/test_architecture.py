@@ -49,7 +49,7 @@ MAY_IMPORT = {
     "decoding": ("models", "norms.base"),
     "probes": (
         *("norms.base", "norms.moments", "placements.base", "records"),
-        *("models.attention", "models.convolution", "models.feed_forward"),
+        *("models.anatomy", "models.attention"),
     ),
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": (

@@ -133,6 +133,11 @@ def plan(
     return shape, groups
 
 
+def folds(config: Mapping[str, Any]) -> bool:
+    """Tell whether norms of a model can be folded into its products at all."""
+    return bool(fold(build_model(config, build_task(config)).eval()))
+
+
 def _first_shape(config: Mapping[str, Any], task: Classification) -> Shape:
     """Return what the first norm of a model of pictures is called with."""
     model = build_model(config, task).eval()

@@ -6,7 +6,7 @@ from typing import Any
 
 from normlab.records.aggregate import Cell
 from normlab.records.fingerprint import varying
-from normlab.records.labels import corpus_label
+from normlab.records.labels import corpus_label, placement_label
 
 NAMED = ("norm", "placement", "task", "corpus", "batch")
 _SHOWN = ("norm", "placement", "task", "task/corpus")
@@ -39,7 +39,13 @@ def named_rows(cells: Sequence[Cell]) -> list[Row]:
 
 
 def _names(cell: Cell) -> tuple[str, ...]:
-    named = cell.norm, cell.choice("placement"), cell.choice("task"), corpus_label(cell.config)
+    task, config = cell.choice("task"), cell.config
+    named = (
+        cell.norm,
+        placement_label(config.get("choices", {}), config),
+        task,
+        corpus_label(config),
+    )
     return *(name or "-" for name in named), _batch(cell)
 
 

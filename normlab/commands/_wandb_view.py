@@ -90,7 +90,10 @@ def _sections() -> list[Any]:
                 "Gradient norm by kind of parameter",
                 *(
                     f"stability/gradients/kind/{kind}"
-                    for kind in ("attention", "feed_forward", "embedding", "norm")
+                    for kind in (
+                        *("attention", "feed_forward", "convolution", "recurrent"),
+                        *("embedding", "norm"),
+                    )
                 ),
                 log=True,
             ),

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._at_work import at_work
 from normlab.commands._terminal import print_prose, print_table
+from normlab.records.labels import placement_label
 
 if TYPE_CHECKING:
     from normlab.health.subject import Finding, Subject
@@ -105,9 +106,11 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
 
 
 def _title(subject: "Subject") -> str:
-    choices = subject.config["choices"]
-    model = subject.config["model"]
-    named = " ".join(f"{key}={choices[key]}" for key in ("task", "norm", "placement", "model"))
+    choices, model = subject.config["choices"], subject.config["model"]
+    keys = ("task", "norm", "placement", "model")
+    if placement_label(choices, subject.config) is None:
+        keys = ("task", "norm", "model")
+    named = " ".join(f"{key}={choices[key]}" for key in keys)
     stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
     layers = "layer" if stacks == ["1"] else "layers"
     depth = f"{'+'.join(stacks)} {layers} of width {model['dim']}, " if stacks else ""

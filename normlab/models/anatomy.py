@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from torch import nn
 
@@ -36,6 +37,22 @@ class Stack(nn.Module, ABC):
     @abstractmethod
     def anatomy(self) -> Anatomy:
         """Return what it is made of."""
+
+
+@runtime_checkable
+class SubLayer(Protocol):
+    """A part of a layer that says what it does, in a word: what probes look at, and report by.
+
+    It is called as the modules of an `Anatomy` are, and returns values, or a tuple of values and
+    states. Its parameters are of its kind, but for those of norms and of embeddings.
+    """
+
+    sublayer: str
+
+
+def sublayer(module: nn.Module) -> str | None:
+    """Return what a module says that it does; None of one that is no sub-layer."""
+    return module.sublayer if isinstance(module, SubLayer) else None
 
 
 def stacks(model: nn.Module) -> dict[str, Anatomy]:

@@ -11,7 +11,7 @@ quarter of the time of torch's fused kernel. On a GPU the fused kernel is called
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -125,6 +125,8 @@ def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
 
 class _Heads(nn.Module):
     """What both attentions share: heads, the core, the output projection and the sites."""
+
+    sublayer: ClassVar[str] = "attention"
 
     def __init__(
         self,

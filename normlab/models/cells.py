@@ -26,7 +26,6 @@ from torch import Tensor, nn
 
 from normlab.models.linear import orthogonal_, xavier_
 from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
 from normlab.placements.base import NormFactory
 
 RecurrentInit = Literal["orthogonal", "identity"]
@@ -141,6 +140,7 @@ class Cell(NormSites, ABC):
     `states` how many tensors the state has.
     """
 
+    sublayer: ClassVar[str] = "recurrent"
     blocks: ClassVar[int]
     states: ClassVar[int] = 1
 
@@ -224,10 +224,6 @@ class Cell(NormSites, ABC):
                 nn.init.eye_(block)
 
 
-def _apply(norm: Norm, x: Tensor, stream: Stream) -> Tensor:
-    return x if type(norm) is NoNorm else norm(x, stream)
-
-
 class Rnn(Cell):
     """The plain recurrent layer (Elman 1990): `h = tanh(N_h(W_h h) + N_x(W_x x) + b)`."""
 
@@ -246,7 +242,7 @@ class Rnn(Cell):
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
         """Return the hidden state after one position."""
         product = F.linear(state[0], self.hidden_weight)
-        return (torch.tanh(u + _apply(self.hidden_norm, product, stream)),)
+        return (torch.tanh(u + self.hidden_norm(product, stream)),)
 
 
 class Lstm(Cell):
@@ -276,11 +272,11 @@ class Lstm(Cell):
         """Return the hidden state and the cell after one position."""
         hidden, cell = state
         product = F.linear(hidden, self.hidden_weight)
-        a = u + _apply(self.hidden_norm, product, stream)
+        a = u + self.hidden_norm(product, stream)
         gates, candidate = a.split([3 * self.shape.dim, self.shape.dim], dim=-1)
         i, f, o = gates.sigmoid().chunk(3, dim=-1)
         cell = torch.addcmul(f * cell, i, candidate.tanh())
-        return o * torch.tanh(_apply(self.cell_norm, cell, stream)), cell
+        return o * torch.tanh(self.cell_norm(cell, stream)), cell
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
@@ -322,7 +318,7 @@ class Gru(Cell):
         dims = [2 * self.shape.dim, self.shape.dim]
         of_gates, of_candidate = F.linear(hidden, self.hidden_weight).split(dims, dim=-1)
         to_gates, to_candidate = u.split(dims, dim=-1)
-        r, z = (to_gates + _apply(self.hidden_norm, of_gates, stream)).sigmoid().chunk(2, dim=-1)
-        inner = _apply(self.candidate.hidden_norm, of_candidate, stream) + self.candidate.bias
+        r, z = (to_gates + self.hidden_norm(of_gates, stream)).sigmoid().chunk(2, dim=-1)
+        inner = self.candidate.hidden_norm(of_candidate, stream) + self.candidate.bias
         new = torch.addcmul(to_candidate, r, inner).tanh()
         return (torch.lerp(new, hidden, z),)

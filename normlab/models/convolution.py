@@ -1,6 +1,7 @@
 """Convolutions, and norms on pictures."""
 
 import math
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -11,6 +12,8 @@ from normlab.norms.base import Norm, Stream
 
 class Convolution(nn.Conv2d):
     """A 3 x 3 or 1 x 1 convolution without bias, padded so that stride 1 keeps the size."""
+
+    sublayer: ClassVar[str] = "convolution"
 
     def __init__(self, channels: int, filters: int, *, size: int, stride: int = 1):
         nn.Module.__init__(self)

@@ -1,7 +1,7 @@
 """The position-wise feed-forward sub-layer, with room for norms between its two products."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch.nn.functional as F
 from jaxtyping import Float
@@ -24,6 +24,8 @@ class FeedForward(nn.Module):
     make a batch-normalized vision Transformer train. `hidden_norm` stands before fc2 where a
     placement puts one there.
     """
+
+    sublayer: ClassVar[str] = "feed_forward"
 
     def __init__(
         self,

@@ -46,6 +46,8 @@ class Norm(nn.Module, ABC):
     """Whether evaluation, too, mixes in what training does (`blend`)."""
     most_positions: int | None = None
     """The positions that one call may have; None for any number."""
+    by_position: bool = False
+    """Whether a recurrence calls it with one position at a time, from the first on."""
     center_weights: bool = False
     """Whether the rows of the products before it are to lose their means."""
 
@@ -79,7 +81,8 @@ class Norm(nn.Module, ABC):
         """Take notice that step `step` of `total` comes: for schedules of a norm's own."""
 
     def take_positions(self) -> None:
-        """Take notice that a recurrence calls it with one position at a time, from the first on."""
+        """Take notice that it is called with one position at a time, from the first on."""
+        self.by_position = True
 
     def forgo_shift(self) -> None:
         """Learn no shift, where a bias beside the norm does its work."""
@@ -254,6 +257,7 @@ class RunningNorm(Norm):
         Each by itself would leave little of the first ones: with a momentum of 0.1 the last ten
         make two thirds of the row.
         """
+        super().take_positions()
         if len(self.running_moments()[0]) == 1:
             self.once_an_update = True
 

@@ -75,7 +75,6 @@ class BatchNorm(RunningNorm):
         )
         self.unbiased = unbiased
         self.ghosts = None if ghost is None else GhostBatches(ghost, self.pools)
-        self.by_position = False
         self.padding: Padding = padding
         self.weigh = _WEIGH[padding]
         self.keep_rows(1)
@@ -108,11 +107,6 @@ class BatchNorm(RunningNorm):
             y, found = self.ghosts.apart(self.standardize, x, weights, pooling)
         self.observe(found, rows.start)
         return y
-
-    def take_positions(self) -> None:
-        """Take one position at a time, of which late ones may have a single real token."""
-        super().take_positions()
-        self.by_position = True
 
     def standardize(
         self, x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling

@@ -4,6 +4,7 @@ Over the real tokens and all features of a norm's input: `mean` and `var` of the
 magnitude, and `outliers`, the share of features whose root mean square over tokens is more than
 `threshold` times that of all values. The last is our own reading of outlier features (Dettmers et
 al. 2022), free of the scale of the activations; at width D no feature can exceed sqrt(D) times.
+What a recurrence gives a norm one position at a time is one input, of all positions.
 """
 
 from collections.abc import Callable
@@ -48,12 +49,17 @@ class Activations(HookedProbe):
     def attach(self, model: nn.Module) -> None:
         """Look at the input of each norm."""
         for name, norm in sites(model, Norm).items():
-            norm.register_forward_pre_hook(self._look_at(name))
+            look = self.by_position if norm.by_position else self._look_at
+            norm.register_forward_pre_hook(look(name))
 
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.watching:
                 x, stream = arguments
-                self.seen[name] = describe(x, stream.real(x), threshold=self._threshold)
+                self.seen[name] = self.described(x, stream.real(x))
 
         return look
+
+    def described(self, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> dict[str, Tensor]:
+        """Return the figures of an input."""
+        return describe(x, valid, threshold=self._threshold)

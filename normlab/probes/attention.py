@@ -68,6 +68,7 @@ class Attention(HookedProbe):
     def attach(self, model: nn.Module) -> None:
         """Look at each attention; the residual around it says which of its queries are real."""
         cores = sites(model, AttentionCore)
+        self.why_not = "" if cores else "the model has no attention"
         for name, residual in sites(model, Residual).items():
             if name in cores:
                 residual.register_forward_pre_hook(self._enter)

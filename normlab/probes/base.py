@@ -57,7 +57,13 @@ class StepView:
 
 
 class Probe(ABC):  # noqa: B024 - no hook is one that every probe needs
-    """Observe a run; override what the probe needs, each hook does nothing by default."""
+    """Observe a run; override what the probe needs, each hook does nothing by default.
+
+    `why_not` is why the probe does not apply to the model that it was attached to, and so has no
+    figures; empty where it does.
+    """
+
+    why_not: str = ""
 
     def __init__(self, *, every: int = 1) -> None:
         """Look at each `every`-th update."""
@@ -102,6 +108,16 @@ class ProbeGroup:
         """Attach each probe to the model as the task built it, not wrapped and not compiled."""
         for probe in self.probes.values():
             probe.attach(model)
+
+    @property
+    def notice(self) -> str:
+        """Which probes do not apply to the model and why, in a line; empty where all do."""
+        reasons: dict[str, list[str]] = {}
+        for name, probe in self.probes.items():
+            if probe.why_not:
+                reasons.setdefault(probe.why_not, []).append(name)
+        listed = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items()]
+        return f"probes that do not apply: {'; '.join(listed)}" if listed else ""
 
     def before_forward(self, step: int) -> None:
         """Tell the probes whose turn it is that the step begins."""

@@ -1,7 +1,8 @@
 """What batch statistics are at one step, beside the running ones: read without touching a norm.
 
 Shared by the probes that compare the two. The batch's moments are those that the norm itself kept
-of its last training batch; the running ones are taken before the batch enters them.
+of its last training batch, and in a recurrence of its last position; the running ones are taken
+before the batch enters them.
 """
 
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from normlab.norms.base import RunningNorm
 from normlab.norms.moments import Moments
 from normlab.probes.sites import sites
 
+NO_RUNNING = "no norm keeps running statistics"
 Entries = Float[Tensor, " n"]
 
 

@@ -1,10 +1,10 @@
 """Follow what each sub-layer computes: its size, and how far its largest values stand out.
 
-Over the real tokens and all features of the output of an attention, a feed-forward layer or a
-convolution, before what comes behind it (norm, scale, dropout, residual connection): `rms` is the
-root mean square, and `crest` the largest magnitude over it (the crest factor), 1 where all values
-are as large. `crest/attention`, `crest/feed_forward` and `crest/convolution` are the means over the
-sub-layers of a kind.
+Over the real tokens and all features of the output of an attention, a feed-forward layer, a
+convolution or a recurrent layer, before what comes behind it (norm, scale, dropout, residual
+connection): `rms` is the root mean square, and `crest` the largest magnitude over it (the crest
+factor), 1 where all values are as large. `crest/attention`, `crest/feed_forward`,
+`crest/convolution` and `crest/recurrent` are the means over the sub-layers of a kind.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from normlab.probes.figures import HookedProbe, Values, all_by_site
 from normlab.probes.residual import root_mean_square
-from normlab.probes.sites import real_values, sublayers
+from normlab.probes.sites import NO_SUBLAYERS, real_values, sublayers
 
 
 @torch.no_grad()
@@ -36,9 +36,10 @@ class Branches(HookedProbe):
         for site, (kind, module) in sublayers(model).items():
             self._kinds[site] = kind
             module.register_forward_hook(self._look_at(site))
+        self.why_not = "" if self._kinds else NO_SUBLAYERS
 
-    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
+    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+        def look(_: nn.Module, arguments: tuple[Any, ...], output: Any) -> None:
             if self.watching:
                 self.seen[name] = describe_branch(*real_values(output, arguments))
 

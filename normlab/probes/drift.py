@@ -1,9 +1,10 @@
 """Follow how far the inputs of layers move between two looks: the internal covariate shift.
 
 Ioffe and Szegedy 2015 name so the change of the distribution of a layer's inputs that comes of
-training the layers before it. What is looked at is what each attention, feed-forward layer and
-convolution is given, over the real tokens of the batch. The measures are ours, both free of the
-scale of the activations, sums over the features:
+training the layers before it. What is looked at is what each attention, feed-forward layer,
+convolution and recurrent layer is given, over the real tokens of the batch, and within the last
+what its norms are given, or would be: its products and an LSTM's cell, over all positions. The
+measures are ours, both free of the scale of the activations, sums over the features:
 
     mean       of (m' - m)^2 over that of s^2, with m the means and s the deviations of a look
     deviation  of (s' - s)^2 over that of s^2
@@ -20,7 +21,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.probes.figures import HookedProbe, Values, all_by_site
-from normlab.probes.sites import real_values, sublayers
+from normlab.probes.sites import NO_SUBLAYERS, real_values, recurrent_norms, sublayers
 
 
 @torch.no_grad()
@@ -49,16 +50,24 @@ class Drift(HookedProbe):
         self._before: dict[str, Float[Tensor, "2 D"]] = {}
 
     def attach(self, model: nn.Module) -> None:
-        """Look at what each sub-layer is given."""
-        for name, (_, module) in sublayers(model).items():
+        """Look at what each sub-layer is given, and the norms of a recurrent one."""
+        found = sublayers(model)
+        for name, (_, module) in found.items():
             module.register_forward_pre_hook(self._look_at(name))
+        for name, norm in recurrent_norms(model).items():
+            norm.register_forward_pre_hook(self.by_position(name))
+        self.why_not = "" if found else NO_SUBLAYERS
 
     def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
         def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
             if self.watching:
-                self.seen[name] = moments(*real_values(arguments[0], arguments))
+                self.seen[name] = self.described(*real_values(arguments[0], arguments))
 
         return look
+
+    def described(self, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Tensor:
+        """Return the moments of an input."""
+        return moments(x, valid)
 
     def figures(self, seen: Mapping[str, Tensor]) -> Values:
         """Return the moves since the last look, whole and by site."""

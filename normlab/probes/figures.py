@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 from normlab.probes.base import Probe, StepView
 
@@ -95,13 +95,32 @@ class FigureProbe(Probe):
 class HookedProbe(FigureProbe):
     """A figure probe whose forward hooks fill `seen`, by site, while it is `watching`.
 
-    What they put there is a figure's value by its name.
+    What they put there is a figure's value by its name. `by_position` makes one input of those that
+    a recurrence gives a module one position at a time.
     """
 
     def __init__(self, *, every: int, largest: tuple[str, ...] = ()) -> None:
         super().__init__(every=every, largest=largest)
         self.watching = False
         self.seen: dict[str, Any] = {}
+        self._steps: dict[str, list[tuple[Tensor, Tensor]]] = {}
+
+    def by_position(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
+        """Return a hook that keeps what a module is given, for `described`."""
+
+        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
+            if self.watching:
+                x, stream = arguments
+                steps = self._steps.setdefault(name, [])
+                if stream.start == 0:  # a new batch begins
+                    steps.clear()
+                steps.append((x.detach(), stream.real(x)))
+
+        return look
+
+    def described(self, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Any:
+        """Return what `seen` is to have of an input kept by position; a probe that keeps any."""
+        raise NotImplementedError
 
     def figures(self, seen: Mapping[str, Any]) -> Values:
         """Return the figures of what the hooks saw in one step, whole and by site."""
@@ -114,5 +133,9 @@ class HookedProbe(FigureProbe):
     def before_update(self, view: StepView) -> None:
         """Take what was seen."""
         self.watching = False
+        for name, steps in self._steps.items():
+            values, real = zip(*steps, strict=True)
+            self.seen[name] = self.described(torch.cat(values, 1), torch.cat(real, 1))
+        self._steps.clear()
         seen, self.seen = self.seen, {}
         self.take(view, self.figures(seen))

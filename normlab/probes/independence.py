@@ -15,6 +15,9 @@ wide models are looked at alike; each feature is measured in its own deviations.
 
 Independent draws have an icc of 0 and 1 in the others, of which the last two are means over
 features. `shuffled/icc` is the control: the same tokens dealt out over the samples at random.
+
+Norms by position, and those that a recurrence calls step by step, pool one token of a sample: of
+them there is nothing to ask.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,11 +47,16 @@ class Independence(HookedProbe):
         self._generator = torch.Generator()  # of its own: a run's random state stays
 
     def attach(self, model: nn.Module) -> None:
-        """Look at input and output of each norm with one row of running statistics."""
-        for name, norm in sites(model, RunningNorm).items():
-            if len(norm.running_moments()[0]) == 1:
-                norm.register_forward_pre_hook(self._enter(name, norm))
-                norm.register_forward_hook(self._leave(name))
+        """Look at input and output of each norm whose statistics pool tokens of a sample."""
+        norms = {
+            name: norm
+            for name, norm in sites(model, RunningNorm).items()
+            if len(norm.running_moments()[0]) == 1 and not norm.by_position
+        }
+        self.why_not = "" if norms else "no norm pools several tokens of a sample over the batch"
+        for name, norm in norms.items():
+            norm.register_forward_pre_hook(self._enter(name, norm))
+            norm.register_forward_hook(self._leave(name))
 
     def before_forward(self, step: int) -> None:
         """Begin to look."""

@@ -44,6 +44,7 @@ class LengthChangeProbe(Probe):
     def attach(self, model: nn.Module) -> None:
         """Find the norms with running statistics."""
         self._reader = StatisticsReader(model)
+        self.why_not = "task.length_change is not set" if self._step is None else ""
 
     def before_forward(self, step: int) -> None:
         """Keep the running statistics."""

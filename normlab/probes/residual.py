@@ -31,7 +31,9 @@ class ResidualStream(HookedProbe):
 
     def attach(self, model: nn.Module) -> None:
         """Look at the output of each residual connection."""
-        for name, residual in sites(model, Residual).items():
+        residuals = sites(model, Residual)
+        self.why_not = "" if residuals else "the model has no residual sub-layers"
+        for name, residual in residuals.items():
             residual.register_forward_hook(self._look_at(name, residual.streams))
 
     def _look_at(

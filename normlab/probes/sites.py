@@ -3,19 +3,17 @@
 A site is where a norm, a residual connection or an attention sits: `encoder.0.self` for
 `encoder.layers.0.self_residual` and all that is in it. A layer is what parameters are grouped by
 (`encoder.0`), a kind what they do (`attention`). Modules and parameters outside these conventions
-keep their own names and the kind `other`.
+keep their own names and the kind `other`. What a sub-layer is, it says itself
+(`normlab.models.anatomy`).
 """
 
 import re
-from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.models.attention import CrossAttention, SelfAttention
-from normlab.models.convolution import Convolution
-from normlab.models.feed_forward import FeedForward
+from normlab.models.anatomy import sublayer
 from normlab.norms.base import Norm, Stream
 
 _SHORTER = (
@@ -27,12 +25,7 @@ _SHORTER = (
 )
 _LAYER = re.compile(r"^(.*?\.\d+)\.")
 
-_SUBLAYERS: Mapping[type[nn.Module], str] = {
-    SelfAttention: "attention",
-    CrossAttention: "attention",
-    FeedForward: "feed_forward",
-    Convolution: "convolution",
-}
+NO_SUBLAYERS = "the model declares no sub-layers"
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -50,30 +43,42 @@ def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
 
 
 def sublayers(model: nn.Module) -> dict[str, tuple[str, nn.Module]]:
-    """Return kind and module of each attention, feed-forward layer and convolution by its name.
+    """Return kind and module of each sub-layer by its short name, in the order of the model.
 
     `real_values` reads what they are called with, and what they return.
     """
     return {
-        site(name): (_SUBLAYERS[type(module)], module)
+        site(name): (kind, module)
         for name, module in model.named_modules()
-        if type(module) in _SUBLAYERS
+        if (kind := sublayer(module)) is not None
+    }
+
+
+def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
+    """Return the norms of recurrent layers by their short names, identities among them."""
+    return {
+        site(f"{outer}.{inner}"): norm
+        for outer, layer in model.named_modules()
+        if sublayer(layer) == "recurrent"
+        for inner, norm in layer.named_modules()
+        if isinstance(norm, Norm)
     }
 
 
 def real_values(
-    x: Tensor, arguments: tuple[Any, ...]
+    x: Tensor | tuple[Any, ...], arguments: tuple[Any, ...]
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
     """Return values of a sub-layer by position, and which are real, from its arguments.
 
     A convolution has pictures, `[B, C, H, W]`, and nothing else; the others `[B, P, D]` and the
-    stream that this is of.
+    stream that this is of. A recurrent layer returns its states behind the values.
     """
+    values: Tensor = x[0] if isinstance(x, tuple) else x
     _, *rest = arguments
     if not rest:
-        x = x.flatten(2).transpose(1, 2)
+        values = values.flatten(2).transpose(1, 2)
     stream = rest[0] if rest else Stream()
-    return x, stream.real(x)
+    return values, stream.real(values)
 
 
 def layer(parameter: str) -> str:
@@ -84,20 +89,23 @@ def layer(parameter: str) -> str:
 
 
 def parameter_kinds(model: nn.Module) -> dict[str, str]:
-    """Return what each parameter, by name, belongs to: attention, feed_forward, norm, embedding."""
-    kinds = {}
-    for module_name, module in model.named_modules():
-        for name, _ in module.named_parameters(prefix=module_name, recurse=False):
-            kinds[name] = _kind(module_name, module)
+    """Return the kind of each parameter by name: norm, embedding, or its sub-layer's; else other.
+
+    Sub-layers are attention, feed_forward, convolution, recurrent.
+    """
+    kinds: dict[str, str] = {}
+    parts: dict[str, str] = {}
+    for name, module in model.named_modules():
+        parts[name] = _kind(module) or parts.get(name.rpartition(".")[0], "other")
+        for parameter, _ in module.named_parameters(prefix=name, recurse=False):
+            kinds[parameter] = parts[name]
     return kinds
 
 
-def _kind(name: str, module: nn.Module) -> str:
+def _kind(module: nn.Module) -> str | None:
+    """Return the kind of a module's own parameters; None where it is that of what it is part of."""
     if isinstance(module, Norm):
         return "norm"
     if isinstance(module, nn.Embedding):
         return "embedding"
-    parts = name.split(".")
-    if any(part.endswith("_attention") for part in parts):
-        return "attention"
-    return "feed_forward" if "feed_forward" in parts else "other"
+    return sublayer(module)

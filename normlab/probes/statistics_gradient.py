@@ -11,10 +11,11 @@ already, and nothing is hooked. `mean` and `var` are their Euclidean norms over 
 statistics: (1/d) ||dL/dmu|| and (1/d) ||dL/dsigma^2||. Shen et al. 2020 (PowerNorm) follow the same
 gradients, g_mu and g_sigma^2, over training.
 
-Left out: norms without a learned weight and bias, those with statistics per position, whose sums
-over tokens the parameters do not hold, and those that a batch's own statistics alone do not
-normalize (ghost batches, PowerNorm, batch renormalization). With accumulation sigma is the last
-micro-batch's and the gradients are those of all; with several processes and `sync: false` likewise.
+Left out: norms without a learned weight and bias, those with statistics per position, as all have
+that a recurrence calls step by step, whose sums over tokens the parameters do not hold, and those
+that a batch's own statistics alone do not normalize (ghost batches, PowerNorm, batch
+renormalization). With accumulation sigma is the last micro-batch's and the gradients are those of
+all; with several processes and `sync: false` likewise.
 """
 
 import torch
@@ -34,8 +35,9 @@ class StatisticsGradient(FigureProbe):
         self._norms = {
             name: norm
             for name, norm in sites(model, RunningNorm).items()
-            if {"batch", "position"} <= norm.pools
+            if {"batch", "position"} <= norm.pools and not norm.by_position
         }
+        self.why_not = "" if self._norms else "no norm pools all tokens of a batch"
 
     def before_update(self, view: StepView) -> None:
         """Take the gradients of the step."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.probes.base import StepView
-from normlab.probes.batch_statistics import Statistics, StatisticsReader
+from normlab.probes.batch_statistics import NO_RUNNING, Statistics, StatisticsReader
 from normlab.probes.figures import FigureProbe, all_by_site
 
 
@@ -33,6 +33,7 @@ class TrainInferenceDiscrepancy(FigureProbe):
     def attach(self, model: nn.Module) -> None:
         """Find the norms with running statistics."""
         self._reader = StatisticsReader(model)
+        self.why_not = "" if self._reader.norms else NO_RUNNING
 
     def before_forward(self, step: int) -> None:
         """Keep the running statistics."""

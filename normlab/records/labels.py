@@ -1,4 +1,4 @@
-"""What the norms, the batch and the corpus of a run are called."""
+"""What the norms, the placement, the batch and the corpus of a run are called."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ def norm_label(choices: Mapping[str, Any]) -> str:
         part for part in [*dict.fromkeys(ends), *extra, choices.get("sites")] if part is not None
     ]
     return "+".join(str(part) for part in parts) or "-"
+
+
+def placement_label(choices: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:
+    """Name the placement of a run by its options and config; None where nothing is placed.
+
+    A network without attention has the default among its choices, and it does nothing there.
+    """
+    placement, model = choices.get("placement"), _node(config, "model")
+    if placement is None or (placement == "pre" and model and "num_heads" not in model):
+        return None
+    return str(placement)
 
 
 def batch_label(config: Mapping[str, Any]) -> str:

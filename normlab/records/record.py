@@ -138,6 +138,11 @@ class RunRecord:
         return str(self.data.get("unit", "tokens"))
 
     @property
+    def loss_unit(self) -> str:
+        """What its losses are in, such as `nats per picture`; of masked models as of others."""
+        return f"nats per {self.unit.removesuffix('s')}"
+
+    @property
     def main_scores(self) -> dict[str, Score]:
         """The scores of whole splits under the run's own settings, such as `test/bleu`.
 

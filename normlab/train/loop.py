@@ -154,6 +154,8 @@ class Trainer:
         """Get ready for the first step: `fit` does it, and whoever takes single steps."""
         self.model.train()
         self.probes.attach(self.model)
+        if notice := self.probes.notice:
+            self.sinks.note(notice)
         self._clock = time.perf_counter()
 
     def _end(self) -> str | None:

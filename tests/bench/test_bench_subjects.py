@@ -132,6 +132,12 @@ def test_the_folded_model_has_fewer_norms(runtime, monkeypatch):
     assert any(isinstance(part, RunningNorm) for part in seen[0].modules())
 
 
+def test_a_residual_network_folds_and_a_recurrence_does_not():
+    small = ("task=digits", "norm=bn")
+    assert norms.folds(bench_config([*small, "model=resnet8", "model.width=4"]))
+    assert not norms.folds(bench_config([*small, "model=lstm", "model.dim=4"]))
+
+
 def test_data_is_prepared_anew_and_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
     found = written(["data", "--pairs", "3000"], tmp_path)

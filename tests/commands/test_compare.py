@@ -68,7 +68,7 @@ def test_scores_are_columns_on_request(runs, capsys):
 def test_rows_that_look_alike_say_what_sets_them_apart(runs, capsys):
     for other in [
         record(norm="ln", optim={"lr": 1e-3}),
-        record(norm="ln", choices={"model": "small"}, model={"dim": 256, "heads": 4}),
+        record(norm="ln", choices={"model": "small"}, model={"dim": 256, "num_heads": 4}),
     ]:
         runs.write(other, runs.run_dir(other.config))
     out = table(capsys, "--where", "norm=ln")[1]

@@ -2,6 +2,7 @@
 
 import math
 import re
+from functools import partial
 
 import pytest
 import torch
@@ -9,7 +10,10 @@ from torch import Tensor, nn
 
 from normlab.build import make_norm
 from normlab.models.convolution import Convolution
+from normlab.models.linear import initialize
+from normlab.models.recurrent import LstmArchitecture
 from normlab.norms.base import Stream
+from normlab.norms.local import NoNorm
 from normlab.placements.base import Residual
 from normlab.probes.activations import Activations, describe
 from normlab.probes.attention import Attention, describe_attention
@@ -19,7 +23,7 @@ from normlab.probes.branches import Branches, describe_branch
 from normlab.probes.drift import Drift, drift, moments
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
 from normlab.probes.gradients import Gradients, spread
-from normlab.probes.independence import coherence, drawn, intraclass_correlation
+from normlab.probes.independence import Independence, coherence, drawn, intraclass_correlation
 from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
 from normlab.probes.sites import layer, parameter_kinds, real_values, site, sites
@@ -141,7 +145,8 @@ def test_a_convolution_is_a_sub_layer_whose_pixels_are_its_positions():
     pictures = torch.randn(2, 3, 8, 8)
     out = model(pictures).detach()
     found = probe.figures(probe.seen)
-    assert float(found["crest/convolution"]) == float(out.abs().max() / out.square().mean().sqrt())
+    crest = float(out.abs().max() / out.square().mean().sqrt())
+    assert float(found["crest/convolution"]) == pytest.approx(crest)
     mean, deviation = moments(*real_values(pictures, (pictures,)))
     torch.testing.assert_close(mean.float(), pictures.mean((0, 2, 3)))
     torch.testing.assert_close(deviation.float(), pictures.std((0, 2, 3), correction=0))
@@ -169,6 +174,63 @@ def test_drift_needs_two_looks_and_is_one_over_the_tokens_where_nothing_moves():
     everywhere = torch.ones(100, 20, dtype=torch.bool)
     found = drift(*(moments(x, everywhere) for x in still))
     assert float(found["mean"]) == pytest.approx(2 / 2000, rel=0.3)
+
+
+def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
+    """The norm of the cell is given one step at a time, and padding stays out."""
+    arch = LstmArchitecture(
+        dim=4,
+        dropout=0.0,
+        num_layers=1,
+        initial_noise=0.0,
+        read="pixels",
+        permutation_seed=0,
+        input_norm=NoNorm,
+        hidden_norm=NoNorm,
+        cell_norm=partial(make_norm, "bn"),
+        input_statistics="step",
+        norm_shifts=False,
+        gain=None,
+        recurrent_init="orthogonal",
+        forget_bias=1.0,
+    )
+    model = nn.ModuleDict({"recurrent": arch.stack(3)})
+    initialize(model, 1)
+    probes = {
+        "activations": Activations(every=1, threshold=6.0),
+        "branches": Branches(every=1),
+        "drift": Drift(every=1),
+        "independence": Independence(every=1, samples=2, tokens=2),
+        "attention": Attention(every=1, threshold=0.99),
+    }
+    group = ProbeGroup(probes)
+    group.attach(model)
+    cells: list[Tensor] = []
+    cell = model["recurrent"].layers[0]
+    cell.cell_norm.register_forward_pre_hook(lambda _, given: cells.append(given[0]))
+    valid = torch.arange(3) < torch.tensor([3, 1, 2, 3])[:, None]
+    for step in (1, 2):
+        cells.clear()
+        group.before_forward(step)
+        out = model["recurrent"](torch.randn(4, 3, 3), Stream(valid))
+        group.before_update(view(step, model))
+    row = group.metrics()
+    real = torch.cat(cells, 1)[valid].detach()
+    prefix = "stability/activations"
+    assert row[f"{prefix}/var/recurrent.0.cell"] == pytest.approx(float(real.var(correction=0)))
+    size = float(out[valid].detach().square().mean().sqrt())
+    assert row["stability/branches/rms/recurrent.0"] == pytest.approx(size)
+    sites_of_drift = {name.split("/")[3] for name in row if "drift/mean/" in name}
+    assert sites_of_drift == {
+        "recurrent.0",
+        *(f"recurrent.0.{n}" for n in ("input", "hidden", "cell")),
+    }
+    assert "independence (no norm pools several tokens" in group.notice
+    assert "attention (the model has no attention)" in group.notice
+    assert not any("independence" in name or "attention" in name for name in row)
+    kinds = parameter_kinds(model)
+    assert {kind for name, kind in kinds.items() if "norm" not in name} == {"recurrent"}
+    assert kinds["recurrent.layers.0.cell_norm.weight"] == "norm"
 
 
 # Gradients and updates --------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.records.labels import batch_label, corpus_label
+from normlab.records.labels import batch_label, corpus_label, placement_label
 
 
 @pytest.mark.parametrize(
@@ -32,6 +32,19 @@ def test_a_batch_is_named_by_its_unit_and_its_parts(config, label):
 )
 def test_a_corpus_is_named_where_a_task_has_several(choices, corpus, label):
     assert corpus_label({"choices": choices, "task": {"corpus": corpus}}) == label
+
+
+@pytest.mark.parametrize(
+    ("placement", "config", "label"),
+    [
+        ("pre", {"model": {"num_heads": 2}}, "pre"),
+        ("post", {"model": {"dim": 8}}, "post"),
+        ("pre", {"model": {"dim": 8}}, None),
+        ("pre", {}, "pre"),
+    ],
+)
+def test_a_network_without_attention_has_no_placement(placement, config, label):
+    assert placement_label({"placement": placement}, config) == label
 
 
 def test_a_config_without_choices_or_task_has_no_corpus():

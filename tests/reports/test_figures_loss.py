@@ -1,9 +1,10 @@
 import pytest
 
 from normlab.records.record import Outcome
-from normlab.reports.figures.loss import has_loss, loss
+from normlab.reports.figures.loss import has_loss, loss, loss_unit
 from normlab.reports.figures.runs import experiments
 from normlab.reports.figures.style import DARK, LIGHT
+from tests.records.examples import record
 from tests.reports.curves import boxes, drawn, inf, loss_rows, nan, overlapping, points, run, texts
 
 DIVERGED = Outcome("diverged", 40, "loss is nan", "decoder.layers.1.ffn_residual.norm")
@@ -28,6 +29,12 @@ def test_a_line_is_the_run_and_its_name_stands_at_its_end():
     assert axes.get_legend() is None
     heights = {text.get_text(): text.get_window_extent().y0 for text in axes.texts}
     assert heights["ln"] > heights["bn"], "the name of the line that ends higher stands higher"
+
+
+def test_the_axis_names_what_the_task_counts():
+    pictures = record(data={"unit": "pictures"})
+    assert loss_unit([pictures]) == "nats per picture"
+    assert loss_unit([pictures, record()]) == "nats"
 
 
 def test_lines_differ_in_hue_stroke_and_mark_so_that_grey_print_tells_them_apart():

@@ -48,12 +48,16 @@ def main(argv: list[str]) -> int:
     for name in arguments.norms.split(","):
         norm, *more = name.split("+")
         configs[name] = bench_config([*arguments.overrides, f"norm={norm}", *more])
-    for name in [name for name in configs if name.split("+")[0] == "bn"]:
-        configs[name + norms.FOLDED] = configs[name]
     runtime = start_runtime(next(iter(configs.values())), arguments.threads)
+    unfolded = []
+    for name in [name for name in configs if name.split("+")[0] == "bn"]:
+        if norms.folds(configs[name]):
+            configs[name + norms.FOLDED] = configs[name]
+        else:
+            unfolded.append(name)
     shape, groups = norms.plan(configs, runtime, compiled=arguments.compiled)
     report = norms.measure(groups, runtime, rounds=arguments.rounds, seconds=0.2)
-    report |= {"overrides": arguments.overrides, "shape": str(shape)}
+    report |= {"overrides": arguments.overrides, "shape": str(shape), "unfolded": unfolded}
     show(report)
     write_json(report, arguments.json)
     return 0
@@ -83,6 +87,8 @@ def show(report: Mapping[str, Any]) -> None:
             else "a model reads 1 or 32 sentences and their translations"
         ),
     ]
+    if report["unfolded"]:
+        notes.append(f"not timed folded, as nothing folds: {', '.join(report['unfolded'])}")
     for compiled, part in parts.items():
         if part:
             if compiled:

@@ -1,9 +1,10 @@
 """The figure `loss`: training and validation loss, with loss spikes and divergences marked."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from normlab.records.record import RunRecord
 from normlab.records.rows import series, spike_steps
 from normlab.reports.figures.panels import End, Label, label, name_lines, panels
 from normlab.reports.figures.runs import Experiment, Run, last_step
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 TRAIN, VALID = "train/loss", "valid/loss"
 LOG_FROM = 3.0  # early: what matters happens after the first steep fall
-UNIT = "nats per token"
 TITLES = {TRAIN: "Training loss", VALID: "Validation loss"}
 
 
@@ -25,13 +25,20 @@ def has_loss(run: Run) -> bool:
     return _diverged(run) or any(finite(series(run.rows, name)) for name in TITLES)
 
 
+def loss_unit(records: Iterable[RunRecord]) -> str:
+    """Return what losses of runs are in: nats of what all count, or nats alone."""
+    units = {record.loss_unit for record in records}
+    return units.pop() if len(units) == 1 else "nats"
+
+
 def loss(experiments: Sequence[Experiment], theme: Theme) -> "matplotlib.figure.Figure":
-    """Draw the losses over training, in nats per token, one line an experiment.
+    """Draw the losses over training, one line an experiment.
 
     A ring is a row in which the count of loss spikes has grown. A cross is the step of a
     divergence, at the last loss before it, at the top where there is none.
     """
     shown = [name for name in TITLES if name == TRAIN or _values(experiments, name)]
+    unit = loss_unit(record for experiment in experiments for record in experiment.records)
     names = [label(experiment.name, _how_it_ended(experiment)) for experiment in experiments]
     with drawing():
         figure, all_axes = panels(
@@ -55,7 +62,7 @@ def loss(experiments: Sequence[Experiment], theme: Theme) -> "matplotlib.figure.
                 elif end:
                     ends.append(End(Label(text.name, ()), look, end))
             steps_axis(axes, last_step(experiments))
-            axes.set_ylabel(UNIT)
+            axes.set_ylabel(unit)
             scale_up_axis(axes, _values(experiments, name), log_from=LOG_FROM)
             name_lines(axes, theme, ends)
     return figure

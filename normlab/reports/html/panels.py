@@ -19,9 +19,7 @@ _LOSSES = (loss.TRAIN, loss.VALID)
 # Figures of training that are no result: what was set, and how fast this machine was.
 _UNSHOWN = ("train/tokens_per_second",)
 _AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers a stack)"}
-_TITLES = {figure: (title, loss.UNIT) for figure, title in loss.TITLES.items()} | {
-    panel.figure: (panel.title, panel.unit) for panel in PANELS
-}
+_TITLES = {panel.figure: (panel.title, panel.unit) for panel in PANELS}
 
 
 @dataclass(frozen=True)
@@ -119,7 +117,11 @@ def _panel(runs: _Runs, name: str) -> Panel:
         points = spread([finite(series(run.rows, name)) for run in members])
         if points:
             lines.append(Series(row, at, at, points))
-    title, unit = _TITLES.get(name, (name, ""))
+    if name in loss.TITLES:
+        records = [run.record for members in runs.values() for run in members]
+        title, unit = loss.TITLES[name], loss.loss_unit(r for r in records if r is not None)
+    else:
+        title, unit = _TITLES.get(name, (name, ""))
     return Panel(
         name,
         title,

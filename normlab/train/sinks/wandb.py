@@ -27,7 +27,7 @@ from typing import Any, Literal
 
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
-from normlab.records.labels import batch_label, corpus_label, norm_label
+from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
 from normlab.records.record import RunRecord, Score
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
@@ -221,7 +221,12 @@ def display_name(run: RunInfo) -> str:
     """Return the run's name with its corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
     corpus, batch = corpus_label(run.config), batch_label(run.config)
     parts = (
-        *(run.choices["task"], corpus, norm_label(run.choices), run.choices["placement"]),
+        *(
+            run.choices["task"],
+            corpus,
+            norm_label(run.choices),
+            placement_label(run.choices, run.config),
+        ),
         *(batch if batch != "-" else None, run.fingerprint, f"seed{run.config['seed']}"),
     )
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
@@ -229,8 +234,8 @@ def display_name(run: RunInfo) -> str:
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Name a run by norm, placement, task, corpus, batch and scale, without those it has not."""
-    placement, task, scale = (choices.get(key) for key in ("placement", "task", "scale"))
-    batch = batch_label(config)
+    task, scale = choices.get("task"), choices.get("scale")
+    placement, batch = placement_label(choices, config), batch_label(config)
     found = (norm_label(choices), placement, task, corpus_label(config), batch, scale)
     return [str(tag) for tag in found if tag not in (None, "", "-")]
 

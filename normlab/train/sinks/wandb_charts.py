@@ -40,7 +40,7 @@ def charts(record: RunRecord, rows: Sequence[Mapping[str, Any]]) -> dict[str, Ch
         name: _bars(title, by_place(record.stability, figure))
         for name, (figure, title) in _BY_LAYER.items()
     }
-    found["loss"] = _loss(rows)
+    found["loss"] = _loss(rows, record.loss_unit)
     return {name: chart for name, chart in found.items() if chart.rows}
 
 
@@ -60,7 +60,7 @@ def _bars(title: str, places: Mapping[str, float]) -> Chart:
     )
 
 
-def _loss(rows: Sequence[Mapping[str, Any]]) -> Chart:
+def _loss(rows: Sequence[Mapping[str, Any]], unit: str) -> Chart:
     """Draw training and validation loss, and the spikes as a comb whose teeth reach the loss."""
     training, validation = _finite(rows, _TRAIN), _finite(rows, _VALID)
     lines = {"training": _thinned(training), "validation": _thinned(validation)}
@@ -77,7 +77,7 @@ def _loss(rows: Sequence[Mapping[str, Any]]) -> Chart:
         columns=["step", "line", "loss"],
         rows=[[step, name, loss] for name, line in lines.items() for step, loss in line],
         fields={"step": "step", "lineKey": "line", "lineVal": "loss"},
-        texts={"title": "Loss with spikes (nats per token)", "xname": "training step"},
+        texts={"title": f"Loss with spikes ({unit})", "xname": "training step"},
     )
 
 
