@@ -129,11 +129,10 @@ class RunningNorm(Norm):
 
     `seen` are the moments of the last call in training, for probes, and `seen_from` is the first of
     their rows; nothing is computed from them. Norms without the mean have moments with mean 0 and
-    the second moment as variance.
+    the second moment as variance. `in_step` tells that all processes call it together out of
+    training, too.
     """
 
-    in_step: bool = False
-    """Whether all processes call it together out of training, too."""
     once_an_update: bool = False
     """Whether the calls of an update enter the statistics together, at its end."""
 
@@ -159,6 +158,7 @@ class RunningNorm(Norm):
         self.seen_from = 0
         self.held: list[Moments] | None = None
         self.frozen = False
+        self.in_step = False
         self._tables: list[str] = []
 
     def evaluate_with(self, eval_stats: EvalStats) -> None:

@@ -81,14 +81,12 @@ def _write_all(
     """Write the files of runs, their list, and what is made of them; return what was removed."""
     for path, kept in files.items():
         _write(path, kept)
-    plan = study.planned(scale)
-    others = _others(folder, plan, entries) if add else []
-    content = {
-        "format": FORMAT,
-        "study": study.name,
-        "scale": scale,
-        "runs": _in_order([*entries, *others], plan),
-    }
+    runs, others = list(entries), list[dict[str, Any]]()
+    if add:
+        plan = study.planned(scale)
+        others = _others(folder, plan, entries)
+        runs = _in_order([*entries, *others], plan)
+    content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": runs}
     _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
     beside = [path for each in others for path in (folder / each["record"]).parent.iterdir()]
     lost = _remove_others(folder, [*files, *beside])
