@@ -30,6 +30,9 @@ class Plan:
         self.study, self.scale = study, study.scale(scale)
         planned = study.planned(scale, seeds=[0])
         self._runs = [_values(run.overrides) for run in planned]
+        shared = set.intersection(*(set(run.items()) for run in self._runs))
+        self._shared = dict(shared)  # by all runs, so asked first
+        self._own = [dict(run.items() - shared) for run in self._runs]
         self._names = [rate_name(run.row, run.point) for run in planned]
         keys = sorted({key for run in self._runs for key in run})
         varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
@@ -40,10 +43,11 @@ class Plan:
         observe = record.config.get("observe") or {}
         if self.study.name not in (observe.get("study"), *published):
             return False
-        return any(
-            all(_same(text, value_of(record.config, key)) for key, text in run.items())
-            for run in self._runs
-        )
+
+        def has(values: Mapping[str, str]) -> bool:
+            return all(_same(text, value_of(record.config, key)) for key, text in values.items())
+
+        return has(self._shared) and any(has(own) for own in self._own)
 
     def may_choose(self, where: Where) -> set[str]:
         """Name the rows, at their points, of which a selection may choose runs.

@@ -103,6 +103,14 @@ class Runs:
             self._selections[study, scale] = Selection(_without_copies(own))
         return self._selections[study, scale]
 
+    def seeds_made(self, study: str, scale: str) -> frozenset[int]:
+        """Return the seeds of which a run of a study was made, for whatever study."""
+        if (study, scale) not in self._seeds_made:
+            plan = self.plan(study, scale)
+            held = (record.seed for record in self.records if plan.holds(record, (study,)))
+            self._seeds_made[study, scale] = frozenset(held)
+        return self._seeds_made[study, scale]
+
     def _belongs(self, record: RunRecord, plan: Plan) -> bool:
         places = self.published.get(_copy(record), ())
         own = plan.study.scales
@@ -113,6 +121,10 @@ class Runs:
 
     @cached_property
     def _plans(self) -> dict[tuple[str, str], Plan]:
+        return {}
+
+    @cached_property
+    def _seeds_made(self) -> dict[tuple[str, str], frozenset[int]]:
         return {}
 
     @cached_property

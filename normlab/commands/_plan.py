@@ -1,15 +1,18 @@
 """What a study will take, row by row: runs, updates, data, memory, hours."""
 
 import heapq
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from normlab.commands._estimate import duration, estimate, memory, planned_updates, updates
+from normlab.commands._probes import NO_TIME, Probes, Subject
 from normlab.commands._terminal import print_prose, print_table
 from normlab.studies import Planned, Study
 
 _NUMERIC = ("#", "runs", "to go", "updates", "ms/update", "memory", "hours")
+_START = 10.0  # seconds that a probe takes to begin and to test
 _BUSY = 0.85  # a smaller share of the processor is told of
 
 
@@ -196,3 +199,47 @@ def _range(values: Sequence[float | int]) -> str:
 def _ordered(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
     first = {"train": 0, "valid": 1}
     return sorted(sizes.items(), key=lambda item: (first.get(item[0], 2), item[0]))
+
+
+def measured(
+    study: Study,
+    scale: str,
+    items: Sequence[Item],
+    probes: Probes,
+    problem: str | None,
+    until: float,
+) -> Plan:
+    """Return the plan of runs with what those to go cost, measured where the data can be had.
+
+    What would not be measured by `until`, as `time.monotonic` counts, is not begun.
+    """
+    plan = Plan(study, scale, items, len(probes.places))
+    if problem is not None:
+        return replace(plan, unmeasured="the data cannot be had")
+    missing = probes.missing(subjects(items))
+    if missing:
+        seconds = probes.seconds(len(missing))
+        whole = (seconds + _START) * len(missing) / len(probes.places)
+        if time.monotonic() + whole > until:
+            return replace(plan, unmeasured=NO_TIME)
+        print(
+            f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
+            f"{seconds:.0f} s each and the time to start ...",
+            flush=True,
+        )
+        probes.measure(missing, until)
+    costs = [None if item.ended else probes.cost(item.config) for item in items]
+    problems = [cost for cost in costs if isinstance(cost, str)]
+    return replace(
+        plan,
+        items=[
+            replace(item, cost=None if isinstance(cost, str) else cost)
+            for item, cost in zip(items, costs, strict=True)
+        ],
+        unmeasured=problems[0] if problems else None,
+    )
+
+
+def subjects(items: Sequence[Item]) -> list[Subject]:
+    """Return the runs to go, as they are measured."""
+    return [Subject(item.config, item.run.overrides) for item in items if not item.ended]

@@ -5,8 +5,10 @@ what they decide: the open primary parts of their study, over the hours to its n
 Runs that studies share are made once.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from glob import escape
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,8 @@ class Job:
     """A study at a scale in a queue.
 
     `runs` are by seed. `seeds` are to be made now, each list of `later` if, at the look before it,
-    a part is still open. `open_parts` are the primary parts that it decides and that are open.
+    a part is still open; seeds that are `published` stand beside them. `open_parts` are the primary
+    parts that it decides and that are open.
     """
 
     study: Study
@@ -40,6 +43,7 @@ class Job:
     runs: Mapping[int, Sequence[Run]]
     seeds: list[int]
     later: list[list[int]] = field(default_factory=list)
+    published: Sequence[int] = ()
     open_parts: int = 0
     over: bool = False
 
@@ -48,18 +52,35 @@ class Job:
         """Name study and scale."""
         return f"{self.study.name} scale={self.scale}"
 
+    @property
+    def needs_none(self) -> bool:
+        """Tell whether what is published decides its parts, or leaves no look to come."""
+        enough = len(self.published) >= len(self.study.scale(self.scale).seeds)
+        return not self.seeds or (enough and not self.open_parts)
+
     def asked(self) -> list[Run]:
         """Return the runs of the seeds to be made now."""
         return [run for seed in self.seeds for run in self.runs[seed]]
 
 
-def seeds_by_looks(seeds: Sequence[int]) -> tuple[list[int], list[list[int]]]:
-    """Return the seeds of the first look, begun with those of a study, and those of later ones."""
-    most = LOOKS[-1].seeds
-    more = [seed for seed in range(1, most + len(seeds) + 1) if seed not in seeds]
-    every = [*seeds, *more][: max(most, len(seeds))]
-    ends = [look.seeds for look in LOOKS if look.seeds >= len(seeds)] or [len(seeds)]
-    parts = [every[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+def seeds_by_looks(
+    seeds: Sequence[int], published: Collection[int] = (), taken: Collection[int] = ()
+) -> tuple[list[int], list[list[int]]]:
+    """Return the seeds to be made for the next look, and for each of those after it.
+
+    Args:
+        seeds: of the study, which come first.
+        published: seeds that need not be made; a look counts them too.
+        taken: seeds that cannot be made, since somebody else made a part of their runs.
+    """
+    most = max(LOOKS[-1].seeds, len(seeds))
+    have = len(published)
+    wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
+    free = (seed for seed in wanted if seed not in published and seed not in taken)
+    new = list(islice(free, max(0, most - have)))
+    ends = [look.seeds - have for look in LOOKS if look.seeds > have and look.seeds >= len(seeds)]
+    ends = ends or [len(new)]
+    parts = [new[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     return parts[0], parts[1:]
 
 
@@ -185,18 +206,47 @@ def make_job(
     scale: str,
     plan: Callable[[Sequence[int] | None], Sequence[Planned]],
     *,
-    looks: bool,
+    looks: Path | None,
 ) -> Job:
-    """Compose the runs of a job; `plan` returns those of some seeds, None for the study's own."""
+    """Compose the runs of a job; `plan` returns those of some seeds, None for the study's own.
+
+    With `looks`, the folder of what is published, seeds are planned by looks, those there first.
+    """
     first = list(plan(None))
     seeds = list(dict.fromkeys(run.seed for run in first))
     later: list[list[int]] = []
-    if looks:
-        seeds, later = seeds_by_looks(seeds)
+    published: list[int] = []
+    if looks is not None:
+        one = [run for run in first if run.seed == seeds[0]]
+        published, taken = _published(
+            looks / study.name / scale, _grid.places(one, _grid.configs(one))
+        )
+        seeds, later = seeds_by_looks(seeds, published, taken)
         first = list(plan([*seeds, *(seed for part in later for seed in part)]))
     configs = _grid.configs(first)
     places = _grid.places(first, configs)
     runs: dict[int, list[Run]] = {}
     for planned, config, place in zip(first, configs, places, strict=True):
         runs.setdefault(planned.seed, []).append(Run(planned, config, place))
-    return Job(study, scale, runs, seeds, later)
+    return Job(study, scale, runs, seeds, later, published)
+
+
+def _published(folder: Path, places: Sequence[Path]) -> tuple[list[int], set[int]]:
+    """Return the seeds that are published whole, and others of which some run is, elsewhere too.
+
+    `folder` is that of a study and scale, `places` those of the runs of one seed. Runs that are
+    made here do not take their seed.
+    """
+    whole: list[set[int]] = []
+    taken: set[int] = set()
+    for place in places:
+        runs = f"records/{escape(place.parent.name)}/seed*"
+        whole.append({_seed(run) for run in folder.glob(runs)})
+        found = folder.parents[1].glob(f"*/*/{runs}")
+        taken |= {_seed(run) for run in found if not (place.parent / run.name).exists()}
+    have = set.intersection(*whole)
+    return sorted(have), taken - have
+
+
+def _seed(folder: Path) -> int:
+    return int(folder.name.removeprefix("seed"))

@@ -6,7 +6,6 @@ import shlex
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from normlab.commands import _grid
@@ -16,8 +15,8 @@ from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, uncommitted, visible_lines
 from normlab.commands._night import Night
-from normlab.commands._plan import Item, Plan, head
-from normlab.commands._probes import NO_TIME, Probes, Subject
+from normlab.commands._plan import Item, Plan, head, measured, subjects
+from normlab.commands._probes import Probes
 from normlab.commands._queue import Job, Run, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
@@ -46,12 +45,12 @@ folder of runs. Several studies are one queue, seed by seed of all rows, by the 
 that a study decides over the hours to its next look; runs that they share are made once. When the
 budget is spent, the runs at work save and stop. Start the same command again to go on where it was
 stopped: runs that have ended are not made again. Only whole seeds are published, as they come.
+--until-decided counts the seeds that are published, and goes on with the next.
 With --clone the work can go on in the checkout meanwhile.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
 _SMOKE = "smoke"
-_START = 10.0  # seconds that a probe takes to begin and to test
 
 
 def parser() -> argparse.ArgumentParser:
@@ -119,19 +118,23 @@ def main(argv: list[str]) -> int:
         go_on_in(arguments.clone, ["reproduce", *_without_clone(argv)])
     until, begun = deadline(arguments.budget), time.monotonic()
     measured_by = begun + _MEASURING * (until - begun)
-    jobs, extra = _asked(arguments.words, looks=arguments.until_decided)
-    anew = "observe.other_code=rerun" in extra
     results = _RESULTS if arguments.publish is None else arguments.publish
+    jobs, extra = _asked(arguments.words, looks=results if arguments.until_decided else None)
+    anew = "observe.other_code=rerun" in extra
     judge = Judge(jobs, results)
     if arguments.so_far:
-        return _show_so_far(jobs, judge, arguments, anew=anew)
-    plans = [_plan(job, arguments, measured_by, anew=anew) for job in jobs]
-    problems = [problem for _, problem in plans if problem is not None]
+        return _show_so_far([job for job in jobs if job.seeds], judge, arguments, anew=anew)
     several = len(jobs) > 1 or arguments.until_decided
     runs = judge.runs() if several or arguments.plan else None
     if runs is not None:
         for job in jobs:
             job.open_parts = sum(each.open for each in judge.standings(job, runs))
+    for job in (ended := [job for job in jobs if job.needs_none]):
+        print_prose(f"{job.name}: nothing to make, {_why_none(job)}")
+    if not (jobs := [job for job in jobs if job not in ended]):
+        return 0
+    plans = [_plan(job, arguments, measured_by, anew=anew) for job in jobs]
+    problems = [problem for _, problem in plans if problem is not None]
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
     night = Night(
         [job for job, (_, problem) in zip(jobs, plans, strict=True) if problem is None],
@@ -165,7 +168,7 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
         raise
-    _tables(jobs)
+    _tables(jobs, results)
     for folder in dict.fromkeys(night.published):
         print(f"written to {folder}")
     if several or night.out_of_time:
@@ -180,8 +183,18 @@ def _without_clone(argv: Sequence[str]) -> list[str]:
     return [*argv[:at], *argv[at + (1 if "=" in argv[at] else 2) :]]
 
 
-def _asked(words: Sequence[str], *, looks: bool) -> tuple[list[Job], tuple[str, ...]]:
-    """Return what is asked for of each study, and the overrides that are for every run."""
+def _why_none(job: Job) -> str:
+    have = f"{len(job.published)} seeds are published"
+    if not job.seeds:
+        return f"{have}, and no look comes after them"
+    return f"{have}, and the parts of claims that they are for are decided"
+
+
+def _asked(words: Sequence[str], *, looks: Path | None) -> tuple[list[Job], tuple[str, ...]]:
+    """Return what is asked for of each study, and the overrides that are for every run.
+
+    `looks` is the folder of published seeds, from which planned looks go on; None plans none.
+    """
     named = [word for word in words if "=" not in word]
     overrides = [word for word in words if "=" in word]
     own: dict[str, list[str]] = {}
@@ -201,7 +214,7 @@ def _asked(words: Sequence[str], *, looks: bool) -> tuple[list[Job], tuple[str, 
     return jobs, tuple(common)
 
 
-def _job(study: Study, overrides: Sequence[str], *, looks: bool) -> Job:
+def _job(study: Study, overrides: Sequence[str], *, looks: Path | None) -> Job:
     scale, seeds, rows, extra = _SMOKE, None, None, list[str]()
     for override in overrides:
         key, _, value = override.partition("=")
@@ -213,7 +226,7 @@ def _job(study: Study, overrides: Sequence[str], *, looks: bool) -> Job:
             rows = value
         else:
             extra.append(override)
-    if looks and seeds is not None:
+    if looks is not None and seeds is not None:
         raise ValueError("seeds=: --until-decided plans the seeds of each look by itself")
     kept = None if rows is None else read_rows(rows, study.scale(scale).rows)
 
@@ -236,7 +249,7 @@ def _show_so_far(
     for job in jobs:
         left = _open(job, anew, "the table goes without it")
         print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
-    _tables(jobs)
+    _tables(jobs, judge.results)
     Night(
         jobs,
         judge,
@@ -263,9 +276,9 @@ def _plan(
         minutes=job.study.scale(job.scale).minutes,
     )
     # A plan whose costs are known already needs no data.
-    needs = left and not (arguments.plan and not probes.missing(_subjects(items)))
+    needs = left and not (arguments.plan and not probes.missing(subjects(items)))
     problem = _grid.data_problem(left[0].planned) if needs else None
-    plan = _measured(job.study, job.scale, items, probes, problem, measured_by)
+    plan = measured(job.study, job.scale, items, probes, problem, measured_by)
     plan.show()
     if (said := _untuned(job, arguments.words)) is not None:
         complain(said)
@@ -344,55 +357,17 @@ def _show_order(night: Night) -> None:
     print_table(["queue", *numeric], rows, numeric=numeric)
 
 
-def _tables(jobs: Sequence[Job]) -> None:
+def _tables(jobs: Sequence[Job], results: Path) -> None:
+    from normlab.reports.published import read
     from normlab.reports.render import markdown
     from normlab.reports.table import build
 
     for job in jobs:
         runs = [(run.planned, _grid.record_at(run.place)) for run in job.asked()]
+        if job.published:
+            cells = {(run.row, run.point) for run, _ in runs}
+            _, there = read(results / job.study.name / job.scale)
+            beside = [each for each in there if each[0].seed in job.published]
+            runs = [each for each in beside if (each[0].row, each[0].point) in cells] + runs
         print()
         print(markdown(build(job.study, job.scale, runs)), end="")
-
-
-def _measured(
-    study: Study,
-    scale: str,
-    items: Sequence[Item],
-    probes: Probes,
-    problem: str | None,
-    until: float,
-) -> Plan:
-    """Return the plan of runs with what those to go cost, measured where the data can be had.
-
-    What would not be measured by `until`, as `time.monotonic` counts, is not begun.
-    """
-    plan = Plan(study, scale, items, len(probes.places))
-    if problem is not None:
-        return replace(plan, unmeasured="the data cannot be had")
-    missing = probes.missing(_subjects(items))
-    if missing:
-        seconds = probes.seconds(len(missing))
-        whole = (seconds + _START) * len(missing) / len(probes.places)
-        if time.monotonic() + whole > until:
-            return replace(plan, unmeasured=NO_TIME)
-        print(
-            f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
-            f"{seconds:.0f} s each and the time to start ...",
-            flush=True,
-        )
-        probes.measure(missing, until)
-    costs = [None if item.ended else probes.cost(item.config) for item in items]
-    problems = [cost for cost in costs if isinstance(cost, str)]
-    return replace(
-        plan,
-        items=[
-            replace(item, cost=None if isinstance(cost, str) else cost)
-            for item, cost in zip(items, costs, strict=True)
-        ],
-        unmeasured=problems[0] if problems else None,
-    )
-
-
-def _subjects(items: Sequence[Item]) -> list[Subject]:
-    """Return the runs to go, as they are measured."""
-    return [Subject(item.config, item.run.overrides) for item in items if not item.ended]

@@ -1,6 +1,7 @@
 """A queue of studies: whole seeds, shared runs once, an end in time, looks as they are planned."""
 
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from normlab.claims.claim import load_all
-from normlab.commands import _clone, _grid, _looks, reproduce
+from normlab.commands import _clone, _grid, _looks, _plan, reproduce
 from normlab.commands._budget import read_budget
 from normlab.commands._probes import NO_TIME, Probes, Subject
 from normlab.commands._queue import Job, Queue, Run, seeds_by_looks
@@ -90,7 +91,7 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.setattr(_looks, "CONFIG_DIR", configs)
     monkeypatch.setattr(reproduce, "_RESULTS", tmp_path / "published")
     monkeypatch.setattr(reproduce, "load_study", lambda name: load_study(name, configs))
-    monkeypatch.setattr(reproduce, "_START", 10**9)  # a budget never has time to measure
+    monkeypatch.setattr(_plan, "_START", 10**9)  # a budget never has time to measure
     found = StandIn(tmp_path)
     found.install(monkeypatch)
     return found
@@ -233,6 +234,36 @@ def test_an_open_part_goes_on_to_the_last_look_and_no_further(place, capsys):
     assert out.count("undecided: 1 worse") == 3
 
 
+def test_looks_go_on_from_what_somebody_else_published(place, capsys):
+    plan(place, bleu(0.5, noise=3.0), range(1, 20))
+    study = load_study("one", place.folder / "configs")
+    folder = place.folder / "results" / "one" / "smoke"
+    night(capsys, "one", "seeds=1-5", "--publish", "results")
+    night(capsys, "two", "seeds=7", "--publish", "results")
+    shutil.rmtree(place.folder / "runs")
+    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
+    made = [int(call.split("seed=")[1]) for call in place.lines("calls")[-14:]]
+    # Of seed 7 the row `ln` was made elsewhere, for `two`: pairs of one machine need other seeds.
+    assert code == 0 and made == [seed for seed in (6, 8, 9, 10, 11, 12, 13) for _ in study.rows]
+    assert [int(n) for n in re.findall(r"look at (\d+) seeds", out)] == [8, 12]
+    assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5, 6, 8, *range(9, 14)]
+    assert "finished 12/12" in out, "the table is of all seeds"
+    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
+    assert (code, len(place.lines("calls"))) == (0, 26)
+    said = "nothing to make, 12 seeds are published, and no look comes after them"
+    assert said in " ".join(out.split())
+
+
+def test_what_published_seeds_decide_is_not_made_again(place, capsys):
+    plan(place, bleu(3.0))
+    night(capsys, "one", "seeds=1-5", "--publish", "results")
+    shutil.rmtree(place.folder / "runs")
+    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
+    assert (code, len(place.lines("calls"))) == (0, 10)
+    said = "one scale=smoke: nothing to make, 5 seeds are published, and the parts of claims that"
+    assert f"{said} they are for are decided" in " ".join(out.split())
+
+
 def test_without_looks_no_seed_is_added(place, capsys):
     plan(place, bleu(0.5, noise=3.0))
     night(capsys, "one")
@@ -325,6 +356,20 @@ def test_a_budget_without_a_unit_is_refused(text, capsys):
 )
 def test_seeds_are_planned_by_the_looks(seeds, first, later):
     assert seeds_by_looks(seeds) == (first, later)
+
+
+@pytest.mark.parametrize(
+    ("published", "taken", "first", "later"),
+    [
+        ([1, 2, 3], [], [4, 5], [[6, 7, 8], [9, 10, 11, 12]]),
+        ([1, 2, 3, 4, 5], [6, 8], [7, 9, 10], [[11, 12, 13, 14]]),
+        (list(range(1, 9)), [], [9, 10, 11, 12], []),
+        (list(range(1, 13)), [], [], []),
+        ([], [2], [1, 3, 4, 5, 6], [[7, 8, 9], [10, 11, 12, 13]]),
+    ],
+)
+def test_looks_count_seeds_that_are_published(published, taken, first, later):
+    assert seeds_by_looks([1, 2, 3, 4, 5], published, taken) == (first, later)
 
 
 def test_hours_left_follow_what_runs_took():

@@ -35,7 +35,7 @@ class Within:
         studies.load_study.__defaults__ = (configs,)
         tune.study_file = lambda name: configs / "study" / f"{name}.yaml"
         _grid.data_problem = lambda run: None
-        reproduce._measured = _unmeasured
+        reproduce.measured = _unmeasured
         claims._compute = lambda claims: {}
         normlab.sweep.subprocess = SimpleNamespace(Popen=ForkedCell, STDOUT=subprocess.STDOUT)  # type: ignore[assignment]
         new.places = self._places

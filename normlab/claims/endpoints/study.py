@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count, groupby, islice
 from statistics import fmean
 from typing import Any
 
@@ -130,11 +131,13 @@ class Asked:
         planned, hours = study.cost(scale)
         each = len(self.plan.scale.seeds)
         seeds = target - have
-        named = ",".join(str(seed) for seed in range(1, target + 1))
-        given = sorted(self.plan.scale.seeds) == list(range(1, target + 1))
+        # A seed of which a part is there would pair runs of two machines.
+        made = self.runs.seeds_made(*self._place) if have else ()
+        new = list(islice((seed for seed in count(1) if seed not in made), seeds))
+        given = sorted(self.plan.scale.seeds) == new
         return {
             "command": f"normlab reproduce {study.name} scale={scale}"
-            + ("" if given else f" seeds={named}"),
+            + ("" if given else f" seeds={_spans(new)}"),
             "untuned": self._untuned(),
             "cost": f"{planned * seeds // each} runs, about {hours * seeds / each:.1f} h; "
             f"data: {self.plan.scale.data}",
@@ -146,6 +149,13 @@ class Asked:
         asked = [self.plan.may_choose({**query.where, **side}) for side in query.sides.values()]
         missing = unchosen(study, query.scale, lambda name: load_study(name, self.runs.configs))
         return tuple(name for name in missing if any(name in names for names in asked))
+
+
+def _spans(seeds: Sequence[int]) -> str:
+    """Write rising seeds as `seeds=` takes them, such as `6-8,10`."""
+    runs = groupby(enumerate(seeds), key=lambda each: each[1] - each[0])
+    ends = [(each[0][1], each[-1][1]) for _, group in runs if (each := list(group))]
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
 
 
 @dataclass(frozen=True)
