@@ -75,17 +75,8 @@ class Entry:
     @property
     def grades(self) -> str:
         """Return the grades of the parts that are decided, with their settings."""
-        return "; ".join(self._grades)
-
-    @property
-    def letters(self) -> str:
-        """Return the grades of the parts that are decided, such as `C, D`."""
-        return ", ".join(dict.fromkeys(each[0] for each in self._grades))
-
-    @property
-    def _grades(self) -> list[str]:
         said = [part.primary.grade for part in self.parts if part.verdict in DECIDED]
-        return sorted({each for each in said if each})
+        return "; ".join(sorted({each for each in said if each}))
 
     @property
     def by_parts(self) -> str:

@@ -1,14 +1,15 @@
 """The ledger in plain words, `results/summary.md`: a line a claim, in English and in Chinese.
 
-Chinese is the language of the documents. A claim's lines follow from its file and its verdict; for
-what decides it a line links to the ledger.
+Chinese is the language of the documents. A claim's line, and those of its parts below it, follow
+from its file and its verdicts; for what decides it the line links to the ledger.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.ledger import VERDICTS, Entry
+from normlab.claims.decision import DECIDED
+from normlab.claims.ledger import VERDICTS, Decided, Entry
 from normlab.records.text import in_markdown
 
 TITLE = "What the documents claim, and what was found: a summary"
@@ -24,64 +25,76 @@ class _Language:
     groups: Mapping[str, str]
     """The heading of the claims of a verdict."""
     parts: Mapping[str, str]
-    """What opens the list of a claim's parts of a verdict."""
-    grades: str
-    comma: str
+    """What opens the line of a part of a verdict."""
+    part: str
+    """The line of a part: its verdict, what it says, its grade."""
     said: Callable[[Claim | Part], str]
 
 
 _ENGLISH = _Language(
     heading="In English",
-    opening=(
-        "The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each "
-        "claim was split into parts that can be true or false by themselves, and each part was "
-        "held against runs of at least five random starts, or against a computation. A finding is "
-        "about the data and the size that it was made with. The letter says how much it is worth: "
-        "A, the document's own experiment; B, trained to the end on two data sets; C, a smaller "
-        "experiment; D, computed or published."
-    ),
+    opening="""\
+The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each claim is split
+into parts that can be true or false by themselves. A part is held against training runs, at least
+five that differ in their random start, or against a computation or published sources.
+
+- *true* and *not true* hold for the data and the model size in brackets; larger ones may differ.
+- *not true, too small a difference*: how large a difference counts was written down before the
+  runs.
+- *open*: the runs do not decide it. That can be so where all of them agree, but are few.
+- *no evidence yet*: nothing was run or found that counts.
+- A model *trains* if it ends clearly better than one that has learned nothing. *BLEU* scores
+  translations from 0 to 100. The *learning rate* is how far an update moves the weights.
+- The letter is the kind of evidence: A, the document's own experiment; B, trained to the end on two
+  data sets; C, a smaller experiment; D, a computation or a published source.
+""",
     groups={
-        "supported": "True",
-        "contradicted": "Not true",
+        "supported": "True here",
+        "contradicted": "Not true here",
         "mixed": "Parts differ",
         "undecided": "Tested, and open",
-        "not measured": "Not tested yet",
+        "not measured": "No evidence yet",
     },
     parts={
         "supported": "true",
         "contradicted": "not true",
-        "no difference": "not true (no difference beyond the margin)",
+        "no difference": "not true, too small a difference",
         "undecided": "open",
-        "not measured": "not tested yet",
+        "not measured": "no evidence yet",
     },
-    grades="grade {}",
-    comma="; ",
+    part="*{verdict}*: {said} ({grade})",
     said=lambda named: named.statement,
 )
 _CHINESE = _Language(
     heading="中文",
-    opening=(
-        "这些文档说明 Transformer 为什么用层归一化（LN）而不用批归一化（BN）。每条说法先拆成可以"
-        "单独判断真假的部分，再用至少五个随机种子的训练或用计算来检验。结论只针对所用的数据和规模。"
-        "字母表示证据的分量：A 为文档自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验；"
-        "D 为计算结果或已发表的结果。"
-    ),
+    opening="""\
+这些文档说明 Transformer 为什么用层归一化（LN）而不用批归一化（BN）。每条论断拆成可以单独判断真假的
+部分；每一部分用至少五个随机种子的训练来检验，或用计算、已发表的资料来检验。
+
+- *成立*、*不成立*：只针对括号中的数据和模型规模；更大的规模可能不同。
+- *不成立，差别太小*：多大的差别才算数，在训练之前已经写定。
+- *尚无定论*：现有的训练不足以判定；即使各次结果一致，次数太少时也如此。
+- *尚无证据*：还没有可以计入的训练或资料。
+- 模型*训练成功*，是指最终明显好于什么也没有学到的模型。*BLEU* 给译文打分，从 0 到 100。
+  *学习率*是每次更新移动权重的幅度。
+- 字母表示证据的种类：A 为文档自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验；D 为计算或
+  已发表的资料。
+""",
     groups={
-        "supported": "成立",
-        "contradicted": "不成立",
+        "supported": "在此成立",
+        "contradicted": "在此不成立",
         "mixed": "各部分结论不同",
         "undecided": "已检验，尚无定论",
-        "not measured": "尚未检验",
+        "not measured": "尚无证据",
     },
     parts={
         "supported": "成立",
         "contradicted": "不成立",
-        "no difference": "不成立（差别未超出界限）",
+        "no difference": "不成立，差别太小",
         "undecided": "尚无定论",
-        "not measured": "尚未检验",
+        "not measured": "尚无证据",
     },
-    grades="证据 {}",
-    comma="；",
+    part="*{verdict}*：{said}（{grade}）",
     said=lambda named: named.chinese or named.statement,
 )
 
@@ -93,33 +106,30 @@ def page(entries: Sequence[Entry]) -> str:
 
 
 def _section(entries: Sequence[Entry], language: _Language) -> str:
-    lines = [f"## {language.heading}", "", language.opening, ""]
+    lines = [f"## {language.heading}", "", language.opening]
     for verdict in VERDICTS:
         group = [entry for entry in entries if entry.verdict == verdict]
         if group:
             lines += [f"### {language.groups[verdict]} ({len(group)})", ""]
-            lines += [f"- {_line(entry, language)}" for entry in group]
+            lines += [line for entry in group for line in _lines(entry, language)]
             lines.append("")
     return "\n".join(lines)
 
 
-def _line(entry: Entry, language: _Language) -> str:
+def _lines(entry: Entry, language: _Language) -> list[str]:
+    """Return the line of a claim and, below it, those of its parts, the decided ones first."""
     number = entry.claim.id
-    named = any(part.verdict == "no difference" for part in entry.parts)
-    about = _parts(entry, language) if named or entry.verdict == "mixed" else []
-    if entry.letters:
-        about.append(language.grades.format(entry.letters))
     said = in_markdown(language.said(entry.claim))
-    line = f"[{number}](claims.md#claim-{number}) {said}"
-    return f"{line} ({language.comma.join(about)})" if about else line
+    order = list(language.parts)
+    parts = sorted(entry.parts, key=lambda each: order.index(each.verdict))
+    return [
+        f"- [{number}](claims.md#claim-{number}) {said}",
+        *(f"  - {_part(each, language)}" for each in parts),
+    ]
 
 
-def _parts(entry: Entry, language: _Language) -> list[str]:
-    """Say which parts of a claim have which verdict, the decided ones first."""
-    said: list[str] = []
-    for verdict, opening in language.parts.items():
-        found = [each.part for each in entry.parts if each.verdict == verdict]
-        if found:
-            texts = [in_markdown(language.said(part).rstrip(".。")) for part in found]
-            said.append(f"*{opening}*: {language.comma.join(texts)}")
-    return said
+def _part(decided: Decided, language: _Language) -> str:
+    grade = decided.primary.grade if decided.verdict in DECIDED else None
+    said = in_markdown(language.said(decided.part).rstrip(".。"))
+    line = language.part if grade else language.part.partition("{said}")[0] + "{said}"
+    return line.format(verdict=language.parts[decided.verdict], said=said, grade=grade)

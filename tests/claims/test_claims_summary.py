@@ -9,8 +9,11 @@ from tests.claims.ledgers import compared, entries
 def test_a_claim_is_one_line_in_each_language_below_its_verdict():
     english, chinese = page(entries()).split("## 中文")
     for section, headings in (
-        (english, ("True (1)", "Not true (1)", "Parts differ (1)", "Tested, and open (1)")),
-        (chinese, ("成立 (1)", "不成立 (1)", "各部分结论不同 (1)", "已检验，尚无定论 (1)")),
+        (
+            english,
+            ("True here (1)", "Not true here (1)", "Parts differ (1)", "Tested, and open (1)"),
+        ),
+        (chinese, ("在此成立 (1)", "在此不成立 (1)", "各部分结论不同 (1)", "已检验，尚无定论 (1)")),
     ):
         lines = section.splitlines()
         for number, heading in enumerate(headings, 1):
@@ -19,12 +22,14 @@ def test_a_claim_is_one_line_in_each_language_below_its_verdict():
             assert section.count(f"[{number}](") == 1
 
 
-def test_a_mixed_claim_names_its_parts_by_verdict_and_says_its_grade():
+def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_it():
     mixed = entries()[2]
-    parts = [each.part.statement.removesuffix(".") for each in mixed.parts]
+    one, two = (each.part.statement.removesuffix(".") for each in mixed.parts)
     english, chinese = page([mixed]).split("## 中文")
-    assert f"(*true*: {parts[0]}; *open*: {parts[1]}; grade " in english
-    assert f"(*成立*: {parts[0]}；*尚无定论*: {parts[1]}；证据 " in chinese
+    assert f"\n  - *true*: {one} (C: Multi30k, 2+2 layers)\n  - *open*: {two}\n" in english
+    assert f"\n  - *成立*：{one}（C: Multi30k, 2+2 layers）\n  - *尚无定论*：{two}\n" in chinese
+    turned = replace(mixed, parts=mixed.parts[::-1])
+    assert page([turned]) == page([mixed]), "decided parts come first"
 
 
 def test_a_statement_is_said_in_chinese_where_its_file_has_that():
@@ -35,24 +40,10 @@ def test_a_statement_is_said_in_chinese_where_its_file_has_that():
     assert "层归一化最好。" in chinese and first.claim.statement not in chinese
 
 
-def test_a_grade_is_that_of_the_decided_parts_as_in_the_ledger():
-    first, *_ = entries()
-    part = first.parts[0]
-    weaker = replace(part, primary=compared("undecided"))
-    found = replace(first, parts=(part, weaker))
-    assert (found.letters, found.grades) == ("D", "D")
-    assert "grade D)" in page([found]) and "grade C" not in page([found])
-    assert "grade" not in page([replace(first, parts=(weaker,))]).partition("- [1]")[2]
-
-
 def test_where_no_difference_is_found_the_statement_is_said_to_be_untrue():
-    mixed = replace(entries()[2])
+    mixed = entries()[2]
     same = replace(mixed.parts[1], primary=compared("no difference"))
     english, chinese = page([replace(mixed, parts=(mixed.parts[0], same))]).split("## 中文")
-    assert (
-        f"; *not true (no difference beyond the margin)*: {same.part.statement[:-1]}; grade "
-        in english
-    )
-    assert "；*不成立（差别未超出界限）*: " in chinese
-    # Of a claim that is not true the parts are named, too, where the margin decides one.
-    assert "*not true (no difference beyond the margin)*: " in page([entries()[1]])
+    said = same.part.statement[:-1]
+    assert f"  - *not true, too small a difference*: {said} (" in english
+    assert f"  - *不成立，差别太小*：{said}（" in chinese
