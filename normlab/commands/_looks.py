@@ -72,9 +72,11 @@ def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
     lines: list[str] = []
     for each in judge.standings(job, runs):
         endpoint = each.endpoint
-        head = f"  part {each.name} ({each.verdict}): "
+        head = f"part {each.name} ({each.verdict}): "
         if not isinstance(endpoint, Contrast):
-            lines.append(f"{head}decided by {getattr(endpoint, 'kind', 'counts')}, no difference")
+            lines.append(
+                f"{head}decided by {getattr(endpoint, 'kind', 'counts')}, not by a difference"
+            )
             continue
         found = visible(endpoint, runs, scales)
         if found is None:

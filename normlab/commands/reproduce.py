@@ -146,13 +146,14 @@ def main(argv: list[str]) -> int:
         deadline=until,
         processes=arguments.processes,
     )
-    if several:
+    if several and night.jobs:
         _show_order(night)
     if arguments.plan and runs is not None:
         for job in jobs:
             print(f"what {job.name} could show of the parts that it decides:")
-            could = visible_lines(judge, job, runs) or ["  it decides none"]
-            print("\n".join(could))
+            could = visible_lines(judge, job, runs) or ["it decides none"]
+            for line in could:
+                print_prose(line, indent="  ")
             if arguments.publish is not None:
                 _keep_pilot(arguments.publish, job, shown[id(job)], could)
         return 0
@@ -316,7 +317,7 @@ def _keep_pilot(root: Path, job: Job, plan: Plan, could: Sequence[str]) -> None:
     from normlab.reports.pilots import costs, keep
 
     items = [(i.run.row, i.run.point, i.cost, plan.seconds(i)) for i in plan.items]
-    found = {**costs(items), "parts": [line.strip() for line in could]}
+    found = {**costs(items), "parts": list(could)}
     print(f"written to {keep(root, job.study.name, 'pilot', {job.scale: found})}")
 
 
