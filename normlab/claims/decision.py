@@ -9,10 +9,10 @@ that holds decides:
     I95 wholly above 0        undecided: the direction is shown, its size is open
     otherwise                 undecided, with the smallest difference that these seeds could show
 
-Before all of them: where no seed differs from another, the part is undecided. A t interval takes
-the spread of seeds not seen from that of the seeds seen, and equal differences, such as counts that
-are 0 in every run, have none: their interval has no width, and would decide with p = 0 whatever the
-margin. Five equal counts leave it open how many other seeds would have.
+Before all of them: where the difference is the same in every seed, the part is undecided. A t
+interval takes the spread of seeds not seen from that of the seeds seen, and equal differences, such
+as of counts that are 0 in every run, have none: their interval has no width, and would decide with
+p = 0 whatever the margin. Five equal counts leave it open how many other seeds would have.
 
 An error of 0.05 gives these intervals their names. At another error `a`, a look's share of it,
 "I95" is the t interval of confidence 1 - a and "I90" that of 1 - 2a. Each line is a test whose p
@@ -30,7 +30,7 @@ from normlab.metrics.statistics import equivalence, smallest_difference
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")
 SHOWN = "the direction is shown, its size is open"
-CONSTANT = "no seed differs from another, so there is no spread to judge by"
+CONSTANT = "the difference is the same in every seed, so there is no spread to judge by"
 _ROUNDING = 1e-12  # a difference of float64 scores that is smaller is none
 
 
@@ -48,6 +48,9 @@ class Decision:
     interval: Interval | None
     reason: str = ""
     smallest: float | None = None
+
+
+UNDECIDED = Decision("undecided", 1.0, None)
 
 
 def decide(

@@ -16,8 +16,8 @@ class Finding:
     tested. `n` counts seeds (or rounds), `look` those of the look that counts. `excluded` says of
     runs that are there why they decide nothing, `setting` on which data and size, `records` lists
     the folders, or the file, that it rests on. `command` would measure more, at `cost`, once tuning
-    has chosen a value for the rows that are `untuned`. Where a side is `at_floor` more seeds would
-    not: the setting has to be another.
+    has chosen a value for the rows that are `untuned`. Where it is `stuck`, as at a floor, more
+    seeds would not: the setting has to be another.
     """
 
     verdict: Verdict
@@ -41,13 +41,13 @@ class Finding:
     cost: str | None = None
     untuned: tuple[str, ...] = ()
     repeats: str = "seed"
-    at_floor: bool = False
+    stuck: bool = False
 
 
-def floored(reason: str, found: str = "") -> Finding:
-    """Return that a side stands at its floor, which `reason` says, so that no seeds can decide."""
+def stuck(reason: str, found: str = "") -> Finding:
+    """Return that no seeds can decide, for a `reason` such as a side at its floor."""
     reason = f"{reason}; more seeds would not change that, a longer or larger run might"
-    return Finding("undecided", found=found, reason=reason, at_floor=True)
+    return Finding("undecided", found=found, reason=reason, stuck=True)
 
 
 def of_decision(decision: Decision, look: Look | None, **more: object) -> Finding:

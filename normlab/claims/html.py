@@ -133,7 +133,7 @@ def _shown(part: str, outcome: Outcome) -> Shown:
         verdict=outcome.verdict,
         grade=outcome.grade,
         part=part,
-        asked=outcome.endpoint.question,
+        asked=outcome.question,
         found=signed(found.found),
         means=signed(found.detail),
         why=signed(outcome.reason),

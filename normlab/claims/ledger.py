@@ -31,6 +31,7 @@ class Outcome:
     """An endpoint and what it found; `p_holm` is corrected, of a primary endpoint alone."""
 
     endpoint: Endpoint
+    question: str
     finding: Finding
     verdict: Verdict
     reason: str = ""
@@ -114,8 +115,8 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
         for claim in claims
         for part in claim.parts
     }
-    endpoints = {(claim.id, part.name): part.endpoint for claim in claims for part in claim.parts}
-    outcomes = _corrected(endpoints, primaries)
+    parts = {(claim.id, part.name): part for claim in claims for part in claim.parts}
+    outcomes = _corrected(parts, primaries)
     return [
         Entry(
             claim,
@@ -124,7 +125,7 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
                     part,
                     outcomes[claim.id, part.name],
                     tuple(
-                        _uncorrected(each, _judged(claim, part, each, runs))
+                        _uncorrected(each, part, _judged(claim, part, each, runs))
                         for each in part.secondary
                     ),
                 )
@@ -143,36 +144,40 @@ def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Finding
 
 
 def _corrected(
-    endpoints: dict[tuple[int, str], Endpoint], findings: dict[tuple[int, str], Finding]
+    parts: dict[tuple[int, str], Part], findings: dict[tuple[int, str], Finding]
 ) -> dict[tuple[int, str], Outcome]:
     """Correct the p values of each study at each scale together."""
     families: dict[tuple[str, str], list[tuple[int, str]]] = {}
     outcomes: dict[tuple[int, str], Outcome] = {}
-    for key, endpoint in endpoints.items():
-        if endpoint.family is None:
-            outcomes[key] = _uncorrected(endpoint, findings[key])
+    for key, part in parts.items():
+        if part.endpoint.family is None:
+            outcomes[key] = _uncorrected(part.endpoint, part, findings[key])
         else:
-            families.setdefault(endpoint.family, []).append(key)
+            families.setdefault(part.endpoint.family, []).append(key)
     for members in families.values():
         found = [findings[key].p_look for key in members]
         tested = any(p is not None for p in found)
         corrected = holm([1.0 if p is None else p for p in found]) if tested else found
         for key, p, own in zip(members, corrected, found, strict=True):
             holm_p = None if own is None else p
-            outcomes[key] = _survived(endpoints[key], findings[key], holm_p, len(members))
+            outcomes[key] = _survived(parts[key], findings[key], holm_p, len(members))
     return outcomes
 
 
-def _survived(endpoint: Endpoint, finding: Finding, p: float | None, compared: int) -> Outcome:
+def _survived(part: Part, finding: Finding, p: float | None, compared: int) -> Outcome:
+    endpoint, asked = part.endpoint, part.endpoint.question(part.says)
     holds = isinstance(endpoint, Document) and finding.verdict == "supported"
     lost = finding.verdict in DECIDED and p is not None and p >= ERROR and not holds
     found: Verdict = "undecided" if lost else finding.verdict
     reason = NOT_SURVIVED if lost else finding.reason
-    return Outcome(endpoint, _told(finding, found), found, reason, p, compared)
+    return Outcome(endpoint, asked, _told(finding, found), found, reason, p, compared)
 
 
-def _uncorrected(endpoint: Endpoint, finding: Finding) -> Outcome:
-    return Outcome(endpoint, _told(finding, finding.verdict), finding.verdict, finding.reason)
+def _uncorrected(endpoint: Endpoint, part: Part, finding: Finding) -> Outcome:
+    asked = endpoint.question(part.says)
+    return Outcome(
+        endpoint, asked, _told(finding, finding.verdict), finding.verdict, finding.reason
+    )
 
 
 def _told(finding: Finding, verdict: Verdict) -> Finding:
@@ -220,7 +225,7 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
         {
             **asdict(outcome.finding),
             "kind": outcome.endpoint.kind,
-            "question": outcome.endpoint.question,
+            "question": outcome.question,
             "verdict": outcome.verdict,
             "reason": outcome.reason,
             "p_holm": outcome.p_holm,

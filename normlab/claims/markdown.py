@@ -102,7 +102,7 @@ def _open(parts: Sequence[Decided]) -> list[str]:
 def _row(name: str, outcome: Outcome) -> list[str]:
     return [
         name,
-        outcome.endpoint.question,
+        outcome.question,
         " ".join(part for part in (found_text(outcome), _links(outcome)) if part) or "-",
         seeds_text(outcome) or "-",
         p_found(outcome),

@@ -17,19 +17,19 @@ from normlab.metrics.statistics import smallest_difference
 class Standing:
     """A part whose primary endpoint names a study and scale, and its verdict by the runs so far.
 
-    `at_floor` tells that no seeds can decide it.
+    `stuck` tells that no seeds can decide it.
     """
 
     claim: int
     part: str
     verdict: str
     endpoint: object
-    at_floor: bool = False
+    stuck: bool = False
 
     @property
     def open(self) -> bool:
         """Tell whether more seeds may decide it."""
-        return self.verdict not in DECIDED and not self.at_floor
+        return self.verdict not in DECIDED and not self.stuck
 
     @property
     def name(self) -> str:
@@ -49,7 +49,7 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
             each.part.name,
             each.verdict,
             each.part.endpoint,
-            each.primary.finding.at_floor,
+            each.primary.finding.stuck,
         )
         for entry in ledger(asked, runs)
         for each in entry.parts

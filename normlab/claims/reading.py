@@ -37,7 +37,13 @@ NOTES = (
     "an average over what is a nuisance. `a [b, c]` is its mean with a t interval. It supports "
     "wholly above the margin, contradicts wholly below 0, and shows *no difference* where the "
     "narrower interval of two one-sided tests lies within the margin on both sides.",
-    "Where no seed differs from another there is no spread to judge by, and the part is undecided.",
+    "What says that two sides are alike is supported where that narrower interval lies within the "
+    "margin, and contradicted where the other lies wholly beyond it, on either side.",
+    "Where the difference is the same in every seed there is no spread to judge by, and the part is "
+    "undecided.",
+    "Seeds that train are counted, and held against those of the other side by Fisher's exact test. "
+    "Where all of a side train, or none is its reference, they are held against a half of the seeds "
+    "by the exact binomial test, so that five never decide.",
     "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
     "of 0.05: intervals are of 99, 98.5 and 97.5 %. Fewer than five seeds decide nothing.",
     "p is as found. *Corrected* is multiplied for the look, then by Holm over the primary "

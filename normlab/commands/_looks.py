@@ -57,7 +57,7 @@ def standing_lines(found: "Sequence[Standing]") -> list[str]:
     """Say of parts where they stand, those of one verdict in a line."""
     by: dict[str, list[str]] = {}
     for each in found:
-        verdict = f"{each.verdict}, a side at the floor" if each.at_floor else each.verdict
+        verdict = f"{each.verdict}, whatever the seeds" if each.stuck else each.verdict
         by.setdefault(verdict, []).append(each.name)
     return [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
 

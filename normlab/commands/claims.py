@@ -279,7 +279,7 @@ def _print_outcome(outcome: "Outcome", indent: str, *, since: str = "") -> None:
 
     found = outcome.finding
     facts = {
-        "asked": outcome.endpoint.question,
+        "asked": outcome.question,
         "asked since": since,
         "so it is": outcome_text(outcome),
         "found": found_text(outcome),

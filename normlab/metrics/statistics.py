@@ -55,11 +55,11 @@ def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | 
     return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
 
 
-def share_test(count: int, total: int, *, against: float) -> float:
-    """Return the two-sided p value of a true share: the test whose interval is Wilson's."""
-    from statsmodels.stats.proportion import proportions_ztest
+def binomial(count: int, total: int, *, against: float) -> float:
+    """Return the two-sided p value of a true share, by the exact binomial test."""
+    from scipy.stats import binomtest
 
-    return float(proportions_ztest(count, total, value=against, prop_var=against)[1])
+    return float(binomtest(count, total, against).pvalue)
 
 
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:

@@ -4,6 +4,7 @@ from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.endpoints.awaits import Awaits
+from normlab.claims.endpoints.base import Endpoint
 from normlab.claims.endpoints.computed import Computed
 from normlab.claims.endpoints.contrast import Contrast
 from normlab.claims.finding import Finding
@@ -34,6 +35,10 @@ def endpoint(**changes: Any) -> Contrast:
     return Contrast(**values)
 
 
+def outcome(asked: Endpoint, *values: Any) -> Outcome:
+    return Outcome(asked, asked.question("difference"), *values)
+
+
 def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
     """Return a contrast of records with its figures and folders."""
     values: dict[str, Any] = {
@@ -51,7 +56,7 @@ def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
     }
     asked = values.pop("endpoint", endpoint())
     reason = values.get("reason", "")
-    return Outcome(asked, Finding(verdict, **values), verdict, reason, 0.012, 2)
+    return outcome(asked, Finding(verdict, **values), verdict, reason, 0.012, 2)
 
 
 def open_outcome(verdict: Any = "not measured", **changes: Any) -> Outcome:
@@ -61,17 +66,17 @@ def open_outcome(verdict: Any = "not measured", **changes: Any) -> Outcome:
         "cost": "30 runs, about 2.0 h",
         **changes,
     }
-    return Outcome(endpoint(), Finding(verdict, **values), verdict, values["reason"])
+    return outcome(endpoint(), Finding(verdict, **values), verdict, values["reason"])
 
 
 def computed(verdict: Any) -> Outcome:
     finding = Finding(verdict, found="bn: it moves by 21 %", grade="D")
-    return Outcome(Computed("a.b"), finding, verdict)
+    return outcome(Computed("a.b"), finding, verdict)
 
 
 def awaited() -> Outcome:
     reason = "There is no task of pictures."
-    return Outcome(Awaits(reason), Finding("not measured", reason=reason), "not measured", reason)
+    return outcome(Awaits(reason), Finding("not measured", reason=reason), "not measured", reason)
 
 
 def decided(name: str, primary: Outcome, *secondary: Outcome, statement: str = "") -> Decided:

@@ -160,9 +160,14 @@ def test_who_trains_every_time_does_not_fail_once_there_are_eight():
     assert against((0, 8), (8, 8), fails=False, error=0.015).verdict == "contradicted"
 
 
-def test_without_a_reference_wilsons_interval_is_held_against_a_half():
-    assert alone((5, 5), fails=False, error=0.05).verdict == "supported"
-    assert alone((5, 5), fails=False, error=0.01).verdict == "undecided"
+def test_without_a_reference_counts_are_held_against_a_half_by_an_exact_test():
+    assert alone((5, 5), fails=False, error=0.07).verdict == "supported"
+    assert alone((5, 5), fails=False, error=0.05).verdict == "undecided"
+    assert alone((8, 8), fails=False, error=0.015).p == pytest.approx(2 * 0.5**8)
     assert alone((0, 8), fails=False, error=0.015).verdict == "contradicted"
     assert alone((0, 8), fails=True, error=0.015).verdict == "supported"
     assert alone((4, 8), fails=True, error=0.015).p == 1
+    # What says of every seed that it trains is not supported by most of them, nor contradicted.
+    assert alone((11, 12), fails=False, error=0.025).verdict == "undecided"
+    assert alone((1, 12), fails=False, error=0.025).verdict == "contradicted"
+    assert alone((11, 12), fails=True, error=0.025).verdict == "contradicted"

@@ -51,7 +51,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     each = contrast(margin=0.5, score="stability/spikes/count", measure=True)
     found = primary(tmp_path, records, each)
     assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
-    assert found.reason.startswith("no seed differs from another")
+    assert found.reason.startswith("the difference is the same in every seed")
     assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
     assert found.finding.command == "normlab reproduce made scale=cpu seeds=6-8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
@@ -298,7 +298,7 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
     found = primary(tmp_path, records, level(below=35)).finding
     assert found.mean == pytest.approx(30.0) and found.low < 30 < found.high
     failed = [*side("bn", 30.0, 4), run(5, "bn", None, status="diverged")]
-    assert primary(tmp_path, failed, level(above=25)).reason == "not all seeds train"
+    assert primary(tmp_path, failed, level(above=25)).finding.stuck
 
 
 def document(value, data):
@@ -307,9 +307,11 @@ def document(value, data):
 
 
 def test_a_documents_figure_is_held_by_the_interval_or_not(tmp_path):
-    records = side("bn", 30.0)
-    assert primary(tmp_path, records, document(30.1, {"task": "toy"})).verdict == "supported"
-    assert primary(tmp_path, records, document(35.2, {"task": "toy"})).verdict == "contradicted"
+    held, missed = (document(value, {"task": "toy"}) for value in (30.1, 35.2))
+    assert primary(tmp_path, side("bn", 30.0), missed).verdict == "contradicted"
+    # To hold it says the more the more seeds there are, so the last look alone may.
+    assert primary(tmp_path, side("bn", 30.0), held).verdict == "undecided"
+    assert primary(tmp_path, side("bn", 30.0, 12), held).verdict == "supported"
 
 
 def test_on_other_data_no_difference_to_the_document_is_printed(tmp_path):
@@ -355,3 +357,18 @@ def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tm
     assert found.finding.n == 5, found.finding.excluded
     other = primary(tmp_path, depth(6) + depth(2, 32), contrast(**sides))
     assert other.finding.excluded == ("sides of unlike settings (model.dim): 5",)
+
+
+def test_what_a_look_decided_stays_whatever_later_seeds_do(tmp_path):
+    records = side("ln", 30.0, 8) + side("bn", 20.0, 7) + [run(8, "bn", None, status="diverged")]
+    found = primary(tmp_path, records, contrast())
+    assert (found.verdict, found.finding.look) == ("supported", 5)
+    assert len(found.finding.records) == 10
+
+
+def test_counts_shown_are_those_of_the_look_that_decided(tmp_path):
+    good = side("ln", 30.0, 12) + side("bn", 30.0, 8)
+    failed = [run(seed, "bn", None, status="diverged") for seed in range(9, 13)]
+    found = primary(tmp_path, good + failed, trains())
+    assert (found.verdict, found.finding.look) == ("contradicted", 8)
+    assert found.finding.found == "train: norm=bn 8/8, norm=ln 8/8"

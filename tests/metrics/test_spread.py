@@ -8,10 +8,10 @@ import pytest
 
 from normlab.metrics.spread import Interval, p_value, paired_interval, t_interval
 from normlab.metrics.statistics import (
+    binomial,
     equivalence,
     fisher,
     holm,
-    share_test,
     smallest_difference,
     wilson,
 )
@@ -164,11 +164,8 @@ def test_shares_of_seeds_by_formulas():
     z = statistics.NormalDist().inv_cdf(0.975)
     assert wilson(5, 5) == pytest.approx((5 / (5 + z * z), 1.0))
     assert fisher((0, 5), (5, 5)) == pytest.approx(2 / math.comb(10, 5))
-    normal = statistics.NormalDist()
-    assert share_test(8, 8, against=0.5) == pytest.approx(2 * normal.cdf(-math.sqrt(8)))
-    for count in range(9):
-        low, high = wilson(count, 8)
-        assert (share_test(count, 8, against=0.5) < 0.05) == (low > 0.5 or high < 0.5)
+    assert binomial(8, 8, against=0.5) == pytest.approx(2 * 0.5**8)
+    assert binomial(2, 8, against=0.5) == pytest.approx(2 * (1 + 8 + 28) / 2**8)
 
 
 def test_the_smallest_difference_is_found_four_times_in_five():

@@ -27,8 +27,7 @@ class Awaits(Endpoint):
         """Read it; see the module for the form."""
         return cls(node.text(cls.kind))
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         return "nothing asks it yet"
 

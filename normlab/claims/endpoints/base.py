@@ -22,10 +22,9 @@ class Endpoint(ABC):
     def read(cls, node: Node) -> "Endpoint":
         """Read what stands under the key `kind` of a node; raises `ValueError` naming the key."""
 
-    @property
     @abstractmethod
-    def question(self) -> str:
-        """Say in a line what is asked."""
+    def question(self, says: str) -> str:
+        """Say in a line what is asked, of a part that `says` what it does."""
 
     @property
     def family(self) -> tuple[str, str] | None:

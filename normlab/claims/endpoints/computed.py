@@ -44,8 +44,7 @@ class Computed(Endpoint):
             )
         return found
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
 

@@ -19,12 +19,12 @@ Sides are chosen by the options of groups and by dotted keys of the config.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import ClassVar
 
-from normlab.claims.decision import Decision, decide
+from normlab.claims.decision import UNDECIDED, Decision, decide
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import less_often
 from normlab.claims.endpoints.study import (
@@ -38,10 +38,10 @@ from normlab.claims.endpoints.study import (
 from normlab.claims.finding import (
     Finding,
     figures,
-    floored,
     interval_text,
     of_decision,
     open_text,
+    stuck,
 )
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
@@ -108,43 +108,53 @@ class Contrast(StudyEndpoint):
             if key in self.where:
                 raise node.wrong("over", f"{key} is fixed by where; take it out of one of them")
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         sides = keys(self.better), keys(self.worse)
         name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")
-        said = f"{name} {'less' if self.measure else 'better'} with {sides[0]} than with {sides[1]}"
-        if self.inside:
-            said += f", more so with {keys(self.inside)} than with {keys(self.outside)}"
+        way = "less" if self.measure else "better"
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        if says == "equality":
+            said = f"{name} alike with {sides[0]} and with {sides[1]}"
+            if self.inside:
+                said = f"what {name} is {way} with {sides[0]} than with {sides[1]} alike"
+                said += f" with {keys(self.inside)} and with {keys(self.outside)}"
+            said += f", within {by}"
+        else:
+            said = f"{name} {way} with {sides[0]} than with {sides[1]}"
+            if self.inside:
+                said += f", more so with {keys(self.inside)} than with {keys(self.outside)}"
+            said += f", by more than {by}"
         where = f"; {keys(self.where)}" if self.where else ""
         over = f"; mean over {', '.join(self.over)}" if self.over else ""
-        return f"{said}, by more than {by}{where}{over}"
+        return f"{said}{where}{over}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the paired difference; by the counts of seeds that train where any diverged."""
         asked = self.asked(runs, *self._sides(), minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
-        sample, seeds = asked.sample, asked.last_look
-        if any(diverged(sample, side, seeds) for side in sample.cells):
-            return asked.finding(self._by_count(asked, equality=says == "equality"))
-        for side in sample.cells:
-            if (at_floor := asked.floor(side)) is not None:
-                return asked.finding(floored(at_floor))
+        sample, equality = asked.sample, says == "equality"
         values = self._differences(sample)
-        odd = [seed for seed in seeds if not math.isfinite(values[seed])]
-        if odd:
-            reason = f"no finite figure at seed {', '.join(map(str, odd))}"
-            return asked.finding(Finding("undecided", reason=reason))
         margin = math.log(self.margin) if self.ratio else self.margin
 
         def look(chosen: Sequence[int], share: float) -> Decision:
+            if _any_diverged(sample, chosen):
+                return self._by_count(sample, chosen, equality=equality, error=share)
+            if self._stopped(asked, values, chosen) is not None:
+                return UNDECIDED
             differences = [values[seed] for seed in chosen]
-            return decide(differences, margin=margin, equality=says == "equality", error=share)
+            return decide(differences, margin=margin, equality=equality, error=share)
 
         at, decision = sequential(sample.seeds, look)
         used = sample.seeds[: at.seeds]
+        if _any_diverged(sample, used):
+            said = self._train(sample, used)
+            if self.inside:
+                return asked.finding(stuck("not all seeds train", found=said), used)
+            return asked.finding(of_decision(decision, at, found=said), used)
+        if (stop := self._stopped(asked, values, used)) is not None:
+            return asked.finding(stop, used)
         more: dict[str, object] = {"detail": self._means(sample, used)}
         if self.ratio and decision.interval is not None:
             found = decision.interval
@@ -226,28 +236,41 @@ class Contrast(StudyEndpoint):
         name = "a factor" if self.ratio else "a difference of"
         return f"{name} {said}, {self._means(sample, sorted(values))}"
 
-    def _by_count(self, asked: Asked, *, equality: bool) -> Finding:
+    def _stopped(
+        self, asked: Asked, values: Mapping[int, float], seeds: Sequence[int]
+    ) -> Finding | None:
+        """Say why the differences of some seeds cannot be taken: a floor, no finite figure."""
+        for side in asked.sample.cells:
+            if (at_floor := asked.floor(side, seeds)) is not None:
+                return stuck(at_floor)
+        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+        return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
+
+    def _counts(self, sample: Sample, seeds: Sequence[int]) -> dict[str, int]:
+        """Return by side of how many seeds it trains."""
+        labels = [keys(side) for side in self._sides()]
+        return {label: train_count(sample, label, self.scores, seeds) for label in labels}
+
+    def _train(self, sample: Sample, seeds: Sequence[int]) -> str:
+        """Write of how many seeds each side trains."""
+        counts = self._counts(sample, seeds).items()
+        return "train: " + ", ".join(f"{label} {n}/{len(seeds)}" for label, n in counts)
+
+    def _by_count(
+        self, sample: Sample, seeds: Sequence[int], *, equality: bool, error: float
+    ) -> Decision:
         """Decide by how many seeds train: scores are compared only where all do."""
-        sample, seeds = asked.sample, asked.last_look
-
-        def counts(chosen: Sequence[int]) -> list[int]:
-            return [train_count(sample, keys(side), self.scores, chosen) for side in self._sides()]
-
-        def look(chosen: Sequence[int], share: float) -> Decision:
-            better, worse = ((n, len(chosen)) for n in counts(chosen))
-            found = less_often(worse, better, error=share)
-            if equality and found.verdict == "supported":
-                return replace(found, verdict="contradicted")
-            return found
-
-        said = ", ".join(
-            f"{keys(side)} {n}/{len(seeds)}"
-            for side, n in zip(self._sides(), counts(seeds), strict=True)
-        )
         if self.inside:
-            return Finding("undecided", found=f"train: {said}", reason="not all seeds train")
-        at, decision = sequential(seeds, look)
-        return of_decision(decision, at, found=f"train: {said}")
+            return UNDECIDED
+        better, worse = ((n, len(seeds)) for n in self._counts(sample, seeds).values())
+        found = less_often(worse, better, error=error)
+        if equality and found.verdict == "supported":
+            return replace(found, verdict="contradicted")
+        return found
+
+
+def _any_diverged(sample: Sample, seeds: Sequence[int]) -> bool:
+    return any(diverged(sample, side, seeds) for side in sample.cells)
 
 
 def _gap(a: float, b: float, change: Callable[[float], float]) -> float:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from normlab.claims.decision import Decision, Verdict
-from normlab.metrics.statistics import fisher, share_test, wilson
+from normlab.metrics.statistics import binomial, fisher
 
 HALF = 0.5
 OPEN = "the counts do not decide"
@@ -34,16 +34,19 @@ def against(
         turned: Verdict = "contradicted" if found.verdict == "supported" else "supported"
         return found if fails else replace(found, verdict=turned)
     own = alone(side, fails=fails, error=error)
-    return own if side[0] == side[1] else replace(found, p=min(found.p, own.p))
+    return own if side[0] == side[1] else found
 
 
 def alone(side: tuple[int, int], *, fails: bool, error: float) -> Decision:
-    """Decide whether a side trains, by Wilson's interval of its share against a half."""
-    low, high = wilson(*side, confidence=1 - error)
-    p = share_test(*side, against=HALF)
+    """Decide what says of every seed that it trains, or `fails`, by an exact test against a half.
+
+    Seeds that mostly do otherwise contradict it. One that does is enough not to support it.
+    """
+    p = binomial(*side, against=HALF)
+    as_said = side[1] - side[0] if fails else side[0]
     found: Verdict = "undecided"
-    if low > HALF:
-        found = "contradicted" if fails else "supported"
-    elif high < HALF:
-        found = "supported" if fails else "contradicted"
+    if p < error and as_said == side[1]:
+        found = "supported"
+    elif p < error and as_said < side[1] / 2:
+        found = "contradicted"
     return Decision(found, p, None, "" if found != "undecided" else OPEN)

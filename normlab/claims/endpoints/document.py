@@ -17,12 +17,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normlab.claims.decision import CONSTANT, Decision, constant
+from normlab.claims.decision import CONSTANT, UNDECIDED, Decision, constant
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.level import mean_text, stopped
 from normlab.claims.endpoints.study import Asked, StudyEndpoint, per_seed
 from normlab.claims.finding import Finding, of_decision
-from normlab.claims.looks import sequential
+from normlab.claims.looks import LOOKS, sequential
 from normlab.claims.membership import value_of
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -59,8 +59,7 @@ class Document(StudyEndpoint):
         own.finish()
         return found
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         where = keys({**self.data, **self.where})
         return f"the interval of {' and '.join(self.scores)} with {keys(self.of)} holds " + (
@@ -75,11 +74,11 @@ class Document(StudyEndpoint):
             return asked.finding(Finding("not measured", reason=f"other data: {other}"))
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
-        if (stop := stopped(asked, side)) is not None:
-            return asked.finding(stop)
         values = per_seed(asked.sample, side, self.scores)
 
         def look(chosen: Sequence[int], share: float) -> Decision:
+            if stopped(asked, side, chosen) is not None:
+                return UNDECIDED
             figures = [values[seed] for seed in chosen]
             if constant(figures):
                 return Decision("undecided", 1.0, None, CONSTANT)
@@ -87,12 +86,14 @@ class Document(StudyEndpoint):
             holds = interval.low <= self.value <= interval.high
             p = p_value(interval, against=self.value)
             # To hold it is no reason to stop: only the last look may say so.
-            last = len(chosen) == len(asked.last_look)
+            last = len(chosen) == LOOKS[-1].seeds
             verdict = "contradicted" if not holds else "supported" if last else "undecided"
             return Decision(verdict, p, interval)
 
         at, decision = sequential(asked.sample.seeds, look)
-        return asked.finding(of_decision(decision, at), asked.sample.seeds[: at.seeds])
+        used = asked.sample.seeds[: at.seeds]
+        stop = stopped(asked, side, used)
+        return asked.finding(stop or of_decision(decision, at), used)
 
     def _other_data(self, asked: Asked) -> str | None:
         """Say which data the runs are of, where they are not of the document's."""

@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from normlab.claims.decision import Decision, decide
+from normlab.claims.decision import UNDECIDED, Decision, decide
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.study import Asked, StudyEndpoint, diverged, mean_of, per_seed
-from normlab.claims.finding import Finding, figures, floored, interval_text, of_decision
+from normlab.claims.finding import Finding, figures, interval_text, of_decision, stuck
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -67,14 +67,14 @@ class Level(StudyEndpoint):
             raise own.wrong("margin", f"expected at least 0, found {found.margin:g}")
         return found
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")
         way = "above" if self.above else "below"
         by = f" by more than {self.margin:g}" if self.margin else ""
         where = f"; {keys(self.where)}" if self.where else ""
-        return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{where}"
+        over = f"; mean over {', '.join(self.over)}" if self.over else ""
+        return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{where}{over}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the difference to the bound, in the direction that is claimed."""
@@ -82,18 +82,20 @@ class Level(StudyEndpoint):
         asked = self.asked(runs, self.of, minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
-        if (stop := stopped(asked, side)) is not None:
-            return asked.finding(stop)
         values = per_seed(asked.sample, side, self.scores, minus=self.minus)
         sign = 1 if self.above else -1
 
         def look(chosen: Sequence[int], share: float) -> Decision:
+            if stopped(asked, side, chosen) is not None:
+                return UNDECIDED
             differences = [sign * (values[seed] - self.bound) for seed in chosen]
             equality = says == "equality"
             return decide(differences, margin=self.margin, equality=equality, error=share)
 
         at, decision = sequential(asked.sample.seeds, look)
         used = asked.sample.seeds[: at.seeds]
+        if (stop := stopped(asked, side, used)) is not None:
+            return asked.finding(stop, used)
         if (found := decision.interval) is None:
             detail = mean_text({seed: values[seed] for seed in used})
             return asked.finding(of_decision(decision, at, detail=detail), used)
@@ -108,18 +110,17 @@ class Level(StudyEndpoint):
         return mean_text(values) or f"{diverged(sample, keys(self.of), sample.seeds)} diverged"
 
 
-def stopped(asked: Asked, side: str) -> Finding | None:
-    """Say why the figures of a side cannot be taken: it diverged, is at the floor, not finite."""
-    seeds = asked.last_look
+def stopped(asked: Asked, side: str, seeds: Sequence[int]) -> Finding | None:
+    """Say why a side's figures cannot be taken: some diverged, is at the floor, not finite."""
     if ends := diverged(asked.sample, side, seeds):
         trained = f"train: {side} {len(seeds) - ends}/{len(seeds)}"
-        return Finding("undecided", found=trained, reason="not all seeds train")
-    if (at_floor := asked.floor(side)) is not None:
-        return floored(at_floor)
+        return stuck("not all seeds train", found=trained)
+    if (at_floor := asked.floor(side, seeds)) is not None:
+        return stuck(at_floor)
     values = per_seed(asked.sample, side, asked.query.scores)
     odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
     if odd:
-        return Finding("undecided", reason=f"no finite figure at seed {', '.join(odd)}")
+        return stuck(f"no finite figure at seed {', '.join(odd)}")
     return None
 
 

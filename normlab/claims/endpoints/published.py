@@ -32,8 +32,7 @@ class Published(Endpoint):
         own.finish()
         return found
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         return "published code and papers"
 

@@ -78,9 +78,9 @@ class Asked:
             reason = "no run counts" if self.sample.excluded else "no runs"
         return self.finding(Finding("not measured", reason=reason, n=seeds, **found))
 
-    def floor(self, side: str) -> str | None:
-        """Say where a side is at the floor at the last look, of any of its scores."""
-        runs = [run for run in self.sample.runs(side, self.last_look) if run.finished]
+    def floor(self, side: str, seeds: Sequence[int]) -> str | None:
+        """Say where a side is at the floor by some seeds, of any of its scores."""
+        runs = [run for run in self.sample.runs(side, seeds) if run.finished]
         for score in self.query.scores:
             if (found := at_floor(runs, score)) is not None:
                 return f"{side} at the floor: {found}"
@@ -98,7 +98,7 @@ class Asked:
             "n": found.n or len(chosen),
             "records": found.records or self.folders(self.sample, chosen),
         }
-        if not found.at_floor:
+        if not found.stuck:
             more |= self._next()
         return Finding(**{**vars(found), **more})
 

@@ -65,8 +65,7 @@ class Timing(Endpoint):
             )
         return found
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         by = f"by more than {self.margin:.0%}"
         return f"{self.faster} faster than {self.slower} ({self.group}), {by}"

@@ -20,7 +20,7 @@ from normlab.claims.decision import Decision
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import against, alone
 from normlab.claims.endpoints.study import StudyEndpoint, train_count
-from normlab.claims.finding import Finding, floored, of_decision
+from normlab.claims.finding import Finding, of_decision, stuck
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -56,12 +56,13 @@ class Trains(StudyEndpoint):
             raise own.wrong("reference", "is the same as side; name another setting")
         return found
 
-    @property
-    def question(self) -> str:
+    def question(self, says: str) -> str:
         """Say in a line what is asked."""
         other = f", against {keys(self.reference)}" if self.reference else ""
         where = f"; {keys(self.where)}" if self.where else ""
-        return f"how many seeds train with {keys(self.side)}{other}, by {self.scores[0]}{where}"
+        over = f"; in each {', '.join(self.over)}" if self.over else ""
+        side = f"{keys(self.side)}{other}"
+        return f"how many seeds train with {side}, by {self.scores[0]}{where}{over}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the counts of seeds that train; a reference has to be clear of its floor."""
@@ -70,10 +71,9 @@ class Trains(StudyEndpoint):
         if (unanswered := asked.without_answer(self._counts)) is not None:
             return unanswered
         sample, seeds = asked.sample, asked.last_look
-        said = f"train: {self._counts(sample, seeds)}"
         if self.reference and not self._count(sample, self.reference, seeds):
-            at_floor = asked.floor(keys(self.reference)) or "no seed of the reference trains"
-            return asked.finding(floored(at_floor, found=said))
+            floor = asked.floor(keys(self.reference), seeds) or "no seed of the reference trains"
+            return asked.finding(stuck(floor, found=self._said(sample, seeds)))
         fails = says == "fails"
 
         def look(chosen: Sequence[int], share: float) -> Decision:
@@ -83,7 +83,11 @@ class Trains(StudyEndpoint):
             return against(counts[0], counts[1], fails=fails, error=share)
 
         at, decision = sequential(sample.seeds, look)
-        return asked.finding(of_decision(decision, at, found=said))
+        used = sample.seeds[: at.seeds]
+        return asked.finding(of_decision(decision, at, found=self._said(sample, used)), used)
+
+    def _said(self, sample: Sample, seeds: Sequence[int]) -> str:
+        return f"train: {self._counts(sample, seeds)}"
 
     def _count(self, sample: Sample, side: Where, seeds: Sequence[int]) -> int:
         return train_count(sample, keys(side), self.scores, seeds)
