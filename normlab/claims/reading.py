@@ -39,11 +39,11 @@ NOTES = (
     "narrower interval of two one-sided tests lies within the margin on both sides.",
     "What says that two sides are alike is supported where that narrower interval lies within the "
     "margin, and contradicted where the other lies wholly beyond it, on either side.",
-    "Where the difference is the same in every seed there is no spread to judge by, and the part is "
-    "undecided.",
-    "Seeds that train are counted, and held against those of the other side by Fisher's exact test. "
-    "Where all of a side train, or none is its reference, they are held against a half of the seeds "
-    "by the exact binomial test, so that five never decide.",
+    "Where the difference is the same in every seed there is no spread to judge by, and the part "
+    "is undecided.",
+    "Seeds that train are counted, and held against those of the other side by Fisher's exact "
+    "test. Where all of a side train, or there is no other, they are held against a half of the "
+    "seeds by the exact binomial test, so that five never decide.",
     "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
     "of 0.05: intervals are of 99, 98.5 and 97.5 %. Fewer than five seeds decide nothing.",
     "p is as found. *Corrected* is multiplied for the look, then by Holm over the primary "
