@@ -44,10 +44,12 @@ class Plan:
         if self.study.name not in (observe.get("study"), *published):
             return False
 
-        def has(values: Mapping[str, str]) -> bool:
-            return all(_same(text, value_of(record.config, key)) for key, text in values.items())
+        return _has(record, self._shared) and any(_has(record, own) for own in self._own)
 
-        return has(self._shared) and any(has(own) for own in self._own)
+    def names_of(self, records: Collection[RunRecord]) -> set[str]:
+        """Name the rows, at their points, of which runs of this plan are there."""
+        named = zip(self._names, self._own, strict=True)
+        return {name for name, own in named if any(_has(record, own) for record in records)}
 
     def may_choose(self, where: Where) -> set[str]:
         """Name the rows, at their points, of which a selection may choose runs.
@@ -77,6 +79,11 @@ def _values(overrides: Sequence[str]) -> dict[str, str]:
     """Return what the last override of each key says, of the keys that make the experiment."""
     found = {_key(each): each.partition("=")[2] for each in overrides}
     return {key: text for key, text in found.items() if key.split(".")[0] not in _ELSEWHERE}
+
+
+def _has(record: RunRecord, values: Mapping[str, str]) -> bool:
+    """Tell whether the config of a record has values, as overrides write them."""
+    return all(_same(text, value_of(record.config, key)) for key, text in values.items())
 
 
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from normlab.claims.claim import Claim
 from normlab.claims.decision import DECIDED, constant
 from normlab.claims.endpoints.contrast import Contrast
+from normlab.claims.endpoints.study import StudyEndpoint
 from normlab.claims.ledger import ledger
 from normlab.claims.looks import LOOKS
 from normlab.claims.runs import Runs
@@ -17,13 +18,14 @@ from normlab.metrics.statistics import smallest_difference
 class Standing:
     """A part whose primary endpoint names a study and scale, and its verdict by the runs so far.
 
-    `stuck` tells that no seeds can decide it.
+    `reason` says why it is open, `stuck` tells that no seeds can decide it.
     """
 
     claim: int
     part: str
     verdict: str
-    endpoint: object
+    endpoint: StudyEndpoint
+    reason: str = ""
     stuck: bool = False
 
     @property
@@ -49,11 +51,12 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
             each.part.name,
             each.verdict,
             each.part.endpoint,
+            each.primary.reason,
             each.primary.finding.stuck,
         )
         for entry in ledger(asked, runs)
         for each in entry.parts
-        if each.part.endpoint.family == place
+        if isinstance(each.part.endpoint, StudyEndpoint) and each.part.endpoint.family == place
     ]
 
 

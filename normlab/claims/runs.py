@@ -47,7 +47,8 @@ class Runs:
     ) -> "Runs":
         """Read all records below some folders; their own are named relative to `root` if there.
 
-        `made_for` names the studies and scales that a folder's run is made for, as if published.
+        `made_for` names the studies and scales that a folder's run is made for, as if published;
+        of the places of such folders only these are read.
         A run found twice with the same scores, such as the committed copy of one, counts once.
         """
         first: dict[str, RunRecord] = {}
@@ -57,6 +58,7 @@ class Runs:
         published: dict[_Copy, set[tuple[str, str]]] = {}
         damaged: list[str] = []
         timings: list[Timings] = []
+        own = {folder.parents[1] for folder in made_for or ()}
         for place in places:
             store, top = RunStore(place), _relative(place, root)
             for report in report_paths(place):
@@ -65,6 +67,8 @@ class Runs:
                 except ValueError as error:
                     damaged.append(str(error))
             for folder, record in store.entries():
+                if place in own and folder not in (made_for or ()):
+                    continue
                 copy = _copy(record)
                 known = first.setdefault(record.run_id, record)
                 if known.scores != record.scores:

@@ -5,18 +5,20 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 from normlab.commands._looks import uncommitted
 from normlab.registry import CONFIG_DIR
 
 
-def go_on_in(clone: Path, argv: Sequence[str]) -> NoReturn:
+def go_on_in(clone: Path, argv: Sequence[str]) -> None:
     """Make the clone if there is none, and carry out `normlab ARGV` by its code from here on.
 
-    Folders given in `argv` mean what they mean here. Raises ValueError for changes that are not
-    committed, which a clone would not have, and for a folder that is no clone.
+    Returns where the code that runs is that of the clone. Folders given in `argv` mean what they
+    mean here. Raises ValueError for changes that are not committed, which a clone would not have,
+    and for a folder that is no clone.
     """
+    if clone.resolve() == CONFIG_DIR.parent.resolve():
+        return
     commit = frozen(clone, CONFIG_DIR.parent)
     print(f"by the clone {clone}, frozen at commit {commit}", flush=True)
     # Safe: else the folder of here would come before that of the clone.

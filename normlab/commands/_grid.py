@@ -1,9 +1,10 @@
 """The runs of studies: their configs and folders, which have ended, whether data can be had."""
 
+import json
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from normlab.studies import Planned, Study
 from normlab.sweep import INTERRUPTED
 
 if TYPE_CHECKING:
+    from normlab.commands._queue import Run
     from normlab.records.record import RunRecord
 
 _BUILT_IN = (
@@ -76,6 +78,17 @@ def data_problem(run: Planned) -> str | None:
         raise KeyboardInterrupt
     lines = done.stderr.strip().splitlines() or [f"normlab data ended with {done.returncode}"]
     return lines[-1].removeprefix("normlab data: ")
+
+
+def data_problems(runs: Iterable["Run"]) -> str | None:
+    """Return why the data of some runs cannot be had, each data asked for once."""
+    asked: dict[str, Planned] = {}
+    for run in runs:
+        task = run.config["task"]
+        of = [run.config["choices"]["task"], run.config.get("data_dir")]
+        of += [task.get(name) for name in ("corpus", "source")]
+        asked.setdefault(json.dumps(of, sort_keys=True, default=str), run.planned)
+    return next((said for each in asked.values() if (said := data_problem(each))), None)
 
 
 def what_instead(study: Study, scale: str, problem: str) -> str:

@@ -12,6 +12,7 @@ from normlab.registry import CONFIG_DIR
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
+    from normlab.claims.endpoints.study import StudyEndpoint
     from normlab.claims.progress import Standing
     from normlab.claims.runs import Runs
 
@@ -27,10 +28,22 @@ class Judge:
         self.configs = CONFIG_DIR if configs is None else configs
 
     def standings(self, job: Job, runs: "Runs | None" = None) -> "list[Standing]":
-        """Return the parts that a job decides, and where they stand."""
+        """Return the parts that a job can decide, and where they stand.
+
+        These have one side among its rows and points, and each side there or published.
+        """
         from normlab.claims.progress import standings
 
-        return standings(self._claims, runs or self.runs(), job.study.name, job.scale)
+        runs = runs or self.runs()
+        place = job.study.name, job.scale
+        plan, made = runs.plan(*place), job.names
+        there = made | plan.names_of(runs.of_study(*place).records)
+
+        def may(endpoint: "StudyEndpoint") -> bool:
+            sides = [plan.may_choose({**endpoint.where, **side}) for side in endpoint.sides]
+            return any(names & made for names in sides) and all(names & there for names in sides)
+
+        return [each for each in standings(self._claims, runs, *place) if may(each.endpoint)]
 
     def runs(self) -> "Runs":
         """Read all runs there are; a run that jobs share belongs to each of them."""
@@ -58,7 +71,8 @@ def standing_lines(found: "Sequence[Standing]") -> list[str]:
     by: dict[str, list[str]] = {}
     for each in found:
         verdict = f"{each.verdict}, whatever the seeds" if each.stuck else each.verdict
-        by.setdefault(verdict, []).append(each.name)
+        why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
+        by.setdefault(verdict, []).append(f"{each.name}{why}")
     return [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
 
 

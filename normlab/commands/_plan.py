@@ -1,13 +1,14 @@
 """What a study will take, row by row: runs, updates, data, memory, hours."""
 
 import heapq
+import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from normlab.commands._estimate import duration, estimate, memory, planned_updates, updates
-from normlab.commands._probes import NO_TIME, Probes, Subject
+from normlab.commands._probes import Probes, Subject
 from normlab.commands._terminal import print_prose, print_table
 from normlab.studies import Planned, Study
 
@@ -221,13 +222,14 @@ def measured(
         seconds = probes.seconds(len(missing))
         whole = (seconds + _START) * len(missing) / len(probes.places)
         if time.monotonic() + whole > until:
-            return replace(plan, unmeasured=NO_TIME)
-        print(
-            f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
-            f"{seconds:.0f} s each and the time to start ...",
-            flush=True,
-        )
-        probes.measure(missing, until)
+            probes.measure(missing, until=-math.inf)
+        else:
+            print(
+                f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
+                f"{seconds:.0f} s each and the time to start ...",
+                flush=True,
+            )
+            probes.measure(missing, until)
     costs = [None if item.ended else probes.cost(item.config) for item in items]
     problems = [cost for cost in costs if isinstance(cost, str)]
     return replace(

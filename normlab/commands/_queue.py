@@ -14,7 +14,7 @@ from typing import Any
 
 from normlab.claims.looks import LOOKS
 from normlab.commands import _grid
-from normlab.studies import Planned, Study
+from normlab.studies import Planned, Study, rate_name
 from normlab.sweep import Cell, Order
 
 _LEAST_HOURS = 1e-6
@@ -53,10 +53,21 @@ class Job:
         return f"{self.study.name} scale={self.scale}"
 
     @property
+    def names(self) -> set[str]:
+        """Name its rows at their points."""
+        every = (run.planned for runs in self.runs.values() for run in runs)
+        return {rate_name(planned.row, planned.point) for planned in every}
+
+    @property
     def needs_none(self) -> bool:
         """Tell whether what is published decides its parts, or leaves no look to come."""
         enough = len(self.published) >= len(self.study.scale(self.scale).seeds)
         return not self.seeds or (enough and not self.open_parts)
+
+    def leave_looks(self) -> None:
+        """Make the seeds of the study alone, as it decides no part that looks would judge."""
+        own = set(self.study.scale(self.scale).seeds)
+        self.seeds, self.later = [seed for seed in self.seeds if seed in own], []
 
     def asked(self) -> list[Run]:
         """Return the runs of the seeds to be made now."""
@@ -218,9 +229,8 @@ def make_job(
     published: list[int] = []
     if looks is not None:
         one = [run for run in first if run.seed == seeds[0]]
-        published, taken = _published(
-            looks / study.name / scale, _grid.places(one, _grid.configs(one))
-        )
+        places = _grid.places(one, _grid.configs(one))
+        published, taken = _published(looks / study.name / scale, places)
         seeds, later = seeds_by_looks(seeds, published, taken)
         first = list(plan([*seeds, *(seed for part in later for seed in part)]))
     configs = _grid.configs(first)
@@ -235,18 +245,21 @@ def _published(folder: Path, places: Sequence[Path]) -> tuple[list[int], set[int
     """Return the seeds that are published whole, and others of which some run is, elsewhere too.
 
     `folder` is that of a study and scale, `places` those of the runs of one seed. Runs that are
-    made here do not take their seed.
+    made here do not take their seed. Raises ValueError for what is published and damaged.
     """
-    whole: list[set[int]] = []
+    from normlab.reports.published import RUNS_FILE, read
+
+    listed = read(folder)[1] if (folder / RUNS_FILE).is_file() else []
+    by_run: dict[str, set[int]] = {}
+    for _, record in listed:
+        if record is not None:
+            label = record.run_id.removesuffix(f"-seed{record.seed}")
+            by_run.setdefault(label, set()).add(record.seed)
+    whole = set.intersection(*(by_run.get(place.parent.name, set()) for place in places))
     taken: set[int] = set()
     for place in places:
-        runs = f"records/{escape(place.parent.name)}/seed*"
-        whole.append({_seed(run) for run in folder.glob(runs)})
-        found = folder.parents[1].glob(f"*/*/{runs}")
-        taken |= {_seed(run) for run in found if not (place.parent / run.name).exists()}
-    have = set.intersection(*whole)
-    return sorted(have), taken - have
-
-
-def _seed(folder: Path) -> int:
-    return int(folder.name.removeprefix("seed"))
+        for run in folder.parents[1].glob(f"*/*/records/{escape(place.parent.name)}/seed*"):
+            number = run.name.removeprefix("seed")
+            if number.isdecimal() and not (place.parent / run.name).exists():
+                taken.add(int(number))
+    return sorted(whole), taken - whole

@@ -1,6 +1,7 @@
 """`normlab reproduce STUDY ...`: carry out the grids that fill the tables of the documents."""
 
 import argparse
+import hashlib
 import math
 import shlex
 import sys
@@ -51,6 +52,7 @@ With --clone the work can go on in the checkout meanwhile.
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
 _SMOKE = "smoke"
+_LONGEST_NAME = 100
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,6 +62,7 @@ def parser() -> argparse.ArgumentParser:
         description=HELP.capitalize() + ".",
         epilog=_EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     result.add_argument(
         "words",
@@ -115,7 +118,7 @@ def main(argv: list[str]) -> int:
     """
     arguments = parser().parse_intermixed_args(argv)
     if arguments.clone is not None:
-        go_on_in(arguments.clone, ["reproduce", *_without_clone(argv)])
+        go_on_in(arguments.clone, ["reproduce", *argv])
     until, begun = deadline(arguments.budget), time.monotonic()
     measured_by = begun + _MEASURING * (until - begun)
     results = _RESULTS if arguments.publish is None else arguments.publish
@@ -128,9 +131,14 @@ def main(argv: list[str]) -> int:
     runs = judge.runs() if several or arguments.plan else None
     if runs is not None:
         for job in jobs:
-            job.open_parts = sum(each.open for each in judge.standings(job, runs))
+            found = judge.standings(job, runs)
+            job.open_parts = sum(each.open for each in found)
+            if not found:
+                job.leave_looks()
     for job in (ended := [job for job in jobs if job.needs_none]):
         print_prose(f"{job.name}: nothing to make, {_why_none(job)}")
+    if ended and not arguments.plan:
+        _publish_whole(ended, judge, arguments, anew=anew)
     if not (jobs := [job for job in jobs if job not in ended]):
         return 0
     plans = [_plan(job, arguments, measured_by, anew=anew) for job in jobs]
@@ -165,7 +173,7 @@ def main(argv: list[str]) -> int:
     again = f"normlab reproduce {shlex.join(argv)}"
     before = time.monotonic() - begun
     try:
-        failed = night.run(root / ".sweeps" / "+".join(dict.fromkeys(j.study.name for j in jobs)))
+        failed = night.run(root / ".sweeps" / _named([job.study.name for job in jobs]))
     except KeyboardInterrupt:
         print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
         raise
@@ -179,9 +187,13 @@ def main(argv: list[str]) -> int:
     return 1 if failed or problems or night.stood_still else 0
 
 
-def _without_clone(argv: Sequence[str]) -> list[str]:
-    at = next(n for n, word in enumerate(argv) if word.partition("=")[0] == "--clone")
-    return [*argv[:at], *argv[at + (1 if "=" in argv[at] else 2) :]]
+def _named(studies: Sequence[str]) -> str:
+    """Name a queue by its studies; beyond what a file system takes by some and their number."""
+    whole = "+".join(dict.fromkeys(studies))
+    if len(whole) <= _LONGEST_NAME:
+        return whole
+    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+    return f"{'+'.join(studies[:2])}+{len(studies) - 2}-more-{digest}"
 
 
 def _why_none(job: Job) -> str:
@@ -251,6 +263,14 @@ def _show_so_far(
         left = _open(job, anew, "the table goes without it")
         print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
     _tables(jobs, judge.results)
+    _publish_whole(jobs, judge, arguments, anew=anew)
+    return 0
+
+
+def _publish_whole(
+    jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace, *, anew: bool
+) -> None:
+    """Publish the whole seeds there are, if asked to."""
     Night(
         jobs,
         judge,
@@ -261,7 +281,6 @@ def _show_so_far(
         deadline=deadline(None),
         processes=arguments.processes,
     ).publish_whole()
-    return 0
 
 
 def _plan(
@@ -278,7 +297,7 @@ def _plan(
     )
     # A plan whose costs are known already needs no data.
     needs = left and not (arguments.plan and not probes.missing(subjects(items)))
-    problem = _grid.data_problem(left[0].planned) if needs else None
+    problem = _grid.data_problems(left) if needs else None
     plan = measured(job.study, job.scale, items, probes, problem, measured_by)
     plan.show()
     if (said := _untuned(job, arguments.words)) is not None:
@@ -314,10 +333,14 @@ def _untuned(job: Job, words: Sequence[str]) -> str | None:
 
 def _keep_pilot(root: Path, job: Job, plan: Plan, could: Sequence[str]) -> None:
     """Write what runs cost and could show to `ROOT/STUDY/pilot.json`, apart from any record."""
-    from normlab.reports.pilots import costs, keep
+    from normlab.reports.pilots import costs, keep, read
 
     items = [(i.run.row, i.run.point, i.cost, plan.seconds(i)) for i in plan.items]
-    found = {**costs(items), "parts": list(could)}
+    if not any(cost is not None for _, _, cost, _ in items):
+        complain(f"{job.name}: nothing is written, as no run to go was measured")
+        return
+    before = read(root / job.study.name / "pilot.json").get(job.scale, {}).get("runs", ())
+    found = {**costs(items, before), "parts": list(could)}
     print(f"written to {keep(root, job.study.name, 'pilot', {job.scale: found})}")
 
 

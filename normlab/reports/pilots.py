@@ -47,8 +47,14 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def costs(items: Iterable[tuple[str, str, Mapping[str, Any] | None, float]]) -> dict[str, Any]:
-    """Return what runs cost: of row, point, what a probe measured, and the seconds of a run."""
+def costs(
+    items: Iterable[tuple[str, str, Mapping[str, Any] | None, float]],
+    before: Iterable[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return what runs cost: of row, point, what a probe measured, and the seconds of a run.
+
+    Costs known `before` stay, of rows and points that are not measured anew.
+    """
     rows = [
         {
             "row": row,
@@ -61,7 +67,7 @@ def costs(items: Iterable[tuple[str, str, Mapping[str, Any] | None, float]]) -> 
         for row, point, cost, seconds in items
         if cost is not None
     ]
-    once = {(each["row"], each["point"]): each for each in rows}
+    once = {(each["row"], each["point"]): each for each in (*before, *rows)}
     return {"runs": list(once.values())}
 
 

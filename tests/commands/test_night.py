@@ -1,5 +1,6 @@
 """A queue of studies: whole seeds, shared runs once, an end in time, looks as they are planned."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -172,6 +173,20 @@ def test_a_budget_in_which_no_run_saves_its_state_is_too_small(place, capsys):
     assert "it goes on with" not in out
 
 
+def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
+    asked = []
+    monkeypatch.setattr(_grid, "data_problem", lambda run: asked.append(run.row))
+    study = load_study("independence")
+    planned = [run for run in study.planned("smoke", seeds=[1, 2])]
+    runs = [
+        Run(run, config, Path(run.row))
+        for run, config in zip(planned, _grid.configs(planned), strict=True)
+    ]
+    assert _grid.data_problems(runs) is None
+    tasks = {json.dumps(run.config["task"].get("source")) for run in runs}
+    assert len(tasks) == len(asked) == 2
+
+
 def test_measuring_begins_nothing_after_its_part_of_the_budget(tmp_path, monkeypatch):
     probes = Probes(tmp_path, processes=1, minutes=1.0)
     monkeypatch.setattr(probes, "_taken", lambda *_: time.sleep(0.2) or {"update_seconds": 1.0})
@@ -262,6 +277,35 @@ def test_what_published_seeds_decide_is_not_made_again(place, capsys):
     assert (code, len(place.lines("calls"))) == (0, 10)
     said = "one scale=smoke: nothing to make, 5 seeds are published, and the parts of claims that"
     assert f"{said} they are for are decided" in " ".join(out.split())
+
+
+def test_runs_of_other_configs_in_the_folder_of_runs_are_not_looked_at(place, capsys):
+    plan(place, bleu(3.0))
+    place.plan(
+        load_study("one", place.folder / "configs").planned(
+            "smoke", seeds=[1], extra=["model.dim=32"]
+        ),
+        bleu(3.0),
+    )
+    night(capsys, "one", "seeds=1", "model.dim=32")
+    code, out = night(capsys, "one", "--until-decided")
+    assert code == 0 and len(place.lines("calls")) == 12 and "supported: 1 worse" in out
+
+
+def test_parts_that_a_cut_cannot_decide_add_no_seeds(place, capsys):
+    plan(place, bleu(0.5, noise=3.0))
+    night(capsys, "one", "rows=ln", "--until-decided")
+    assert len(place.lines("calls")) == 2, "the seeds of the study"
+
+
+def test_whole_seeds_that_decide_are_published_though_nothing_is_left_to_make(place, capsys):
+    plan(place, bleu(3.0))
+    night(capsys, "one", "seeds=1-2", "--publish", "results")
+    night(capsys, "one", "--until-decided")
+    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
+    assert code == 0 and "nothing to make, 2 seeds are published" in " ".join(out.split())
+    folder = place.folder / "results" / "one" / "smoke"
+    assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5]
 
 
 def test_without_looks_no_seed_is_added(place, capsys):
@@ -445,14 +489,17 @@ def by_clone(checkout, monkeypatch, *argv):
 
 def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeypatch, capsys):
     argv = ("one", "scale=cpu", "--budget", "2h")
+    whole = (*argv, "--clone", "../clone")
     said = by_clone(checkout, monkeypatch, *argv)
     home = (checkout.parent / "clone").resolve()
-    assert said.split() == [str(home / "normlab" / "__main__.py"), "reproduce", *argv]
+    assert said.split() == [str(home / "normlab" / "__main__.py"), "reproduce", *whole]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     assert commit.strip() in capsys.readouterr().out
     (checkout / "configs" / "a.yaml").write_text("a: 2\n")
     assert by_clone(checkout, monkeypatch, *argv) == said, "a clone that is there goes on"
     assert (home / "configs" / "a.yaml").read_text() == "a: 1\n"
+    monkeypatch.setattr(_clone, "CONFIG_DIR", home / "configs")
+    assert _clone.go_on_in(Path("../clone"), argv) is None, "the clone itself goes on"
 
 
 def test_what_is_not_committed_is_not_cloned_in_silence(checkout):

@@ -270,6 +270,9 @@ def test_a_plan_is_published_apart_from_records(place, capsys):
         and "tiny/pilot.json" in (place.folder / "results/MANIFEST.sha256").read_text()
     )
     assert not list((place.folder / "results").rglob("record.json"))
+    carry_out(capsys, "--plan", "--publish", "results", "rows=bn")
+    content = json.loads((place.folder / "results" / "tiny" / "pilot.json").read_text())
+    assert len(content["scales"]["smoke"]["runs"]) == 4, "of the other row, too"
 
 
 def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(place, capsys):

@@ -131,7 +131,7 @@ class Contrast(StudyEndpoint):
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the paired difference; by the counts of seeds that train where any diverged."""
-        asked = self.asked(runs, *self._sides(), minus=self.minus)
+        asked = self.asked(runs, *self.sides, minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
         sample, equality = asked.sample, says == "equality"
@@ -169,7 +169,7 @@ class Contrast(StudyEndpoint):
         That is for their spread, before the runs that do; they decide nothing.
         """
         place = self.study, self.scale
-        sides = {keys(side): side for side in self._sides()}
+        sides = {keys(side): side for side in self.sides}
         query = Query(*place, sides, self.where, self.over, self._all_scores)
         sample = collect(runs.of_study(*place), runs.plan(*place), query, strict=False)
         if sample.problem is not None:
@@ -181,7 +181,8 @@ class Contrast(StudyEndpoint):
     def _all_scores(self) -> tuple[str, ...]:
         return (*self.scores, *((self.minus,) if self.minus else ()))
 
-    def _sides(self) -> list[Where]:
+    @property
+    def sides(self) -> list[Where]:
         """Return the sides: two, or four of an interaction, those `in` first."""
         if not self.inside:
             return [self.better, self.worse]
@@ -190,7 +191,7 @@ class Contrast(StudyEndpoint):
 
     def _differences(self, sample: Sample) -> dict[int, float]:
         """Return the difference by seed, of an interaction that of the differences."""
-        labels = [keys(side) for side in self._sides()]
+        labels = [keys(side) for side in self.sides]
         sides = [self._signed(sample, label) for label in labels]
         seeds = sorted(set.intersection(*(set(side) for side in sides)))
         change = math.log if self.ratio else float
@@ -216,7 +217,7 @@ class Contrast(StudyEndpoint):
 
     def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
         """Write the means of the sides."""
-        means = [mean_of(self._signed(sample, keys(side)), seeds) for side in self._sides()]
+        means = [mean_of(self._signed(sample, keys(side)), seeds) for side in self.sides]
         said = figures(*means)
         pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
         if len(pairs) == 1:
@@ -248,7 +249,7 @@ class Contrast(StudyEndpoint):
 
     def _counts(self, sample: Sample, seeds: Sequence[int]) -> dict[str, int]:
         """Return by side of how many seeds it trains."""
-        labels = [keys(side) for side in self._sides()]
+        labels = [keys(side) for side in self.sides]
         return {label: train_count(sample, label, self.scores, seeds) for label in labels}
 
     def _train(self, sample: Sample, seeds: Sequence[int]) -> str:

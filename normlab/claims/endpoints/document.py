@@ -59,6 +59,11 @@ class Document(StudyEndpoint):
         own.finish()
         return found
 
+    @property
+    def sides(self) -> list[Where]:
+        """Return the one setting."""
+        return [self.of]
+
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
         where = keys({**self.data, **self.where})

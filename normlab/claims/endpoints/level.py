@@ -67,6 +67,11 @@ class Level(StudyEndpoint):
             raise own.wrong("margin", f"expected at least 0, found {found.margin:g}")
         return found
 
+    @property
+    def sides(self) -> list[Where]:
+        """Return the one setting."""
+        return [self.of]
+
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
         name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")

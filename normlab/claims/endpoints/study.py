@@ -1,5 +1,6 @@
 """What the endpoints share that a study answers: which runs, which setting, what it would cost."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby, islice
@@ -172,6 +173,11 @@ class StudyEndpoint(Endpoint):
     def family(self) -> tuple[str, str] | None:
         """Return study and scale."""
         return self.study, self.scale
+
+    @property
+    @abstractmethod
+    def sides(self) -> Sequence[Where]:
+        """Return the settings that are compared, or the one that is looked at."""
 
     def asked(self, runs: Runs, *sides: Where, minus: str | None = None) -> Asked:
         """Gather the runs of the sides; `minus` is a further score that they need."""

@@ -56,6 +56,11 @@ class Trains(StudyEndpoint):
             raise own.wrong("reference", "is the same as side; name another setting")
         return found
 
+    @property
+    def sides(self) -> list[Where]:
+        """Return the side that trains or not, and its reference if it has one."""
+        return [self.side, *([self.reference] if self.reference else [])]
+
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
         other = f", against {keys(self.reference)}" if self.reference else ""
@@ -66,7 +71,7 @@ class Trains(StudyEndpoint):
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the counts of seeds that train; a reference has to be clear of its floor."""
-        sides = [self.side, *([self.reference] if self.reference else [])]
+        sides = self.sides
         asked = self.asked(runs, *sides)
         if (unanswered := asked.without_answer(self._counts)) is not None:
             return unanswered
@@ -95,7 +100,6 @@ class Trains(StudyEndpoint):
     def _counts(self, sample: Sample, seeds: Sequence[int] | None = None) -> str:
         """Write of how many seeds each side trains."""
         chosen = sample.seeds if seeds is None else seeds
-        sides = [side for side in (self.side, self.reference) if side]
         return ", ".join(
-            f"{keys(side)} {self._count(sample, side, chosen)}/{len(chosen)}" for side in sides
+            f"{keys(side)} {self._count(sample, side, chosen)}/{len(chosen)}" for side in self.sides
         )
