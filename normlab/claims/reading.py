@@ -34,7 +34,8 @@ NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
     "which alone decides it. Secondary evidence is shown and never counted.",
     "A contrast is the difference between two sides, seed by seed, in the claimed direction, after "
-    "an average over what is a nuisance. `a [b, c]` is its mean with a t interval. It supports "
+    "an average over what is a nuisance. `a [b, c]` is its mean with a t interval; of a factor all "
+    "means are geometric. It supports "
     "wholly above the margin, contradicts wholly below 0, and shows *no difference* where the "
     "narrower interval of two one-sided tests lies within the margin on both sides.",
     "What says that two sides are alike is supported where that narrower interval lies within the "

@@ -42,4 +42,6 @@ def keys(where: Where) -> str:
 
 
 def _plain(value: object) -> str:
+    if value is None:
+        return "null"
     return str(value).lower() if isinstance(value, bool) else str(value)

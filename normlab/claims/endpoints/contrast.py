@@ -21,7 +21,7 @@ Sides are chosen by the options of groups and by dotted keys of the config.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, geometric_mean
 from typing import ClassVar
 
 from normlab.claims.decision import UNDECIDED, Decision, decide
@@ -216,8 +216,11 @@ class Contrast(StudyEndpoint):
         return found is not None and not found.higher_is_better
 
     def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Write the means of the sides."""
-        means = [mean_of(self._signed(sample, keys(side)), seeds) for side in self.sides]
+        """Write the means of the sides, geometric ones for a factor, whose quotient it then is."""
+        sides = [self._signed(sample, keys(side)) for side in self.sides]
+        means = [mean_of(side, seeds) for side in sides]
+        if self.ratio and all(side[seed] > 0 for side in sides for seed in seeds):
+            means = [geometric_mean(side[seed] for seed in seeds) for side in sides]
         said = figures(*means)
         pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
         if len(pairs) == 1:
