@@ -71,44 +71,48 @@ def read_tuning(
     return found
 
 
-def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str]]) -> str:
+def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study whose scale has these rates; nothing else is changed.
 
-    Rates of other rows, and comments, stay. Raises ValueError for a scale that is written in one
-    line within braces.
+    None takes away those that a row has. Rates of other rows, and comments, stay. Raises ValueError
+    for a scale that is written in one line within braces.
     """
     wanted = yaml.safe_load(text)
     node = _value(_value(yaml.compose(text), "scales"), scale)
-    wanted["scales"][scale].setdefault("rates", {}).update({k: list(v) for k, v in rates.items()})
     if node.flow_style:
         raise ValueError(
             f"scales.{scale}: written within braces, where there is no place for rates: "
             "write a key a line"
         )
+    both = {**(wanted["scales"][scale].pop("rates", None) or {}), **rates}
+    kept = {name: list(values) for name, values in both.items() if values is not None}
+    if kept:
+        wanted["scales"][scale]["rates"] = kept
+    written = {name: f"[{', '.join(map(_scalar, values))}]" for name, values in kept.items()}
     indent = " " * node.value[0][0].start_mark.column
-    held = {key.value: value for key, value in node.value}
+    held = {key.value: (key, value) for key, value in node.value}
     changes: list[tuple[int, int, str]] = []
-    entries = {name: f"[{', '.join(map(_scalar, values))}]" for name, values in rates.items()}
-    old = held.get("rates")
-    if old is not None and (old.flow_style or not old.value):
-        kept = yaml.safe_load(text)["scales"][scale]["rates"] or {}
-        kept = {name: f"[{', '.join(map(_scalar, values))}]" for name, values in kept.items()}
-        lines = _lines({**kept, **entries}, indent + "  ")
+    name, old = held.get("rates", (None, None))
+    if old is not None and not kept:
+        changes.append(_without(text, name, old))
+    elif old is not None and (old.flow_style or not old.value):
+        lines = _lines(written, indent + "  ")
         changes.append((old.start_mark.index, old.end_mark.index, "\n" + lines.rstrip("\n")))
     elif old is not None:
-        there = {key.value: value for key, value in old.value}
-        for name in [name for name in entries if name in there]:
-            value = there[name]
-            changes.append((value.start_mark.index, _end(value), entries.pop(name)))
-        last = _end(old.value[-1][1])
-        after = _line_after(text, last)
+        entries = {name: written[name] for name in rates if name in written}
+        for key, value in old.value:
+            if key.value not in kept:
+                changes.append(_without(text, key, value))
+            elif key.value in entries:
+                changes.append((value.start_mark.index, _end(value), entries.pop(key.value)))
+        after = _line_after(text, _end(old))
         inner = " " * old.value[0][0].start_mark.column
         changes.append((after, after, _lines(entries, inner)))
-    else:
+    elif kept:
         # Before the key that says how they are chosen, or behind the last.
-        at = next((key for key, _ in node.value if key.value == "tuning"), None)
+        at, _ = held.get("tuning", (None, None))
         place = at.start_mark.index - len(indent) if at else _line_after(text, _end(node))
-        lines = f"{indent}rates:\n{_lines(entries, indent + '  ')}"
+        lines = f"{indent}rates:\n{_lines(written, indent + '  ')}"
         changes.append((place, place, lines))
     for start, end, new in sorted(changes, reverse=True):
         before = text[:start]
@@ -129,6 +133,11 @@ def _end(node: Any) -> int:
     if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
         return _end(node.value[-1])
     return node.end_mark.index
+
+
+def _without(text: str, key: Any, value: Any) -> tuple[int, int, str]:
+    """Return the change that takes the lines of a key away."""
+    return key.start_mark.index - key.start_mark.column, _line_after(text, _end(value)), ""
 
 
 def _line_after(text: str, index: int) -> int:

@@ -209,6 +209,7 @@ class Sweep:
                 number = self.order.take()
                 if number is not None:
                     self._begun[number] = time.monotonic()
+                    self._dropped.discard(number)  # an order may give a cell again
                 elif not self._begun:
                     return
             if number is None:  # what is at work may allow another when it ends

@@ -1,20 +1,22 @@
 """Trials of a tuning: which is next, which is hopeless, what each came to.
 
 A bout is a row at a point: its values are tried one after the other, so that what is pruned does
-not depend on how many run at a time. Rows of several studies that are one experiment share a bout.
+not depend on how many run at a time. Rows of several studies that are one experiment share a bout,
+or, where they are tuned in different ways, the runs that they have in common.
 """
 
 import json
 import logging
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._grid import has_ended, record_at
+from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.atomic import atomic_write
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.studies import Planned
@@ -25,10 +27,9 @@ if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
 PRUNED_FILE = "pruned.json"
-"""In the folder of a run that was stopped as hopeless: at which step, with which score."""
+"""In the folder of a run that was stopped as hopeless: by which score, at which step and value."""
 FIRST = 2
 """Trials of a bout that are never pruned."""
-_FALLS = ("loss", "nll", "bits_per_character")
 _SEED_STEPS = 10**7  # Optuna counts the steps of a trial's second seed from here
 
 
@@ -69,7 +70,7 @@ class Bout:
         self.tuning, self.runs, self.anew = tuning, runs, anew
         self.trials: list[Trial] = []
         self.at_work: Run | None = None
-        self.sign = 1 if tuning.score.endswith(_FALLS) else -1
+        self.sign = sign_of(tuning.score)
         self._optuna = _optuna_study(tuning, self._warmup())
         self._asked: Any = None
         self._stop: tuple[int, float] | None = None
@@ -93,13 +94,18 @@ class Bout:
             return None
         return min(scored, key=lambda trial: self.sign * (trial.score or 0.0)).value
 
-    def next(self) -> Run | None:
-        """Return the run to begin; None where all have ended, or one is at work."""
+    def next(self, others: Container[int]) -> Run | None:
+        """Return the run to begin; None where all have ended, or one is at work.
+
+        `others` are the numbers of the runs that other bouts have at work.
+        """
         while not (self.over or self.at_work):
             if not self.trials or self.trials[-1].status:
                 self._begin()
             trial = self.trials[-1]
             run = self.runs[trial.value][len(trial.runs)]
+            if run.number in others:
+                return None
             if not self._take_in(run, trial):
                 self.at_work, self._stop = run, None
                 return run
@@ -119,12 +125,9 @@ class Bout:
         run, self.at_work = self.at_work, None
         assert run is not None, "a run that ended had begun"
         trial = self.trials[-1]
-        if has_ended(record_at(run.place), self.anew):
-            (run.place / PRUNED_FILE).unlink(missing_ok=True)
-        elif self._stop is not None:
-            step, score = self._stop
-            with atomic_write(run.place / PRUNED_FILE) as file:
-                file.write(json.dumps({"step": step, "score": score}) + "\n")
+        ended = has_ended(record_at(run.place), self.anew)
+        if ended or self._stop is not None:
+            _note_pruned(run.place, self.tuning.score, None if ended else self._stop)
         if not self._take_in(run, trial):
             trial.status, trial.reason = "failed", cell.said or f"status {cell.status}"
 
@@ -139,15 +142,15 @@ class Bout:
         from optuna.trial import TrialState
 
         record = record_at(run.place)
-        if record is not None and has_ended(record, self.anew):
-            self._finished(run, trial, record)
-        elif (stopped := _pruned(run.place)) is not None and (
-            self._stop is not None or not self.anew
-        ):
+        # By another score it may have been carried on since, which changes nothing for this one.
+        stopped = _pruned(run.place, self.tuning.score)
+        if stopped is not None and (self._stop is not None or not self.anew):
             self._report(run)
             trial.status, (trial.step, trial.last) = "pruned", stopped
             _account(trial, run, record)
             self._optuna.tell(self._asked, state=TrialState.PRUNED)
+        elif record is not None and has_ended(record, self.anew):
+            self._finished(run, trial, record)
         else:
             return False
         return True
@@ -162,10 +165,14 @@ class Bout:
             self._optuna.tell(self._asked, math.inf)
             return
         score = record.scores.get(self.tuning.score)
-        if score is None or score.higher_is_better == (self.sign > 0):
+        if score is None:
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
             trial.status = "failed"
             trial.reason = f"no score {self.tuning.score} to tune by: there are {there}"
+            return
+        if score.higher_is_better == (self.sign > 0):
+            trial.status = "failed"
+            trial.reason = f"of {self.tuning.score} record and glossary name different directions"
             return
         trial.seeds[str(run.planned.seed)] = score.value
         if len(trial.seeds) == len(self.tuning.seeds):
@@ -194,28 +201,46 @@ class Trials(Order):
 
     def __init__(self, bouts: Sequence[Bout]) -> None:
         self.bouts = bouts
-        runs = [(run, bout) for bout in bouts for each in bout.runs.values() for run in each]
-        self._of = {run.number: bout for run, bout in runs}
+        self._numbers = {
+            run.number for bout in bouts for each in bout.runs.values() for run in each
+        }
+        self._at_work: dict[int, Bout] = {}
 
     @property
     def count(self) -> int:
         """Return the runs of all trials."""
-        return len(self._of)
+        return len(self._numbers)
 
     def take(self) -> int | None:
         """Return the cell of the next trial, of the bout that has the most left."""
         for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
-            if (run := bout.next()) is not None:
+            if (run := bout.next(self._at_work)) is not None:
+                self._at_work[run.number] = bout
                 return run.number
         return None
 
     def ended(self, number: int, cell: Cell) -> None:
         """Learn how a trial has ended."""
-        self._of[number].ended(cell)
+        self._at_work.pop(number).ended(cell)
 
     def hopeless(self, number: int) -> bool:
         """Tell whether a trial is to be pruned."""
-        return self._of[number].hopeless()
+        return self._at_work[number].hopeless()
+
+
+def sign_of(score: str) -> int:
+    """Return 1 for a score that is better when lower, -1 for one that is better when higher.
+
+    Raises ValueError where neither is known.
+    """
+    known = meaning(score)
+    if known is None or known.better == "-":
+        names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
+        why = "is no score in SCORES of" if known is None else "has no better direction in"
+        raise ValueError(
+            f"{score} {why} normlab/metrics/glossary.py: tune by one that has a direction: {names}"
+        )
+    return 1 if known.better == "less" else -1
 
 
 def check_optuna() -> None:
@@ -259,10 +284,31 @@ def _account(trial: Trial, run: Run, record: "RunRecord | None") -> None:
             trial.commits.append(commit)
 
 
-def _pruned(place: Path) -> tuple[int, float] | None:
-    """Return at which step a run was pruned and with which score; None where it was not."""
+def _note_pruned(place: Path, score: str, stopped: tuple[int, float] | None) -> None:
+    """Note at which step and value of a score a run is hopeless; notes by other scores stay."""
+    notes = {name: note for name, note in _notes(place).items() if "/" in name and name != score}
+    if stopped is not None:
+        notes[score] = dict(zip(("step", "score"), stopped, strict=True))
+    if not notes:
+        (place / PRUNED_FILE).unlink(missing_ok=True)
+        return
+    with atomic_write(place / PRUNED_FILE) as file:
+        file.write(json.dumps(notes) + "\n")
+
+
+def _pruned(place: Path, score: str) -> tuple[int, float] | None:
+    """Return at which step and value of a score a run was pruned; None where it was not."""
+    notes = _notes(place)
+    try:
+        found = notes.get(score, notes)  # older files have one note, and no name of a score
+        return int(found["step"]), float(found["score"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _notes(place: Path) -> dict[str, Any]:
     try:
         content = json.loads((place / PRUNED_FILE).read_text("utf-8"))
-        return int(content["step"]), float(content["score"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

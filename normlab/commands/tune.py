@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ from normlab.commands._cells import Cells, Row
 from normlab.commands._terminal import complain
 from normlab.commands._trials import PRUNED_FILE, Bout, Run, Trials, check_optuna
 from normlab.records.atomic import atomic_write, only_writer
+from normlab.records.fingerprint import diff
 from normlab.registry import CONFIG_DIR
-from normlab.studies import Planned, Study, load_study, rate_name, tuning_of
+from normlab.studies import Study, load_study, rate_name, tuning_of
 from normlab.study_tuning import Tuning, with_rates
 from normlab.sweep import Sweep, places, summary_lines
 
@@ -32,10 +33,13 @@ each row at each point, by the validation score of the last weights, mean over s
 value of a row on, one that is worse after half of its run than the median of those before is pruned
 (Optuna's median pruner), which is not diverged; a run that diverged counts as the worst. Rows named
 in `whole_runs` are tried without those overrides, as a short trial can choose too large a rate. The
-choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json. Start the
+choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json; a row for
+which no value trains loses its rate. Values that change the experiment need --no-write. Start the
 same command again to go on where it was stopped. Commit the choice before the runs that count.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
+_NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # of the experiment
+_NAMED = 3  # values that differ from the plan
 
 
 @dataclass(frozen=True)
@@ -94,6 +98,9 @@ def main(argv: list[str]) -> int:
     until = deadline(arguments.budget)
     jobs, runs = _jobs([load_study(name) for name in names], scales, extra)
     again = f"normlab tune {shlex.join(argv)}"
+    if not arguments.no_write:
+        for job in jobs:
+            _check_writing(job, extra)
     sweep = _carry_out(jobs, runs, arguments.processes, until, again)
     for job in jobs:
         _show(job)
@@ -109,8 +116,8 @@ def _jobs(
 ) -> tuple[list[_Job], list[Run]]:
     """Return what is to be tuned, and the runs of all trials; what is shared is there once."""
     anew = "observe.other_code=rerun" in extra
-    runs: list[Run] = []
-    bouts: dict[tuple[Path, ...], Bout] = {}
+    runs: dict[Path, Run] = {}
+    bouts: dict[tuple[object, ...], Bout] = {}
     jobs: list[_Job] = []
     for study, scale in [(study, scale) for study in studies for scale in scales]:
         tuning = tuning_of(study, scale, load_study)
@@ -118,20 +125,43 @@ def _jobs(
         configs = _grid.configs(planned)
         places = _grid.places(planned, configs)
         job = _Job(study, scale, tuning, {})
-        by_cell: dict[tuple[str, str], list[tuple[Planned, dict[str, Any], Path]]] = {}
+        by_cell: dict[tuple[str, str], list[Run]] = {}
         for run, config, place in zip(planned, configs, places, strict=True):
-            by_cell.setdefault((run.row, run.point), []).append((run, config, place))
-        for cell, members in by_cell.items():
-            key = tuple(place for _, _, place in members)
+            once = runs.setdefault(place, Run(len(runs), run, config, place))
+            by_cell.setdefault((run.row, run.point), []).append(once)
+        for cell, own in by_cell.items():
+            key = (tuning.key, tuning.values, tuning.score, *(run.number for run in own))
             if key not in bouts:
-                own = [Run(len(runs) + n, *each) for n, each in enumerate(members)]
-                runs += own
                 each = len(tuning.seeds)
                 of = {v: own[n * each : (n + 1) * each] for n, v in enumerate(tuning.values)}
                 bouts[key] = Bout(tuning, of, anew=anew)
             job.bouts[cell] = bouts[key]
         jobs.append(job)
-    return jobs, runs
+    return jobs, list(runs.values())
+
+
+def _check_writing(job: _Job, extra: Sequence[str]) -> None:
+    """Raise ValueError, before anything runs, where no choice can be written into the study's file.
+
+    One by other trials than the study plans would stand there as if it were planned.
+    """
+    every = {rate_name(*cell): [f"{job.tuning.key}={job.tuning.values[0]}"] for cell in job.bouts}
+    _chosen_text(job, every)
+    beside = [override for override in extra if override.startswith(_NO_PART)]
+    if len(beside) == len(extra):
+        return
+    planned = job.study.trials(job.scale, job.tuning, beside)
+    first = {(run.row, run.point): run for run in reversed(planned)}
+    for cell, config in zip(first, _grid.configs(list(first.values())), strict=True):
+        tried = job.bouts[cell].runs[job.tuning.values[0]][0]
+        if changed := diff(config, tried.config):
+            named = [f"{key}={now}, planned {before}" for key, (before, now) in changed.items()]
+            more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
+            raise ValueError(
+                f"{job.study.name} scale={job.scale} is not tuned as planned "
+                f"({'; '.join(named[:_NAMED])}{more}), and the choice would be written as if it "
+                "were: add --no-write for a try, or write the values into `overrides` of its tuning"
+            )
 
 
 def _carry_out(
@@ -142,8 +172,7 @@ def _carry_out(
     `again` is the command that goes on where it is stopped.
     """
     bouts = list({id(bout): bout for job in jobs for bout in job.bouts.values()}.values())
-    left = [run for bout in bouts for each in bout.runs.values() for run in each]
-    left = [run for run in left if _grid.record_at(run.place) is None]
+    left = [run for run in runs if _grid.record_at(run.place) is None]
     print(
         f"tuning {', '.join(f'{job.study.name} scale={job.scale}' for job in jobs)}: "
         f"{len(bouts)} row(s) and points, {len(runs)} runs at most, {len(left)} not begun",
@@ -221,23 +250,31 @@ def _write(job: _Job, results: Path) -> None:
         complain(f"{job.study.name}: a trial failed, so nothing is chosen; start it again")
         return
     rates = {
-        rate_name(row, point): [f"{job.tuning.key}={bout.chosen}"]
-        for (row, point), bout in job.bouts.items()
-        if bout.chosen is not None
+        rate_name(*cell): None if bout.chosen is None else [f"{job.tuning.key}={bout.chosen}"]
+        for cell, bout in job.bouts.items()
     }
     path = study_file(job.study.name)
     # Two tunings write into one file, and neither loses the rates of the other.
     with only_writer(results / job.study.name / path.name):
-        before = path.read_text("utf-8")
-        try:
-            after = with_rates(before, job.scale, rates)
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from None
+        before, after = _chosen_text(job, rates)
         page = publish(results, job.study.name, {job.scale: _found(job)})
         if after != before:
             with atomic_write(path) as file:
                 file.write(after)
     print(f"chosen: rates of scale={job.scale} in {path}; all trials: {page}")
+    former = job.study.scale(job.scale).rates
+    for name in [name for name, chosen in rates.items() if chosen is None and name in former]:
+        print(f"no value trains for {name}: its rate of before, {' '.join(former[name])}, is out")
+
+
+def _chosen_text(job: _Job, rates: Mapping[str, Sequence[str] | None]) -> tuple[str, str]:
+    """Return the text of the study's file, and the one with these rates."""
+    path = study_file(job.study.name)
+    before = path.read_text("utf-8")
+    try:
+        return before, with_rates(before, job.scale, rates)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def study_file(name: str) -> Path:

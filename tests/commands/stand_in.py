@@ -68,15 +68,17 @@ class StandIn:
         return path.read_text().splitlines() if path.exists() else []
 
 
-def outcome(run, config, scores, *, status="finished", rows=(), seconds=0.0, fails=False):
-    """Return what the program does for a run."""
+def outcome(
+    run, config, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True
+):
+    """Return what the program does for a run; `higher` tells whether that is better."""
     made = replace(
         record(environment={"dirty": False, "code": "abc", "device": "CPU", "commit": "c0ffee"}),
         run_id=run_id(config),
         seed=run.seed,
         config=config,
         outcome=Outcome(status, 100),
-        scores={name: Score(value, True, 10, None) for name, value in scores.items()},
+        scores={name: Score(value, higher, 10, None) for name, value in scores.items()},
         weights={"last": 100},
         floors={"bleu": 3.0},
     )

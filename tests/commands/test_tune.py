@@ -8,7 +8,6 @@ import yaml
 
 from normlab.commands import _grid, tune
 from normlab.studies import load_study, tuning_of
-from normlab.study_tuning import with_rates
 from tests.commands.stand_in import StandIn
 
 STUDY = """\
@@ -74,14 +73,26 @@ def place(tmp_path, monkeypatch, composed):
     return found
 
 
+def path_of(place, name="one"):
+    return place.folder / "configs" / "study" / f"{name}.yaml"
+
+
+def edit(place, *changes, name="one"):
+    """Replace texts of the file of a study."""
+    path = path_of(place, name)
+    for old, new in changes:
+        assert old in path.read_text()
+        path.write_text(path.read_text().replace(old, new))
+
+
 def study(place, name="one"):
     return load_study(name, place.folder / "configs")
 
 
-def trials(place, name, of):
+def trials(place, name, of, *extra):
     found = study(place, name)
     load = lambda other: study(place, other)  # noqa: E731
-    place.plan(found.trials("smoke", tuning_of(found, "smoke", load)), of)
+    place.plan(found.trials("smoke", tuning_of(found, "smoke", load), extra), of)
 
 
 def value(run):
@@ -272,18 +283,94 @@ def test_a_tuning_that_is_wrong_is_named(place, old, new, message):
         study(place)
 
 
-def test_rates_that_are_there_are_changed_in_place():
-    text = STUDY.format(name="one", rows="{ln: [norm=ln], bn: [norm=bn]}", tuning=TUNING)
-    once = with_rates(text, "smoke", {"ln": ["optim.lr=1e-3"]})
-    noted = once.replace("[optim.lr=1e-3]\n", "[optim.lr=1e-3]  # why\n")
-    twice = with_rates(noted, "smoke", {"ln": ["optim.lr=2e-3"], "bn, so @ a=1": ["optim.lr=1"]})
-    assert "      ln: [optim.lr=2e-3]  # why\n" in twice
-    assert yaml.safe_load(twice)["scales"]["smoke"]["rates"] == {
-        "ln": ["optim.lr=2e-3"],
-        "bn, so @ a=1": ["optim.lr=1"],
-    }
+def test_a_choice_by_trials_that_are_not_planned_is_not_written(place, capsys):
+    before = path_of(place).read_bytes()
+    with pytest.raises(
+        ValueError, match=r"one scale=smoke .* \(budget.steps=7, planned 100\).*no-w"
+    ):
+        tune.main(["one", "budget.steps=7", "device=cpu"])
+    assert place.lines("calls") == [] and path_of(place).read_bytes() == before
+    trials(place, "one", by_best, "budget.steps=7")
+    assert tuned(place, capsys, "one", "budget.steps=7", "--no-write")[0] == 0
+    assert len(place.lines("calls")) == 6 and path_of(place).read_bytes() == before
 
 
-def test_a_scale_within_braces_has_no_place_for_rates():
-    with pytest.raises(ValueError, match="within braces"):
-        with_rates("scales:\n  cpu: {seeds: [1]}\n", "cpu", {"ln": ["optim.lr=1"]})
+def test_overrides_that_are_no_part_of_the_experiment_may_be_written(place, capsys):
+    extra = ("device=cpu", "data_dir=texts", "runs_dir=others", "observe.log_every=5")
+    trials(place, "one", by_best, *extra)
+    assert tuned(place, capsys, "one", *extra)[0] == 0
+    assert study(place).scale("smoke").rates["ln"] == ("optim.lr=2e-3",)
+
+
+def test_a_row_for_which_no_value_trains_loses_its_rate(place, capsys):
+    rates = "rates:\n      ln: [optim.lr=9]\n      bn: [optim.lr=9]\n    tuning:"
+    edit(place, ("tuning:", rates))
+    status = {"ln": "diverged", "bn": "finished"}
+    trials(place, "one", lambda run: {**by_best(run), "status": status[run.row]})
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and study(place).scale("smoke").rates == {"bn": ("optim.lr=4e-3",)}
+    assert "no value trains for ln: its rate of before, optim.lr=9, is out\n" in out
+    assert "- ln: no value trains\n" in (place.folder / "results/one/tuning.md").read_text()
+
+
+def test_studies_whose_values_overlap_begin_no_run_twice(place):
+    edit(place, ("tuning: one", TUNING.replace("2e-3, 4e-3", "4e-3")), name="two")
+    for name in ("one", "two"):
+        trials(place, name, lambda run: {**by_best(run), "seconds": 0.2})
+    assert tune.main(["one", "two", "--processes", "4", "--results", "results"]) == 0
+    assert len(place.lines("calls")) == 3 + 3 + 2  # ln and bn by three values, none by two
+    rates = [study(place, name).scale("smoke").rates for name in ("one", "two")]
+    assert [each["ln"] for each in rates] == [("optim.lr=2e-3",), ("optim.lr=1e-3",)]
+
+
+def test_studies_that_differ_in_the_score_share_runs_and_choose_apart(place, capsys):
+    edit(place, ("tuning: one", TUNING.replace("valid/bleu", "valid/chrf")), name="two")
+
+    def of(run):
+        by = {"1e-3": 10.0, "2e-3": 20.0, "4e-3": 1.0}[value(run)]
+        seen = [{**row, "valid/chrf": 50.0 - row["valid/bleu"]} for row in rows(1, by)]
+        seen = [{**row, "valid/chrf": 5.0} for row in seen] if by == 1.0 else seen
+        scores = {"valid/bleu": by, "valid/chrf": 50.0 - by}
+        return {"scores": scores, "rows": seen, "seconds": 30.0 if by == 1.0 else 0.0}
+
+    for name in ("one", "two"):
+        trials(place, name, of)
+    code, out = tuned(place, capsys, "one", "two")
+    assert code == 0 and len(place.lines("stopped")) == 4, "once by each score, ln of both studies"
+    assert "| ln | 10 | 20 | pruned at 50 (1) | 2e-3 |" in out
+    assert "| ln | 40 | 30 | pruned at 50 (5) | 1e-3 |" in out
+    again = tuned(place, capsys, "one", "two")[1]
+    assert "pruned at 50 (1) | 2e-3 |" in again and "pruned at 50 (5) | 1e-3 |" in again
+    assert len(place.lines("calls")) == 9 + 1, "one is begun again for the other score"
+
+
+def test_a_score_that_falls_chooses_the_lowest(place, capsys):
+    edit(place, ("valid/bleu", "valid/perplexity"))
+
+    def of(run):
+        return {"scores": {"valid/perplexity": 100 * float(value(run))}, "higher": False}
+
+    trials(place, "one", of)
+    code, out = tuned(place, capsys, "one")
+    assert code == 0 and "| ln | 0.1 | 0.2 | 0.4 | 1e-3 |" in out
+
+
+@pytest.mark.parametrize(
+    ("score", "why"),
+    [("valid/length_ratio", "has no better direction in"), ("valid/blue", "is no score in SCORES")],
+)
+def test_a_score_without_a_known_direction_is_refused_before_any_trial(place, score, why):
+    edit(place, ("valid/bleu", score))
+    with pytest.raises(ValueError, match=f"{score} {why} .*glossary.py: .* nll, perplexity"):
+        tune.main(["one"])
+    assert place.lines("calls") == []
+
+
+def test_a_scale_that_can_hold_no_rates_is_refused_before_any_trial(place, capsys):
+    text = path_of(place).read_text()
+    braces = yaml.safe_load(text)["scales"]["smoke"]
+    start, end = text.index("\n    overrides:"), text.index("  cpu:")
+    edit(place, (text[start:end], f" {json.dumps(braces)}\n"))
+    with pytest.raises(ValueError, match=r"one.yaml: scales.smoke: written within braces"):
+        tune.main(["one"])
+    assert place.lines("calls") == []
