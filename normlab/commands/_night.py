@@ -12,6 +12,7 @@ from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, standing_lines
 from normlab.commands._plan import makespan
 from normlab.commands._queue import Job, Queue, Run
+from normlab.commands._terminal import complain
 from normlab.sweep import Sweep, places, summary_lines
 
 _LONGER = 0.1  # of the time that a run took, if it is over its estimate
@@ -47,14 +48,26 @@ class Night:
             ended=lambda place: _grid.has_ended(_grid.record_at(place), anew),
             seconds=seconds,
             look=self._look if until_decided else None,
-            whole=self._publish,
+            whole=self._publish_or_say,
         )
         self.out_of_time = self.stood_still = False
         self.published: list[Path] = []
+        self._unpublished: dict[str, str] = {}
 
     def run(self, logs: Path) -> bool:
+        """Carry out what has not ended; tell whether a run failed or was not published."""
+        for job in self._with_whole():  # of an earlier night that was killed before it could
+            self._publish_or_say(job)
+        failed = self._carry_out(logs)
+        for job in self.jobs:
+            if job.name in self._unpublished:
+                self._publish(job)
+        for problem in self._unpublished.values():
+            complain(f"{problem}; mend this, and start the same command again")
+        return failed or bool(self._unpublished)
+
+    def _carry_out(self, logs: Path) -> bool:
         """Carry out what has not ended; tell whether any run failed."""
-        self.publish_whole()  # of an earlier night that was killed before it could
         if not self.queue.left():
             return False
         if time.monotonic() >= self.deadline:
@@ -98,10 +111,11 @@ class Night:
         return any(cell.status for cell in ended)
 
     def publish_whole(self) -> None:
-        """Publish what there is of whole seeds."""
-        for job in self.jobs:
-            if any(self.queue.is_whole(job, seed) for seed in job.runs):
-                self._publish(job)
+        """Publish what there is of whole seeds; ValueError says of which studies it cannot be."""
+        for job in self._with_whole():
+            self._publish(job)
+        if self._unpublished:
+            raise ValueError("\n".join(self._unpublished.values()))
 
     def line(self, at_work: Mapping[int, float], at_a_time: int) -> str:
         """Return the line of a minute: what is running, done and left, and how long it takes."""
@@ -172,24 +186,57 @@ class Night:
             _say(f"  {line}")
         return sum(each.open for each in found)
 
+    def _with_whole(self) -> list[Job]:
+        return [job for job in self.jobs if any(self.queue.is_whole(job, s) for s in job.runs)]
+
+    def _publish_or_say(self, job: Job) -> None:
+        """Publish while runs go on: a problem is said once, and ends nothing."""
+        known = job.name in self._unpublished
+        self._publish(job)
+        if job.name in self._unpublished and not known:
+            complain(
+                f"{self._unpublished[job.name]}; the runs go on, and it is tried again with the "
+                "next whole seed and at the end"
+            )
+
     def _publish(self, job: Job) -> None:
-        """Write the whole seeds of a job, and no other."""
+        """Write the whole seeds of a job, and no other; a problem is kept."""
         if self.publish is None:
             return
         from normlab.reports.published import publish
 
         whole = [seed for seed in job.runs if self.queue.is_whole(job, seed)]
         runs = [run for seed in whole for run in job.runs[seed]]
-        folder = publish(
-            self.publish,
-            job.study,
-            job.scale,
-            [(run.planned, _grid.record_at(run.place)) for run in runs],
-            folders=[run.place for run in runs],
-            add=True,
-        )
+        try:
+            folder = publish(
+                self.publish,
+                job.study,
+                job.scale,
+                [(run.planned, _grid.record_at(run.place)) for run in runs],
+                folders=[run.place for run in runs],
+                add=True,
+            )
+        except (OSError, ValueError) as error:
+            self._unpublished[job.name] = f"{job.name} is not published: {error}"
+            return
+        self._unpublished.pop(job.name, None)
         self.published.append(folder)
         _say(f"published {job.name}: seed {' '.join(map(str, whole))}")
+
+
+def check_publishing(root: Path, jobs: Sequence[Job]) -> None:
+    """Raise ValueError where the runs of jobs cannot be published to a folder, and say what to do.
+
+    So that it is known before anything is run.
+    """
+    from normlab.reports.published import check
+
+    for job in jobs:
+        asked = {
+            (run.planned.row, run.planned.point, run.planned.seed): run.place.parent.name
+            for run in job.asked()
+        }
+        check(root, job.study.name, job.scale, asked)
 
 
 def _say(line: str) -> None:

@@ -15,7 +15,7 @@ from normlab.commands._clone import go_on_in
 from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, uncommitted, visible_lines
-from normlab.commands._night import Night
+from normlab.commands._night import Night, check_publishing
 from normlab.commands._plan import Item, Plan, head, measured, subjects
 from normlab.commands._probes import Probes
 from normlab.commands._queue import Job, Run, make_job
@@ -111,7 +111,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Plan, run what has not ended, print tables; 1 where a run failed or data cannot be had.
+    """Plan, run what has not ended, print tables; 1 where data, a run or publishing failed.
 
     0 where the budget was spent: the last line is the command that goes on. 1 where it was too
     small for any run to save its state.
@@ -125,6 +125,8 @@ def main(argv: list[str]) -> int:
     jobs, extra = _asked(arguments.words, looks=results if arguments.until_decided else None)
     anew = "observe.other_code=rerun" in extra
     judge = Judge(jobs, results)
+    if arguments.publish is not None and not arguments.plan:
+        check_publishing(arguments.publish, jobs)
     if arguments.so_far:
         return _show_so_far([job for job in jobs if job.seeds], judge, arguments, anew=anew)
     several = len(jobs) > 1 or arguments.until_decided

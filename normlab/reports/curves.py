@@ -62,7 +62,9 @@ def read_curves(path: Path) -> list[dict[str, Any]]:
         return read_rows(path)
     except ValueError as error:
         place = str(error).partition(": ")[0]
-        raise ValueError(f"{place}: damaged curves; publish the study again") from None
+        raise ValueError(
+            f"{place}: damaged curves; restore them, or publish the seed again"
+        ) from None
 
 
 def significant(value: Any) -> Any:

@@ -6,6 +6,7 @@ curves are drawn from and what its tested weights translated.
 """
 
 import json
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
@@ -21,6 +22,7 @@ from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
 from normlab.reports.evidence import Evidence
 from normlab.reports.html.study import study_page
 from normlab.reports.manifest import PAGE, RUNS_FILE, accept
+from normlab.reports.manifest import read as read_manifest
 from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
 from normlab.studies import Planned, Study
@@ -29,6 +31,27 @@ FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
 _PLACE = re.compile(r"(\.\./\.\./[\w-]+/[\w-]+/)?records/[\w.+@=,/-]+")
+_MEND = "restore it, or publish its seed again"
+_SHOWN = 3  # of what differs, in one message
+_Pairs = Sequence[tuple[Planned, str | None]]
+Asked = Mapping[tuple[str, str, int], str | None]
+"""The experiment of each run that is published, by row, point and seed; None of one not made."""
+
+
+def check(root: Path, study: str, scale: str, asked: Asked) -> None:
+    """Check that runs can be published beside what a folder holds of the study, and write nothing.
+
+    Raises ValueError for a folder that cannot be written, for a list or record that is damaged, and
+    for another experiment at a row and point asked for, saying what to do.
+    """
+    folder = root / study / scale
+    for place in (root, folder):
+        there = next(path for path in (place, *place.parents) if os.path.lexists(path))
+        if not there.is_dir() or not os.access(there, os.W_OK | os.X_OK):
+            wrong = "cannot be written" if there.is_dir() else "is no folder"
+            raise ValueError(f"{there} {wrong}: give --publish another folder, or mend this one")
+    read_manifest(root)
+    _beside_asked(folder, asked)
 
 
 def publish(
@@ -43,15 +66,17 @@ def publish(
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
     `folders` are those of the runs, in their order; without them there are neither curves nor
-    hypotheses. What the folder held before of runs that the study is no longer made of is removed;
-    to `add` keeps other seeds, rows and points of it.
-    Raises ValueError, before anything is written, for rows of a run that are damaged.
+    hypotheses. What the folder held of other runs is removed; to `add` keeps all of it, rows and
+    points that the study has not among them.
+    Raises ValueError, before anything is written, for what is damaged of the runs or of what is
+    kept, and if another experiment is published at a row and point to which runs are added.
     """
     folder = root / study.name / scale
+    asked: dict[tuple[str, str, int], str | None] = {}
     entries: list[dict[str, Any]] = []
     files: dict[Path, bytes] = {}
     for number, (planned, record) in enumerate(runs):
-        entry = {"row": planned.row, "point": planned.point, "seed": planned.seed}
+        path = label = None
         if record is not None:
             label = record.run_id.removesuffix(f"-seed{record.seed}")
             path = Path(_RECORDS) / label / f"seed{record.seed}" / RECORD_FILE
@@ -60,11 +85,13 @@ def publish(
             if folders is not None:
                 beside = _beside(folders[number], record)
                 files |= {folder / path.with_name(name): kept for name, kept in beside.items()}
-            entry["record"] = path.as_posix()
-        entries.append(entry)
+        asked[planned.row, planned.point, planned.seed] = label
+        entries.append(_entry(planned, path and path.as_posix()))
     with only_writer(folder / RUNS_FILE):
         remove_leftovers(folder, below=True)
-        lost = _write_all(study, scale, folder, entries, files, add=add)
+        read_manifest(root)  # damage is named
+        kept = _beside_asked(folder, asked) if add else None
+        lost = _write_all(study, scale, folder, entries, files, kept)
         accept(root, [*files, folder / RUNS_FILE], lost=lost)
     return folder
 
@@ -75,48 +102,70 @@ def _write_all(
     folder: Path,
     entries: Sequence[Mapping[str, Any]],
     files: Mapping[Path, bytes],
-    *,
-    add: bool,
+    kept: _Pairs | None,
 ) -> list[Path]:
-    """Write the files of runs, their list, and what is made of them; return what was removed."""
-    for path, kept in files.items():
-        _write(path, kept)
-    runs, others = list(entries), list[dict[str, Any]]()
-    if add:
-        plan = study.planned(scale)
-        others = _others(folder, plan, entries)
-        runs = _in_order([*entries, *others], plan)
-    content = {"format": FORMAT, "study": study.name, "scale": scale, "runs": runs}
-    _write(folder / RUNS_FILE, json.dumps(content, indent=1, sort_keys=True) + "\n")
-    beside = [path for each in others for path in (folder / each["record"]).parent.iterdir()]
-    lost = _remove_others(folder, [*files, *beside])
+    """Write the files of runs, their list, and what is made of them; return what was removed.
+
+    What is `kept` is listed too, and all other records stay; None keeps nothing.
+    """
+    for path, content in files.items():
+        _write(path, content)
+    runs, stay = list(entries), list(files)
+    if kept is not None:
+        runs = _in_order([*entries, *(_entry(*each) for each in kept)], study.planned(scale))
+        written = {path.parent for path in files}
+        stay += [path for path in folder.glob(f"{_RECORDS}/*/*/*") if path.parent not in written]
+        # Rows that were added to the study after this code, or taken out of it.
+        rows = {run.row: () for run, _ in kept if run.row not in study.rows}
+        study = replace(study, rows={**study.rows, **rows})
+    listed = {"format": FORMAT, "study": study.name, "scale": scale, "runs": runs}
+    _write(folder / RUNS_FILE, json.dumps(listed, indent=1, sort_keys=True) + "\n")
+    lost = _remove_others(folder, stay)
     for name, text in rendered(study, folder).items():
         _write(folder / name, text)
     return lost
 
 
-def _others(
-    folder: Path, plan: Sequence[Planned], entries: Sequence[Mapping[str, Any]]
-) -> list[dict[str, Any]]:
-    """Return what is published beside some entries: other rows, points and seeds of the plan.
+def _beside_asked(folder: Path, asked: Asked) -> _Pairs:
+    """Return what is published beside the runs asked for: other rows, points and seeds.
 
-    Of a row at a point that is among the entries only the same experiment is kept.
+    Raises ValueError as `check` does.
     """
-    if not (folder / RUNS_FILE).is_file():
+    if not os.path.lexists(folder / RUNS_FILE):
         return []
-    _content(folder)  # a damaged list is named
-    old = json.loads((folder / RUNS_FILE).read_text("utf-8"))["runs"]
-    kept: list[dict[str, Any]] = []
-    planned = {(run.row, run.point) for run in plan}
-    new = {(each["row"], each["point"], each["seed"]) for each in entries}
-    experiments = {(e["row"], e["point"]): _experiment(e) for e in entries if "record" in e}
-    for each in old:
-        cell = each["row"], each["point"]
-        if "record" not in each or cell not in planned or (*cell, each["seed"]) in new:
-            continue
-        if experiments.get(cell, _experiment(each)) == _experiment(each):
-            kept.append(each)
+    there = _content(folder)["runs"]
+    wanted = {(row, point): label for (row, point, _), label in asked.items() if label}
+    others: dict[tuple[str, str, str], list[str]] = {}
+    for run, place in there:
+        label = wanted.get((run.row, run.point))
+        if place is not None and label is not None and _experiment(place) != label:
+            others.setdefault((run.row, run.point, _experiment(place)), []).append(str(run.seed))
+    if others:
+        raise ValueError(_other_experiments(folder, others, wanted))
+    kept = [(run, place) for run, place in there if (run.row, run.point, run.seed) not in asked]
+    _all_evidence(folder, kept)  # damage is named
     return kept
+
+
+def _other_experiments(
+    folder: Path,
+    others: Mapping[tuple[str, str, str], Sequence[str]],
+    wanted: Mapping[tuple[str, str], str],
+) -> str:
+    """Say which experiments a folder holds at rows and points of others, and what to do."""
+    lines = [
+        f"{row} {point}".rstrip()
+        + f": published is {label} (seed {' '.join(seeds)}), asked for is {wanted[row, point]}"
+        for (row, point, label), seeds in others.items()
+    ]
+    if len(lines) > _SHOWN:
+        lines[_SHOWN:] = [f"and {len(lines) - _SHOWN} more"]
+    return (
+        f"{folder} holds other experiments than those asked for ({'; '.join(lines)}): give "
+        "--publish another folder, or leave out the overrides that differ; or, to begin anew, as "
+        f"with newly tuned rates, remove {folder}, start again, and then "
+        f"normlab report --from {folder.parents[1]} --accept {folder}"
+    )
 
 
 def _in_order(
@@ -130,8 +179,13 @@ def _in_order(
     )
 
 
-def _experiment(entry: Mapping[str, Any]) -> str:
-    return Path(entry["record"]).parents[1].name
+def _entry(planned: Planned, place: str | None) -> dict[str, Any]:
+    entry = {"row": planned.row, "point": planned.point, "seed": planned.seed}
+    return entry if place is None else {**entry, "record": place}
+
+
+def _experiment(place: str) -> str:
+    return Path(place).parents[1].name
 
 
 def _beside(run_dir: Path, record: RunRecord) -> dict[str, bytes]:
@@ -151,7 +205,8 @@ def rendered(study: Study, folder: Path) -> dict[str, str]:
         if each.planned.row not in study.rows:
             raise ValueError(
                 f"{folder / RUNS_FILE}: the study {study.name} has no row {each.planned.row!r} "
-                f"(any more): there are {', '.join(study.rows)}; publish it again"
+                f"(any more): there are {', '.join(study.rows)}; put it back, or remove {folder} "
+                "and publish the study again"
             )
     table = build(study, scale, [(each.planned, each.record) for each in found])
     return {
@@ -195,16 +250,20 @@ def read(folder: Path) -> tuple[str, list[tuple[Planned, RunRecord | None]]]:
 def evidence(folder: Path) -> tuple[str, list[Evidence]]:
     """Return scale and evidence of a published study; ValueError as in `read`."""
     content = _content(folder)
+    return content["scale"], _all_evidence(folder, content["runs"])
+
+
+def _all_evidence(folder: Path, runs: _Pairs) -> list[Evidence]:
     found: list[Evidence] = []
     problems: list[str] = []
-    for planned, place in content["runs"]:
+    for planned, place in runs:
         try:
             found.append(_evidence(folder, planned, place))
         except ValueError as error:
             problems.append(str(error))
     if problems:
         raise ValueError("\n".join(problems))
-    return content["scale"], found
+    return found
 
 
 def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
@@ -216,10 +275,10 @@ def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
 
 
 def _record(path: Path, planned: Planned) -> RunRecord:
-    record = read_record(path, mend="publish the study again")
+    record = read_record(path, mend=_MEND)
     if record.seed != planned.seed:
         raise ValueError(
-            f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; publish again"
+            f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; {_MEND}"
         )
     return record
 
@@ -239,7 +298,10 @@ def _content(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} holds no {RUNS_FILE}: it is no published study") from None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: damaged ({error!r}); publish the study again") from None
+        raise ValueError(
+            f"{path}: damaged ({error!r}); restore it, or remove {folder} and publish the study "
+            "again"
+        ) from None
 
 
 def _inside(folder: Path, entry: Mapping[str, Any]) -> str | None:

@@ -9,10 +9,9 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from normlab.claims.claim import load_all
-from normlab.commands import _clone, _grid, _looks, _plan, reproduce
+from normlab.commands import _clone, _grid, _looks, reproduce
 from normlab.commands._budget import read_budget
 from normlab.commands._probes import NO_TIME, Probes, Subject
 from normlab.commands._queue import Job, Queue, Run, seeds_by_looks
@@ -20,103 +19,7 @@ from normlab.config import compose, to_dict
 from normlab.reports.published import read
 from normlab.studies import Planned, load_study
 from normlab.sweep import Cell, Sweep
-from tests.commands.stand_in import StandIn
-
-STUDY = """\
-# normlab reproduce {name}
-# Norms, for tests.
-document: D0
-table: Norms
-claims: [1]
-rows: {rows}
-grid: {{}}
-columns: [test/bleu]
-figures: {{}}
-scales:
-  smoke: {{overrides: [task=toy], seeds: {seeds}, minutes: 0.5, data: the built-in corpus}}
-"""
-CLAIM = {
-    "id": 1,
-    "documents": ["D0"],
-    "statement": "It is so.",
-    "figure": None,
-    "literature": "None.",
-    "parts": [
-        {
-            "name": "worse",
-            "statement": "It is worse.",
-            "says": "difference",
-            "endpoint": {
-                "contrast": {
-                    "study": "one",
-                    "scale": "smoke",
-                    "score": "test/bleu",
-                    "better": {"norm": "ln"},
-                    "worse": {"norm": "bn"},
-                    "margin": 0.5,
-                }
-            },
-        }
-    ],
-}
-
-
-@pytest.fixture(scope="module")
-def composed():
-    compose, known = _grid.composed, {}
-
-    def once(run):
-        key = tuple(o for o in run.overrides if not o.startswith("seed="))
-        if key not in known:
-            known[key] = compose(run)
-        return {**known[key], "seed": run.seed}
-
-    return once
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch, composed):
-    """Return the stand-in for runs, with two studies that share a row, and a claim of the first."""
-    configs = tmp_path / "configs"
-    (configs / "study").mkdir(parents=True)
-    (configs / "claim").mkdir()
-    for name, rows in (("one", ("ln", "bn")), ("two", ("ln", "none"))):
-        written = "{" + ", ".join(f"{row}: [norm={row}]" for row in rows) + "}"
-        text = STUDY.format(name=name, rows=written, seeds="[1, 2]")
-        (configs / "study" / f"{name}.yaml").write_text(text)
-    claim = "# normlab claims 1\n# So.\n" + yaml.safe_dump(CLAIM, sort_keys=False)
-    (configs / "claim" / "01_so.yaml").write_text(claim)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_grid, "composed", composed)
-    monkeypatch.setattr(_grid, "data_problem", lambda run: None)
-    monkeypatch.setattr(_looks, "CONFIG_DIR", configs)
-    monkeypatch.setattr(reproduce, "_RESULTS", tmp_path / "published")
-    monkeypatch.setattr(reproduce, "load_study", lambda name: load_study(name, configs))
-    monkeypatch.setattr(_plan, "_START", 10**9)  # a budget never has time to measure
-    found = StandIn(tmp_path)
-    found.install(monkeypatch)
-    return found
-
-
-def plan(place, of, seeds=range(1, 13)):
-    for name in ("one", "two"):
-        study = load_study(name, place.folder / "configs")
-        place.plan(study.planned("smoke", seeds=list(seeds)), of)
-
-
-def bleu(gap, noise=0.1):
-    """Return what runs come to: ln is better than the others by a gap, give or take the noise."""
-
-    def of(run):
-        own = 0.0 if run.row == "ln" else gap + noise * (-1) ** run.seed
-        return {"scores": {"test/bleu": 30.0 - own}}
-
-    return of
-
-
-def night(capsys, *argv, budget="1h"):
-    code = reproduce.main([*argv, "--processes", "1", "--budget", budget])
-    return code, capsys.readouterr().out
+from tests.commands.queues import bleu, night, plan
 
 
 def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, capsys):

@@ -92,7 +92,7 @@ def lose_config(results):
     [
         (spoil_runs, "results/padding/cpu/runs.json: damaged"),
         (lose_runs, "results/padding/cpu holds no runs.json"),
-        (spoil_record, "quotes; publish the study again"),
+        (spoil_record, "quotes; restore it, or publish its seed again"),
         (lose_config, "results/padding/cpu: no study 'gone': there are"),
     ],
 )

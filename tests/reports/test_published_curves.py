@@ -102,5 +102,5 @@ def test_damaged_curves_are_named(tmp_path):
     folder = publish(tmp_path, study(), "smoke", runs({"ln": [1.0]}), folders=[place])
     path = next(folder.rglob(CURVES_FILE))
     path.write_text(json.dumps({"step": "one"}) + "\n" + path.read_text())
-    with pytest.raises(ValueError, match=r"curves\.jsonl, line 1: damaged curves; publish"):
+    with pytest.raises(ValueError, match=r"curves\.jsonl, line 1: damaged curves; restore them"):
         rendered(study(), folder)

@@ -74,6 +74,36 @@ def test_records_that_belong_no_longer_are_removed(folder, tmp_path):
     assert notes.read_text() == "mine"
 
 
+def add(tmp_path, record):
+    publish(tmp_path, study(), "smoke", [(planned("ln", 3), record)], add=True)
+
+
+def test_to_add_keeps_all_there_is(folder, tmp_path):
+    kept = [*folder.rglob("record.json"), folder / "records" / "mine" / "seed1" / "record.json"]
+    kept[-1].parent.mkdir(parents=True)
+    kept[-1].write_text("{}")
+    add(tmp_path, made("ln", 3))
+    assert all(path.is_file() for path in kept)
+    found = [(run.row, run.seed, record is not None) for run, record in read(folder)[1]]
+    assert found == [
+        *(("ln", 1, True), ("bn", 1, True)),
+        *(("ln", 2, True), ("bn", 2, False), ("ln", 3, True)),
+    ]
+
+
+@pytest.mark.parametrize("wrong", ["record", "manifest", "experiment"])
+def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong):
+    record = made("ln", 3, batch_size=7) if wrong == "experiment" else made("ln", 3)
+    if wrong == "record":
+        next(folder.rglob("seed1/record.json")).write_text("{")
+    if wrong == "manifest":
+        (tmp_path / "MANIFEST.sha256").write_text("=======\n")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(ValueError, match=r"damaged|holds other experiments"):
+        add(tmp_path, record)
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+
+
 def test_private_folders_are_shortened_at_any_depth(tmp_path):
     places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
     task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
@@ -118,7 +148,7 @@ def test_damage_of_the_list_of_runs_is_named(folder, edit, message):
 @pytest.mark.parametrize("content", [b"{", b"[]", b"\xff\xfe"])
 def test_a_list_that_is_none_is_named(folder, content):
     (folder / RUNS_FILE).write_bytes(content)
-    with pytest.raises(ValueError, match=r"runs.json: damaged .*; publish the study again"):
+    with pytest.raises(ValueError, match=r"runs.json: damaged .*; restore it, or"):
         read(folder)
 
 
@@ -133,7 +163,7 @@ def test_every_damaged_record_is_named(folder):
 
 
 def test_a_row_that_the_study_lost_is_named(folder):
-    with pytest.raises(ValueError, match=r"no row 'bn' .*: there are ln; publish it again"):
+    with pytest.raises(ValueError, match=r"no row 'bn' .*: there are ln; put it back, or"):
         rendered(study(rows={"ln": ("norm=ln",)}), folder)
 
 

@@ -1,0 +1,63 @@
+"""Two small studies and a claim for tests of a queue, and what their runs come to."""
+
+from normlab.commands import reproduce
+from normlab.studies import load_study
+
+STUDY = """\
+# normlab reproduce {name}
+# Norms, for tests.
+document: D0
+table: Norms
+claims: [1]
+rows: {rows}
+grid: {{}}
+columns: [test/bleu]
+figures: {{}}
+scales:
+  smoke: {{overrides: [task=toy], seeds: {seeds}, minutes: 0.5, data: the built-in corpus}}
+"""
+CLAIM = {
+    "id": 1,
+    "documents": ["D0"],
+    "statement": "It is so.",
+    "figure": None,
+    "literature": "None.",
+    "parts": [
+        {
+            "name": "worse",
+            "statement": "It is worse.",
+            "says": "difference",
+            "endpoint": {
+                "contrast": {
+                    "study": "one",
+                    "scale": "smoke",
+                    "score": "test/bleu",
+                    "better": {"norm": "ln"},
+                    "worse": {"norm": "bn"},
+                    "margin": 0.5,
+                }
+            },
+        }
+    ],
+}
+
+
+def plan(place, of, seeds=range(1, 13)):
+    for name in ("one", "two"):
+        study = load_study(name, place.folder / "configs")
+        place.plan(study.planned("smoke", seeds=list(seeds)), of)
+
+
+def bleu(gap, noise=0.1):
+    """Return what runs come to: ln is better than the others by a gap, give or take the noise."""
+
+    def of(run):
+        own = 0.0 if run.row == "ln" else gap + noise * (-1) ** run.seed
+        return {"scores": {"test/bleu": 30.0 - own}}
+
+    return of
+
+
+def night(capsys, *argv, budget="1h"):
+    code = reproduce.main([*argv, "--processes", "1", "--budget", budget])
+    return code, capsys.readouterr().out

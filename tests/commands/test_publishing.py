@@ -1,0 +1,142 @@
+"""Publishing a queue: other experiments stay as they are, and a problem does not end the runs."""
+
+import shutil
+
+import pytest
+
+from normlab.commands import reproduce
+from normlab.commands._queue import Queue
+from normlab.reports import manifest
+from normlab.reports.published import read
+from normlab.studies import load_study
+from tests.commands.queues import STUDY, bleu, night, plan
+
+RESULTS = ("--publish", "results")
+OTHER = "budget.steps=7"
+CONFLICT = "<<<<<<< HEAD\n"
+
+
+@pytest.fixture
+def folder(place):
+    plan(place, bleu(3.0), range(1, 4))
+    study = load_study("one", place.folder / "configs")
+    place.plan(study.planned("smoke", seeds=[1], extra=[OTHER]), bleu(3.0))
+    return place.folder / "results" / "one" / "smoke"
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def seeds(folder, row="bn"):
+    return [run.seed for run, record in read(folder)[1] if run.row == row and record is not None]
+
+
+@pytest.mark.parametrize("more", [(), ("--so-far",)])
+def test_another_experiment_at_a_published_row_is_refused_before_any_run(
+    place, folder, capsys, more
+):
+    night(capsys, "one", *RESULTS)
+    before = contents(folder.parents[1])
+    said = (
+        r"(?s)results/one/smoke holds other .*; bn: published is toy-bn-pre-\w+ \(seed 1 2\), "
+        "asked for is toy-bn-.* another folder, or leave out .* remove results/one/smoke, start"
+    )
+    with pytest.raises(ValueError, match=said):
+        reproduce.main(["one", "seeds=1", OTHER, *RESULTS, *more])
+    assert len(place.lines("calls")) == 4 and contents(folder.parents[1]) == before
+    assert night(capsys, "one", "seeds=1", OTHER, "--publish", "elsewhere")[0] == 0
+
+
+def test_a_study_is_begun_anew_as_its_refusal_says(folder, capsys):
+    night(capsys, "one", *RESULTS)
+    shutil.rmtree(folder)
+    assert night(capsys, "one", "seeds=1", OTHER, *RESULTS)[0] == 0
+    assert seeds(folder) == [1]
+    root = folder.parents[1]
+    manifest.accept(root, [folder])
+    assert manifest.problems(root) == []
+
+
+def test_a_row_that_only_the_checkout_has_is_kept_by_older_code(place, folder, capsys):
+    file = place.folder / "configs" / "study" / "one.yaml"
+    old, rows = file.read_text(), "{ln: [norm=ln], bn: [norm=bn], new: [norm=rms]}"
+    file.write_text(STUDY.format(name="one", rows=rows, seeds="[1]"))
+    plan(place, bleu(3.0), range(1, 4))
+    night(capsys, "one", *RESULTS)
+    file.write_text(old)
+    assert night(capsys, "one", *RESULTS)[0] == 0
+    assert seeds(folder, "new") == [1] and seeds(folder) == [1, 2]
+    assert "| new |" in (folder / "table.md").read_text()
+    assert manifest.problems(folder.parents[1]) == []
+
+
+def spoil_record(folder):
+    next(folder.rglob("seed1/record.json")).write_text("{")
+
+
+def spoil_runs(folder):
+    (folder / "runs.json").write_text(CONFLICT)
+
+
+def spoil_manifest(folder):
+    (folder.parents[1] / manifest.MANIFEST).write_text(CONFLICT)
+
+
+def make_a_file(folder):
+    shutil.rmtree(folder.parents[1])
+    folder.parents[1].write_text("")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (spoil_record, r"seed1/record.json: damaged .*; restore it, or publish its seed again"),
+        (spoil_runs, r"runs.json: damaged .*; restore it, or remove results/one/smoke and"),
+        (spoil_manifest, "MANIFEST.sha256, line 1: damaged: <<<<<<< HEAD; restore the file"),
+        (make_a_file, "results is no folder: give --publish another folder"),
+    ],
+)
+def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys, spoil, message):
+    night(capsys, "one", "seeds=1", *RESULTS)
+    spoil(folder)
+    before = contents(place.folder / "results")
+    with pytest.raises(ValueError, match=message):
+        reproduce.main(["one", "seeds=2", *RESULTS])
+    assert len(place.lines("calls")) == 2 and contents(place.folder / "results") == before
+
+
+def test_a_damaged_seed_is_published_again(folder, capsys):
+    night(capsys, "one", *RESULTS)
+    spoil_record(folder)
+    assert night(capsys, "one", "seeds=1", *RESULTS)[0] == 0 and seeds(folder) == [1, 2]
+
+
+@pytest.mark.parametrize("mended", [True, False])
+def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
+    place, folder, capsys, monkeypatch, mended
+):
+    """Seeds are whole with runs 2, 4 and 6; somebody merges meanwhile in the checkout."""
+    ended, listed = Queue.ended, folder.parents[1] / manifest.MANIFEST
+
+    def merging(self, number, cell):
+        if len(self.done) == 1:
+            listed.parent.mkdir()
+            listed.write_text(CONFLICT)
+        if len(self.done) == 5 and mended:
+            listed.unlink()
+        ended(self, number, cell)
+
+    monkeypatch.setattr(Queue, "ended", merging)
+    argv = ["one", "seeds=1-3", *RESULTS, "--processes", "1"]
+    code, err = reproduce.main(argv), capsys.readouterr().err
+    assert code == (0 if mended else 1) and len(place.lines("calls")) == 6
+    problem = f"normlab: one scale=smoke is not published: results/{manifest.MANIFEST}, line 1"
+    assert err.count(f"{problem}: damaged") == (1 if mended else 2)
+    assert err.count("the runs go on") == 1
+    assert ("mend this, and start the same command again" in err) == (not mended)
+    if not mended:
+        assert not list(folder.rglob("*.json")), "nothing by half"
+        listed.unlink()
+        assert reproduce.main(argv) == 0
+    assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == []
