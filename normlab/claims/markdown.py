@@ -19,6 +19,7 @@ from normlab.claims.reading import (
     p_corrected,
     p_found,
     seeds_text,
+    tune_first,
     verdict_text,
 )
 from normlab.records.text import in_markdown
@@ -31,7 +32,7 @@ def page(entries: Sequence[Entry]) -> str:
     """Return the whole page."""
     counts = Counter(entry.verdict for entry in entries)
     said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-    parts = [_opening(), f"{len(entries)} claims: {said}.\n", _summary(entries)]
+    parts = [_opening(), f"{len(entries)} claims: {said}.\n", _summary(entries), _rest(entries)]
     return "\n".join([*parts, *(_section(entry) for entry in entries)])
 
 
@@ -57,6 +58,30 @@ def _summary(entries: Sequence[Entry]) -> str:
         for entry in entries
     ]
     return _table(["#", "claim", "from", "its figure", "verdict"], rows)
+
+
+def _rest(entries: Sequence[Entry]) -> str:
+    """Return what would decide the parts that are open, a line a command; "" where none are."""
+    parts: dict[str, list[str]] = {}
+    costs: dict[str, str] = {}
+    tuned_first: dict[str, str] = {}
+    for entry in entries:
+        for each in entry.parts:
+            found = each.primary.finding
+            if found.command is None:
+                continue
+            name = f"[{entry.claim.id}](#claim-{entry.claim.id}) {_named(each)}"
+            parts.setdefault(found.command, []).append(name)
+            costs[found.command] = found.cost or "-"
+            if first := tune_first(each.primary)[0]:
+                tuned_first[found.command] = f"`{first}`, then "
+    rows = [
+        [", ".join(parts[command]), f"{tuned_first.get(command, '')}`{command}`", costs[command]]
+        for command in sorted(parts)
+    ]
+    if not rows:
+        return ""
+    return f"## What would decide the rest\n\n{_table(['parts', 'to measure', 'cost'], rows)}"
 
 
 def _section(entry: Entry) -> str:

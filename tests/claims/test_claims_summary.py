@@ -2,8 +2,9 @@
 
 from dataclasses import replace
 
+from normlab.claims import markdown
 from normlab.claims.summary import page
-from tests.claims.ledgers import compared, entries
+from tests.claims.ledgers import COMMAND, compared, entries
 
 
 def test_a_claim_is_one_line_in_each_language_below_its_verdict():
@@ -47,3 +48,12 @@ def test_where_no_difference_is_found_the_statement_is_said_to_be_untrue():
     said = same.part.statement[:-1]
     assert f"  - *not true, too small a difference*: {said} (" in english
     assert f"  - *不成立，差别太小*：{said}（" in chinese
+
+
+def test_the_ledger_lists_what_would_decide_the_rest_a_line_a_command():
+    head, _, rest = markdown.page(entries()).partition("## What would decide the rest\n")
+    table = rest.partition("## Claim")[0]
+    assert head and table.count(f"`{COMMAND}`") == 1
+    assert "30 runs, about 2.0 h" in table
+    decided = [replace(each, parts=each.parts[:1]) for each in entries()[:2]]
+    assert "What would decide" not in markdown.page(decided)
