@@ -241,3 +241,24 @@ def check_publishing(root: Path, jobs: Sequence[Job]) -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)
+
+
+def print_tables(jobs: Sequence[Job], results: Path) -> None:
+    """Print the table of each study by what has ended, seeds that looks count as published too."""
+    from normlab.reports.published import read
+    from normlab.reports.render import markdown
+    from normlab.reports.table import build
+
+    for job in jobs:
+        runs = [(run.planned, _grid.record_at(run.place)) for run in job.asked()]
+        if job.published:
+            cells = {(run.row, run.point) for run, _ in runs}
+            try:
+                _, there = read(results / job.study.name / job.scale)
+            except ValueError as error:
+                complain(f"{job.name}: the table is of the runs made here alone: {error}")
+                there = []
+            beside = [each for each in there if each[0].seed in job.published]
+            runs = [each for each in beside if (each[0].row, each[0].point) in cells] + runs
+        print()
+        print(markdown(build(job.study, job.scale, runs)), end="")

@@ -179,7 +179,7 @@ def main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
         raise
-    _tables(jobs, results)
+    print_tables(jobs, results)
     for folder in dict.fromkeys(night.published):
         print(f"written to {folder}")
     if several or night.out_of_time:
@@ -264,7 +264,7 @@ def _show_so_far(
     for job in jobs:
         left = _open(job, anew, "the table goes without it")
         print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
-    _tables(jobs, judge.results)
+    print_tables(jobs, judge.results)
     _publish_whole(jobs, judge, arguments, anew=anew)
     return 0
 
@@ -381,19 +381,3 @@ def _show_order(night: Night) -> None:
     ]
     numeric = ("open parts", "runs to go", "to its look", "parts an hour")
     print_table(["queue", *numeric], rows, numeric=numeric)
-
-
-def _tables(jobs: Sequence[Job], results: Path) -> None:
-    from normlab.reports.published import read
-    from normlab.reports.render import markdown
-    from normlab.reports.table import build
-
-    for job in jobs:
-        runs = [(run.planned, _grid.record_at(run.place)) for run in job.asked()]
-        if job.published:
-            cells = {(run.row, run.point) for run, _ in runs}
-            _, there = read(results / job.study.name / job.scale)
-            beside = [each for each in there if each[0].seed in job.published]
-            runs = [each for each in beside if (each[0].row, each[0].point) in cells] + runs
-        print()
-        print(markdown(build(job.study, job.scale, runs)), end="")
