@@ -15,7 +15,7 @@ from normlab.commands._clone import go_on_in
 from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
 from normlab.commands._looks import Judge, uncommitted, visible_lines
-from normlab.commands._night import Night, check_publishing
+from normlab.commands._night import Night, check_publishing, print_tables
 from normlab.commands._plan import Item, Plan, head, measured, subjects
 from normlab.commands._probes import Probes
 from normlab.commands._queue import Job, Run, make_job
