@@ -309,7 +309,7 @@ def test_truth_values_are_written_as_on_the_command_line(written):
 
 
 def test_lists_tell_what_studies_cost(capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setenv("COLUMNS", "500")
     assert ls.main(["study", "--json"]) == 0
     listed = {item["name"]: item["cost"] for item in json.loads(capsys.readouterr().out)}
     assert ls.main(["study"]) == 0
@@ -320,7 +320,7 @@ def test_lists_tell_what_studies_cost(capsys, monkeypatch):
             runs, hours = load_study(name).cost(scale)
             assert listed[name][scale] == {"runs": runs, "hours": hours}
             shown = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
-            assert f"{runs} runs, {shown}" in line
+            assert f"{scale}: {runs} runs, {shown}" in line
 
 
 def test_a_light_module():

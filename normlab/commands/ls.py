@@ -95,17 +95,17 @@ def _list_options(group: str, *, as_json: bool) -> None:
     if group == "norm":
         _print_norms(options)
         return
-    scales = list(dict.fromkeys(scale for cost in costs.values() for scale in cost))
-    rows = [
-        [o.name, o.description, *(_cost(costs[o.name].get(scale)) for scale in scales)]
-        for o in options
-    ]
+    rows = [[o.name, o.description] for o in options]
+    for row in rows if costs else []:
+        of_scales = costs[row[0]].items()
+        row.append("; ".join(f"{scale}: {_cost(*cost)}" for scale, cost in of_scales))
     note = (
         "hours: one run after the other, typed in and not measured; "
         "normlab reproduce STUDY --plan measures them here"
     )
     notes = [note] if costs else []
-    print_table([group, "what it is", *scales], rows, notes=notes, numeric=scales)
+    columns = [group, "what it is", *(["cost by scale"] if costs else [])]
+    print_table(columns, rows, notes=notes)
 
 
 def _print_norms(options: Sequence[registry.Option]) -> None:
@@ -157,10 +157,7 @@ def _costs(options: Iterable[registry.Option]) -> dict[str, dict[str, tuple[int,
     }
 
 
-def _cost(cost: tuple[int, float] | None) -> str:
-    if cost is None:
-        return "-"
-    runs, hours = cost
+def _cost(runs: int, hours: float) -> str:
     return f"{runs} runs, " + (f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min")
 
 
