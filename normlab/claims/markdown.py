@@ -62,25 +62,19 @@ def _summary(entries: Sequence[Entry]) -> str:
 
 def _rest(entries: Sequence[Entry]) -> str:
     """Return what would decide the parts that are open, a line a command; "" where none are."""
-    parts: dict[str, list[str]] = {}
-    costs: dict[str, str] = {}
-    tuned_first: dict[str, str] = {}
+    open_parts: dict[str, list[tuple[str, Outcome]]] = {}
     for entry in entries:
         for each in entry.parts:
-            found = each.primary.finding
-            if found.command is None:
-                continue
-            name = f"[{entry.claim.id}](#claim-{entry.claim.id}) {_named(each)}"
-            parts.setdefault(found.command, []).append(name)
-            costs[found.command] = found.cost or "-"
-            if first := tune_first(each.primary)[0]:
-                tuned_first[found.command] = f"`{first}`, then "
-    rows = [
-        [", ".join(parts[command]), f"{tuned_first.get(command, '')}`{command}`", costs[command]]
-        for command in sorted(parts)
-    ]
-    if not rows:
+            if (command := each.primary.finding.command) is not None:
+                name = f"[{entry.claim.id}](#claim-{entry.claim.id}) {_named(each)}"
+                open_parts.setdefault(command, []).append((name, each.primary))
+    if not open_parts:
         return ""
+    rows: list[list[str]] = []
+    for command, parts in sorted(open_parts.items()):
+        first = next((f"`{said}`, then " for _, of in parts if (said := tune_first(of)[0])), "")
+        cost = parts[0][1].finding.cost or "-"
+        rows.append([", ".join(name for name, _ in parts), f"{first}`{command}`", cost])
     return f"## What would decide the rest\n\n{_table(['parts', 'to measure', 'cost'], rows)}"
 
 

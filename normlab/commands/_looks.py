@@ -88,9 +88,7 @@ def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
         endpoint = each.endpoint
         head = f"part {each.name} ({each.verdict}): "
         if not isinstance(endpoint, Contrast):
-            lines.append(
-                f"{head}decided by {getattr(endpoint, 'kind', 'counts')}, not by a difference"
-            )
+            lines.append(f"{head}decided by {endpoint.kind}, not by a difference")
             continue
         found = visible(endpoint, runs, scales)
         if found is None:

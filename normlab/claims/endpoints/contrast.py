@@ -19,7 +19,7 @@ Sides are chosen by the options of groups and by dotted keys of the config.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
@@ -28,12 +28,13 @@ from normlab.claims.decision import UNDECIDED, Decision, decide
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import less_often
 from normlab.claims.endpoints.study import (
-    Asked,
     StudyEndpoint,
     diverged,
     mean_of,
     per_seed,
+    scores_text,
     train_count,
+    train_text,
 )
 from normlab.claims.finding import (
     Finding,
@@ -111,7 +112,7 @@ class Contrast(StudyEndpoint):
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
         sides = keys(self.better), keys(self.worse)
-        name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")
+        name = scores_text(self.scores, self.minus)
         way = "less" if self.measure else "better"
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
         if says == "equality":
@@ -125,9 +126,7 @@ class Contrast(StudyEndpoint):
             if self.inside:
                 said += f", more so with {keys(self.inside)} than with {keys(self.outside)}"
             said += f", by more than {by}"
-        where = f"; {keys(self.where)}" if self.where else ""
-        over = f"; mean over {', '.join(self.over)}" if self.over else ""
-        return f"{said}{where}{over}"
+        return said + self.within("mean over")
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the paired difference; by the counts of seeds that train where any diverged."""
@@ -141,7 +140,7 @@ class Contrast(StudyEndpoint):
         def look(chosen: Sequence[int], share: float) -> Decision:
             if _any_diverged(sample, chosen):
                 return self._by_count(sample, chosen, equality=equality, error=share)
-            if self._stopped(asked, values, chosen) is not None:
+            if asked.stopped(values, chosen) is not None:
                 return UNDECIDED
             differences = [values[seed] for seed in chosen]
             return decide(differences, margin=margin, equality=equality, error=share)
@@ -149,11 +148,11 @@ class Contrast(StudyEndpoint):
         at, decision = sequential(sample.seeds, look)
         used = sample.seeds[: at.seeds]
         if _any_diverged(sample, used):
-            said = self._train(sample, used)
+            said = train_text(sample, self.scores, used)
             if self.inside:
                 return asked.finding(stuck("not all seeds train", found=said), used)
             return asked.finding(of_decision(decision, at, found=said), used)
-        if (stop := self._stopped(asked, values, used)) is not None:
+        if (stop := asked.stopped(values, used)) is not None:
             return asked.finding(stop, used)
         more: dict[str, object] = {"detail": self._means(sample, used)}
         if self.ratio and decision.interval is not None:
@@ -240,33 +239,15 @@ class Contrast(StudyEndpoint):
         name = "a factor" if self.ratio else "a difference of"
         return f"{name} {said}, {self._means(sample, sorted(values))}"
 
-    def _stopped(
-        self, asked: Asked, values: Mapping[int, float], seeds: Sequence[int]
-    ) -> Finding | None:
-        """Say why the differences of some seeds cannot be taken: a floor, no finite figure."""
-        for side in asked.sample.cells:
-            if (at_floor := asked.floor(side, seeds)) is not None:
-                return stuck(at_floor)
-        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
-        return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
-
-    def _counts(self, sample: Sample, seeds: Sequence[int]) -> dict[str, int]:
-        """Return by side of how many seeds it trains."""
-        labels = [keys(side) for side in self.sides]
-        return {label: train_count(sample, label, self.scores, seeds) for label in labels}
-
-    def _train(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Write of how many seeds each side trains."""
-        counts = self._counts(sample, seeds).items()
-        return "train: " + ", ".join(f"{label} {n}/{len(seeds)}" for label, n in counts)
-
     def _by_count(
         self, sample: Sample, seeds: Sequence[int], *, equality: bool, error: float
     ) -> Decision:
         """Decide by how many seeds train: scores are compared only where all do."""
         if self.inside:
             return UNDECIDED
-        better, worse = ((n, len(seeds)) for n in self._counts(sample, seeds).values())
+        better, worse = (
+            (train_count(sample, side, self.scores, seeds), len(seeds)) for side in sample.cells
+        )
         found = less_often(worse, better, error=error)
         if equality and found.verdict == "supported":
             return replace(found, verdict="contradicted")

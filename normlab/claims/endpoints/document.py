@@ -20,7 +20,7 @@ from typing import ClassVar
 from normlab.claims.decision import CONSTANT, UNDECIDED, Decision, constant
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.level import mean_text, stopped
-from normlab.claims.endpoints.study import Asked, StudyEndpoint, per_seed
+from normlab.claims.endpoints.study import Asked, StudyEndpoint, per_seed, scores_text
 from normlab.claims.finding import Finding, of_decision
 from normlab.claims.looks import LOOKS, sequential
 from normlab.claims.membership import value_of
@@ -67,9 +67,8 @@ class Document(StudyEndpoint):
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
         where = keys({**self.data, **self.where})
-        return f"the interval of {' and '.join(self.scores)} with {keys(self.of)} holds " + (
-            f"{self.value:g}; {where}"
-        )
+        name = scores_text(self.scores)
+        return f"the interval of {name} with {keys(self.of)} holds {self.value:g}; {where}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by whether the interval holds the figure, on the document's data alone."""

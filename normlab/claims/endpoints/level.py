@@ -14,14 +14,20 @@ level:
 The side is chosen by the options of groups and by dotted keys of the config.
 """
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from normlab.claims.decision import UNDECIDED, Decision, decide
 from normlab.claims.endpoints.base import keys
-from normlab.claims.endpoints.study import Asked, StudyEndpoint, diverged, mean_of, per_seed
+from normlab.claims.endpoints.study import (
+    Asked,
+    StudyEndpoint,
+    diverged,
+    mean_of,
+    per_seed,
+    scores_text,
+)
 from normlab.claims.finding import Finding, figures, interval_text, of_decision, stuck
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
@@ -74,12 +80,10 @@ class Level(StudyEndpoint):
 
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
-        name = " and ".join(self.scores) + (f" minus {self.minus}" if self.minus else "")
+        name = scores_text(self.scores, self.minus)
         way = "above" if self.above else "below"
         by = f" by more than {self.margin:g}" if self.margin else ""
-        where = f"; {keys(self.where)}" if self.where else ""
-        over = f"; mean over {', '.join(self.over)}" if self.over else ""
-        return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{where}{over}"
+        return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{self.within('mean over')}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the difference to the bound, in the direction that is claimed."""
@@ -120,13 +124,7 @@ def stopped(asked: Asked, side: str, seeds: Sequence[int]) -> Finding | None:
     if ends := diverged(asked.sample, side, seeds):
         trained = f"train: {side} {len(seeds) - ends}/{len(seeds)}"
         return stuck("not all seeds train", found=trained)
-    if (at_floor := asked.floor(side, seeds)) is not None:
-        return stuck(at_floor)
-    values = per_seed(asked.sample, side, asked.query.scores)
-    odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
-    if odd:
-        return stuck(f"no finite figure at seed {', '.join(odd)}")
-    return None
+    return asked.stopped(per_seed(asked.sample, side, asked.query.scores), seeds)
 
 
 def mean_text(values: dict[int, float]) -> str:

@@ -1,5 +1,6 @@
 """What the endpoints share that a study answers: which runs, which setting, what it would cost."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from normlab.claims.endpoints.base import Endpoint, keys
-from normlab.claims.finding import Finding
+from normlab.claims.finding import Finding, stuck
 from normlab.claims.floors import at_floor, trains
 from normlab.claims.looks import FEWEST, LOOKS, reached
 from normlab.claims.membership import Plan
@@ -86,6 +87,17 @@ class Asked:
             if (found := at_floor(runs, score)) is not None:
                 return f"{side} at the floor: {found}"
         return None
+
+    def stopped(self, values: Mapping[int, float], seeds: Sequence[int]) -> Finding | None:
+        """Say why the figures of some seeds decide nothing: a side at the floor, one not finite.
+
+        `values` are the figures by seed.
+        """
+        for side in self.sample.cells:
+            if (at_floor := self.floor(side, seeds)) is not None:
+                return stuck(at_floor)
+        odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
+        return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
 
     def finding(self, found: Finding, seeds: Sequence[int] | None = None) -> Finding:
         """Add to a finding its setting, its runs, and what would measure more."""
@@ -179,6 +191,11 @@ class StudyEndpoint(Endpoint):
     def sides(self) -> Sequence[Where]:
         """Return the settings that are compared, or the one that is looked at."""
 
+    def within(self, nuisances: str) -> str:
+        """Say where it is asked, and over what, after words such as `mean over`."""
+        where = f"; {keys(self.where)}" if self.where else ""
+        return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
+
     def asked(self, runs: Runs, *sides: Where, minus: str | None = None) -> Asked:
         """Gather the runs of the sides; `minus` is a further score that they need."""
         return Asked.of(
@@ -219,6 +236,17 @@ def train_count(sample: Sample, side: str, scores: Sequence[str], seeds: Sequenc
         all(trains(run, score) for run in sample.cells[side][seed] for score in scores)
         for seed in seeds
     )
+
+
+def train_text(sample: Sample, scores: Sequence[str], seeds: Sequence[int]) -> str:
+    """Write of how many seeds each side trains."""
+    counts = {side: train_count(sample, side, scores, seeds) for side in sample.cells}
+    return "train: " + ", ".join(f"{side} {n}/{len(seeds)}" for side, n in counts.items())
+
+
+def scores_text(scores: Sequence[str], minus: str | None = None) -> str:
+    """Name the scores of a figure, and what is subtracted from each."""
+    return " and ".join(scores) + (f" minus {minus}" if minus else "")
 
 
 def _figure(run: RunRecord, scores: Sequence[str], minus: str | None) -> float | None:

@@ -19,7 +19,7 @@ from typing import ClassVar
 from normlab.claims.decision import Decision
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import against, alone
-from normlab.claims.endpoints.study import StudyEndpoint, train_count
+from normlab.claims.endpoints.study import StudyEndpoint, train_count, train_text
 from normlab.claims.finding import Finding, of_decision, stuck
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
@@ -64,21 +64,19 @@ class Trains(StudyEndpoint):
     def question(self, says: str) -> str:
         """Say in a line what is asked."""
         other = f", against {keys(self.reference)}" if self.reference else ""
-        where = f"; {keys(self.where)}" if self.where else ""
-        over = f"; in each {', '.join(self.over)}" if self.over else ""
         side = f"{keys(self.side)}{other}"
-        return f"how many seeds train with {side}, by {self.scores[0]}{where}{over}"
+        return f"how many seeds train with {side}, by {self.scores[0]}{self.within('in each')}"
 
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the counts of seeds that train; a reference has to be clear of its floor."""
         sides = self.sides
         asked = self.asked(runs, *sides)
-        if (unanswered := asked.without_answer(self._counts)) is not None:
+        if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
         sample, seeds = asked.sample, asked.last_look
         if self.reference and not self._count(sample, self.reference, seeds):
             floor = asked.floor(keys(self.reference), seeds) or "no seed of the reference trains"
-            return asked.finding(stuck(floor, found=self._said(sample, seeds)))
+            return asked.finding(stuck(floor, found=train_text(sample, self.scores, seeds)))
         fails = says == "fails"
 
         def look(chosen: Sequence[int], share: float) -> Decision:
@@ -89,17 +87,12 @@ class Trains(StudyEndpoint):
 
         at, decision = sequential(sample.seeds, look)
         used = sample.seeds[: at.seeds]
-        return asked.finding(of_decision(decision, at, found=self._said(sample, used)), used)
-
-    def _said(self, sample: Sample, seeds: Sequence[int]) -> str:
-        return f"train: {self._counts(sample, seeds)}"
+        found = train_text(sample, self.scores, used)
+        return asked.finding(of_decision(decision, at, found=found), used)
 
     def _count(self, sample: Sample, side: Where, seeds: Sequence[int]) -> int:
         return train_count(sample, keys(side), self.scores, seeds)
 
-    def _counts(self, sample: Sample, seeds: Sequence[int] | None = None) -> str:
-        """Write of how many seeds each side trains."""
-        chosen = sample.seeds if seeds is None else seeds
-        return ", ".join(
-            f"{keys(side)} {self._count(sample, side, chosen)}/{len(chosen)}" for side in self.sides
-        )
+    def _shown(self, sample: Sample) -> str:
+        """Put runs into words that decide nothing."""
+        return train_text(sample, self.scores, sample.seeds)
