@@ -1,7 +1,6 @@
 """What a study will take, row by row: runs, updates, data, memory, hours."""
 
 import heapq
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -221,9 +220,7 @@ def measured(
     if missing:
         seconds = probes.seconds(len(missing))
         whole = (seconds + _START) * len(missing) / len(probes.places)
-        if time.monotonic() + whole > until:
-            probes.measure(missing, until=-math.inf)
-        else:
+        if time.monotonic() + whole <= until:
             print(
                 f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
                 f"{seconds:.0f} s each and the time to start ...",

@@ -87,7 +87,6 @@ class Probes:
 
         def take(key: str) -> None:
             if time.monotonic() >= until:
-                self._known[key] = NO_TIME
                 return
             place = free.get()
             try:
@@ -108,7 +107,7 @@ class Probes:
 
     def cost(self, config: Mapping[str, Any]) -> dict[str, Any] | str:
         """Return what was measured of a config, or why it could not be."""
-        return self._known[self.key(config)]
+        return self._known.get(self.key(config), NO_TIME)
 
     def key(self, config: Mapping[str, Any]) -> str:
         """Return what the cost of a config is kept under."""
