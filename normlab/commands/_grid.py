@@ -125,8 +125,13 @@ def record_at(place: Path, then: str | None = None) -> "RunRecord | None":
         return None
 
 
-def has_ended(record: "RunRecord | None", anew: bool) -> bool:
-    """Tell whether a run has ended; if others are made `anew`, whether this code made it."""
+def has_ended(record: "RunRecord | None", config: Mapping[str, Any]) -> bool:
+    """Tell whether a run of a config has ended; if it is `made_anew`, whether by this code."""
     if record is None or record.outcome.status not in ("finished", "diverged"):
         return False
-    return not anew or same_code(record.environment, code_of(record.config))
+    return not made_anew(config) or same_code(record.environment, code_of(record.config))
+
+
+def made_anew(config: Mapping[str, Any]) -> bool:
+    """Tell whether a run of a config replaces one that other code made."""
+    return config["observe"]["other_code"] == "rerun"

@@ -23,7 +23,6 @@ class Night:
 
     Args:
         seconds: what a run takes.
-        anew: runs of other code are made anew.
         publish: the folder to which whole seeds go, None for none.
         until_decided: at each planned look a job ends whose parts are decided.
     """
@@ -34,7 +33,6 @@ class Night:
         judge: Judge,
         *,
         seconds: Callable[[Job, Run], float],
-        anew: bool,
         publish: Path | None,
         until_decided: bool,
         deadline: float,
@@ -42,10 +40,9 @@ class Night:
     ) -> None:
         self.jobs, self.judge, self.publish = jobs, judge, publish
         self.deadline, self.processes = deadline, processes
-        self._anew = anew
         self.queue = Queue(
             jobs,
-            ended=lambda place: _grid.has_ended(_grid.record_at(place), anew),
+            ended=lambda run: _grid.has_ended(_grid.record_at(run.place), run.config),
             seconds=seconds,
             look=self._look if until_decided else None,
             whole=self._publish_or_say,

@@ -100,7 +100,7 @@ class Queue(Order):
 
     Args:
         jobs: in the order in which they were named, which holds where nothing else decides.
-        ended: tells whether the run at a place has ended.
+        ended: tells whether a run has ended.
         seconds: what a run takes.
         look: at a planned look of a job, returns its open parts; None adds no seeds.
         whole: called with a job whenever one of its seeds is whole.
@@ -110,7 +110,7 @@ class Queue(Order):
         self,
         jobs: Sequence[Job],
         *,
-        ended: Callable[[Path], bool],
+        ended: Callable[[Run], bool],
         seconds: Callable[[Job, Run], float],
         look: Callable[[Job], int] | None,
         whole: Callable[[Job], object],
@@ -126,7 +126,7 @@ class Queue(Order):
                 self.numbers[run.place] = len(self.cells)
                 self.cells.append(run)
                 self.estimates[run.place] = seconds(job, run)
-        self.done = {run.place for run in self.cells if ended(run.place)}
+        self.done = {run.place for run in self.cells if ended(run)}
         self.took: dict[Path, float] = {}
         self._at_start = len(self.done)
         # What was begun before takes less than a whole run.
@@ -147,9 +147,10 @@ class Queue(Order):
 
     def ended(self, number: int, cell: Cell) -> None:
         """Learn that a run has ended: a seed may be whole now, and a look reached."""
-        place = self.cells[number].place
+        run = self.cells[number]
+        place = run.place
         self.at_work.discard(place)
-        if cell.status or not self._is_ended(place):
+        if cell.status or not self._is_ended(run):
             self.failed.add(place)
             return
         self.done.add(place)
@@ -157,7 +158,7 @@ class Queue(Order):
             self.took[place] = cell.seconds
         for job in self.jobs:
             for seed in job.seeds:
-                if any(run.place == place for run in job.runs[seed]) and self.is_whole(job, seed):
+                if any(each.place == place for each in job.runs[seed]) and self.is_whole(job, seed):
                     self._whole(job)
                     self._reach_looks(job)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._grid import has_ended, record_at
+from normlab.commands._grid import has_ended, made_anew, record_at
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.atomic import atomic_write
 from normlab.records.rows import METRICS_FILE, read_rows, series
@@ -66,8 +66,8 @@ class Trial:
 class Bout:
     """A row at a point, and the trials of its values, each of which has a run a seed."""
 
-    def __init__(self, tuning: Tuning, runs: Mapping[str, Sequence[Run]], *, anew: bool) -> None:
-        self.tuning, self.runs, self.anew = tuning, runs, anew
+    def __init__(self, tuning: Tuning, runs: Mapping[str, Sequence[Run]]) -> None:
+        self.tuning, self.runs = tuning, runs
         self.trials: list[Trial] = []
         self.at_work: Run | None = None
         self.sign = sign_of(tuning.score)
@@ -125,7 +125,7 @@ class Bout:
         run, self.at_work = self.at_work, None
         assert run is not None, "a run that ended had begun"
         trial = self.trials[-1]
-        ended = has_ended(record_at(run.place), self.anew)
+        ended = has_ended(record_at(run.place), run.config)
         if ended or self._stop is not None:
             _note_pruned(run.place, self.tuning.score, None if ended else self._stop)
         if not self._take_in(run, trial):
@@ -144,12 +144,12 @@ class Bout:
         record = record_at(run.place)
         # By another score it may have been carried on since, which changes nothing for this one.
         stopped = _pruned(run.place, self.tuning.score)
-        if stopped is not None and (self._stop is not None or not self.anew):
+        if stopped is not None and (self._stop is not None or not made_anew(run.config)):
             self._report(run)
             trial.status, (trial.step, trial.last) = "pruned", stopped
             _account(trial, run, record)
             self._optuna.tell(self._asked, state=TrialState.PRUNED)
-        elif record is not None and has_ended(record, self.anew):
+        elif record is not None and has_ended(record, run.config):
             self._finished(run, trial, record)
         else:
             return False

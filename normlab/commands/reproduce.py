@@ -122,13 +122,12 @@ def main(argv: list[str]) -> int:
     until, begun = deadline(arguments.budget), time.monotonic()
     measured_by = begun + _MEASURING * (until - begun)
     results = _RESULTS if arguments.publish is None else arguments.publish
-    jobs, extra = _asked(arguments.words, looks=results if arguments.until_decided else None)
-    anew = "observe.other_code=rerun" in extra
+    jobs = _asked(arguments.words, looks=results if arguments.until_decided else None)
     judge = Judge(jobs, results)
     if arguments.publish is not None and not arguments.plan:
         check_publishing(arguments.publish, jobs)
     if arguments.so_far:
-        return _show_so_far([job for job in jobs if job.seeds], judge, arguments, anew=anew)
+        return _show_so_far([job for job in jobs if job.seeds], judge, arguments)
     several = len(jobs) > 1 or arguments.until_decided
     runs = judge.runs() if several or arguments.plan else None
     if runs is not None:
@@ -140,17 +139,16 @@ def main(argv: list[str]) -> int:
     for job in (ended := [job for job in jobs if job.needs_none]):
         print_prose(f"{job.name}: nothing to make, {_why_none(job)}")
     if ended and not arguments.plan:
-        _publish_whole(ended, judge, arguments, anew=anew)
+        _publish_whole(ended, judge, arguments)
     if not (jobs := [job for job in jobs if job not in ended]):
         return 0
-    plans = [_plan(job, arguments, measured_by, anew=anew) for job in jobs]
+    plans = [_plan(job, arguments, measured_by) for job in jobs]
     problems = [problem for _, problem in plans if problem is not None]
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
     night = Night(
         [job for job, (_, problem) in zip(jobs, plans, strict=True) if problem is None],
         judge,
         seconds=lambda job, run: _seconds(shown[id(job)], run),
-        anew=anew,
         publish=None if arguments.plan else arguments.publish,
         until_decided=arguments.until_decided and not arguments.plan,
         deadline=until,
@@ -205,8 +203,8 @@ def _why_none(job: Job) -> str:
     return f"{have}, and the parts of claims that they are for are decided"
 
 
-def _asked(words: Sequence[str], *, looks: Path | None) -> tuple[list[Job], tuple[str, ...]]:
-    """Return what is asked for of each study, and the overrides that are for every run.
+def _asked(words: Sequence[str], *, looks: Path | None) -> list[Job]:
+    """Return what is asked for of each study.
 
     `looks` is the folder of published seeds, from which planned looks go on; None plans none.
     """
@@ -225,8 +223,7 @@ def _asked(words: Sequence[str], *, looks: Path | None) -> tuple[list[Job], tupl
     if len(set(named)) < len(named):
         raise ValueError(f"{' '.join(named)}: name a study once; STUDY:key=value cuts its grid")
     studies = [load_study(name) for name in named]
-    jobs = [_job(study, [*common, *own.get(study.name, [])], looks=looks) for study in studies]
-    return jobs, tuple(common)
+    return [_job(study, [*common, *own.get(study.name, [])], looks=looks) for study in studies]
 
 
 def _job(study: Study, overrides: Sequence[str], *, looks: Path | None) -> Job:
@@ -251,33 +248,28 @@ def _job(study: Study, overrides: Sequence[str], *, looks: Path | None) -> Job:
     return make_job(study, scale, plan, looks=looks)
 
 
-def _open(job: Job, anew: bool, then: str) -> list[Run]:
+def _open(job: Job, then: str) -> list[Run]:
     """Return the runs asked for that have not ended; of a damaged record it says what is done."""
     found = [(run, _grid.record_at(run.place, then)) for run in job.asked()]
-    return [run for run, record in found if not _grid.has_ended(record, anew)]
+    return [run for run, record in found if not _grid.has_ended(record, run.config)]
 
 
-def _show_so_far(
-    jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace, *, anew: bool
-) -> int:
+def _show_so_far(jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace) -> int:
     """Print the tables of what has ended, and publish whole seeds if asked to."""
     for job in jobs:
-        left = _open(job, anew, "the table goes without it")
+        left = _open(job, "the table goes without it")
         print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
     print_tables(jobs, judge.results)
-    _publish_whole(jobs, judge, arguments, anew=anew)
+    _publish_whole(jobs, judge, arguments)
     return 0
 
 
-def _publish_whole(
-    jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace, *, anew: bool
-) -> None:
+def _publish_whole(jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace) -> None:
     """Publish the whole seeds there are, if asked to."""
     Night(
         jobs,
         judge,
         seconds=lambda job, run: 0.0,
-        anew=anew,
         publish=arguments.publish,
         until_decided=False,
         deadline=deadline(None),
@@ -285,11 +277,9 @@ def _publish_whole(
     ).publish_whole()
 
 
-def _plan(
-    job: Job, arguments: argparse.Namespace, measured_by: float, *, anew: bool
-) -> tuple[Plan, str | None]:
+def _plan(job: Job, arguments: argparse.Namespace, measured_by: float) -> tuple[Plan, str | None]:
     """Show what a job takes; return its plan, and why its data cannot be had if so."""
-    left = _open(job, anew, "it is made again")
+    left = _open(job, "it is made again")
     places = {run.place for run in left}
     items = [Item(run.planned, run.config, run.place not in places, None) for run in job.asked()]
     probes = Probes(

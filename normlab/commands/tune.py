@@ -115,7 +115,6 @@ def _jobs(
     studies: Sequence[Study], scales: Sequence[str], extra: Sequence[str]
 ) -> tuple[list[_Job], list[Run]]:
     """Return what is to be tuned, and the runs of all trials; what is shared is there once."""
-    anew = "observe.other_code=rerun" in extra
     runs: dict[Path, Run] = {}
     bouts: dict[tuple[object, ...], Bout] = {}
     jobs: list[_Job] = []
@@ -134,7 +133,7 @@ def _jobs(
             if key not in bouts:
                 each = len(tuning.seeds)
                 of = {v: own[n * each : (n + 1) * each] for n, v in enumerate(tuning.values)}
-                bouts[key] = Bout(tuning, of, anew=anew)
+                bouts[key] = Bout(tuning, of)
             job.bouts[cell] = bouts[key]
         jobs.append(job)
     return jobs, list(runs.values())

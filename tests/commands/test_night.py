@@ -329,7 +329,7 @@ def test_hours_left_follow_what_runs_took():
     study = load_study("batching")
     queue = Queue(
         [Job(study, "smoke", runs, [1])],
-        ended=lambda place: place == Path("x/1"),
+        ended=lambda run: run.place == Path("x/1"),
         seconds=lambda job, run: 100.0,
         look=None,
         whole=lambda job: None,

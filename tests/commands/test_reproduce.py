@@ -225,9 +225,10 @@ def test_a_damaged_record_is_told_and_made_again(place, capsys):
     assert "; it is made again" in err
 
 
-def test_other_code_is_asked_for_by_name(place, capsys):
+@pytest.mark.parametrize("study", ["", "tiny:"])
+def test_other_code_is_asked_for_by_name(place, capsys, study):
     carry_out(capsys)
-    argv = ("--plan", "observe.other_code=rerun")
+    argv = ("--plan", f"{study}observe.other_code=rerun")
     assert any(line.endswith("0 ended, 8 to go") for line in carry_out(capsys, *argv)[1])
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())
