@@ -9,9 +9,10 @@ from normlab import start_file
 from normlab.commands import _grid
 from normlab.commands._cells import Cells, Row
 from normlab.commands._estimate import duration
+from normlab.commands._grid import Run
 from normlab.commands._looks import Judge, standing_lines
 from normlab.commands._plan import makespan
-from normlab.commands._queue import Job, Queue, Run
+from normlab.commands._queue import Job, Queue
 from normlab.commands._terminal import complain
 from normlab.sweep import Sweep, places, summary_lines
 
@@ -42,7 +43,7 @@ class Night:
         self.deadline, self.processes = deadline, processes
         self.queue = Queue(
             jobs,
-            ended=lambda run: _grid.has_ended(_grid.record_at(run.place), run.config),
+            ended=lambda run: run.has_ended(run.record()),
             seconds=seconds,
             look=self._look if until_decided else None,
             whole=self._publish_or_say,
@@ -209,7 +210,7 @@ class Night:
                 self.publish,
                 job.study,
                 job.scale,
-                [(run.planned, _grid.record_at(run.place)) for run in runs],
+                [(run.planned, run.record()) for run in runs],
                 folders=[run.place for run in runs],
                 add=True,
             )
@@ -247,7 +248,7 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
     from normlab.reports.table import build
 
     for job in jobs:
-        runs = [(run.planned, _grid.record_at(run.place)) for run in job.asked()]
+        runs = [(run.planned, run.record()) for run in job.asked()]
         if job.published:
             cells = {(run.row, run.point) for run, _ in runs}
             try:

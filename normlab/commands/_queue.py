@@ -10,23 +10,13 @@ from dataclasses import dataclass, field
 from glob import escape
 from itertools import chain, count, islice
 from pathlib import Path
-from typing import Any
 
 from normlab.claims.looks import LOOKS
-from normlab.commands import _grid
+from normlab.commands._grid import Run, runs_of
 from normlab.studies import Planned, Study, rate_name
 from normlab.sweep import Cell, Order
 
 _LEAST_HOURS = 1e-6
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of a study: what is carried out, its config, and where it lies."""
-
-    planned: Planned
-    config: Mapping[str, Any]
-    place: Path
 
 
 @dataclass
@@ -229,16 +219,13 @@ def make_job(
     later: list[list[int]] = []
     published: list[int] = []
     if looks is not None:
-        one = [run for run in first if run.seed == seeds[0]]
-        places = _grid.places(one, _grid.configs(one))
-        published, taken = _published(looks / study.name / scale, places)
+        one = [run.place for run in runs_of([run for run in first if run.seed == seeds[0]])]
+        published, taken = _published(looks / study.name / scale, one)
         seeds, later = seeds_by_looks(seeds, published, taken)
         first = list(plan([*seeds, *(seed for part in later for seed in part)]))
-    configs = _grid.configs(first)
-    places = _grid.places(first, configs)
     runs: dict[int, list[Run]] = {}
-    for planned, config, place in zip(first, configs, places, strict=True):
-        runs.setdefault(planned.seed, []).append(Run(planned, config, place))
+    for run in runs_of(first):
+        runs.setdefault(run.planned.seed, []).append(run)
     return Job(study, scale, runs, seeds, later, published)
 
 

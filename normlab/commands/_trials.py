@@ -15,11 +15,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._grid import has_ended, made_anew, record_at
+from normlab.commands._grid import Run
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.atomic import atomic_write
 from normlab.records.rows import METRICS_FILE, read_rows, series
-from normlab.studies import Planned
 from normlab.study_tuning import Tuning
 from normlab.sweep import Cell, Order
 
@@ -31,16 +30,6 @@ PRUNED_FILE = "pruned.json"
 FIRST = 2
 """Trials of a bout that are never pruned."""
 _SEED_STEPS = 10**7  # Optuna counts the steps of a trial's second seed from here
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of a trial: what is carried out, and where it lies; `number` is its cell."""
-
-    number: int
-    planned: Planned
-    config: Mapping[str, Any]
-    place: Path
 
 
 @dataclass
@@ -94,17 +83,17 @@ class Bout:
             return None
         return min(scored, key=lambda trial: self.sign * (trial.score or 0.0)).value
 
-    def next(self, others: Container[int]) -> Run | None:
+    def next(self, others: Container[Path]) -> Run | None:
         """Return the run to begin; None where all have ended, or one is at work.
 
-        `others` are the numbers of the runs that other bouts have at work.
+        `others` are the places of the runs that other bouts have at work.
         """
         while not (self.over or self.at_work):
             if not self.trials or self.trials[-1].status:
                 self._begin()
             trial = self.trials[-1]
             run = self.runs[trial.value][len(trial.runs)]
-            if run.number in others:
+            if run.place in others:
                 return None
             if not self._take_in(run, trial):
                 self.at_work, self._stop = run, None
@@ -125,7 +114,7 @@ class Bout:
         run, self.at_work = self.at_work, None
         assert run is not None, "a run that ended had begun"
         trial = self.trials[-1]
-        ended = has_ended(record_at(run.place), run.config)
+        ended = run.has_ended(run.record())
         if ended or self._stop is not None:
             _note_pruned(run.place, self.tuning.score, None if ended else self._stop)
         if not self._take_in(run, trial):
@@ -141,15 +130,15 @@ class Bout:
         """Add what a run left to its trial; False where it is still to be made."""
         from optuna.trial import TrialState
 
-        record = record_at(run.place)
+        record = run.record()
         # By another score it may have been carried on since, which changes nothing for this one.
         stopped = _pruned(run.place, self.tuning.score)
-        if stopped is not None and (self._stop is not None or not made_anew(run.config)):
+        if stopped is not None and (self._stop is not None or not run.made_anew):
             self._report(run)
             trial.status, (trial.step, trial.last) = "pruned", stopped
             _account(trial, run, record)
             self._optuna.tell(self._asked, state=TrialState.PRUNED)
-        elif record is not None and has_ended(record, run.config):
+        elif record is not None and run.has_ended(record):
             self._finished(run, trial, record)
         else:
             return False
@@ -197,35 +186,38 @@ class Bout:
 
 
 class Trials(Order):
-    """The order of the trials of all bouts: those of a bout one after the other."""
+    """The order of the trials of all bouts: those of a bout one after the other.
 
-    def __init__(self, bouts: Sequence[Bout]) -> None:
-        self.bouts = bouts
-        self._numbers = {
-            run.number for bout in bouts for each in bout.runs.values() for run in each
-        }
-        self._at_work: dict[int, Bout] = {}
+    Args:
+        bouts: each row at each point.
+        runs: of all trials, by the numbers of their cells.
+    """
+
+    def __init__(self, bouts: Sequence[Bout], runs: Sequence[Run]) -> None:
+        self.bouts, self.runs = bouts, runs
+        self._numbers = {run.place: number for number, run in enumerate(runs)}
+        self._at_work: dict[Path, Bout] = {}
 
     @property
     def count(self) -> int:
         """Return the runs of all trials."""
-        return len(self._numbers)
+        return len(self.runs)
 
     def take(self) -> int | None:
         """Return the cell of the next trial, of the bout that has the most left."""
         for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
             if (run := bout.next(self._at_work)) is not None:
-                self._at_work[run.number] = bout
-                return run.number
+                self._at_work[run.place] = bout
+                return self._numbers[run.place]
         return None
 
     def ended(self, number: int, cell: Cell) -> None:
         """Learn how a trial has ended."""
-        self._at_work.pop(number).ended(cell)
+        self._at_work.pop(self.runs[number].place).ended(cell)
 
     def hopeless(self, number: int) -> bool:
         """Tell whether a trial is to be pruned."""
-        return self._at_work[number].hopeless()
+        return self._at_work[self.runs[number].place].hopeless()
 
 
 def sign_of(score: str) -> int:

@@ -14,11 +14,12 @@ from normlab.commands._budget import deadline, read_budget
 from normlab.commands._clone import go_on_in
 from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
+from normlab.commands._grid import Run
 from normlab.commands._looks import Judge, uncommitted, visible_lines
 from normlab.commands._night import Night, check_publishing, print_tables
 from normlab.commands._plan import Item, Plan, head, measured, subjects
 from normlab.commands._probes import Probes
-from normlab.commands._queue import Job, Run, make_job
+from normlab.commands._queue import Job, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
 from normlab.studies import Planned, Study, load_study, rate_name, tuning_of, unchosen
@@ -250,8 +251,8 @@ def _job(study: Study, overrides: Sequence[str], *, looks: Path | None) -> Job:
 
 def _open(job: Job, then: str) -> list[Run]:
     """Return the runs asked for that have not ended; of a damaged record it says what is done."""
-    found = [(run, _grid.record_at(run.place, then)) for run in job.asked()]
-    return [run for run, record in found if not _grid.has_ended(record, run.config)]
+    found = [(run, run.record(then)) for run in job.asked()]
+    return [run for run, record in found if not run.has_ended(record)]
 
 
 def _show_so_far(jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace) -> int:

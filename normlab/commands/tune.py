@@ -12,7 +12,7 @@ from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
 from normlab.commands._cells import Cells, Row
 from normlab.commands._terminal import complain
-from normlab.commands._trials import PRUNED_FILE, Bout, Run, Trials, check_optuna
+from normlab.commands._trials import PRUNED_FILE, Bout, Trials, check_optuna
 from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.fingerprint import diff
 from normlab.registry import CONFIG_DIR
@@ -113,23 +113,21 @@ def main(argv: list[str]) -> int:
 
 def _jobs(
     studies: Sequence[Study], scales: Sequence[str], extra: Sequence[str]
-) -> tuple[list[_Job], list[Run]]:
+) -> tuple[list[_Job], list[_grid.Run]]:
     """Return what is to be tuned, and the runs of all trials; what is shared is there once."""
-    runs: dict[Path, Run] = {}
+    runs: dict[Path, _grid.Run] = {}
     bouts: dict[tuple[object, ...], Bout] = {}
     jobs: list[_Job] = []
     for study, scale in [(study, scale) for study in studies for scale in scales]:
         tuning = tuning_of(study, scale, load_study)
         planned = study.trials(scale, tuning, extra)
-        configs = _grid.configs(planned)
-        places = _grid.places(planned, configs)
         job = _Job(study, scale, tuning, {})
-        by_cell: dict[tuple[str, str], list[Run]] = {}
-        for run, config, place in zip(planned, configs, places, strict=True):
-            once = runs.setdefault(place, Run(len(runs), run, config, place))
-            by_cell.setdefault((run.row, run.point), []).append(once)
+        by_cell: dict[tuple[str, str], list[_grid.Run]] = {}
+        for run in _grid.runs_of(planned):
+            once = runs.setdefault(run.place, run)
+            by_cell.setdefault((run.planned.row, run.planned.point), []).append(once)
         for cell, own in by_cell.items():
-            key = (tuning.key, tuning.values, tuning.score, *(run.number for run in own))
+            key = (tuning.key, tuning.values, tuning.score, *(run.place for run in own))
             if key not in bouts:
                 each = len(tuning.seeds)
                 of = {v: own[n * each : (n + 1) * each] for n, v in enumerate(tuning.values)}
@@ -151,9 +149,9 @@ def _check_writing(job: _Job, extra: Sequence[str]) -> None:
         return
     planned = job.study.trials(job.scale, job.tuning, beside)
     first = {(run.row, run.point): run for run in reversed(planned)}
-    for cell, config in zip(first, _grid.configs(list(first.values())), strict=True):
+    for cell, run in zip(first, _grid.runs_of(list(first.values())), strict=True):
         tried = job.bouts[cell].runs[job.tuning.values[0]][0]
-        if changed := diff(config, tried.config):
+        if changed := diff(run.config, tried.config):
             named = [f"{key}={now}, planned {before}" for key, (before, now) in changed.items()]
             more = f"; and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
             raise ValueError(
@@ -164,20 +162,20 @@ def _check_writing(job: _Job, extra: Sequence[str]) -> None:
 
 
 def _carry_out(
-    jobs: Sequence[_Job], runs: Sequence[Run], processes: int | None, until: float, again: str
+    jobs: Sequence[_Job], runs: Sequence[_grid.Run], processes: int | None, until: float, again: str
 ) -> Sweep | None:
     """Make the trials that are left; None where there are none, or no data.
 
     `again` is the command that goes on where it is stopped.
     """
     bouts = list({id(bout): bout for job in jobs for bout in job.bouts.values()}.values())
-    left = [run for run in runs if _grid.record_at(run.place) is None]
+    left = [run for run in runs if run.record() is None]
     print(
         f"tuning {', '.join(f'{job.study.name} scale={job.scale}' for job in jobs)}: "
         f"{len(bouts)} row(s) and points, {len(runs)} runs at most, {len(left)} not begun",
         flush=True,
     )
-    if left and (problem := _grid.data_problem(left[0].planned)) is not None:
+    if (problem := _grid.data_problems(left)) is not None:
         job = jobs[0]
         raise ValueError(_grid.what_instead(job.study, job.scale, problem))
     logs = runs[0].place.parents[1] / ".sweeps" / "tuning"
@@ -196,7 +194,7 @@ def _carry_out(
                 processes=processes,
                 logs=logs,
                 tell=cells.tell,
-                order=Trials(bouts),
+                order=Trials(bouts, runs),
                 deadline=until,
                 beat=cells.beat,
                 every=cells.beat_every,
@@ -210,7 +208,7 @@ def _carry_out(
     return sweep
 
 
-def _name(run: Run) -> str:
+def _name(run: _grid.Run) -> str:
     """Name a trial by its row, its point, the value that is tried and the seed."""
     tried = next(text for text in reversed(run.planned.overrides[:-2]) if "=" in text)
     return " ".join(

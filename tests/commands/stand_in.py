@@ -11,7 +11,7 @@ from pathlib import Path
 
 from normlab.commands import _grid
 from normlab.records.record import Outcome, Score
-from normlab.records.store import RunStore, run_id
+from normlab.records.store import run_id
 from tests.records.examples import record
 
 PROGRAM = """\
@@ -59,8 +59,8 @@ class StandIn:
 
     def plan(self, runs, of):
         """Plan runs; `of` returns what one comes to, as keywords of `outcome`."""
-        for run, config in zip(runs, _grid.configs(runs), strict=True):
-            self.planned[" ".join(run.overrides)] = outcome(run, config, **of(run))
+        for run in _grid.runs_of(runs):
+            self.planned[" ".join(run.planned.overrides)] = outcome(run, **of(run.planned))
         (self.folder / "planned.json").write_text(json.dumps(self.planned))
 
     def lines(self, name):
@@ -68,23 +68,21 @@ class StandIn:
         return path.read_text().splitlines() if path.exists() else []
 
 
-def outcome(
-    run, config, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True
-):
+def outcome(run, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True):
     """Return what the program does for a run; `higher` tells whether that is better."""
     made = replace(
         record(environment={"dirty": False, "code": "abc", "device": "CPU", "commit": "c0ffee"}),
-        run_id=run_id(config),
-        seed=run.seed,
-        config=config,
+        run_id=run_id(run.config),
+        seed=run.planned.seed,
+        config=run.config,
         outcome=Outcome(status, 100),
         scores={name: Score(value, higher, 10, None) for name, value in scores.items()},
         weights={"last": 100},
         floors={"bleu": 3.0},
     )
     return {
-        "name": f"{config['observe']['study']} {_grid.name_of(run)}",
-        "place": str(RunStore(config["runs_dir"]).run_dir(config)),
+        "name": f"{run.config['observe']['study']} {_grid.name_of(run.planned)}",
+        "place": str(run.place),
         "record": made.to_json(),
         "rows": list(rows),
         "seconds": seconds,

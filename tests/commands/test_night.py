@@ -13,8 +13,9 @@ import pytest
 from normlab.claims.claim import load_all
 from normlab.commands import _clone, _grid, _looks, reproduce
 from normlab.commands._budget import read_budget
+from normlab.commands._grid import Run
 from normlab.commands._probes import NO_TIME, Probes, Subject
-from normlab.commands._queue import Job, Queue, Run, seeds_by_looks
+from normlab.commands._queue import Job, Queue, seeds_by_looks
 from normlab.config import compose, to_dict
 from normlab.reports.published import read
 from normlab.studies import Planned, load_study
@@ -78,13 +79,9 @@ def test_a_budget_in_which_no_run_saves_its_state_is_too_small(place, capsys):
 
 def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(_grid, "data_problem", lambda run: asked.append(run.row))
+    monkeypatch.setattr(_grid, "data_problem", lambda run: asked.append(run.place))
     study = load_study("independence")
-    planned = [run for run in study.planned("smoke", seeds=[1, 2])]
-    runs = [
-        Run(run, config, Path(run.row))
-        for run, config in zip(planned, _grid.configs(planned), strict=True)
-    ]
+    runs = _grid.runs_of(study.planned("smoke", seeds=[1, 2]))
     assert _grid.data_problems(runs) is None
     tasks = {json.dumps(run.config["task"].get("source")) for run in runs}
     assert len(tasks) == len(asked) == 2

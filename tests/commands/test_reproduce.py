@@ -95,9 +95,7 @@ class Place:
             (folder / "records" / str(number)).write_text(record.to_json())
         calls = [f"-m normlab train {' '.join(run.overrides)}\n" for run in planned]
         (folder / "plan").write_text("".join(calls))
-        targets = [
-            f"{path / 'record.json'}\n" for path in _grid.places(planned, _grid.configs(planned))
-        ]
+        targets = [f"{run.place / 'record.json'}\n" for run in _grid.runs_of(planned)]
         (folder / "targets").write_text("".join(targets))
 
     @property
@@ -421,10 +419,10 @@ def test_where_no_other_scale_does_without_data_none_is_offered(place, capsys):
 def test_the_real_command_tells_of_data_that_are_not_there(place, capsys, monkeypatch):
     monkeypatch.undo()
     monkeypatch.chdir(place.folder)
-    run = replace(
+    planned = replace(
         place.study.planned("cpu")[0], overrides=("task=translation", "data_dir=none", "seed=1")
     )
-    problem = _grid.data_problem(run)
+    problem = _grid.data_problem(_grid.runs_of([planned])[0])
     assert problem is not None and "none" in problem and not problem.startswith("normlab")
 
 

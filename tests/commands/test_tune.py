@@ -161,7 +161,7 @@ def test_rows_that_studies_share_are_tried_once_and_choose_alike(place, capsys):
     rates = [study(place, name).scale("smoke").rates for name in ("one", "two")]
     assert rates[0]["ln"] == rates[1]["ln"] == ("optim.lr=2e-3",)
     runs = [study(place, name).planned("smoke", seeds=[1], rows=["ln"]) for name in ("one", "two")]
-    assert len({_grid.places(each, _grid.configs(each))[0] for each in runs}) == 1
+    assert len({_grid.runs_of(each)[0].place for each in runs}) == 1
 
 
 def rows(*scores):
