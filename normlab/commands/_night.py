@@ -52,11 +52,11 @@ class Night:
         self.published: list[Path] = []
         self._unpublished: dict[str, str] = {}
 
-    def run(self, logs: Path) -> bool:
+    def run(self) -> bool:
         """Carry out what has not ended; tell whether a run failed or was not published."""
         for job in self._with_whole():  # of an earlier night that was killed before it could
             self._publish_or_say(job)
-        failed = self._carry_out(logs)
+        failed = self._carry_out()
         for job in self.jobs:
             if job.name in self._unpublished:
                 self._publish(job)
@@ -64,7 +64,7 @@ class Night:
             complain(f"{problem}; mend this, and start the same command again")
         return failed or bool(self._unpublished)
 
-    def _carry_out(self, logs: Path) -> bool:
+    def _carry_out(self) -> bool:
         """Carry out what has not ended; tell whether any run failed."""
         if not self.queue.left():
             return False
@@ -73,6 +73,7 @@ class Night:
             return False
         saved = self._saved()
         at_a_time = len(places(self.processes))
+        logs = self.queue.cells[0].place.parents[1] / ".sweeps" / self.queue.name
         cells = Cells(
             [
                 Row(

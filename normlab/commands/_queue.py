@@ -5,6 +5,7 @@ what they decide: the open primary parts of their study, over the hours to its n
 Runs that studies share are made once.
 """
 
+import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
@@ -17,6 +18,7 @@ from normlab.studies import Planned, Study, rate_name
 from normlab.sweep import Cell, Order
 
 _LEAST_HOURS = 1e-6
+_LONGEST_NAME = 100
 
 
 @dataclass
@@ -151,6 +153,16 @@ class Queue(Order):
                 if any(each.place == place for each in job.runs[seed]) and self.is_whole(job, seed):
                     self._whole(job)
                     self._reach_looks(job)
+
+    @property
+    def name(self) -> str:
+        """Name it by its studies; beyond what a file system takes by some and their number."""
+        studies = [job.study.name for job in self.jobs]
+        whole = "+".join(dict.fromkeys(studies))
+        if len(whole) <= _LONGEST_NAME:
+            return whole
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
+        return f"{'+'.join(studies[:2])}+{len(studies) - 2}-more-{digest}"
 
     @property
     def count(self) -> int:

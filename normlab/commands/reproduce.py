@@ -1,13 +1,13 @@
 """`normlab reproduce STUDY ...`: carry out the grids that fill the tables of the documents."""
 
 import argparse
-import hashlib
 import math
 import shlex
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
@@ -23,6 +23,9 @@ from normlab.commands._queue import Job, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
 from normlab.studies import Planned, Study, load_study, rate_name, tuning_of, unchosen
+
+if TYPE_CHECKING:
+    from normlab.claims.runs import Runs
 
 HELP = "carry out studies: the runs of comparison tables, then the tables"
 
@@ -53,7 +56,6 @@ With --clone the work can go on in the checkout meanwhile.
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
 _SMOKE = "smoke"
-_LONGEST_NAME = 100
 
 
 def parser() -> argparse.ArgumentParser:
@@ -132,11 +134,7 @@ def main(argv: list[str]) -> int:
     several = len(jobs) > 1 or arguments.until_decided
     runs = judge.runs() if several or arguments.plan else None
     if runs is not None:
-        for job in jobs:
-            found = judge.standings(job, runs)
-            job.open_parts = sum(each.open for each in found)
-            if not found:
-                job.leave_looks()
+        _count_open(jobs, judge, runs)
     for job in (ended := [job for job in jobs if job.needs_none]):
         print_prose(f"{job.name}: nothing to make, {_why_none(job)}")
     if ended and not arguments.plan:
@@ -159,10 +157,7 @@ def main(argv: list[str]) -> int:
         _show_order(night)
     if arguments.plan and runs is not None:
         for job in jobs:
-            print(f"what {job.name} could show of the parts that it decides:")
-            could = visible_lines(judge, job, runs) or ["it decides none"]
-            for line in could:
-                print_prose(line, indent="  ")
+            could = _show_could(judge, job, runs)
             if arguments.publish is not None:
                 _keep_pilot(arguments.publish, job, shown[id(job)], could)
         return 0
@@ -170,31 +165,45 @@ def main(argv: list[str]) -> int:
         return 1
     if (said := uncommitted()) is not None and any(job.open_parts for job in jobs):
         complain(said)
-    root = jobs[0].asked()[0].place.parents[1]
     again = f"normlab reproduce {shlex.join(argv)}"
-    before = time.monotonic() - begun
+    whole = _carry_out(night, jobs, again, several=several, before=time.monotonic() - begun)
+    return 0 if whole and not problems else 1
+
+
+def _count_open(jobs: Sequence[Job], judge: Judge, runs: "Runs") -> None:
+    """Count the open parts of each job; one that decides none makes its own seeds alone."""
+    for job in jobs:
+        found = judge.standings(job, runs)
+        job.open_parts = sum(each.open for each in found)
+        if not found:
+            job.leave_looks()
+
+
+def _carry_out(
+    night: Night, jobs: Sequence[Job], again: str, *, several: bool, before: float
+) -> bool:
+    """Run what has not ended, print tables and what is left; tell whether nothing went wrong.
+
+    Args:
+        night: the jobs whose data can be had.
+        jobs: all of them.
+        again: the command that goes on.
+        several: what is done and left is said even when all is done.
+        before: the seconds that went before the first run could begin.
+    """
     try:
-        failed = night.run(root / ".sweeps" / _named([job.study.name for job in jobs]))
+        failed = night.run()
     except KeyboardInterrupt:
         print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
         raise
-    print_tables(jobs, results)
+    print_tables(jobs, night.judge.results)
     for folder in dict.fromkeys(night.published):
         print(f"written to {folder}")
     if several or night.out_of_time:
         print("\n".join(["", *night.summary(again)]))
     if night.stood_still:
         complain(_too_small(night, before))
-    return 1 if failed or problems or night.stood_still else 0
-
-
-def _named(studies: Sequence[str]) -> str:
-    """Name a queue by its studies; beyond what a file system takes by some and their number."""
-    whole = "+".join(dict.fromkeys(studies))
-    if len(whole) <= _LONGEST_NAME:
-        return whole
-    digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-    return f"{'+'.join(studies[:2])}+{len(studies) - 2}-more-{digest}"
+    return not (failed or night.stood_still)
 
 
 def _why_none(job: Job) -> str:
@@ -322,6 +331,15 @@ def _untuned(job: Job, words: Sequence[str]) -> str | None:
         f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
         f"normlab tune {study.name} scale={scale} chooses"
     )
+
+
+def _show_could(judge: Judge, job: Job, runs: "Runs") -> list[str]:
+    """Print the smallest difference that a job could show of each part, and return the lines."""
+    print(f"what {job.name} could show of the parts that it decides:")
+    lines = visible_lines(judge, job, runs) or ["it decides none"]
+    for line in lines:
+        print_prose(line, indent="  ")
+    return lines
 
 
 def _keep_pilot(root: Path, job: Job, plan: Plan, could: Sequence[str]) -> None:
