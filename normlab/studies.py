@@ -39,10 +39,11 @@ Axis = Mapping[str, tuple[str, ...]]
 class Scale:
     """A size of a study: overrides of every run, seeds, minutes a run takes, and the data.
 
-    `minutes` are typed in, not measured. `rows` are those that are run at this scale, `grid` the
-    axes with the values that are. `data_name` is short, for titles. `rates` are the overrides that
-    tuning chose, by "row" or "row @ axis=value ..."; a `pilot` never counts as evidence. `tuning`
-    says how, or names the study whose tuning, at the scale of the same name, is used here too.
+    `minutes` are typed in, about those on a core with AVX512, or on a GPU. `rows` are those that
+    are run at this scale, `grid` the axes with the values that are. `data_name` is short, for
+    titles. `rates` are the overrides that tuning chose, by "row" or "row @ axis=value ..."; a
+    `pilot` never counts as evidence. `tuning` says how, or names the study whose tuning, at the
+    scale of the same name, is used here too.
     """
 
     overrides: tuple[str, ...]

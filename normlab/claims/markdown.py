@@ -8,6 +8,7 @@ from textwrap import fill
 from normlab.claims.ledger import VERDICTS, Decided, Entry, Outcome
 from normlab.claims.reading import (
     CARE,
+    HOURS,
     MEANINGS,
     NOTES,
     TITLE,
@@ -75,7 +76,8 @@ def _rest(entries: Sequence[Entry]) -> str:
         first = next((f"`{said}`, then " for _, of in parts if (said := tune_first(of)[0])), "")
         cost = parts[0][1].finding.cost or "-"
         rows.append([", ".join(name for name, _ in parts), f"{first}`{command}`", cost])
-    return f"## What would decide the rest\n\n{_table(['parts', 'to measure', 'cost'], rows)}"
+    table = _table(["parts", "to measure", "cost"], rows)
+    return f"## What would decide the rest\n\n{fill(HOURS, _WIDTH)}\n\n{table}"
 
 
 def _section(entry: Entry) -> str:

@@ -30,6 +30,10 @@ GRADES: Mapping[str, str] = {
     "C": "any other measurement",
     "D": "computed, published, or about the norm alone",
 }
+HOURS = (
+    "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
+    "as many), or of one GPU at `scale=gpu`; `normlab reproduce STUDY --plan` measures them."
+)
 NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
     "which alone decides it. Secondary evidence is shown and never counted.",
