@@ -117,10 +117,12 @@ class Cells:
         """Return how often `beat` wants to be called."""
         return 1.0 if self._console.is_terminal else self._every
 
-    def begin(self) -> str:
-        """Say what there is to do."""
+    def begin(self, later: int = 0) -> str:
+        """Say what there is to do; `later` of the cells only where parts are open before them."""
         done = f", {self.before} of them done before" if self.before else ""
-        return f"{self.total} cells{done}, {self.at_a_time} at a time; logs in {shown(self.logs)}"
+        more = f"; {later} more if parts are open after them" if later else ""
+        cells = f"{self.total - later} cells{done}, {self.at_a_time} at a time{more}"
+        return f"{cells}; logs in {shown(self.logs)}"
 
     def __enter__(self) -> "Cells":
         if self._console.is_terminal:

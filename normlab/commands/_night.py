@@ -73,6 +73,7 @@ class Night:
             return False
         saved = self._saved()
         at_a_time = len(places(self.processes))
+        asked = {run.place for run in self.queue.left()}
         logs = self.queue.cells[0].place.parents[1] / ".sweeps" / self.queue.name
         cells = Cells(
             [
@@ -88,7 +89,7 @@ class Night:
             headline=lambda at_work: self.line(at_work, at_a_time),
             every=Sweep.BEAT,
         )
-        _say(cells.begin())
+        _say(cells.begin(later=len(self.queue.cells) - len(self.queue.done | asked)))
         with cells:
             sweep = Sweep(
                 [run.planned.overrides for run in self.queue.cells],

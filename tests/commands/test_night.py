@@ -137,6 +137,7 @@ def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
     plan(place, bleu(3.0))
     code, out = night(capsys, "one", "--until-decided")
     assert code == 0 and len(place.lines("calls")) == 10
+    assert "\n10 cells, 1 at a time; 14 more if parts are open after them; logs in " in out
     assert "look at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
     assert "look at 8" not in out
 
