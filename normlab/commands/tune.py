@@ -175,9 +175,10 @@ def _carry_out(
         f"{len(bouts)} row(s) and points, {len(runs)} runs at most, {len(left)} not begun",
         flush=True,
     )
-    if (problem := _grid.data_problems(left)) is not None:
-        job = jobs[0]
-        raise ValueError(_grid.what_instead(job.study, job.scale, problem))
+    for job in jobs:
+        own = (run for bout in job.bouts.values() for tried in bout.runs.values() for run in tried)
+        if (problem := _grid.data_problems(run for run in own if run.record() is None)) is not None:
+            raise ValueError(_grid.what_instead(job.study, job.scale, problem))
     logs = runs[0].place.parents[1] / ".sweeps" / "tuning"
     cells = Cells(
         [

@@ -261,6 +261,16 @@ def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(place, cap
     assert short == {"ln"}
 
 
+def test_data_that_a_later_row_lacks_are_named_with_the_study_of_that_row(place, monkeypatch):
+    """Before any trial; other studies and other rows may have theirs."""
+    gone = lambda run: "no folder gone" if run.config["data_dir"] else None  # noqa: E731
+    monkeypatch.setattr(_grid, "data_problem", gone)
+    edit(place, ("none: [norm=none]", "none: [norm=none, data_dir=gone]"), name="two")
+    with pytest.raises(ValueError, match=r"^the data of two at scale=smoke .*: no folder gone"):
+        tune.main(["one", "two", "--no-write"])
+    assert not place.lines("calls")
+
+
 def test_a_scale_without_tuning_is_named(place):
     with pytest.raises(ValueError, match=r"one.yaml: scales.cpu has no tuning"):
         tune.main(["one", "scale=cpu"])

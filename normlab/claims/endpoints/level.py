@@ -27,6 +27,7 @@ from normlab.claims.endpoints.study import (
     mean_of,
     per_seed,
     scores_text,
+    train_text,
 )
 from normlab.claims.finding import Finding, figures, interval_text, of_decision, stuck
 from normlab.claims.looks import sequential
@@ -121,10 +122,10 @@ class Level(StudyEndpoint):
 
 def stopped(asked: Asked, side: str, seeds: Sequence[int]) -> Finding | None:
     """Say why a side's figures cannot be taken: some diverged, is at the floor, not finite."""
-    if ends := diverged(asked.sample, side, seeds):
-        trained = f"train: {side} {len(seeds) - ends}/{len(seeds)}"
-        return stuck("not all seeds train", found=trained)
-    return asked.stopped(per_seed(asked.sample, side, asked.query.scores), seeds)
+    scores = asked.query.scores
+    if diverged(asked.sample, side, seeds):
+        return stuck("not all seeds train", found=train_text(asked.sample, scores, seeds))
+    return asked.stopped(per_seed(asked.sample, side, scores), seeds)
 
 
 def mean_text(values: dict[int, float]) -> str:
