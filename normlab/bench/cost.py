@@ -56,13 +56,13 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
         probe.widest_update(drawn.widest)
         validation = probe.scoring("valid", Condition(), seconds / 6)
         test = probe.test(seconds / 3)
-    description, folder = task.describe(), config["data_dir"]
+    description = task.describe()
     return {
         "format": FORMAT,
         "environment": runtime.environment(),
         "data": {
             "label": description.get("label"),
-            "origin": _origin(task) if folder is None else f"data_dir={folder}",
+            "origin": _origin(task, config["task"]),
             "sizes": description.get("sizes"),
         },
         "params": sum(p.numel() for p in trainer.parameters),
@@ -78,7 +78,11 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
     }
 
 
-def _origin(task: Task) -> str:
+def _origin(task: Task, config: Mapping[str, Any]) -> str:
+    """Name the folder of the data, or their place where the task is given none."""
+    folder = (config.get("corpus") or config["source"]).get("data_dir")
+    if folder is not None:
+        return f"data_dir={folder}"
     if isinstance(task, Classification):
         return str(task.source.description()["source"])
     assert isinstance(task, Translation | DocumentTask), "there is no other kind of task"

@@ -110,12 +110,9 @@ class Plan:
 
     def _data(self) -> str:
         size = self.study.scale(self.scale)
-        cost = next((item.cost for item in self.items if item.cost is not None), None)
-        if cost is None:
-            return f"data: {size.data}"
-        data = cost["data"]
-        sizes = ", ".join(f"{split} {count:,}" for split, count in _ordered(data["sizes"]))
-        return f"data: {data['label']} ({sizes}), from {data['origin']}"
+        costs = [item.cost for item in self.items if item.cost is not None]
+        named = dict.fromkeys(_named(cost["data"]) for cost in costs)
+        return f"data: {'; '.join(named) or size.data}"
 
     def _time(self, left: Sequence[Item]) -> list[str]:
         if not left:
@@ -196,9 +193,11 @@ def _range(values: Sequence[float | int]) -> str:
     return "-".join([shown[0], *shown[-1:]][: len(shown)]) if shown else ""
 
 
-def _ordered(sizes: Mapping[str, int]) -> list[tuple[str, int]]:
+def _named(data: Mapping[str, Any]) -> str:
     first = {"train": 0, "valid": 1}
-    return sorted(sizes.items(), key=lambda item: (first.get(item[0], 2), item[0]))
+    ordered = sorted(data["sizes"].items(), key=lambda item: (first.get(item[0], 2), item[0]))
+    sizes = ", ".join(f"{split} {count:,}" for split, count in ordered)
+    return f"{data['label']} ({sizes}), from {data['origin']}"
 
 
 def measured(

@@ -44,8 +44,10 @@ def test_an_update_is_counted_over_its_micro_batches(toy):
 
 
 def test_what_a_model_of_documents_is_tested_under_counts():
-    plain = measured(*TEXT, "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
+    beside = ("data_dir=elsewhere", "task.corpus.data_dir=null")  # of another row's data
+    plain = measured(*TEXT, *beside, "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
     assert plain["test_seconds"] > 0
+    assert plain["data"]["origin"] == "this installation carries it"
     one_by_one = measured(*TEXT, "task.test_batch_sizes=[1]", "task.test_eval_stats=[]")
     assert one_by_one["test_seconds"] > 2 * plain["test_seconds"]
 

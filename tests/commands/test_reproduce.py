@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from normlab.commands import _grid, _looks, reproduce
+from normlab.commands._plan import Item, Plan
 from normlab.records.code import code_of
 from normlab.reports.published import read
 from normlab.studies import load_study
@@ -257,6 +258,18 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
         "2 thread(s) a run, fp32)"
     ) in before
     assert not list((place.folder / "runs").rglob("record.json"))
+
+
+def test_a_plan_names_the_data_of_all_rows(place, capsys):
+    other = {"label": "brown", "origin": "data_dir=F", "sizes": {"train": 3}}
+    costs = {"ln": COST, "bn": {**COST, "data": other}}
+    runs = _grid.runs_of(place.study.planned("smoke"))
+    items = [Item(run.planned, run.config, False, costs[run.planned.row]) for run in runs]
+    Plan(place.study, "smoke", items, at_a_time=1).show()
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        "data: toy (train 2,000, valid 7, test 5), from here; brown (train 3), from data_" in said
+    )
 
 
 def test_a_plan_is_published_apart_from_records(place, capsys):
