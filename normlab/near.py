@@ -44,7 +44,15 @@ def meant(key: str, known: Sequence[str] | None = None) -> str:
     last_near = [by_last[name] for name in get_close_matches(last, by_last, n=_SHOWN)]
     found = [*near, *named] if "." in key else named or near or last_near
     found = list(dict.fromkeys(found or last_near))[:_SHOWN]
-    return f" Did you mean {' or '.join(found)}?" if found else ""
+    return f" Did you mean {' or '.join(map(_with_options, found))}?" if found else ""
+
+
+def _with_options(key: str) -> str:
+    """Name beside a key the options that have it, where they are few."""
+    node, _, own = key.partition(".")
+    having = registry.options_with(node).get(own, []) if node in _NODES else []
+    few = 0 < len(having) <= _SHOWN
+    return f"{key} (of {node}={', '.join(having)})" if few else key
 
 
 def of_option(option: str, there: Sequence[str]) -> str:

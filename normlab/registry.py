@@ -94,7 +94,7 @@ def options_with(group: str, root: Path = CONFIG_DIR) -> dict[str, list[str]]:
     for path in sorted((root / group).glob("*.yaml")):
         node = yaml.safe_load(path.read_text(encoding="utf-8"))
         for key, value in (node or {}).items():
-            if not (key.startswith("_") or key == "defaults" or "${" in str(value)):
+            if not (key.startswith("_") or key == "defaults"):
                 for leaf in _leaves(value, str(key)):
                     if "_target_" not in leaf:
                         found.setdefault(leaf, []).append(path.stem)
@@ -137,8 +137,9 @@ def _header(path: Path) -> list[str]:
 
 
 def _leaves(node: object, prefix: str) -> Iterator[str]:
+    """Yield the dotted keys of a node, but for those whose values are taken from elsewhere."""
     if isinstance(node, dict) and node:
         for key, value in node.items():
             yield from _leaves(value, f"{prefix}.{key}")
-    else:
+    elif "${" not in str(node):
         yield prefix
