@@ -12,17 +12,19 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
 
 from normlab.bench.clock import Clock
+from normlab.bench.decode import full_length
 from normlab.bench.train import Contender, start
 from normlab.data.batching import eval_batches
 from normlab.data.corpus import ParallelText
 from normlab.data.encoded import EncodedPairs
 from normlab.distributed import Shard
+from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import running_norms
 from normlab.tasks.base import Batch, Condition, Task
 from normlab.tasks.documents import DocumentTask
@@ -37,7 +39,6 @@ _WARM_UP = 2  # updates that are taken and not counted, where there is time for 
 _UPDATES = 12  # counted, at most
 _DRAWN = 200  # micro-batches whose size is looked at
 _SCORED = 12  # batches of a split that are scored, at most
-_UNLIKELY = -1e4
 _NEVER = 1 << 40
 
 
@@ -280,26 +281,17 @@ class _Probe:
     @contextmanager
     def whole_sentences(self) -> Iterator[None]:
         """Let hypotheses of a translation model have the mean length of the references."""
-        task, model = self.task, cast("Any", self.contender.trainer.model)
+        task, model = self.task, self.contender.trainer.model
         if not isinstance(task, Translation):
             yield
             return
+        assert isinstance(model, Seq2Seq), "translation has no other model"
         source, target = task.lengths("valid").sum(axis=0)
         size = {"length_factor": float(target / source), "length_offset": 0}
         task.valid_search = replace(task.valid_search, **size)
         task.test_search = replace(task.test_search, **size)
-        step, eos_id = model.decode_step, task.data.target_tokenizer.eos_id
-
-        def goes_on(*arguments: Any) -> torch.Tensor:
-            logits = step(*arguments)
-            logits[:, eos_id] = _UNLIKELY
-            return logits
-
-        model.decode_step = goes_on
-        try:
+        with full_length(model, task.data.target_tokenizer.eos_id):
             yield
-        finally:
-            del model.decode_step
 
 
 @contextmanager

@@ -6,7 +6,8 @@ every program and every norm does the same work.
 """
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,24 +18,29 @@ from normlab.bench.clock import Clock, Span
 from normlab.bench.spread import spread
 from normlab.build import build_model, build_task
 from normlab.decoding import Hypothesis, SearchSettings
+from normlab.models.seq2seq import Seq2Seq
 from normlab.models.stacks import CachedDecoding, PrefixDecoding
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.runtime import Runtime
 
+_UNLIKELY = -1e4
 
-class ExactLength:
-    """A model whose hypotheses do not end before the length limit, where search ends them."""
 
-    def __init__(self, model: Any, eos_id: int):
-        self._model, self._eos_id = model, eos_id
-        self.decoder, self.encode = model.decoder, model.encode
-        self.start_decoding = model.start_decoding
+@contextmanager
+def full_length(model: Seq2Seq, eos_id: int) -> Iterator[None]:
+    """Let no hypothesis of a model end before the length limit, where search ends it."""
+    step = model.decode_step
 
-    def decode_step(self, ids: Tensor, state: CachedDecoding | PrefixDecoding) -> Tensor:
-        """Return the model's logits, the end of sentence being unlikely."""
-        logits = self._model.decode_step(ids, state)
-        logits[:, self._eos_id] = -1e4
+    def goes_on(ids: Tensor, state: CachedDecoding | PrefixDecoding) -> Tensor:
+        logits = step(ids, state)
+        logits[:, eos_id] = _UNLIKELY
         return logits
+
+    model.decode_step = goes_on
+    try:
+        yield
+    finally:
+        del model.decode_step
 
 
 @dataclass(kw_only=True)
@@ -43,7 +49,7 @@ class Decoder:
 
     name: str
     config: Mapping[str, Any]
-    model: ExactLength
+    model: Seq2Seq
     task: Translation
     batches: Sequence[TranslationBatch]
     settings: SearchSettings
@@ -52,7 +58,8 @@ class Decoder:
 
     def decode(self, batch: TranslationBatch) -> list[Hypothesis]:
         """Return the best hypothesis of each sentence of a batch."""
-        with self.runtime.autocast():
+        eos_id = self.task.data.target_tokenizer.eos_id
+        with self.runtime.autocast(), full_length(self.model, eos_id):
             return self.task.decode(self.model, batch, self.settings)
 
     def take(self, clock: Clock) -> Span:
@@ -77,6 +84,7 @@ def start(
     if not isinstance(task, Translation):
         raise ValueError("bench decode measures translation: leave task= out")
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype).eval()
+    assert isinstance(model, Seq2Seq), "translation has no other model"
     lengths = task.lengths("valid").sum(1)
     if len(lengths) < batches * sentences:
         raise ValueError(
@@ -86,11 +94,10 @@ def start(
     # Evenly from short to long, as the batches of a test set are.
     places = np.linspace(0, len(lengths) - sentences, batches).astype(int)
     order = lengths.argsort(kind="stable")
-    eos_id = task.data.target_tokenizer.eos_id
     return Decoder(
         name=name,
         config=config,
-        model=ExactLength(model, eos_id),
+        model=model,
         task=task,
         batches=[
             task.batch("valid", order[at : at + sentences].tolist()).to(runtime.device)
