@@ -33,6 +33,7 @@ _EXAMPLES = """examples:
   normlab reproduce iwslt_norms                          seconds a run: does everything work?
   normlab reproduce bert_norms scale=cpu data_dir=FOLDER
   normlab reproduce bert_norms scale=cpu data_dir=FOLDER --plan    what it would take here
+  normlab reproduce bert_norms scale=cpu data_dir=FOLDER --commands    for a queue of your own
   normlab reproduce bert_norms scale=cpu data_dir=FOLDER seeds=1-3 rows=ln,bn
   normlab reproduce iwslt_norms rows="[ln,'bn, padding counted']"
   normlab reproduce iwslt_norms scale=cpu data_dir=FOLDER --publish results
@@ -84,14 +85,20 @@ def parser() -> argparse.ArgumentParser:
         help="judge the parts of claims after 5, 8 and 12 seeds: a study of which a part is open "
         "goes on to the next look (without it: the seeds of the study, and no more)",
     )
-    result.add_argument(
+    instead = result.add_mutually_exclusive_group()
+    instead.add_argument(
         "--plan",
         action="store_true",
         help="run nothing: updates, data, memory and hours by row, the order of the queue, the "
         "smallest difference that each part could show",
     )
-    result.add_argument(
-        "--commands", action="store_true", help="print also the `normlab train` of each run"
+    instead.add_argument(
+        "--commands",
+        action="store_true",
+        help="run nothing: the `normlab train` of each run that has not ended, a line each",
+    )
+    instead.add_argument(
+        "--so-far", action="store_true", help="run nothing: the table of what has ended"
     )
     result.add_argument(
         "--clone",
@@ -99,9 +106,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="run by the code of a clone, made at the commit of now if it is not there: the code "
         "stays as it is whatever becomes of the checkout",
-    )
-    result.add_argument(
-        "--so-far", action="store_true", help="run nothing: the table of what has ended"
     )
     result.add_argument(
         "--publish",
@@ -129,6 +133,11 @@ def main(argv: list[str]) -> int:
     judge = Judge(jobs, results)
     if arguments.publish is not None and not arguments.plan:
         check_publishing(arguments.publish, jobs)
+    if arguments.commands:
+        left = [run for job in jobs for run in _open(job, "it is made again")]
+        for overrides in {run.place: run.planned.overrides for run in left}.values():
+            print(f"normlab train {shlex.join(overrides)}")
+        return 0
     if arguments.so_far:
         return _show_so_far([job for job in jobs if job.seeds], judge, arguments)
     several = len(jobs) > 1 or arguments.until_decided
@@ -304,9 +313,6 @@ def _plan(job: Job, arguments: argparse.Namespace, measured_by: float) -> tuple[
     plan.show()
     if (said := _untuned(job, arguments.words)) is not None:
         complain(said)
-    if arguments.commands:
-        for item in items:
-            print(f"  normlab train {shlex.join(item.run.overrides)}")
     if problem is not None:
         complain(_grid.what_instead(job.study, job.scale, problem))
     return plan, problem

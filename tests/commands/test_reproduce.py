@@ -340,10 +340,10 @@ def test_other_programs_at_work_are_told_of(place, capsys):
     ) in before
 
 
-def test_the_commands_of_a_plan_can_be_copied(place, capsys):
-    _, before, _, _ = carry_out(capsys, "--plan", "--commands", "optim.betas=[0.9, 0.98]")
-    commands = [shlex.split(line) for line in before if line.startswith("  normlab train")]
-    assert len(commands) == 8
+def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
+    assert reproduce.main(["tiny", "--commands", "optim.betas=[0.9, 0.98]"]) == 0
+    commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+    assert len(commands) == 8 and place.lines("calls") == []
     assert commands[0][:4] == ["normlab", "train", "task=toy", "norm=ln"]
     assert "optim.betas=[0.9, 0.98]" in commands[0] and "observe.study=tiny" in commands[0]
 
