@@ -39,8 +39,8 @@ into parts that can be true or false by themselves. A part is held against train
 five that differ in their random start, or against a computation or published sources.
 
 - *true* and *not true* hold for the data and the model size in brackets; larger ones may differ.
-- *not true, too small a difference*: how large a difference counts was written down before the
-  runs.
+- *not true, too small a difference*: there may be a difference, even a sure one, but smaller than
+  what counts, which was written down before the runs.
 - *open*: the runs do not decide it. That can be so where all of them agree, but are few.
 - *no evidence yet*: nothing was run or found that counts.
 - A model *trains* if it ends clearly better than one that has learned nothing. *BLEU* scores
@@ -72,7 +72,7 @@ _CHINESE = _Language(
 部分；每一部分用至少五个随机种子的训练来检验，或用计算、已发表的资料来检验。
 
 - *成立*、*不成立*：只针对括号中的数据和模型规模；更大的规模可能不同。
-- *不成立，差别太小*：多大的差别才算数，在训练之前已经写定。
+- *不成立，差别太小*：可能有差别，甚至确定有，但小于算数的大小；那在训练之前已经写定。
 - *尚无定论*：现有的训练不足以判定；即使各次结果一致，次数太少时也如此。
 - *尚无证据*：还没有可以计入的训练或资料。
 - 模型*训练成功*，是指最终明显好于什么也没有学到的模型。*BLEU* 给译文打分，从 0 到 100。
