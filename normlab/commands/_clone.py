@@ -20,7 +20,7 @@ def go_on_in(clone: Path, argv: Sequence[str]) -> None:
     if clone.resolve() == CONFIG_DIR.parent.resolve():
         return
     commit = frozen(clone, CONFIG_DIR.parent)
-    print(f"by the clone {clone}, frozen at commit {commit}", flush=True)
+    print(f"by the clone {clone}, frozen at commit {commit}", file=sys.stderr, flush=True)
     # Safe: else the folder of here would come before that of the clone.
     places = {"PYTHONPATH": str(clone.resolve()), "PYTHONSAFEPATH": "1"}
     os.execve(sys.executable, [sys.executable, "-m", "normlab", *argv], {**os.environ, **places})

@@ -19,6 +19,7 @@ from normlab.reports.beside import (
     beside,
     best_first,
     choose,
+    compared,
     headline,
 )
 from normlab.reports.comparison import higher_is_better
@@ -141,9 +142,13 @@ def _unlike_rows(group: _Group) -> list[str]:
     """Say what the rows of a task differ in beyond their names, and which has what."""
     found: dict[str, dict[str, list[str]]] = {}
     apart = [each.unlike for each in group.beside]
+    own = [
+        {**each, **compared(row.cell, group.baseline.cell)}
+        for row, each in zip(group.rows, apart, strict=True)
+    ]
     for key in dict.fromkeys(key for each in apart for key in each):
         usual = next(each[key][1] for each in apart if key in each)
-        for row, each in zip(group.rows, apart, strict=True):
+        for row, each in zip(group.rows, own, strict=True):
             value = each[key][0] if key in each else usual
             found.setdefault(key, {}).setdefault(str(value), []).append(row.label)
     return [

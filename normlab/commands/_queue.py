@@ -27,7 +27,7 @@ class Job:
 
     `runs` are by seed. `seeds` are to be made now, each list of `later` if, at the look before it,
     a part is still open; seeds that are `published` stand beside them. `open_parts` are the primary
-    parts that it decides and that are open.
+    parts that it decides and that are open; one that decides none is not `looked_at`.
     """
 
     study: Study
@@ -37,6 +37,7 @@ class Job:
     later: list[list[int]] = field(default_factory=list)
     published: Sequence[int] = ()
     open_parts: int = 0
+    looked_at: bool = True
     over: bool = False
 
     @property
@@ -60,6 +61,7 @@ class Job:
         """Make the seeds of the study alone, as it decides no part that looks would judge."""
         own = set(self.study.scale(self.scale).seeds)
         self.seeds, self.later = [seed for seed in self.seeds if seed in own], []
+        self.looked_at = False
 
     def asked(self) -> list[Run]:
         """Return the runs of the seeds to be made now."""

@@ -110,6 +110,7 @@ def main(argv: list[str]) -> int:
     # All claims, whichever is shown: those of one study are corrected together.
     entries = ledger(claims, runs)
     if arguments.write:
+        _refuse_altered(arguments.results)
         _write(entries, runs, arguments.write)
     elif arguments.check:
         return _check(entries, runs, arguments.results)
@@ -161,6 +162,16 @@ def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, s
         path.with_name(_SUMMARY): summary.page(entries),
         path.with_name(_COMPUTED): to_json(runs.computed),
     }
+
+
+def _refuse_altered(results: Path) -> None:
+    """Raise ValueError where evidence is not as it was published: nothing is made of it."""
+    from normlab.reports import manifest
+
+    listed = (results / manifest.MANIFEST).is_file()
+    if listed and (wrong := manifest.problems(results)):
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise ValueError(f"{wrong[0]}{more}: nothing is written; normlab report --check names all")
 
 
 def _write(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> None:

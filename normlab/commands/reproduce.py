@@ -52,7 +52,6 @@ that a study decides over the hours to its next look; runs that they share are m
 budget is spent, the runs at work save and stop. Start the same command again to go on where it was
 stopped: runs that have ended are not made again. Only whole seeds are published, as they come.
 --until-decided counts the seeds that are published, and goes on with the next.
-With --clone the work can go on in the checkout meanwhile.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
@@ -133,23 +132,23 @@ def main(argv: list[str]) -> int:
     judge = Judge(jobs, results)
     if arguments.publish is not None and not arguments.plan:
         check_publishing(arguments.publish, jobs)
-    if arguments.commands:
-        left = [run for job in jobs for run in _open(job, "it is made again")]
-        for overrides in {run.place: run.planned.overrides for run in left}.values():
-            print(f"normlab train {shlex.join(overrides)}")
-        return 0
-    if arguments.so_far:
-        return _show_so_far([job for job in jobs if job.seeds], judge, arguments)
     several = len(jobs) > 1 or arguments.until_decided
     runs = judge.runs() if several or arguments.plan else None
     if runs is not None:
-        _count_open(jobs, judge, runs)
+        _count_open(jobs, judge, runs, looks=arguments.until_decided)
     for job in (ended := [job for job in jobs if job.needs_none]):
-        print_prose(f"{job.name}: nothing to make, {_why_none(job)}")
-    if ended and not arguments.plan:
+        (complain if arguments.commands else print_prose)(f"{job.name}: {_why_none(job)}")
+    if ended and not (arguments.plan or arguments.commands):
         _publish_whole(ended, judge, arguments)
     if not (jobs := [job for job in jobs if job not in ended]):
         return 0
+    if arguments.commands:
+        left = {run.place: run for job in jobs for run in _open(job, "it is made again")}
+        for run in left.values():
+            print(f"normlab train {shlex.join(run.planned.overrides)}")
+        return 0
+    if arguments.so_far:
+        return _show_so_far(jobs, judge, arguments)
     plans = [_plan(job, arguments, measured_by) for job in jobs]
     problems = [problem for _, problem in plans if problem is not None]
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
@@ -179,12 +178,12 @@ def main(argv: list[str]) -> int:
     return 0 if whole and not problems else 1
 
 
-def _count_open(jobs: Sequence[Job], judge: Judge, runs: "Runs") -> None:
-    """Count the open parts of each job; one that decides none makes its own seeds alone."""
+def _count_open(jobs: Sequence[Job], judge: Judge, runs: "Runs", *, looks: bool) -> None:
+    """Count the open parts of each job; by `looks` one that decides none makes its own seeds."""
     for job in jobs:
         found = judge.standings(job, runs)
         job.open_parts = sum(each.open for each in found)
-        if not found:
+        if looks and job.seeds and not found:
             job.leave_looks()
 
 
@@ -216,7 +215,9 @@ def _carry_out(
 
 
 def _why_none(job: Job) -> str:
-    have = f"{len(job.published)} seeds are published"
+    have = f"nothing to make, {len(job.published)} seeds are published"
+    if not job.looked_at:
+        return f"{have}, and no part of a claim is decided by these runs"
     if not job.seeds:
         return f"{have}, and no look comes after them"
     return f"{have}, and the parts of claims that they are for are decided"

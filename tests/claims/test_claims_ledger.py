@@ -228,6 +228,8 @@ def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laborato
     changed = replace(first, scores={"test/bleu": Score(99.0, True, 10)})
     laboratory.write(changed, folder)
     assert call(capsys, laboratory, "--check")[0] == 1
+    with pytest.raises(ValueError, match=r"record\.json: changed .*: nothing is written"):
+        call(capsys, laboratory, "--write", str(laboratory.root / "claims.md"))
     laboratory.write(first, folder)
     assert call(capsys, laboratory, "--check")[0] == 0
     (folder / "record.json").unlink()

@@ -1,5 +1,6 @@
 """The table says what the records say, and what it could not use."""
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -84,6 +85,16 @@ def beside_baseline(out):
     """Return the lines of the second table by their first words, and its title."""
     title, _, *lines = out.split("\n\n")[1].splitlines()
     return title, {line.split("  ")[0]: line for line in lines[1:]}
+
+
+def test_a_row_named_like_the_baseline_is_told_by_its_own_value(runs, capsys):
+    for norm in ("ln", "rms"):
+        other = record(seed=1, norm=norm, bleu=20.0, optim={"lr": 2e-3})
+        runs.write(other, runs.run_dir(other.config))
+    said = re.search(r"rows differ in optim.lr: .*", table(capsys)[1])
+    high, low = sorted(said[0].removeprefix("rows differ in optim.lr: ").split("; "), reverse=True)
+    assert "ln optim.lr=0.002" in high and "rms" in high
+    assert "ln optim.lr=0.0005" in low and "0.002" not in low
 
 
 def test_rows_stand_best_first_and_each_beside_the_baseline(runs, capsys):

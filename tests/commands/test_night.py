@@ -42,6 +42,12 @@ def test_what_decides_a_part_comes_first_and_a_seed_is_ended_before_the_next(pla
     assert calls[4:] == ["none seed=1", "none seed=2"]
 
 
+def test_seeds_that_are_asked_for_are_made_of_every_study(place, capsys):
+    plan(place, bleu(3.0), [7])
+    night(capsys, "one", "two", "seeds=7")
+    assert sorted(place.lines("calls")) == ["one bn seed=7", "one ln seed=7", "two none seed=7"]
+
+
 def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys):
     slow = {("bn", 2)}
 
@@ -178,6 +184,8 @@ def test_what_published_seeds_decide_is_not_made_again(place, capsys):
     assert (code, len(place.lines("calls"))) == (0, 10)
     said = "one scale=smoke: nothing to make, 5 seeds are published, and the parts of claims that"
     assert f"{said} they are for are decided" in " ".join(out.split())
+    argv = ("one", "--until-decided", "--publish", "results", "--commands")
+    assert "normlab train" not in night(capsys, *argv)[1]
 
 
 def test_runs_of_other_configs_in_the_folder_of_runs_are_not_looked_at(place, capsys):
@@ -395,7 +403,7 @@ def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeyp
     home = (checkout.parent / "clone").resolve()
     assert said.split() == [str(home / "normlab" / "__main__.py"), "reproduce", *whole]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
-    assert commit.strip() in capsys.readouterr().out
+    assert commit.strip() in capsys.readouterr().err
     (checkout / "configs" / "a.yaml").write_text("a: 2\n")
     assert by_clone(checkout, monkeypatch, *argv) == said, "a clone that is there goes on"
     assert (home / "configs" / "a.yaml").read_text() == "a: 1\n"
