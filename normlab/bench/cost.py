@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -281,11 +281,11 @@ class _Probe:
     @contextmanager
     def whole_sentences(self) -> Iterator[None]:
         """Let hypotheses of a translation model have the mean length of the references."""
-        task, model = self.task, self.contender.trainer.model
+        task = self.task
         if not isinstance(task, Translation):
             yield
             return
-        assert isinstance(model, Seq2Seq), "translation has no other model"
+        model = cast("Seq2Seq", self.contender.trainer.model)  # translation has no other
         source, target = task.lengths("valid").sum(axis=0)
         size = {"length_factor": float(target / source), "length_offset": 0}
         task.valid_search = replace(task.valid_search, **size)

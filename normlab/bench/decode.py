@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from torch import Tensor
@@ -84,7 +84,6 @@ def start(
     if not isinstance(task, Translation):
         raise ValueError("bench decode measures translation: leave task= out")
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype).eval()
-    assert isinstance(model, Seq2Seq), "translation has no other model"
     lengths = task.lengths("valid").sum(1)
     if len(lengths) < batches * sentences:
         raise ValueError(
@@ -97,7 +96,7 @@ def start(
     return Decoder(
         name=name,
         config=config,
-        model=model,
+        model=cast("Seq2Seq", model),  # translation has no other
         task=task,
         batches=[
             task.batch("valid", order[at : at + sentences].tolist()).to(runtime.device)

@@ -17,10 +17,10 @@ from typing import Any
 import yaml
 
 from normlab.records.record import Outcome, RunRecord, Score
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RUNS_FILE, RunStore, run_id
 from normlab.registry import CONFIG_DIR
 from normlab.reports import manifest
-from normlab.reports.published import FORMAT, RUNS_FILE, write
+from normlab.reports.published import FORMAT, write
 from normlab.studies import Study, load_study
 
 STUDY = "bert_norms"

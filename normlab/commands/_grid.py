@@ -47,7 +47,7 @@ class Run:
             return read_record(path, mend=then or "") if path.is_file() else None
         except ValueError as error:
             if then is not None:
-                complain(f"{error}; {then}")
+                complain(str(error))
             return None
 
     def has_ended(self, record: "RunRecord | None") -> bool:

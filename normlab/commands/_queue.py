@@ -249,7 +249,8 @@ def _published(folder: Path, places: Sequence[Path]) -> tuple[list[int], set[int
     `folder` is that of a study and scale, `places` those of the runs of one seed. Runs that are
     made here do not take their seed. Raises ValueError for what is published and damaged.
     """
-    from normlab.reports.published import RUNS_FILE, read
+    from normlab.records.store import RUNS_FILE
+    from normlab.reports.published import read
 
     listed = read(folder)[1] if (folder / RUNS_FILE).is_file() else []
     by_run: dict[str, set[int]] = {}

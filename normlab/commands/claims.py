@@ -105,6 +105,9 @@ def main(argv: list[str]) -> int:
         computed = _compute(claims)
     else:
         computed = read_computed(arguments.results / _COMPUTED)
+    for folder in arguments.runs_dir:
+        if not folder.is_dir():
+            raise ValueError(f"--runs-dir {folder}: no such folder")
     places = [arguments.results, *arguments.runs_dir]
     runs = Runs.read(places, root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
     # All claims, whichever is shown: those of one study are corrected together.

@@ -88,6 +88,8 @@ def main(argv: list[str]) -> int:
     if arguments.accept:
         return _accept(arguments.root, arguments.accept)
     if places := _places(arguments.what, arguments.root):
+        if arguments.check:
+            raise ValueError("--check is for published studies; the page of runs is made each time")
         from normlab.commands._runs_page import write_page
 
         return write_page(
@@ -105,6 +107,8 @@ def _places(what: Sequence[str], root: Path) -> list[Path]:
         published = what[0] == places[0].name and (root / what[0]).is_dir()
         if published or what[0] in studies:
             return []
+    if named := [name for name in what if name in studies and not Path(name).exists()]:
+        raise ValueError(f"{' '.join(named)}: give one study at a time, and no runs beside it")
     for place in places:
         if not place.exists():
             near = [*filter(None, [nearest(place)]), *get_close_matches(str(place), studies, n=1)]
@@ -242,7 +246,7 @@ def _published(root: Path, study: str | None) -> Sequence[Path]:
 
     One that has tables or records and no runs.json is among them, to be complained about.
     """
-    from normlab.reports.manifest import RUNS_FILE
+    from normlab.records.store import RUNS_FILE
     from normlab.studies import load_study
 
     folders = sorted(path for path in root.glob("*/*") if path.is_dir())

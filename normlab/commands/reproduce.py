@@ -234,10 +234,9 @@ def _asked(words: Sequence[str], *, looks: Path | None) -> list[Job]:
     common: list[str] = []
     for override in overrides:
         study, colon, _ = override.partition("=")[0].partition(":")
-        if colon and study in named:
-            own.setdefault(study, []).append(override.removeprefix(f"{study}:"))
-        else:
-            common.append(override)
+        if colon and study not in named:
+            raise ValueError(f"{override}: {study} is none of the studies named: {' '.join(named)}")
+        (own.setdefault(study, []) if colon else common).append(override.removeprefix(f"{study}:"))
     if not named:
         raise ValueError("name a study, such as normlab reproduce iwslt_norms")
     if len(set(named)) < len(named):

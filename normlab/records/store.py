@@ -22,6 +22,8 @@ from normlab.records.record import MEND_RUN, RunRecord
 from normlab.records.selection import select
 
 RECORD_FILE = "record.json"
+RUNS_FILE = "runs.json"  # of a published study, beside the records of its runs
+MEND_PUBLISHED = "restore it, or publish its seed again"
 CONFIG_FILE = "config.yaml"
 PROGRESS_FILE = "progress.json"
 """In the folder of a run that is going on: what it does now."""
@@ -112,7 +114,10 @@ class RunStore:
                 try:
                     found.append((folder, read_record(folder / RECORD_FILE)))
                 except ValueError as error:
-                    self.damaged.append((folder / RECORD_FILE, str(error)))
+                    # Evidence: without it a seed would be missing, and nothing would say so.
+                    published = (folder.parents[2] / RUNS_FILE).is_file()
+                    said = str(error).replace(MEND_RUN, MEND_PUBLISHED) if published else str(error)
+                    self.damaged.append((folder / RECORD_FILE, said))
         return found
 
     def run_folders(self) -> list[tuple[Path, bool]]:

@@ -13,9 +13,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from normlab.records.atomic import atomic_write, only_writer
+from normlab.records.store import RUNS_FILE
 
 MANIFEST = "MANIFEST.sha256"
-RUNS_FILE = "runs.json"
 PAGE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE)
 """What is made of the runs that lie beside it."""

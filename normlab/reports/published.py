@@ -17,11 +17,11 @@ from normlab.records.atomic import atomic_write, only_writer, remove_leftovers
 from normlab.records.files import read_json
 from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
-from normlab.records.store import RECORD_FILE, read_record
+from normlab.records.store import MEND_PUBLISHED, RECORD_FILE, RUNS_FILE, read_record
 from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
 from normlab.reports.evidence import Evidence
 from normlab.reports.html.study import study_page
-from normlab.reports.manifest import PAGE, RUNS_FILE, accept
+from normlab.reports.manifest import PAGE, accept
 from normlab.reports.manifest import read as read_manifest
 from normlab.reports.render import comma_separated, latex, markdown
 from normlab.reports.table import build
@@ -31,7 +31,6 @@ FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
 _PLACE = re.compile(r"(\.\./\.\./[\w-]+/[\w-]+/)?records/[\w.+@=,/-]+")
-_MEND = "restore it, or publish its seed again"
 _SHOWN = 3  # of what differs, in one message
 _Pairs = Sequence[tuple[Planned, str | None]]
 Asked = Mapping[tuple[str, str, int], str | None]
@@ -275,10 +274,10 @@ def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
 
 
 def _record(path: Path, planned: Planned) -> RunRecord:
-    record = read_record(path, mend=_MEND)
+    record = read_record(path, mend=MEND_PUBLISHED)
     if record.seed != planned.seed:
         raise ValueError(
-            f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; {_MEND}"
+            f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; {MEND_PUBLISHED}"
         )
     return record
 

@@ -275,6 +275,7 @@ def test_an_override_may_be_for_one_study(place, capsys):
     ("argv", "message"),
     [
         (["one", "one"], "name a study once"),
+        (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the studies named: one"),
         (["one", "seeds=1", "--until-decided"], "plans the seeds of each look by itself"),
         (["scale=cpu"], "name a study, such as"),
     ],

@@ -5,9 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from normlab.records.store import read_record
+from normlab.records.store import RUNS_FILE, read_record
 from normlab.reports.published import (
-    RUNS_FILE,
     differing,
     portable,
     publish,
