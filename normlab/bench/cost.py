@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -24,7 +24,6 @@ from normlab.data.batching import eval_batches
 from normlab.data.corpus import ParallelText
 from normlab.data.encoded import EncodedPairs
 from normlab.distributed import Shard
-from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import running_norms
 from normlab.tasks.base import Batch, Condition, Task
 from normlab.tasks.documents import DocumentTask
@@ -33,6 +32,9 @@ from normlab.tasks.translation import Translation
 from normlab.train.divergence import Diverged
 from normlab.train.runtime import Runtime
 from normlab.train.tested import best_by
+
+if TYPE_CHECKING:
+    from normlab.models.seq2seq import Seq2Seq
 
 FORMAT = "normlab.bench.cost/1"
 _WARM_UP = 2  # updates that are taken and not counted, where there is time for them

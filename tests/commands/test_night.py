@@ -43,7 +43,7 @@ def test_what_decides_a_part_comes_first_and_a_seed_is_ended_before_the_next(pla
 
 
 def test_seeds_that_are_asked_for_are_made_of_every_study(place, capsys):
-    plan(place, bleu(3.0), [7])
+    plan(place, bleu(3.0), range(7, 8))
     night(capsys, "one", "two", "seeds=7")
     assert sorted(place.lines("calls")) == ["one bn seed=7", "one ln seed=7", "two none seed=7"]
 
