@@ -120,6 +120,8 @@ def _jobs(
     jobs: list[_Job] = []
     for study, scale in [(study, scale) for study in studies for scale in scales]:
         tuning = tuning_of(study, scale, load_study)
+        if tuning.key in [word.partition("=")[0] for word in extra]:
+            raise ValueError(f"{tuning.key}= is what {study.name} tunes: leave it out")
         planned = study.trials(scale, tuning, extra)
         job = _Job(study, scale, tuning, {})
         by_cell: dict[tuple[str, str], list[_grid.Run]] = {}

@@ -271,6 +271,11 @@ def test_data_that_a_later_row_lacks_are_named_with_the_study_of_that_row(place,
     assert not place.lines("calls")
 
 
+def test_the_key_that_is_tuned_is_not_given(place):
+    with pytest.raises(ValueError, match=r"optim\.lr= is what one tunes: leave it out"):
+        tune.main(["one", "optim.lr=1e-3", "--no-write"])
+
+
 def test_a_scale_without_tuning_is_named(place):
     with pytest.raises(ValueError, match=r"one.yaml: scales.cpu has no tuning"):
         tune.main(["one", "scale=cpu"])
