@@ -115,7 +115,7 @@ class RunStore:
                     found.append((folder, read_record(folder / RECORD_FILE)))
                 except ValueError as error:
                     # Evidence: without it a seed would be missing, and nothing would say so.
-                    published = (folder.parents[2] / RUNS_FILE).is_file()
+                    published = (folder / "../../.." / RUNS_FILE).is_file()
                     said = str(error).replace(MEND_RUN, MEND_PUBLISHED) if published else str(error)
                     self.damaged.append((folder / RECORD_FILE, said))
         return found
