@@ -160,7 +160,7 @@ def test_nothing_published_names_what_is(results):
         main(["warmup"])
     with pytest.raises(ValueError, match=r"warmp: no study and no folder .* Did you mean warmup"):
         main(["warmp"])
-    with pytest.raises(ValueError, match="padding: give one study at a time"):
+    with pytest.raises(ValueError, match="padding warmup: give one study at a time"):
         main(["padding", "warmup"])
     with pytest.raises(ValueError, match="no study is published below none: there are none"):
         main(["--from", "none"])
