@@ -65,10 +65,13 @@ def main(argv: list[str] | None = None) -> int:
 
 def usage() -> str:
     """Return the page that `normlab --help` prints."""
+    from normlab.commands._help import listing
+
+    does = {name: import_module(f"normlab.commands.{name}").HELP for name in names()}
     lines = [
         "usage: normlab COMMAND ...    what does normalization do in a Transformer?",
         "",
-        *(f"  {name:<12}{import_module(f'normlab.commands.{name}').HELP}" for name in names()),
+        *(listing(f"  {name:<12}", does[name].split()) for name in does),
         "",
         "normlab COMMAND --help describes a command; start with: normlab train norm=bn",
     ]

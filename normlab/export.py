@@ -20,6 +20,7 @@ from normlab.loaded import load_run
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.records.atomic import atomic_write
+from normlab.records.record import RunRecord
 from normlab.tasks.base import Batch, Task
 from normlab.tasks.programs import Program
 from normlab.train.checkpoint import load_checkpoint, reading, weights_of
@@ -32,24 +33,26 @@ _AGREES = 1e-3  # of the largest logit: float32 through some tens of layers, fol
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the files, the folded norms, and how far outputs lie apart at most.
+    """What was written of a run: the files, the folded norms, how far outputs lie apart at most.
 
     `no_program` says why there is no program, where there is none.
     """
 
+    record: RunRecord
     files: Sequence[Path]
     folded: Sequence[str]
     apart: float
     no_program: str | None
 
 
-def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
+def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = ()) -> Exported:
     """Write a finished run's tested weights and a program of them into a folder.
 
-    Raises ValueError where nothing can be folded, and where the outputs do not agree.
+    `changes` are `key=value` settings that replace those of the run, such as `device=cpu`. Raises
+    ValueError where nothing can be folded, and where the outputs do not agree.
     """
-    run = load_run(run_dir)
-    written = load_run(run_dir, fold=True) if fold else run
+    run = load_run(run_dir, [*changes])
+    written = load_run(run_dir, [*changes], fold=True) if fold else run
     folded = _gone(run.model, written.model)
     batch = run.task.batch("valid", list(range(min(SENTENCES, len(run.task.lengths("valid"))))))
     batch = batch.to(run.runtime.device)
@@ -59,7 +62,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
     content = {
         "format": FORMAT,
         "run_id": run.record.run_id,
-        "config": run.config,
+        "config": run.record.config,
         "folded": folded,
         "model": {name: value.cpu() for name, value in written.model.state_dict().items()},
     }
@@ -75,10 +78,10 @@ def export(run_dir: Path, folder: Path, *, fold: bool) -> Exported:
         )
     program, why = _exported(run.task.program(again), batch)
     if program is None:
-        return Exported([weights], folded, apart, why)
+        return Exported(run.record, [weights], folded, apart, why)
     with atomic_write(folder / PROGRAM_FILE, "wb") as file:
         torch.export.save(program, file)
-    return Exported([weights, folder / PROGRAM_FILE], folded, apart, None)
+    return Exported(run.record, [weights, folder / PROGRAM_FILE], folded, apart, None)
 
 
 def load_export(path: Path, task: Task) -> nn.Module:

@@ -18,6 +18,7 @@ from normlab.studies import Study, rate_name
 
 _ELSEWHERE = ("seed", "device", "data_dir", "runs_dir", "sink", "probe", "observe")
 _NO_NORM = norm_label({})
+_GROUPS = ("norm", "sites")  # `clip_norm` is no group
 _SETTLED = "auto"  # a value that a run replaces by what it stands for
 NOTHING = object()
 
@@ -89,7 +90,8 @@ def _has(record: RunRecord, values: Mapping[str, str]) -> bool:
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
     """Tell whether a planned run may have a value: False where its overrides say another."""
     if key == "norm":
-        label = norm_label({name.rpartition("@")[2]: text for name, text in run.items()})
+        chosen = [name for name in run if "@" in name or name in _GROUPS]
+        label = norm_label({name.rpartition("@")[2]: run[name] for name in chosen})
         return label in (str(value), _NO_NORM)
     return key not in run or written(run[key]) == written(value)
 

@@ -67,7 +67,10 @@ def runs_of(planned: Sequence[Planned]) -> list[Run]:
     for run in planned:
         others = tuple(override for override in run.overrides if override != f"seed={run.seed}")
         if others not in known:
-            known[others] = composed(run)
+            try:
+                known[others] = composed(run)
+            except ValueError as error:
+                raise ValueError(f"row {run.row}: {error}") from None
         config = {**known[others], "seed": run.seed}
         place = RunStore(config["runs_dir"]).run_dir(config)
         if place in found:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
+from normlab.commands._terminal import complain
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 
@@ -52,6 +53,15 @@ def nearest(place: Path) -> Path | None:
         return None
     beside = [path.name for path in place.parent.iterdir()]
     return next((place.with_name(n) for n in get_close_matches(place.name, beside, n=1)), None)
+
+
+def say_unfinished(folder: Path, record: RunRecord) -> None:
+    """Warn of a run whose weights are not those of its end."""
+    if (ended := record.outcome).status != "finished":
+        complain(
+            f"{folder}: this run has not finished ({ended.status} at step {ended.step:,}); these "
+            "are the weights it saved last"
+        )
 
 
 def given_twice(members: Iterable[RunRecord], folders: Mapping[int, Path]) -> str | None:

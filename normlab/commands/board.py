@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from normlab.commands._compared import add_compared
+from normlab.commands._help import HelpFormatter
 from normlab.commands._runs import nearest
 
 HELP = "show a folder of runs in a browser while they go on: table, curves, steps"
@@ -25,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab board",
         description="Show a folder of runs in a browser while they go on.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "runs_dir",

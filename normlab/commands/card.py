@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import print_prose
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "normlab card",
         description=HELP[0].upper() + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
     result.add_argument("--only", default="", metavar="NAME,...", help="these examinations alone")

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
 
 HELP = "check that a norm keeps what the rest takes for granted: axes, padding, gradients, ..."
 
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab check",
         description="C" + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("kind", choices=["norm"], help="what is checked")
     result.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")

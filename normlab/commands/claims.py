@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import CONFIG_DIR
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab claims",
         description="Show " + HELP + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("id", nargs="?", type=int, help="show this claim with all its evidence")
     what = result.add_mutually_exclusive_group()
@@ -105,9 +106,11 @@ def main(argv: list[str]) -> int:
         computed = _compute(claims)
     else:
         computed = read_computed(arguments.results / _COMPUTED)
-    for folder in arguments.runs_dir:
+    given = [("--runs-dir", folder) for folder in arguments.runs_dir]
+    given += [("--results", arguments.results)] if arguments.results != _RESULTS else []
+    for option, folder in given:
         if not folder.is_dir():
-            raise ValueError(f"--runs-dir {folder}: no such folder")
+            raise ValueError(f"{option} {folder}: no such folder")
     places = [arguments.results, *arguments.runs_dir]
     runs = Runs.read(places, root=_CHECKOUT, configs=CONFIG_DIR, computed=computed)
     # All claims, whichever is shown: those of one study are corrected together.

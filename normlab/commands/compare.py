@@ -8,6 +8,7 @@ from pathlib import Path
 from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._compared import add_compared
 from normlab.commands._comparison import show, usual_scores
+from normlab.commands._help import HelpFormatter
 from normlab.commands._runs import conditions, given_twice, none_below, read_places
 from normlab.commands._terminal import complain
 from normlab.records.aggregate import Cell, group
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab compare",
         description="Show finished runs side by side.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "runs",

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from normlab import commands, registry
+from normlab.commands._help import HelpFormatter
 
 HELP = "print a script that completes commands, groups and options in bash or zsh"
 
@@ -67,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab completion",
         description="Print a completion script for your shell.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("shell", choices=sorted(_SCRIPTS))
     return result

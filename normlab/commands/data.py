@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import print_table
 
 HELP = "prepare a task's data and describe it: sizes, tokens, padding, checksums"
@@ -35,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab data",
         description="Prepare the data of a task, then print what they are.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("task", metavar="TASK", help="an option of the task group: normlab ls task")
     result.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="key=value of the config")

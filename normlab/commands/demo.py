@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from normlab.commands._help import HelpFormatter
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
 
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab demo",
         description="T" + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     return result

@@ -16,6 +16,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from normlab.commands._help import HelpFormatter
 from normlab.records.text import printable
 
 HELP = "check this machine: device, precision, W&B login, data, network"
@@ -49,7 +50,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab doctor",
         description="Check this machine: device, precision, W&B login, data, network.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument("--timeout", type=float, default=3.0, help="seconds a server is given")

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
+from normlab.commands._runs import say_unfinished
 
 HELP = "score a finished run again under other settings"
 
@@ -27,7 +29,7 @@ def main(argv: list[str]) -> int:
         "normlab eval",
         description=HELP,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("run", type=Path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
     parser.add_argument(
@@ -57,6 +59,7 @@ def main(argv: list[str]) -> int:
 
         run = load_run(arguments.run, changes, fold=fold, weights=arguments.weights)
         scores = run.evaluate(arguments.split, outputs=arguments.outputs)
+    say_unfinished(arguments.run, run.record)
     if arguments.json:
         import json
         from dataclasses import asdict

@@ -4,6 +4,8 @@ import argparse
 import json
 from pathlib import Path
 
+from normlab.commands._help import HelpFormatter
+
 HELP = "show what a norm pools over, with pictures and a worked example"
 
 _EXAMPLES = """examples:
@@ -23,7 +25,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab explain",
         description="S" + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
     result.add_argument("--svg", type=Path, metavar="FILE", help="write the picture to FILE")

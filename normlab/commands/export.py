@@ -3,6 +3,9 @@
 import argparse
 from pathlib import Path
 
+from normlab.commands._help import HelpFormatter
+from normlab.commands._runs import say_unfinished
+
 HELP = "write a run's model for others: weights, norms folded if asked, a torch.export program"
 
 _EXAMPLES = """examples:
@@ -23,18 +26,27 @@ def main(argv: list[str]) -> int:
         "normlab export",
         description=HELP[0].upper() + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("run", type=Path, help="the folder of a finished run")
+    parser.add_argument(
+        "device", nargs="?", metavar="device=DEVICE", help="device=cpu; default: as the run"
+    )
     parser.add_argument(
         "--fold", action="store_true", help="fold batch norm and its kin into the products"
     )
     parser.add_argument("--out", type=Path, help="the folder to write to; default: RUN/export")
-    arguments = parser.parse_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
+
+    changes = [arguments.device] if arguments.device else []
+    if changes and not arguments.device.startswith("device="):
+        raise ValueError(f"{arguments.device}: of a run's settings, device= alone can be changed")
 
     from normlab.export import export
 
-    found = export(arguments.run, arguments.out or arguments.run / "export", fold=arguments.fold)
+    out = arguments.out or arguments.run / "export"
+    found = export(arguments.run, out, fold=arguments.fold, changes=changes)
+    say_unfinished(arguments.run, found.record)
     names = " and ".join(str(path) for path in found.files)
     folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""
     without = f"; no program: {found.no_program}" if found.no_program else ""

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
+from normlab.commands._runs import say_unfinished
 
 HELP = "continue a text with a finished language model"
 
@@ -22,7 +24,7 @@ def main(argv: list[str]) -> int:
         "normlab generate",
         description=HELP,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("run", type=Path, help="a run folder, such as runs/lm-ln-pre-.../seed1")
     parser.add_argument(
@@ -64,6 +66,7 @@ def main(argv: list[str]) -> int:
         from normlab.loaded import load_run
 
         run = load_run(arguments.run, changes, weights=arguments.weights)
+    say_unfinished(arguments.run, run.record)
     generate = getattr(run.task, "generate", None)
     if generate is None:
         raise ValueError(f"{arguments.run} is a run of a task that does not continue text")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import print_prose, print_table
 from normlab.records.labels import placement_label
 
@@ -46,7 +47,7 @@ def main(argv: list[str]) -> int:
         names = chosen([name for name in arguments.only.split(",") if name])
         subject, folder = _subject(arguments.subject)
     if not arguments.json:
-        print(_title(subject))
+        print_prose(_title(subject))
     pictures = isinstance(subject.task, Classification)
     findings = {}
     found = examine(subject, names)
@@ -70,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
         "normlab inspect",
         description=HELP[0].upper() + HELP[1:],
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "subject",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normlab import registry
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import complain, print_table
 from normlab.records.canonical import plain
 from normlab.records.record import RunRecord
@@ -45,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab ls",
         description="List " + HELP.removeprefix("list ") + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("kind", nargs="?", help="a config group such as norm, `keys` or `runs`")
     result.add_argument("--json", action="store_true", help="print JSON")

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+from normlab.commands._help import HelpFormatter
+
 HELP = "begin a norm of one's own: its file and its config, which train as they are"
 
 _EXAMPLES = """examples:
@@ -60,7 +62,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab new",
         description="B" + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("kind", choices=["norm"], help="what is begun")
     result.add_argument("name", metavar="NAME", help="small letters, digits and _")

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
 from normlab.commands._runs import nearest
 from normlab.commands._terminal import complain
 from normlab.reports.figures import style
@@ -30,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab plot",
         description="Draw runs.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "runs",
@@ -45,17 +46,19 @@ def parser() -> argparse.ArgumentParser:
         "--kind",
         action="append",
         choices=KINDS,
-        help="only this figure; may be repeated; default: each that the runs have figures for",
+        metavar="KIND",
+        help=f"only this figure: {', '.join(KINDS)}; may be repeated; default: each that the runs "
+        "have figures for",
     )
     result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
     return result
 
 
 def main(argv: list[str]) -> int:
-    """Write the figures and print their paths; what is left out is said on standard error.
+    """Write the figures and print their paths; what is left out is said, 1 for a damaged file.
 
-    Raises `ValueError` for a folder without a run, a damaged file, seeds that do not compare, and a
-    figure asked for that no run has.
+    Raises `ValueError` for a folder without a run that can be read, seeds that do not compare, and
+    a figure asked for that no run has.
     """
     arguments = parser().parse_args(argv)
     places = arguments.runs or [arguments.runs_dir]
@@ -65,14 +68,23 @@ def main(argv: list[str]) -> int:
     with at_work("reading the runs"):
         folders = {folder.resolve(): folder for place in places for folder in find_runs(place)}
         tasks: dict[str, list[Run]] = {}
+        problems: list[str] = []
         for folder in folders.values():
-            run = read_run(folder)
-            tasks.setdefault(run.task, []).append(run)
+            try:
+                run = read_run(folder)
+            except ValueError as error:
+                problems.append(str(error))
+            else:
+                tasks.setdefault(run.task, []).append(run)
+    if not tasks:
+        raise ValueError("\n".join(problems))
+    for problem in problems:
+        complain(f"left out: {problem}")
     for task, runs in tasks.items():
         # Losses of different tasks do not compare, so they share no figure.
         out = arguments.out / task if len(tasks) > 1 else arguments.out
         _draw(experiments(runs), out, form=arguments.format, asked=arguments.kind)
-    return 0
+    return 1 if problems else 0
 
 
 def _draw(

@@ -6,6 +6,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from normlab.commands._compared import add_compared
+from normlab.commands._help import HelpFormatter
 from normlab.commands._runs import nearest
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
@@ -43,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab report",
         description=HELP.capitalize() + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "what",

@@ -15,6 +15,7 @@ from normlab.commands._clone import go_on_in
 from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
 from normlab.commands._grid import Run
+from normlab.commands._help import HelpFormatter
 from normlab.commands._looks import Judge, uncommitted, visible_lines
 from normlab.commands._night import Night, check_publishing, print_tables
 from normlab.commands._plan import Item, Plan, head, measured, subjects
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab reproduce",
         description=HELP.capitalize() + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
         allow_abbrev=False,
     )
     result.add_argument(

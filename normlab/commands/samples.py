@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.commands._help import HelpFormatter
 from normlab.commands._rows import named_rows
 from normlab.commands._runs import conditions, none_below, read_places
 from normlab.commands._terminal import complain, folded, print_note
@@ -45,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab samples",
         description="Show source, reference and translations of finished runs side by side.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "runs",

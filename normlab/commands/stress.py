@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import print_table
 from normlab.commands.bench._shared import write_json
 
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab stress",
         description=HELP[0].upper() + HELP[1:] + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     result.add_argument(

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.commands._help import listing
 from normlab.sweep import INTERRUPTED, Cell, Sweep, end_with_the_sweep, own_folder, summary_lines
 
 if TYPE_CHECKING:
@@ -350,7 +351,7 @@ def help_text() -> str:
     """Return the help page: usage, examples, groups with their options, keys."""
     from normlab.registry import option_names, run_groups, sites, top_level_keys
 
-    shown = [f"  {group}={'|'.join(option_names(group))}" for group in run_groups()]
+    groups = {group: option_names(group) for group in run_groups()}
     return "\n".join(
         [
             "usage: normlab train [-m] [group=option ...] [key=value ...]",
@@ -362,11 +363,11 @@ def help_text() -> str:
             "  normlab train -m norm=ln,bn batch_size=8,32,128 'seed=range(1,4)'",
             "",
             "groups:",
-            *shown,
+            *(listing(f"  {group}=", names, between=" | ") for group, names in groups.items()),
             "",
-            "the norm of one site: " + ", ".join(f"{site}=OPTION" for site in sites()),
+            listing("the norm of one site: ", (f"{site}=OPTION" for site in sites())),
             "",
-            "keys: " + " ".join(top_level_keys()),
+            listing("keys: ", top_level_keys()),
             "",
             "more: --cfg job shows the whole config; --hydra-help shows Hydra's own flags;",
             "      normlab ls GROUP describes the options of a group",

@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 
 from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
+from normlab.commands._runs import say_unfinished
 from normlab.progress import Stage, say
 
 HELP = "translate lines of text with a finished run"
@@ -22,7 +24,7 @@ def main(argv: list[str]) -> int:
         "normlab translate",
         description=HELP,
         epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("run", type=Path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
     parser.add_argument(
@@ -51,6 +53,7 @@ def main(argv: list[str]) -> int:
         say(Stage("translating"))
         with run.runtime.autocast():
             translations = translate(run.model, lines)
+    say_unfinished(arguments.run, run.record)
     for line in translations:
         print(line)
     return 0

@@ -11,6 +11,7 @@ from typing import Any
 from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
 from normlab.commands._cells import Cells, Row
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import complain
 from normlab.commands._trials import PRUNED_FILE, Bout, Trials, check_optuna
 from normlab.records.atomic import atomic_write, only_writer
@@ -58,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab tune",
         description=HELP.capitalize() + ".",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     result.add_argument(
         "words",

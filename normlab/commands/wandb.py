@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import complain, print_table
 from normlab.registry import CONFIG_DIR
 
@@ -48,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
         prog="normlab wandb",
         description="Send offline runs to Weights & Biases, and lay out its workspace.",
         epilog=_EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     actions = result.add_subparsers(dest="action", required=True, metavar="ACTION")
     sync = actions.add_parser("sync", help="send runs that were kept offline")

@@ -5,11 +5,14 @@ import math
 import pytest
 
 from normlab.claims.ledger import ledger
+from normlab.claims.membership import Plan
 from normlab.claims.reading import measure_text
 from normlab.claims.runs import Runs
+from normlab.studies import load_study
 from tests.claims.made import (
     BETTER,
     NOISE,
+    STUDY,
     WORSE,
     claim,
     configs,
@@ -155,6 +158,19 @@ def test_a_run_cannot_be_on_both_sides(tmp_path):
     each = contrast(better={"task": "toy", "norm": "ln"}, worse={"norm": "ln"})
     with pytest.raises(ValueError, match=r"01_so.yaml: part so_1: .* is on both sides"):
         decided(tmp_path, records, each)
+
+
+def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
+    problem = r"01_so.yaml: part so_1: made at scale=cpu plans no run with norm=lm; .* ln; bn; none"
+    with pytest.raises(ValueError, match=problem):
+        decided(tmp_path, [], contrast(better={"norm": "lm"}))
+
+
+def test_a_clipped_gradient_is_no_norm_of_a_site(tmp_path):
+    clipped = STUDY.replace("optim.lr=5e-4", "optim.lr=5e-4, clip_norm=1")
+    (configs(tmp_path) / "study" / "made.yaml").write_text(clipped.format(grid="{}"))
+    plan = Plan(load_study("made", tmp_path), "cpu")
+    assert plan.may_choose({"norm": "bn"}) == {"bn"} and not plan.may_choose({"norm": "bn+ln"})
 
 
 def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):

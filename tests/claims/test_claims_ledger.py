@@ -238,6 +238,7 @@ def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laborato
 
 def test_runs_of_elsewhere_count_when_asked_for_and_once(laboratory, tmp_path, capsys):
     empty = RunStore(tmp_path / "nothing")
+    empty.root.mkdir()
     there = ["--runs-dir", str(laboratory.root)]
     verdicts = [
         json.loads(call(capsys, store, "3", "--json", *more)[1])["claims"][0]["parts"][0]["primary"]
@@ -275,6 +276,9 @@ def test_bad_requests_are_named(laboratory, tmp_path):
             command.main(["1", name])
     with pytest.raises(ValueError, match=r"page.html: name the Markdown page, ending in .md"):
         command.main(["--write", str(tmp_path / "page.html")])
+    for name in ("--results", "--runs-dir"):
+        with pytest.raises(ValueError, match=f"{name} nowhere: no such folder"):
+            command.main([name, "nowhere"])
 
 
 def test_help_tells_computing_and_verifying_apart(capsys):

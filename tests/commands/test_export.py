@@ -77,4 +77,6 @@ def test_a_file_that_is_no_export_is_named(run, tmp_path):
     with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint, or one of another model"):
         load_export(run / "checkpoints" / "last.pt", task)
     with pytest.raises(ValueError, match="no such record"):
-        main([str(tmp_path)])
+        main([str(tmp_path), "device=cpu"])
+    with pytest.raises(ValueError, match="precision=fp32: of a run's settings, device= alone"):
+        main([str(run), "precision=fp32"])

@@ -136,10 +136,14 @@ def test_what_cannot_be_drawn_is_one_clear_line(runs, capsys, argv, message):
     ],
 )
 def test_a_damaged_file_is_named_as_its_reader_does(runs, capsys, name, content, message):
-    (runs.run_dir(record(norm="ln").config) / name).write_text(content)
-    assert normlab(["plot"]) == 1
+    damaged = runs.run_dir(record(norm="ln").config)
+    (damaged / name).write_text(content)
+    assert normlab(["plot", str(damaged)]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
+    code, paths, (line, *_) = plot(capsys, "--kind", "loss")
+    assert code == 1 and paths == ["figures/loss.svg", "figures/loss-dark.svg"]
+    assert line.startswith("normlab: left out: ") and message in line
 
 
 def test_a_kind_that_does_not_exist_is_refused_with_those_that_do(runs, capsys):

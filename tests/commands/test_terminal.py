@@ -2,11 +2,15 @@
 
 import errno
 import os
+from contextlib import suppress
 
 import pytest
 
-from normlab.cli import _message
+from normlab.cli import _message, main
+from normlab.commands import names
+from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import print_table
+from normlab.commands.bench import subjects
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
@@ -78,3 +82,32 @@ def test_a_write_that_fails_is_one_line_with_the_file_and_what_to_do(code):
     said = _message(OSError(code, os.strerror(code), "runs/a/record.json"))
     assert said is not None and "\n" not in said
     assert os.strerror(code) in said and "'runs/a/record.json'; " in said
+
+
+@pytest.mark.parametrize("command", ["", *names(), *(f"bench {name}" for name in subjects())])
+def test_help_fits_eighty_columns_but_for_commands_to_copy(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    with suppress(SystemExit):
+        main([*command.split(), "--help"])
+    lines = capsys.readouterr().out.splitlines()
+    long = [line for line in lines if len(line) > 80]
+    assert lines[0].startswith("usage: ") and all(line[0] == " " for line in long)
+    assert not [line for line in long if "   " in line.strip()]  # what it does stands beneath
+
+
+def test_an_example_and_what_it_does_stay_together():
+    made = HelpFormatter("normlab", width=46)
+    one, other = (
+        "  normlab a   does one thing and another",
+        "  normlab b c d e f g h i   # does it all",
+    )
+    text = f"prose of\ntwo lines\n{one}\n{other}"
+    found = made._fill_text(text, 40, "").splitlines()
+    assert found == [
+        "prose of two lines",
+        one,
+        "  normlab b c d e f g h i",
+        "      # does it all",
+    ]
+    narrow = made._fill_text(one, 38, "").splitlines()
+    assert narrow == ["  normlab a   does one thing and", "              another"]

@@ -41,10 +41,20 @@ class Asked:
         over: tuple[str, ...],
         scores: tuple[str, ...],
     ) -> "Asked":
-        """Gather the runs; raises `ValueError` where one is on two sides."""
+        """Gather the runs.
+
+        Raises `ValueError` for a side that the study plans no run of, or where a run is on two.
+        """
+        plan = runs.plan(*place)
         labels = {keys(side): side for side in sides}
+        for side in sides:
+            if not plan.may_choose(asked := {**where, **side}):
+                raise ValueError(
+                    f"{plan.study.name} at scale={place[1]} plans no run with {keys(asked)}; "
+                    f"its rows are {'; '.join(plan.scale.rows)}"
+                )
         query = Query(*place, labels, where, over, scores)
-        return cls(runs, query, collect(runs.of_study(*place), runs.plan(*place), query))
+        return cls(runs, query, collect(runs.of_study(*place), plan, query))
 
     @property
     def plan(self) -> Plan:

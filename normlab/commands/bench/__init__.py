@@ -3,6 +3,8 @@
 import pkgutil
 from importlib import import_module
 
+from normlab.commands._help import listing
+
 HELP = "measure speed: of training, decoding, norms, probes, data, start-up, records"
 
 _ABOUT = """\
@@ -33,7 +35,9 @@ def main(argv: list[str]) -> int:
 
 def usage() -> str:
     """Return the page that `normlab bench --help` prints."""
-    lines = [f"usage: normlab bench SUBJECT ...    {HELP}", ""]
-    for name in subjects():
-        lines.append(f"  {name:<10}{import_module(f'{__name__}.{name}').HELP}")
-    return "\n".join([*lines, "", *_ABOUT.splitlines()])
+    does = {name: import_module(f"{__name__}.{name}").HELP for name in subjects()}
+    lines = [listing(f"  {name:<10}", does[name].split()) for name in does]
+    usage = "usage: normlab bench SUBJECT ..."
+    return "\n".join(
+        [usage, "", listing("", HELP.split()), "", *lines, "", listing("", _ABOUT.split())]
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normlab.commands._help import HelpFormatter
 from normlab.records.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentPa
         prog=f"normlab bench {subject}",
         description=about[0].upper() + about[1:] + ".",
         epilog=examples,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=HelpFormatter,
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
     return parser

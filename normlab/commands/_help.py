@@ -1,0 +1,54 @@
+"""The help of commands, within the terminal's width: prose folds, examples keep their columns."""
+
+import argparse
+import re
+import shutil
+import textwrap
+from collections.abc import Iterable
+
+_EXAMPLE = re.compile(r"(\s+\S.*?)(?:( {2,})(\S.*))?")  # a command, a gap, what it does
+_LEAST = 24  # columns for what a command does
+_BENEATH = 6  # the indent of what has no room beside its command
+
+
+class HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Fold a parser's epilog: paragraphs, and beside or beneath an example what it does.
+
+    Lines that begin with a blank are examples. A command is never folded, so that it can be copied.
+    """
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        lines: list[str] = []
+        prose: list[str] = []
+        for line in [*text.splitlines(), ""]:
+            if line and not line[0].isspace():
+                prose.append(line)
+                continue
+            if prose:
+                lines += textwrap.wrap(" ".join(prose), width, break_on_hyphens=False)
+                prose = []
+            lines += _folded_example(line, width)
+        return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def listing(head: str, words: Iterable[str], *, between: str = " ") -> str:
+    """Write words after a head, folded at the terminal's width below the first of them."""
+    fold = textwrap.TextWrapper(shutil.get_terminal_size().columns, initial_indent=head)
+    fold.subsequent_indent = " " * len(head)
+    fold.break_on_hyphens = fold.break_long_words = False
+    return fold.fill(between.join(words))
+
+
+def _folded_example(line: str, width: int) -> list[str]:
+    """Fold what an example does: in its column, or beneath the command where that has no room."""
+    found = _EXAMPLE.fullmatch(line)
+    if found is None or found[3] is None or len(line) <= width:
+        return [line]
+    command, gap, does = found.groups()
+    mark = "# " if does.startswith("# ") else ""
+    beside = width - len(command) - len(gap) >= _LEAST
+    before = " " * (len(command) + len(gap) if beside else _BENEATH) + mark
+    fold = textwrap.TextWrapper(width, initial_indent=before, subsequent_indent=before)
+    fold.break_on_hyphens = False
+    first, *others = fold.wrap(does.removeprefix(mark))
+    return [command + first[len(command) :], *others] if beside else [command, first, *others]
