@@ -5,6 +5,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterable
+from itertools import groupby
 
 _EXAMPLE = re.compile(r"(\s+\S.*?)(?:( {2,})(\S.*))?")  # a command, a gap, what it does
 _LEAST = 24  # columns for what a command does
@@ -19,15 +20,11 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         lines: list[str] = []
-        prose: list[str] = []
-        for line in [*text.splitlines(), ""]:
-            if line and not line[0].isspace():
-                prose.append(line)
-                continue
+        for prose, group in groupby(text.splitlines(), lambda line: line[:1].strip() != ""):
             if prose:
-                lines += textwrap.wrap(" ".join(prose), width, break_on_hyphens=False)
-                prose = []
-            lines += _folded_example(line, width)
+                lines += textwrap.wrap(" ".join(group), width, break_on_hyphens=False)
+            else:
+                lines += [part for line in group for part in _folded_example(line, width)]
         return "".join(f"{indent}{line}\n" for line in lines)
 
 
