@@ -24,7 +24,8 @@ from normlab.reports.digits import figure
 from normlab.reports.manifest import BLOCK
 from normlab.reports.published import read, study_name
 from normlab.reports.render import markdown, parts
-from normlab.reports.table import Entry, Row, Table, build
+from normlab.reports.row import Entry, Row
+from normlab.reports.table import Table, build
 from normlab.studies import load_study
 
 _END = "<!-- /normlab -->"

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
 
 from normlab.metrics.statistics import accuracy_interval
 from normlab.records.aggregate import Cell
@@ -10,10 +9,8 @@ from normlab.records.code import code_remark
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import SEEDS_TO_DECIDE, Comparison, values
 from normlab.reports.digits import figure
+from normlab.reports.row import Row
 from normlab.studies import Study
-
-if TYPE_CHECKING:
-    from normlab.reports.table import Row
 
 _STEPS_SHOWN = 3
 BOLD = (
@@ -29,7 +26,7 @@ def notes_of(
     study: Study,
     scale: str,
     cells: Mapping[tuple[str, str], Cell],
-    rows: Sequence["Row"],
+    rows: Sequence[Row],
     comparison: Comparison,
 ) -> list[str]:
     """Return the notes of a table, in a fixed order; `cells` are by point and row."""
@@ -124,7 +121,7 @@ def _intervals(study: Study, cells: Mapping[tuple[str, str], Cell]) -> list[str]
     return found
 
 
-def _rates(study: Study, scale: str, rows: Sequence["Row"]) -> list[str]:
+def _rates(study: Study, scale: str, rows: Sequence[Row]) -> list[str]:
     """Name the values that tuning chose for a row."""
     size = study.scales.get(scale)
     chosen = [] if size is None else [(row, size.chosen(row.name, row.point)) for row in rows]
@@ -159,7 +156,7 @@ def _comparisons(
     return notes
 
 
-def _signatures(study: Study, rows: Sequence["Row"]) -> list[str]:
+def _signatures(study: Study, rows: Sequence[Row]) -> list[str]:
     notes: list[str] = []
     for column in study.columns:
         ways: dict[str, list[str]] = {}

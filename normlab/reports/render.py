@@ -9,7 +9,8 @@ from dataclasses import replace
 from normlab.metrics.spread import Interval
 from normlab.records.text import in_markdown, in_prose, in_sheet, one_line
 from normlab.reports.digits import figure
-from normlab.reports.table import Entry, Row, Table
+from normlab.reports.row import Entry, Row
+from normlab.reports.table import Table
 
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),

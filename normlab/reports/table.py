@@ -14,54 +14,19 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from normlab.metrics.spread import Interval, p_value
-from normlab.records.aggregate import Cell, Summary
+from normlab.metrics.spread import p_value
+from normlab.records.aggregate import Cell
 from normlab.records.fingerprint import diff
 from normlab.records.record import RunRecord
 from normlab.records.rows import SPIKE_COUNT
 from normlab.reports.comparison import Comparison, diverged_seeds, higher_is_better, values
 from normlab.reports.evidence import NOT_MADE, Absent
 from normlab.reports.notes import notes_of
+from normlab.reports.row import Entry, Row
 from normlab.studies import STABILITY, Planned, Study
 
 REFUSED = "refused"
 _OWN_DATA = "A"  # the grade of a scale that is the document's own data and size
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One score of one row: its summary, what the document says, the difference to the baseline."""
-
-    summary: Summary | None
-    values: Mapping[int, float]
-    higher_is_better: bool
-    document: str | float | None
-    difference: Interval | None
-    p: float | None
-    signature: str | None = None
-    best: bool = False
-
-
-@dataclass(frozen=True)
-class Row:
-    """One setting at one point of the grid; `problem` says why it has no figures.
-
-    `stability` says how its seeds trained, `said` what the document says of that.
-    """
-
-    name: str
-    point: str
-    outcome: str
-    seeds: tuple[int, ...]
-    entries: Mapping[str, Entry]
-    problem: str | None = None
-    stability: str = "-"
-    said: str | float | None = None
-
-    @property
-    def label(self) -> str:
-        """Return name and point."""
-        return f"{self.name} {self.point}".strip()
 
 
 @dataclass(frozen=True)

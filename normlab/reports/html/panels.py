@@ -12,7 +12,8 @@ from normlab.reports.figures.over_training import PANELS
 from normlab.reports.figures.seeds import Spread, finite, spread
 from normlab.reports.figures.style import LOG_FROM
 from normlab.reports.html.charts import Ended, Panel, Series
-from normlab.reports.table import Row, Table
+from normlab.reports.row import Row
+from normlab.reports.table import Table
 from normlab.studies import Study
 
 _LOSSES = (loss.TRAIN, loss.VALID)

@@ -14,8 +14,9 @@ from normlab.reports.html.page import page, signed
 from normlab.reports.html.panels import by_axis, learning, stability, tokens
 from normlab.reports.render import parts, said, shown
 from normlab.reports.render import stability as trained
+from normlab.reports.row import Entry, Row
 from normlab.reports.side_by_side import TextOf, side_by_side
-from normlab.reports.table import Entry, Row, Table, data_name
+from normlab.reports.table import Table, data_name
 from normlab.studies import Study
 
 _UNLIKE = 1.5
