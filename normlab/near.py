@@ -3,9 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from typing import TYPE_CHECKING
 
 from normlab import registry
 from normlab.constraints import constraint_of
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
 
 _NODES = ("optim", "schedule", "model", "norm", "placement", "task")
 _SHOWN = 3
@@ -115,4 +119,17 @@ def check_arguments(arguments: Sequence[str]) -> None:
         try:
             parser.parse_override(text)
         except Exception as error:  # the parser's, and Python's own of what it makes
-            raise ValueError(f"{named!r} cannot be read: {str(error).splitlines()[0]}") from None
+            cure = _quoted(key, value, parser)
+            raise ValueError(
+                f"{named!r} cannot be read: {str(error).splitlines()[0]}{cure}"
+            ) from None
+
+
+def _quoted(key: str, value: str, parser: "OverridesParser") -> str:
+    """Say that quotes of its own make a text readable, such as a path in Chinese; "" elsewhere."""
+    quoted = f"{key}='{value}'"
+    try:
+        parser.parse_override(quoted)
+    except Exception:
+        return ""
+    return "" if value[:1] in ("{", "[", "'", '"') else f'; quote the value: "{quoted}"'

@@ -152,6 +152,17 @@ def test_a_key_that_is_written_as_a_flag_is_named():
     check_arguments(["-m", "--cfg", "job", "norm=ln"])
 
 
+def test_a_path_in_chinese_is_told_to_be_quoted_and_a_broken_list_is_not():
+    with pytest.raises(
+        ValueError, match="cannot be read: .*; quote the value: \"data_dir='数据'\""
+    ):
+        check_arguments(["data_dir=数据"])
+    check_arguments(["data_dir='数据'"])
+    with pytest.raises(ValueError, match="cannot be read") as caught:
+        check_arguments(["sites={encoder.0:bn"])
+    assert "quote" not in str(caught.value)
+
+
 def test_values_and_runs_are_completed(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs" / "toy-ln-pre-0" / "seed1").mkdir(parents=True)
