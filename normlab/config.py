@@ -315,19 +315,20 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
 
     What looks at a run has its defaults where the run is older than a key of `observe`.
 
-    Raises ValueError naming a key that the config does not have, and one whose value is no plain
-    one: a record has none, and one that was made by hand must not read this machine's environment.
+    Raises ValueError naming a key that the config does not have or that is a whole part of it, and
+    one whose value is no plain one: one made by hand must not read this machine's environment.
     """
     _refuse_interpolations(plain, "")
     _check_shape(plain)
     config = OmegaConf.create({**plain, "observe": _whole_observe(plain.get("observe"))})
     for change in changes:
         key, found, _ = change.partition("=")
-        if not found or OmegaConf.select(config, key, default=MISSING) == MISSING:
-            raise ValueError(
-                f"{change!r}: no such key in the run's config; give key=value with one of "
-                + ", ".join(str(name) for name in config)
-            )
+        now = OmegaConf.select(config, key, default=MISSING)
+        if not found or now == MISSING:
+            keys = ", ".join(map(str, config))
+            raise ValueError(f"{change!r}: no such key; give key=value of a run's keys: {keys}")
+        if isinstance(now, DictConfig):
+            raise ValueError(f"{change!r}: a run keeps its {key}; give {key}.NAME=value of a part")
     for key, _, value in (change.partition("=") for change in changes):
         if key in _COPIED:
             changes = [*changes, *(f"{copy}={value}" for copy in _copies(plain, key))]

@@ -191,6 +191,7 @@ def test_the_table_has_the_record_beside_it(finished: Path, capsys):
         (["norm.eval_stats=never"], ["norm.eval_stats", "running", "batch", "recalibrated"]),
         (["task.test_search.beam=two"], ["task.test_search.beam", "two", "whole number"]),
         (["beam"], ["beam", "key=value"]),
+        (["norm=bn"], ["norm=bn", "a run keeps its norm", "norm.NAME=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
     ],
 )
