@@ -79,6 +79,9 @@ def by_file(root: Path) -> dict[Path, str]:
     except ValueError as error:
         return {root / MANIFEST: str(error)}
     there = _found(root)
+    if there and not listed:
+        gone = f"{root / MANIFEST}: missing, which lists {len(there)} files of evidence: restore it"
+        return {root / MANIFEST: gone}
     found: dict[Path, str] = {}
     for name in sorted({*listed, *there}):
         path = root / name

@@ -189,6 +189,12 @@ def test_making_everything_again_does_not_bless_a_change(copy, capsys, name):
     assert main(["--check"]) == 1
 
 
+def test_a_lost_manifest_is_one_line_and_not_one_a_file(copy):
+    (copy / MANIFEST).unlink()
+    (said,) = problems(copy)
+    assert said.startswith(f"{copy / MANIFEST}: missing, which lists ") and "restore it" in said
+
+
 def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_path):
     folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
     assert problems(tmp_path) == []
