@@ -68,9 +68,7 @@ MAY_IMPORT = {
     # 7
     "sweep": (),
     "yaml_file": (),
-    "study_file": ("yaml_file",),
-    "study_tuning": ("study_file",),
-    "studies": ("registry", "study_file", "study_tuning"),
+    "studies": ("registry", "yaml_file"),
     "recipes": (),
     "wiring": (),
     "constraint": (),

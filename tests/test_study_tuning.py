@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from normlab.study_tuning import with_rates
+from normlab.studies.tuning import with_rates
 
 TEXT = """\
 scales:

@@ -19,7 +19,7 @@ from normlab.commands._grid import Run
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.atomic import atomic_write
 from normlab.records.rows import METRICS_FILE, read_rows, series
-from normlab.study_tuning import Tuning
+from normlab.studies.tuning import Tuning
 from normlab.sweep import Cell, Order
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.fingerprint import diff
 from normlab.registry import CONFIG_DIR
 from normlab.studies import Study, load_study, rate_name, tuning_of
-from normlab.study_tuning import Tuning, with_rates
+from normlab.studies.tuning import Tuning, with_rates
 from normlab.sweep import Sweep, places, summary_lines
 
 HELP = "choose the rates of a study: the same values, seeds and budget for every row"

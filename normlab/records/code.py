@@ -23,10 +23,11 @@ _ROOT = "normlab.run"
 # whose values are the experiment, or says where a record lies.
 _CANNOT_MOVE_A_RESULT = (
     *("commands/", "reports/", "claims/", "checks/", "health/", "explain/", "bench/", "card/"),
+    "studies/",
     *("cli.py", "config.py", "machine.py", "notebook.py", "recipes.py", "registry.py"),
     *("choices.py", "complete.py", "export.py", "near.py", "progress.py", "start.py", "wiring.py"),
     *(f"metrics/{name}.py" for name in ("glossary", "spread", "statistics")),
-    *("studies.py", "study_file.py", "study_tuning.py", "sweep.py"),
+    "sweep.py",
     "train/sinks/",
     *(f"records/{name}.py" for name in ("aggregate", "alike", "arithmetic", "atomic", "code")),
     "records/depth.py",

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from normlab.study_file import StudyFile
+from normlab.studies.file import StudyFile
 
 MOST_SEEDS = 12
 """The seeds of the last planned look: 1 to 12 belong to the runs that count."""
