@@ -8,7 +8,7 @@ values are checked against the target's signature when it is built. No torch her
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, cast
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
@@ -323,17 +323,16 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     config = OmegaConf.create({**plain, "observe": _whole_observe(plain.get("observe"))})
     for change in changes:
         key, found, _ = change.partition("=")
-        now = OmegaConf.select(config, key, default=MISSING)
-        if not found or now == MISSING:
+        known = found and key.strip(".") and not key.startswith("choices")
+        if not known or (now := OmegaConf.select(config, key, default=MISSING)) == MISSING:
             keys = ", ".join(map(str, config))
             raise ValueError(f"{change!r}: no such key; give key=value of a run's keys: {keys}")
         if isinstance(now, DictConfig):
-            raise ValueError(f"{change!r}: a run keeps its {key}; give {key}.NAME=value of a part")
+            raise ValueError(f"{key} as a whole cannot be changed; give {key}.KEY=value")
     for key, _, value in (change.partition("=") for change in changes):
         if key in _COPIED:
             changes = [*changes, *(f"{copy}={value}" for copy in _copies(plain, key))]
-    merged = OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes)))
-    assert isinstance(merged, DictConfig)
+    merged = cast("DictConfig", OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes))))
     _check_tested(merged)
     constraints.check(to_dict(_with_threads_of_here(merged, changes)))
     return merged

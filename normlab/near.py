@@ -3,16 +3,13 @@
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from typing import TYPE_CHECKING
 
 from normlab import registry
 from normlab.constraints import constraint_of
 
-if TYPE_CHECKING:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-
 _NODES = ("optim", "schedule", "model", "norm", "placement", "task")
 _SHOWN = 3
+_SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # to the grammar or a shell, also within quotes
 _LONG_NUMBER = re.compile(r"\d{101}")
 # Flags of Hydra's own; what else begins with a dash is a key that is written as a flag.
 _FLAGS = frozenset(
@@ -119,17 +116,7 @@ def check_arguments(arguments: Sequence[str]) -> None:
         try:
             parser.parse_override(text)
         except Exception as error:  # the parser's, and Python's own of what it makes
-            cure = _quoted(key, value, parser)
-            raise ValueError(
-                f"{named!r} cannot be read: {str(error).splitlines()[0]}{cure}"
-            ) from None
-
-
-def _quoted(key: str, value: str, parser: "OverridesParser") -> str:
-    """Say that quotes of its own make a text readable, such as a path in Chinese; "" elsewhere."""
-    quoted = f"{key}='{value}'"
-    try:
-        parser.parse_override(quoted)
-    except Exception:
-        return ""
-    return "" if value[:1] in ("{", "[", "'", '"') else f'; quote the value: "{quoted}"'
+            said = str(error).splitlines()[0]
+            if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
+                said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
+            raise ValueError(f"{named!r} cannot be read: {said}") from None

@@ -63,6 +63,11 @@ class Plan:
             if all(_may_be(run, key, value) for key, value in where.items())
         }
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Name the rows at their points."""
+        return tuple(dict.fromkeys(self._names))
+
     def values(self, key: str) -> tuple[str, ...]:
         """Return what a key of the grid takes at this scale; nothing for another key."""
         found: dict[str, None] = {}
@@ -90,10 +95,12 @@ def _has(record: RunRecord, values: Mapping[str, str]) -> bool:
 def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
     """Tell whether a planned run may have a value: False where its overrides say another."""
     if key == "norm":
+        if key not in run:
+            return True
         chosen = [name for name in run if "@" in name or name in _GROUPS]
         label = norm_label({name.rpartition("@")[2]: run[name] for name in chosen})
         return label in (str(value), _NO_NORM)
-    return key not in run or written(run[key]) == written(value)
+    return key not in run or _same(run[key], value) or written(run[key]) == written(value)
 
 
 def _key(override: str) -> str:

@@ -70,7 +70,7 @@ def runs_of(planned: Sequence[Planned]) -> list[Run]:
             try:
                 known[others] = composed(run)
             except ValueError as error:
-                raise ValueError(f"row {run.row}: {error}") from None
+                raise ValueError(f"{error} (first met at row {run.row})") from None
         config = {**known[others], "seed": run.seed}
         place = RunStore(config["runs_dir"]).run_dir(config)
         if place in found:
@@ -87,9 +87,16 @@ def name_of(run: Planned) -> str:
 
 
 def composed(run: Planned) -> dict[str, Any]:
-    from normlab.config import compose, to_dict
+    """Return the config of a run; ValueError for what is wrong with its overrides."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
 
-    return to_dict(compose(run.overrides))
+    from normlab.config import compose, error_line, to_dict
+
+    try:
+        return to_dict(compose(run.overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(error_line(error)) from None
 
 
 def data_problem(run: Run) -> str | None:

@@ -56,11 +56,11 @@ def nearest(place: Path) -> Path | None:
 
 
 def say_unfinished(folder: Path, record: RunRecord) -> None:
-    """Warn of a run whose weights are not those of its end."""
+    """Warn of a run whose weights are not those of a whole run."""
     if (ended := record.outcome).status != "finished":
         complain(
-            f"{folder}: this run has not finished ({ended.status} at step {ended.step:,}); these "
-            "are the weights it saved last"
+            f"{folder}: {ended.status} at step {ended.step:,}: these are not the weights of a "
+            "whole run"
         )
 
 

@@ -11,6 +11,7 @@ HELP = "write a run's model for others: weights, norms folded if asked, a torch.
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
   normlab export RUN --out FOLDER
+  normlab export RUN device=cpu                    a run of a GPU where there is none
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
 names of folded norms; model.pt2 is a program for torch.export.load, of any batch and length; of
@@ -40,7 +41,9 @@ def main(argv: list[str]) -> int:
 
     changes = [arguments.device] if arguments.device else []
     if changes and not arguments.device.startswith("device="):
-        raise ValueError(f"{arguments.device}: of a run's settings, device= alone can be changed")
+        raise ValueError(
+            f"{arguments.device}: one run at a time, and device= alone of what it was told"
+        )
 
     from normlab.export import export
 

@@ -76,10 +76,10 @@ def main(argv: list[str]) -> int:
                 problems.append(str(error))
             else:
                 tasks.setdefault(run.task, []).append(run)
-    if not tasks:
-        raise ValueError("\n".join(problems))
-    for problem in problems:
+    for problem in problems if tasks else problems[:-1]:
         complain(f"left out: {problem}")
+    if not tasks:
+        raise ValueError(problems[-1])
     for task, runs in tasks.items():
         # Losses of different tasks do not compare, so they share no figure.
         out = arguments.out / task if len(tasks) > 1 else arguments.out

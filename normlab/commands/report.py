@@ -122,11 +122,12 @@ def _places(what: Sequence[str], root: Path) -> list[Path]:
 
 
 def _studies(root: Path, study: str | None, *, check: bool) -> int:
-    from normlab.reports.manifest import by_file
+    from normlab.reports.manifest import MANIFEST, by_file
 
     folders = _published(root, study)
     wrong = by_file(root)
-    if study is not None:
+    known = root / MANIFEST not in wrong  # else nothing is known to be as it was published
+    if study is not None and known:
         own = root / study
         wrong = {path: problem for path, problem in wrong.items() if own in path.parents}
     for problem in wrong.values():
@@ -138,9 +139,9 @@ def _studies(root: Path, study: str | None, *, check: bool) -> int:
         )
     failed = bool(wrong)
     for folder in folders:
-        if not any(folder in path.parents for path in wrong):
+        if known and not any(folder in path.parents for path in wrong):
             failed |= _tried(lambda folder=folder: _report(folder, check=check))
-    if study is None:
+    if study is None and known:
         failed |= _tried(lambda: _pages(root, wrong, check=check))
         failed |= _tried(lambda: _blocks(root, wrong, check=check))
     return 1 if failed else 0

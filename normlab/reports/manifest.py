@@ -80,8 +80,7 @@ def by_file(root: Path) -> dict[Path, str]:
         return {root / MANIFEST: str(error)}
     there = _found(root)
     if there and not listed:
-        gone = f"{root / MANIFEST}: missing, which lists {len(there)} files of evidence: restore it"
-        return {root / MANIFEST: gone}
+        return {root / MANIFEST: f"{root / MANIFEST}: missing or empty; it lists all evidence"}
     found: dict[Path, str] = {}
     for name in sorted({*listed, *there}):
         path = root / name

@@ -166,11 +166,19 @@ def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
         decided(tmp_path, [], contrast(better={"norm": "lm"}))
 
 
-def test_a_clipped_gradient_is_no_norm_of_a_site(tmp_path):
-    clipped = STUDY.replace("optim.lr=5e-4", "optim.lr=5e-4, clip_norm=1")
-    (configs(tmp_path) / "study" / "made.yaml").write_text(clipped.format(grid="{}"))
+@pytest.mark.parametrize(
+    ("text", "other", "norm", "rows"),
+    [
+        ("optim.lr=5e-4", "optim.lr=5e-4, clip_norm=1", "bn", {"bn"}),  # no norm of a site
+        ("[norm=bn]", "[norm@encoder_norm=bn]", "bn+ln", {"bn"}),  # the decoder's is the default
+    ],
+)
+def test_what_a_side_may_choose_of_a_plan(tmp_path, text, other, norm, rows):
+    (configs(tmp_path) / "study" / "made.yaml").write_text(
+        STUDY.replace(text, other).format(grid="{}")
+    )
     plan = Plan(load_study("made", tmp_path), "cpu")
-    assert plan.may_choose({"norm": "bn"}) == {"bn"} and not plan.may_choose({"norm": "bn+ln"})
+    assert plan.may_choose({"norm": norm}) == rows and not plan.may_choose({"optim.lr": 1e-3})
 
 
 def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):

@@ -156,9 +156,10 @@ def test_a_path_in_chinese_is_told_to_be_quoted_and_a_broken_list_is_not():
     with pytest.raises(ValueError, match=r"cannot be read: .*; quote the value: .data_dir='数据'"):
         check_arguments(["data_dir=数据"])
     check_arguments(["data_dir='数据'"])
-    with pytest.raises(ValueError, match="cannot be read") as caught:
-        check_arguments(["sites={encoder.0:bn"])
-    assert "quote" not in str(caught.value)
+    for broken in ("sites={encoder.0:bn", "seed=range(1,4", "norm=ln,bn,", 'data_dir="数'):
+        with pytest.raises(ValueError, match="cannot be read") as caught:
+            check_arguments([broken])
+        assert "quote" not in str(caught.value)
 
 
 def test_values_and_runs_are_completed(tmp_path, monkeypatch):

@@ -191,7 +191,7 @@ def test_the_table_has_the_record_beside_it(finished: Path, capsys):
         (["norm.eval_stats=never"], ["norm.eval_stats", "running", "batch", "recalibrated"]),
         (["task.test_search.beam=two"], ["task.test_search.beam", "two", "whole number"]),
         (["beam"], ["beam", "key=value"]),
-        (["norm=bn"], ["norm=bn", "a run keeps its norm", "norm.NAME=value"]),
+        (["norm=bn"], ["norm=bn", "norm as a whole cannot be changed", "norm.KEY=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
     ],
 )
@@ -224,7 +224,7 @@ def test_a_run_that_was_stopped_before_it_validated_has_its_last_weights_and_no_
     assert main(["eval", str(record.parent), "--json"]) == 0
     said = capsys.readouterr()
     assert json.loads(said.out)["test/bleu"]["n"] == 6
-    assert "this run has not finished (interrupted at step 3)" in said.err
+    assert "interrupted at step 3: these are not the weights of a whole run" in said.err
     assert main(["eval", str(record.parent), "--weights", "best_loss"]) == 1
     assert "best-loss.pt" in capsys.readouterr().err
 

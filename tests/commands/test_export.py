@@ -1,5 +1,6 @@
 """An exported model computes what the run's does, with norms folded and as a program."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -72,11 +73,23 @@ def test_pictures_have_a_program_that_takes_bytes(tmp_path):
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_run_of_a_gpu_is_exported_without_one_and_keeps_its_config(run, tmp_path):
+    folder = tmp_path / "seed1"
+    shutil.copytree(run, folder, ignore=shutil.ignore_patterns("export"))
+    record = folder / "record.json"
+    text = record.read_text()
+    assert '"device": "cpu"' in text
+    record.write_text(text.replace('"device": "cpu"', '"device": "cuda"'))
+    assert main([str(folder), "device=cpu"]) == 0
+    content = torch.load(folder / "export" / "model.pt", weights_only=True)
+    assert content["config"]["device"] == "cuda"
+
+
 def test_a_file_that_is_no_export_is_named(run, tmp_path):
     task = load_run(run).task
     with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint, or one of another model"):
         load_export(run / "checkpoints" / "last.pt", task)
     with pytest.raises(ValueError, match="no such record"):
         main([str(tmp_path), "device=cpu"])
-    with pytest.raises(ValueError, match="precision=fp32: of a run's settings, device= alone"):
+    with pytest.raises(ValueError, match="precision=fp32: one run at a time, and device= alone"):
         main([str(run), "precision=fp32"])

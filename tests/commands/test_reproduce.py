@@ -406,6 +406,7 @@ def test_a_key_that_does_not_exist_is_one_line(place, capsys):
     assert main(["reproduce", "tiny", "nrom=bn"]) == 1
     err = capsys.readouterr().err
     assert err.startswith("normlab reproduce: nrom does not exist") and err.count("\n") == 1
+    assert err.endswith("(first met at row ln)\n")
     assert place.lines("calls") == []
 
 

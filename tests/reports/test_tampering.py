@@ -189,10 +189,20 @@ def test_making_everything_again_does_not_bless_a_change(copy, capsys, name):
     assert main(["--check"]) == 1
 
 
-def test_a_lost_manifest_is_one_line_and_not_one_a_file(copy):
+@pytest.mark.parametrize("content", [None, "", "rubbish\n"])
+def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys, content):
     (copy / MANIFEST).unlink()
-    (said,) = problems(copy)
-    assert said.startswith(f"{copy / MANIFEST}: missing, which lists ") and "restore it" in said
+    if content is not None:
+        (copy / MANIFEST).write_text(content)
+    record = one(copy, f"{RUN}/record.json")
+    record.write_text(record.read_text().replace('"value": 2', '"value": 1', 1))
+    table = copy / STUDY / "table.md"
+    before = table.read_bytes()
+    for argv in (["lm_norms"], [], ["--check"]):
+        assert main([*argv, "--from", str(copy)]) == 1
+        said = capsys.readouterr().err.splitlines()
+        assert len(said) == 2 and f"{copy / MANIFEST}" in said[0] and "restore" in said[1]
+    assert table.read_bytes() == before
 
 
 def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_path):

@@ -50,8 +50,8 @@ class Asked:
         for side in sides:
             if not plan.may_choose(asked := {**where, **side}):
                 raise ValueError(
-                    f"{plan.study.name} at scale={place[1]} plans no run with {keys(asked)}; "
-                    f"its rows are {'; '.join(plan.scale.rows)}"
+                    f"{plan.study.name} at scale={place[1]} plans no run with {keys(asked)}; it "
+                    f"plans {'; '.join(plan.names)}"
                 )
         query = Query(*place, labels, where, over, scores)
         return cls(runs, query, collect(runs.of_study(*place), plan, query))
