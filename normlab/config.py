@@ -328,7 +328,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             keys = ", ".join(map(str, config))
             raise ValueError(f"{change!r}: no such key; give key=value of a run's keys: {keys}")
         if isinstance(now, DictConfig):
-            raise ValueError(f"{key} as a whole cannot be changed; give {key}.KEY=value")
+            raise ValueError(f"{change!r}: {key} cannot be changed whole; give {key}.KEY=value")
     for key, _, value in (change.partition("=") for change in changes):
         if key in _COPIED:
             changes = [*changes, *(f"{copy}={value}" for copy in _copies(plain, key))]

@@ -210,7 +210,7 @@ def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, cap
     code, out, _ = call(capsys, laboratory, "--write", str(folder / "claims.md"))
     assert code == 0 and out.count("wrote ") == 4
     code, _, err = call(capsys, laboratory, "--check")
-    assert code == 1 and f"record.json: not in {manifest.MANIFEST}" in err
+    assert code == 1 and f"{manifest.MANIFEST}: missing" in err
     manifest.write(folder)
     assert call(capsys, laboratory, "--check")[0] == 0
     for name in ("claims.md", "claims.html", "summary.md"):

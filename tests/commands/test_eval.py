@@ -191,7 +191,7 @@ def test_the_table_has_the_record_beside_it(finished: Path, capsys):
         (["norm.eval_stats=never"], ["norm.eval_stats", "running", "batch", "recalibrated"]),
         (["task.test_search.beam=two"], ["task.test_search.beam", "two", "whole number"]),
         (["beam"], ["beam", "key=value"]),
-        (["norm=bn"], ["norm=bn", "norm as a whole cannot be changed", "norm.KEY=value"]),
+        (["norm=bn"], ["norm=bn", "norm cannot be changed whole", "norm.KEY=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
     ],
 )

@@ -119,6 +119,7 @@ def test_the_theme_follows_the_reader_and_can_be_switched(visit, scheme):
     page.locator("#theme").press("Enter")
     assert background(page) != before
     assert strokes(page.locator(LOSS))[0] != lines[0]
+    page.wait_for_timeout(500)  # the browser stores it in its own time
     page.reload()
     assert background(page) != before, "it is kept"
 
