@@ -66,7 +66,7 @@ class Plan:
     @property
     def names(self) -> tuple[str, ...]:
         """Name the rows at their points."""
-        return tuple(dict.fromkeys(self._names))
+        return tuple(self._names)
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return what a key of the grid takes at this scale; nothing for another key."""
