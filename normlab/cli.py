@@ -12,12 +12,14 @@ from importlib import import_module
 from normlab.commands import names
 
 _ROOM = "what was there is kept: make room, then start the same command again"
+_FILE_THERE = "a file stands where a folder has to be: move it, or name another place"
 _CURES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
     errno.EACCES: "what was there is kept: give yourself the right to it, or name another place",
     errno.EROFS: "nothing can be written there: name another place",
-    errno.ENOTDIR: "a file stands where a folder has to be: move it, or name another place",
+    errno.ENOTDIR: _FILE_THERE,
+    errno.EEXIST: _FILE_THERE,
     errno.EIO: "the disk or its network fails: what was there is kept; look at it, or name another "
     "place, then start the same command again",
 }

@@ -14,6 +14,7 @@ from normlab.commands._looks import Judge, standing_lines
 from normlab.commands._plan import makespan
 from normlab.commands._queue import Job, Queue
 from normlab.commands._terminal import complain
+from normlab.studies import rate_name
 from normlab.sweep import Sweep, places, summary_lines
 
 _LONGER = 0.1  # of the time that a run took, if it is over its estimate
@@ -252,13 +253,13 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
     for job in jobs:
         runs = [(run.planned, run.record()) for run in job.asked()]
         if job.published:
-            cells = {(run.row, run.point) for run, _ in runs}
             try:
                 _, there = read(results / job.study.name / job.scale)
             except ValueError as error:
                 complain(f"{job.name}: the table is of the runs made here alone: {error}")
                 there = []
             beside = [each for each in there if each[0].seed in job.published]
-            runs = [each for each in beside if (each[0].row, each[0].point) in cells] + runs
+            kept = [each for each in beside if rate_name(each[0].row, each[0].point) in job.names]
+            runs = kept + runs
         print()
         print(markdown(build(job.study, job.scale, runs)), end="")

@@ -25,13 +25,15 @@ _LONGEST_NAME = 100
 class Job:
     """A study at a scale in a queue.
 
-    `runs` are by seed. `seeds` are to be made now, each list of `later` if, at the look before it,
-    a part is still open; seeds that are `published` stand beside them. `open_parts` are the primary
-    parts that it decides and that are open; one that decides none is not `looked_at`.
+    `names` are those of its rows at their points, `runs` by seed. `seeds` are to be made now, each
+    list of `later` if, at the look before it, a part is still open; seeds that are `published`
+    stand beside them. `open_parts` are the primary parts that it decides and that are open; one
+    that decides none is not `looked_at`.
     """
 
     study: Study
     scale: str
+    names: set[str]
     runs: Mapping[int, Sequence[Run]]
     seeds: list[int]
     later: list[list[int]] = field(default_factory=list)
@@ -44,12 +46,6 @@ class Job:
     def name(self) -> str:
         """Name study and scale."""
         return f"{self.study.name} scale={self.scale}"
-
-    @property
-    def names(self) -> set[str]:
-        """Name its rows at their points."""
-        every = (run.planned for runs in self.runs.values() for run in runs)
-        return {rate_name(planned.row, planned.point) for planned in every}
 
     @property
     def needs_none(self) -> bool:
@@ -230,6 +226,7 @@ def make_job(
     """
     first = list(plan(None))
     seeds = list(dict.fromkeys(run.seed for run in first))
+    names = {rate_name(run.row, run.point) for run in first}
     later: list[list[int]] = []
     published: list[int] = []
     if looks is not None:
@@ -240,7 +237,7 @@ def make_job(
     runs: dict[int, list[Run]] = {}
     for run in runs_of(first):
         runs.setdefault(run.planned.seed, []).append(run)
-    return Job(study, scale, runs, seeds, later, published)
+    return Job(study, scale, names, runs, seeds, later, published)
 
 
 def _published(folder: Path, places: Sequence[Path]) -> tuple[list[int], set[int]]:

@@ -3,10 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from normlab.commands._at_work import at_work
 from normlab.commands._terminal import complain
 from normlab.records.record import RunRecord
 from normlab.records.store import RECORD_FILE, RunStore, read_record
+
+if TYPE_CHECKING:
+    from normlab.loaded import LoadedRun
 
 
 def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
@@ -53,6 +58,18 @@ def nearest(place: Path) -> Path | None:
         return None
     beside = [path.name for path in place.parent.iterdir()]
     return next((place.with_name(n) for n in get_close_matches(place.name, beside, n=1)), None)
+
+
+def load(
+    folder: Path, changes: Sequence[str], *, weights: str | None, fold: bool = False
+) -> "LoadedRun":
+    """Load a run as `normlab.loaded.load_run` does; warn where it is not a whole one."""
+    with at_work(f"loading {folder}"):
+        from normlab.loaded import load_run
+
+        run = load_run(folder, [*changes], fold=fold, weights=weights)
+    say_unfinished(folder, run.record)
+    return run
 
 
 def say_unfinished(folder: Path, record: RunRecord) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from normlab.commands._compared import add_compared
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._runs import nearest
 
 HELP = "show a folder of runs in a browser while they go on: table, curves, steps"
@@ -31,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "runs_dir",
         nargs="?",
-        type=Path,
+        type=as_path,
         default=Path("runs"),
         metavar="RUNS_DIR",
         help="a folder of runs; default: runs",

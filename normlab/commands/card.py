@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import print_prose
 
 if TYPE_CHECKING:
@@ -47,10 +48,10 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
     result.add_argument("--only", default="", metavar="NAME,...", help="these examinations alone")
     result.add_argument(
-        "--folder", type=Path, default=Path("cards"), help="where cards are kept; default: cards"
+        "--folder", type=as_path, default=Path("cards"), help="where cards are kept; default: cards"
     )
     result.add_argument(
-        "--publish", type=Path, metavar="RESULTS", help="also put the card on the board there"
+        "--publish", type=as_path, metavar="RESULTS", help="also put the card on the board there"
     )
     result.add_argument(
         "--processes", type=int, help="examinations at a time; default: one a core, four at most"

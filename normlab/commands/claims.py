@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import CONFIG_DIR
@@ -64,7 +65,7 @@ def parser() -> argparse.ArgumentParser:
     what.add_argument(
         "--write",
         nargs="?",
-        type=Path,
+        type=as_path,
         const=_RESULTS / "claims.md",
         metavar="FILE",
         help="write the ledger as Markdown, and beside it as a page for a browser, .html, in plain "
@@ -75,12 +76,12 @@ def parser() -> argparse.ArgumentParser:
         "--runs-dir",
         action="append",
         default=[],
-        type=Path,
+        type=as_path,
         metavar="DIR",
         help="records besides the committed ones; may be repeated",
     )
     result.add_argument(
-        "--results", type=Path, default=_RESULTS, metavar="DIR", help="the committed records"
+        "--results", type=as_path, default=_RESULTS, metavar="DIR", help="the committed records"
     )
     return result
 

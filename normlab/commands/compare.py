@@ -9,6 +9,7 @@ from normlab.commands._bootstrap import show_bootstrap
 from normlab.commands._compared import add_compared
 from normlab.commands._comparison import show, usual_scores
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._runs import conditions, given_twice, none_below, read_places
 from normlab.commands._terminal import complain
 from normlab.records.aggregate import Cell, group
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "runs",
         nargs="*",
-        type=Path,
+        type=as_path,
         metavar="RUN",
         help="a run folder, a folder of runs or a record.json; default: all of --runs-dir",
     )
@@ -73,12 +74,12 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--data-dir",
-        type=Path,
+        type=as_path,
         metavar="FOLDER",
         help="with --bootstrap: where the text of the test lies now, if it was moved",
     )
     result.add_argument("--markdown", action="store_true", help="print the table in Markdown")
-    result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
+    result.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     return result
 
 

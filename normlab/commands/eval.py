@@ -6,7 +6,8 @@ from pathlib import Path
 
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
-from normlab.commands._runs import say_unfinished
+from normlab.commands._paths import as_path
+from normlab.commands._runs import load
 
 HELP = "score a finished run again under other settings"
 
@@ -31,7 +32,7 @@ def main(argv: list[str]) -> int:
         epilog=EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("run", type=Path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
+    parser.add_argument("run", type=as_path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
     parser.add_argument(
         "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
     )
@@ -42,7 +43,7 @@ def main(argv: list[str]) -> int:
         help="score the translations kept beside the record, and compare with it; 1 if one differs",
     )
     parser.add_argument("--json", action="store_true", help="print JSON for programs")
-    parser.add_argument("--outputs", type=Path, help="write the model's outputs to this file")
+    parser.add_argument("--outputs", type=as_path, help="write the model's outputs to this file")
     parser.add_argument(
         "--weights",
         metavar="NAME",
@@ -54,12 +55,9 @@ def main(argv: list[str]) -> int:
     if arguments.kept:
         return _check_kept(arguments.run, changes)
     fold = _fold(arguments.changes)
-    with at_work(f"loading {arguments.run}"):
-        from normlab.loaded import load_run
-
-        run = load_run(arguments.run, changes, fold=fold, weights=arguments.weights)
+    run = load(arguments.run, changes, weights=arguments.weights, fold=fold)
+    with at_work(f"scoring {arguments.run}"):
         scores = run.evaluate(arguments.split, outputs=arguments.outputs)
-    say_unfinished(arguments.run, run.record)
     if arguments.json:
         import json
         from dataclasses import asdict

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 
 HELP = "show what a norm pools over, with pictures and a worked example"
 
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     result.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
-    result.add_argument("--svg", type=Path, metavar="FILE", help="write the picture to FILE")
+    result.add_argument("--svg", type=as_path, metavar="FILE", help="write the picture to FILE")
     result.add_argument(
         "--pictures",
         action="store_true",

@@ -1,9 +1,9 @@
 """`normlab export RUN`: a trained model as files for others."""
 
 import argparse
-from pathlib import Path
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._runs import say_unfinished
 
 HELP = "write a run's model for others: weights, norms folded if asked, a torch.export program"
@@ -29,14 +29,14 @@ def main(argv: list[str]) -> int:
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("run", type=Path, help="the folder of a finished run")
+    parser.add_argument("run", type=as_path, help="the folder of a finished run")
     parser.add_argument(
         "device", nargs="?", metavar="device=DEVICE", help="device=cpu; default: as the run"
     )
     parser.add_argument(
         "--fold", action="store_true", help="fold batch norm and its kin into the products"
     )
-    parser.add_argument("--out", type=Path, help="the folder to write to; default: RUN/export")
+    parser.add_argument("--out", type=as_path, help="the folder to write to; default: RUN/export")
     arguments = parser.parse_intermixed_args(argv)
 
     changes = [arguments.device] if arguments.device else []

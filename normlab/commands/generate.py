@@ -2,11 +2,10 @@
 
 import argparse
 import sys
-from pathlib import Path
 
-from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
-from normlab.commands._runs import say_unfinished
+from normlab.commands._paths import as_path
+from normlab.commands._runs import load
 
 HELP = "continue a text with a finished language model"
 
@@ -26,7 +25,7 @@ def main(argv: list[str]) -> int:
         epilog=EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("run", type=Path, help="a run folder, such as runs/lm-ln-pre-.../seed1")
+    parser.add_argument("run", type=as_path, help="a run folder, such as runs/lm-ln-pre-.../seed1")
     parser.add_argument(
         "words",
         nargs="*",
@@ -62,11 +61,7 @@ def main(argv: list[str]) -> int:
         if sys.stdin.isatty():
             print("reading the prompt from the terminal; end with Ctrl-D", file=sys.stderr)
         prompt = "\n".join(split_lines(sys.stdin.buffer.read(), origin="standard input"))
-    with at_work(f"loading {arguments.run}"):
-        from normlab.loaded import load_run
-
-        run = load_run(arguments.run, changes, weights=arguments.weights)
-    say_unfinished(arguments.run, run.record)
+    run = load(arguments.run, changes, weights=arguments.weights)
     generate = getattr(run.task, "generate", None)
     if generate is None:
         raise ValueError(f"{arguments.run} is a run of a task that does not continue text")

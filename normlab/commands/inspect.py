@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import print_prose, print_table
 from normlab.records.labels import placement_label
 
@@ -84,7 +85,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("--json", action="store_true", help="print the sheet as JSON")
     result.add_argument(
-        "--out", type=Path, help=f"the file (default: {SHEET_FILE} in the run's folder, or here)"
+        "--out", type=as_path, help=f"the file (default: {SHEET_FILE} in the run's folder, or here)"
     )
     return result
 

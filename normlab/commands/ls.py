@@ -9,6 +9,7 @@ from pathlib import Path
 
 from normlab import registry
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain, print_table
 from normlab.records.canonical import plain
 from normlab.records.record import RunRecord
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("kind", nargs="?", help="a config group such as norm, `keys` or `runs`")
     result.add_argument("--json", action="store_true", help="print JSON")
-    result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
+    result.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     return result
 
 

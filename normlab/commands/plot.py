@@ -6,6 +6,7 @@ from pathlib import Path
 
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._runs import nearest
 from normlab.commands._terminal import complain
 from normlab.reports.figures import style
@@ -36,11 +37,11 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "runs",
         nargs="*",
-        type=Path,
+        type=as_path,
         metavar="RUN",
         help="a run folder, or a folder of runs; default: all of --runs-dir",
     )
-    result.add_argument("--out", type=Path, default=Path("figures"), help="default: figures")
+    result.add_argument("--out", type=as_path, default=Path("figures"), help="default: figures")
     result.add_argument("--format", choices=("svg", "png"), default="svg", help="default: svg")
     result.add_argument(
         "--kind",
@@ -50,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         help=f"only this figure: {', '.join(KINDS)}; may be repeated; default: each that the runs "
         "have figures for",
     )
-    result.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
+    result.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     return result
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from normlab.commands._compared import add_compared
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._runs import nearest
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
@@ -54,7 +55,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--out",
-        type=Path,
+        type=as_path,
         default=Path("report"),
         metavar="FOLDER",
         help="of runs; default: report",
@@ -63,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--from",
         dest="root",
-        type=Path,
+        type=as_path,
         default=Path("results"),
         metavar="FOLDER",
         help="where studies are published; default: results",
@@ -72,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "--accept",
         nargs="+",
-        type=Path,
+        type=as_path,
         metavar="PATH",
         help="list changed, new or lost evidence there in the manifest, and say what it was",
     )

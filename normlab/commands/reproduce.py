@@ -18,6 +18,7 @@ from normlab.commands._grid import Run
 from normlab.commands._help import HelpFormatter
 from normlab.commands._looks import Judge, uncommitted, visible_lines
 from normlab.commands._night import Night, check_publishing, print_tables
+from normlab.commands._paths import as_path
 from normlab.commands._plan import Item, Plan, head, measured, subjects
 from normlab.commands._probes import Probes
 from normlab.commands._queue import Job, make_job
@@ -102,14 +103,14 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument(
         "--clone",
-        type=Path,
+        type=as_path,
         metavar="FOLDER",
         help="run by the code of a clone, made at the commit of now if it is not there: the code "
         "stays as it is whatever becomes of the checkout",
     )
     result.add_argument(
         "--publish",
-        type=Path,
+        type=as_path,
         metavar="FOLDER",
         help="write table, page, records and curves of whole seeds to FOLDER/STUDY/SCALE, each "
         "seed as it ends; with --plan the costs alone, to FOLDER/STUDY/pilot.json",
@@ -125,6 +126,8 @@ def main(argv: list[str]) -> int:
     """
     arguments = parser().parse_intermixed_args(argv)
     if arguments.clone is not None:
+        if not arguments.clone.exists():
+            _asked(arguments.words, looks=None)  # nothing is cloned for words that are wrong
         go_on_in(arguments.clone, ["reproduce", *argv])
     until, begun = deadline(arguments.budget), time.monotonic()
     measured_by = begun + _MEASURING * (until - begun)
@@ -139,6 +142,8 @@ def main(argv: list[str]) -> int:
         _count_open(jobs, judge, runs, looks=arguments.until_decided)
     for job in (ended := [job for job in jobs if job.needs_none]):
         (complain if arguments.commands else print_prose)(f"{job.name}: {_why_none(job)}")
+    if arguments.so_far:
+        return _show_so_far(jobs, judge, arguments)
     if ended and not (arguments.plan or arguments.commands):
         _publish_whole(ended, judge, arguments)
     if not (jobs := [job for job in jobs if job not in ended]):
@@ -148,8 +153,6 @@ def main(argv: list[str]) -> int:
         for run in left.values():
             print(f"normlab train {shlex.join(run.planned.overrides)}")
         return 0
-    if arguments.so_far:
-        return _show_so_far(jobs, judge, arguments)
     plans = [_plan(job, arguments, measured_by) for job in jobs]
     problems = [problem for _, problem in plans if problem is not None]
     shown = {id(job): plan for job, (plan, _) in zip(jobs, plans, strict=True)}
@@ -277,6 +280,8 @@ def _open(job: Job, then: str) -> list[Run]:
 def _show_so_far(jobs: Sequence[Job], judge: Judge, arguments: argparse.Namespace) -> int:
     """Print the tables of what has ended, and publish whole seeds if asked to."""
     for job in jobs:
+        if job.needs_none:
+            continue
         left = _open(job, "the table goes without it")
         print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
     print_tables(jobs, judge.results)

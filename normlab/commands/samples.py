@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._rows import named_rows
 from normlab.commands._runs import conditions, none_below, read_places
 from normlab.commands._terminal import complain, folded, print_note
@@ -51,7 +52,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "runs",
         nargs="+",
-        type=Path,
+        type=as_path,
         metavar="RUN",
         help="a run folder, a folder of runs, or a published one",
     )
@@ -73,7 +74,10 @@ def parser() -> argparse.ArgumentParser:
         "--split", default="test", metavar="NAME", help="a test set of the corpus; default: test"
     )
     result.add_argument(
-        "--data-dir", type=Path, metavar="FOLDER", help="where the text lies now, if it was moved"
+        "--data-dir",
+        type=as_path,
+        metavar="FOLDER",
+        help="where the text lies now, if it was moved",
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     return result

@@ -4,10 +4,10 @@ import argparse
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import print_table
 from normlab.commands.bench._shared import write_json
 
@@ -64,7 +64,7 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument("--from", dest="first", type=float, default=1e-4, help="default: 1e-4")
     result.add_argument("--to", type=float, default=10.0, help="default: 10")
     result.add_argument("--steps", type=int, default=20, help="that double it; default: 20")
-    result.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
+    result.add_argument("--json", type=as_path, metavar="FILE", help="write all figures to a file")
     return result
 
 

@@ -2,12 +2,11 @@
 
 import argparse
 import sys
-from pathlib import Path
 
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
-from normlab.commands._runs import say_unfinished
-from normlab.progress import Stage, say
+from normlab.commands._paths import as_path
+from normlab.commands._runs import load
 
 HELP = "translate lines of text with a finished run"
 
@@ -26,7 +25,7 @@ def main(argv: list[str]) -> int:
         epilog=EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("run", type=Path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
+    parser.add_argument("run", type=as_path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
     parser.add_argument(
         "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
     )
@@ -43,17 +42,12 @@ def main(argv: list[str]) -> int:
 
     # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
     lines = split_lines(sys.stdin.buffer.read(), origin="standard input")
-    with at_work(f"loading {arguments.run}"):
-        from normlab.loaded import load_run
-
-        run = load_run(arguments.run, arguments.changes, weights=arguments.weights)
-        translate = getattr(run.task, "translate", None)
-        if translate is None:
-            raise ValueError(f"{arguments.run} is a run of a task that does not translate")
-        say(Stage("translating"))
-        with run.runtime.autocast():
-            translations = translate(run.model, lines)
-    say_unfinished(arguments.run, run.record)
+    run = load(arguments.run, arguments.changes, weights=arguments.weights)
+    translate = getattr(run.task, "translate", None)
+    if translate is None:
+        raise ValueError(f"{arguments.run} is a run of a task that does not translate")
+    with at_work("translating"), run.runtime.autocast():
+        translations = translate(run.model, lines)
     for line in translations:
         print(line)
     return 0

@@ -12,6 +12,7 @@ from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
 from normlab.commands._cells import Cells, Row
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain
 from normlab.commands._trials import PRUNED_FILE, Bout, Trials, check_optuna
 from normlab.records.atomic import atomic_write, only_writer
@@ -75,7 +76,7 @@ def parser() -> argparse.ArgumentParser:
         "--no-write", action="store_true", help="show the choice, and write it nowhere"
     )
     result.add_argument(
-        "--results", type=Path, default=_RESULTS, metavar="FOLDER", help="where tuning.json goes"
+        "--results", type=as_path, default=_RESULTS, metavar="FOLDER", help="where tuning.json goes"
     )
     return result
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain, print_table
 from normlab.registry import CONFIG_DIR
 
@@ -56,12 +57,12 @@ def parser() -> argparse.ArgumentParser:
     sync.add_argument(
         "runs",
         nargs="*",
-        type=Path,
+        type=as_path,
         metavar="RUN",
         help="a run folder, or a folder of runs; default: all of --runs-dir",
     )
     sync.add_argument("--dry-run", action="store_true", help="only show what would be sent")
-    sync.add_argument("--runs-dir", type=Path, default=Path("runs"), help="default: runs")
+    sync.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     sync.add_argument(
         "--timeout", type=float, default=10.0, help="seconds the server is given to answer"
     )

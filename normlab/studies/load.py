@@ -1,5 +1,6 @@
 """Reading a study from its file, and what tuning has chosen for it."""
 
+import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -21,6 +22,7 @@ from normlab.studies.tuning import Tuning, read_tuning
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
 _MAY = ("document_data",)
+_SCORE = re.compile(r"(valid|test\w*|stability)/.+")
 _SCALE_KEYS = ("overrides", "seeds", "minutes", "data")
 _SCALE_MAY = ("rows", "grid", "grade", "data_name", "rates", "pilot", "tuning")
 
@@ -45,12 +47,19 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         axis: _axis(read, axis, value) for axis, value in read.mapping(node["grid"], "grid").items()
     }
     columns = read.texts(node["columns"], "columns")
+    for column in columns:
+        if not _SCORE.fullmatch(column):
+            raise read.wrong("columns", f"{column} is no score of a record, as test/bleu is")
+    claims = read.numbers(node["claims"], "claims")
+    known = {int(name.partition("_")[0]) for name in option_names("claim")}
+    if unknown := set(claims) - known:
+        raise read.wrong("claims", f"no {min(unknown)}: normlab claims lists those there are")
     return Study(
         name=name,
         description=option.description,
         document=read.text(node["document"], "document"),
         table=read.text(node["table"], "table"),
-        claims=read.numbers(node["claims"], "claims"),
+        claims=claims,
         rows=rows,
         grid=grid,
         columns=columns,

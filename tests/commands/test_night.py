@@ -173,7 +173,9 @@ def test_looks_go_on_from_what_somebody_else_published(place, capsys):
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     assert (code, len(place.lines("calls"))) == (0, 26)
     said = "nothing to make, 12 seeds are published, and no look comes after them"
-    assert said in " ".join(out.split())
+    assert said in " ".join(out.split()) and "finished" not in out
+    code, out = night(capsys, "one", "--until-decided", "--publish", "results", "--so-far")
+    assert code == 0 and out.count("finished 12/12") == 2, "the table, though none is left to make"
 
 
 def test_what_published_seeds_decide_is_not_made_again(place, capsys):
@@ -186,6 +188,7 @@ def test_what_published_seeds_decide_is_not_made_again(place, capsys):
     assert f"{said} they are for are decided" in " ".join(out.split())
     argv = ("one", "--until-decided", "--publish", "results", "--commands")
     assert "normlab train" not in night(capsys, *argv)[1]
+    assert night(capsys, *argv[:-1], "--so-far")[1].count("finished 5/5") == 2
 
 
 def test_runs_of_other_configs_in_the_folder_of_runs_are_not_looked_at(place, capsys):
@@ -335,7 +338,7 @@ def test_hours_left_follow_what_runs_took():
     }
     study = load_study("batching")
     queue = Queue(
-        [Job(study, "smoke", runs, [1])],
+        [Job(study, "smoke", {"a", "b"}, runs, [1])],
         ended=lambda run: run.place == Path("x/1"),
         seconds=lambda job, run: 100.0,
         look=None,
@@ -398,7 +401,7 @@ def by_clone(checkout, monkeypatch, *argv):
 
 
 def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeypatch, capsys):
-    argv = ("one", "scale=cpu", "--budget", "2h")
+    argv = ("batching", "scale=cpu", "--budget", "2h")
     whole = (*argv, "--clone", "../clone")
     said = by_clone(checkout, monkeypatch, *argv)
     home = (checkout.parent / "clone").resolve()
@@ -415,9 +418,15 @@ def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeyp
 def test_what_is_not_committed_is_not_cloned_in_silence(checkout):
     (checkout / "configs" / "a.yaml").write_text("a: 2\n")
     with pytest.raises(ValueError, match="not committed"):
-        reproduce.main(["one", "--clone", "../clone"])
+        reproduce.main(["batching", "--clone", "../clone"])
+
+
+def test_nothing_is_cloned_for_words_that_are_wrong(checkout):
+    with pytest.raises(ValueError, match=r"no study 'bathcing'.*Did you mean batching"):
+        reproduce.main(["bathcing", "--clone", "../clone"])
+    assert not (checkout.parent / "clone").exists()
 
 
 def test_a_folder_that_is_no_clone_is_refused(checkout):
     with pytest.raises(ValueError, match="is no clone of normlab"):
-        reproduce.main(["one", f"--clone={checkout / 'configs'}"])
+        reproduce.main(["batching", f"--clone={checkout / 'configs'}"])

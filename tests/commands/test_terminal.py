@@ -77,11 +77,17 @@ def test_ten_thousand_rows_have_a_line_each(capsys):
     assert lines[2:] == [f"run{n:<4}  {n:>4}" for n in range(10_000)]
 
 
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS])
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES, errno.EEXIST])
 def test_a_write_that_fails_is_one_line_with_the_file_and_what_to_do(code):
     said = _message(OSError(code, os.strerror(code), "runs/a/record.json"))
     assert said is not None and "\n" not in said
     assert os.strerror(code) in said and "'runs/a/record.json'; " in said
+
+
+def test_an_empty_path_is_not_the_folder_of_now(capsys):
+    with pytest.raises(SystemExit):
+        main(["reproduce", "batching", "--publish", ""])
+    assert "argument --publish: expected a path, found nothing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["", *names(), *(f"bench {name}" for name in subjects())])

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
 from normlab.records.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def bench_parser(subject: str, about: str, examples: str) -> argparse.ArgumentPa
         epilog=examples,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures to a file")
+    parser.add_argument("--json", type=as_path, metavar="FILE", help="write all figures to a file")
     return parser
 
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain
 from normlab.commands.bench._shared import bench_parser, require_positive, write_json
 from normlab.commands.bench.startup import show
@@ -25,7 +26,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
     parser.add_argument(
         "--like",
-        type=Path,
+        type=as_path,
         default=CONFIG_DIR.parent / "results",
         metavar="FOLDER",
         help="the runs are made like those in it; default: results",

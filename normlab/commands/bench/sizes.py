@@ -1,9 +1,9 @@
 """`normlab bench sizes`: how the cost of training grows with model, batch, corpus and processes."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain, print_table
 from normlab.commands.bench._shared import bench_parser, machine, require_positive, write_json
 
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     parser.add_argument("--axes", default=",".join(sizes.AXES), help="default: %(default)s")
     parser.add_argument("--steps", type=int, default=4, help="in each of 3 turns; default: 4")
-    parser.add_argument("--figure", type=Path, metavar="FILE", help=".svg or .png, light")
+    parser.add_argument("--figure", type=as_path, metavar="FILE", help=".svg or .png, light")
     arguments = parser.parse_intermixed_args(argv)
     require_positive(arguments, "steps")
     if arguments.figure is not None and arguments.figure.suffix not in (".svg", ".png"):
