@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._queue import Job
 from normlab.registry import CONFIG_DIR
+from normlab.studies import SMOKE, rate_name, tuning_of, unchosen
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
@@ -105,6 +106,27 @@ def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
             f"spread of {found.seeds} seeds at scale={found.scale})"
         )
     return lines
+
+
+def untuned(job: Job, words: Sequence[str]) -> str | None:
+    """Say which rows asked for have no rate though their study tunes them; None where all have.
+
+    None of a smoke test and of a pilot, which decide nothing, nor where the command gives a rate.
+    """
+    study, scale = job.study, job.scale
+    if scale == SMOKE or study.scale(scale).pilot or not (missing := unchosen(study, scale)):
+        return None
+    asked = {rate_name(run.planned.row, run.planned.point) for run in job.asked()}
+    given = {word.partition("=")[0].removeprefix(f"{study.name}:") for word in words}
+    found = [name for name in missing if name in asked]
+    if not found or tuning_of(study, scale).key in given:
+        return None
+    from normlab.claims.reading import no_rate
+
+    return (
+        f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
+        f"normlab tune {study.name} scale={scale} chooses"
+    )
 
 
 def uncommitted() -> str | None:

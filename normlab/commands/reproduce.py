@@ -16,7 +16,7 @@ from normlab.commands._cut import read_rows, read_seeds
 from normlab.commands._estimate import duration
 from normlab.commands._grid import Run
 from normlab.commands._help import HelpFormatter
-from normlab.commands._looks import Judge, uncommitted, visible_lines
+from normlab.commands._looks import Judge, uncommitted, untuned, visible_lines
 from normlab.commands._night import Night, check_publishing, print_tables
 from normlab.commands._paths import as_path
 from normlab.commands._plan import Item, Plan, head, measured, subjects
@@ -24,7 +24,7 @@ from normlab.commands._probes import Probes
 from normlab.commands._queue import Job, make_job
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
-from normlab.studies import Planned, Study, load_study, rate_name, tuning_of, unchosen
+from normlab.studies import SMOKE, Planned, Study, load_study
 
 if TYPE_CHECKING:
     from normlab.claims.runs import Runs
@@ -57,7 +57,6 @@ stopped: runs that have ended are not made again. Only whole seeds are published
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
-_SMOKE = "smoke"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -250,7 +249,7 @@ def _asked(words: Sequence[str], *, looks: Path | None) -> list[Job]:
 
 
 def _job(study: Study, overrides: Sequence[str], *, looks: Path | None) -> Job:
-    scale, seeds, rows, extra = _SMOKE, None, None, list[str]()
+    scale, seeds, rows, extra = SMOKE, None, None, list[str]()
     for override in overrides:
         key, _, value = override.partition("=")
         if key == "scale":
@@ -317,32 +316,11 @@ def _plan(job: Job, arguments: argparse.Namespace, measured_by: float) -> tuple[
     problem = _grid.data_problems(left) if needs else None
     plan = measured(job.study, job.scale, items, probes, problem, measured_by)
     plan.show()
-    if (said := _untuned(job, arguments.words)) is not None:
+    if (said := untuned(job, arguments.words)) is not None:
         complain(said)
     if problem is not None:
         complain(_grid.what_instead(job.study, job.scale, problem))
     return plan, problem
-
-
-def _untuned(job: Job, words: Sequence[str]) -> str | None:
-    """Say which rows asked for have no rate though their study tunes them; None where all have.
-
-    None of a smoke test and of a pilot, which decide nothing, nor where the command gives a rate.
-    """
-    study, scale = job.study, job.scale
-    if scale == _SMOKE or study.scale(scale).pilot or not (missing := unchosen(study, scale)):
-        return None
-    asked = {rate_name(run.planned.row, run.planned.point) for run in job.asked()}
-    given = {word.partition("=")[0].removeprefix(f"{study.name}:") for word in words}
-    found = [name for name in missing if name in asked]
-    if not found or tuning_of(study, scale).key in given:
-        return None
-    from normlab.claims.reading import no_rate
-
-    return (
-        f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
-        f"normlab tune {study.name} scale={scale} chooses"
-    )
 
 
 def _show_could(judge: Judge, job: Job, runs: "Runs") -> list[str]:

@@ -18,7 +18,7 @@ from normlab.commands._trials import PRUNED_FILE, Bout, Trials, check_optuna
 from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.fingerprint import diff
 from normlab.registry import CONFIG_DIR
-from normlab.studies import Study, load_study, rate_name, tuning_of
+from normlab.studies import SMOKE, Study, load_study, rate_name, tuning_of
 from normlab.studies.tuning import Tuning, with_rates
 from normlab.sweep import Sweep, places, summary_lines
 
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_intermixed_args(argv)
     check_optuna()
     names = [word for word in arguments.words if "=" not in word]
-    scales, extra = ["smoke"], list[str]()
+    scales, extra = [SMOKE], list[str]()
     for word in (word for word in arguments.words if "=" in word):
         if word.startswith("scale="):
             scales = word.removeprefix("scale=").split(",")

@@ -12,6 +12,7 @@ the study by whose grid. No torch, no Hydra.
 from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.study import (
     GRADES,
+    SMOKE,
     STABILITY,
     TRIALS,
     Axis,
@@ -23,6 +24,7 @@ from normlab.studies.study import (
 
 __all__ = [
     "GRADES",
+    "SMOKE",
     "STABILITY",
     "TRIALS",
     "Axis",

@@ -11,6 +11,8 @@ GRADES = ("A", "B", "C")
 STABILITY = "stability"
 """The name under which `figures` have what a document says of training stability."""
 _AT = " @ "
+SMOKE = "smoke"
+"""The scale of seconds, which a command that names none carries out; it decides nothing."""
 TRIALS = "tuning"
 """The study that trials of tuning name, so that they are nobody's evidence."""
 
