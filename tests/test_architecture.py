@@ -257,6 +257,11 @@ def writes(path):
     return found
 
 
+def test_no_module_is_above_400_lines():
+    long = {name: len(path.read_text().splitlines()) for name, path in MODULES.items()}
+    assert {name: lines for name, lines in long.items() if lines > 400} == {}
+
+
 def test_every_file_is_written_whole_or_not_at_all():
     alone = {name: found for name, path in MODULES.items() if (found := writes(path))}
     assert set(alone) <= set(WRITERS), alone
