@@ -22,6 +22,7 @@ tests against m and against 0 (or -m) for the next two.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from normlab.metrics.spread import Interval, p_value, t_interval
@@ -36,11 +37,12 @@ _ROUNDING = 1e-12  # a difference of float64 scores that is smaller is none
 
 @dataclass(frozen=True)
 class Decision:
-    """What the table says: the verdict, its I95, and the p value of the test that decided.
+    """What the table says: the verdict, and interval and p value of the test that decided.
 
-    Counts and equal differences have no interval. Where no test decided, `p` is of the one that
-    came nearest, `reason` says what is open, and `smallest` is the difference that these seeds
-    would have shown with 80 % power.
+    The interval is I90 where it is within the margin, else I95, and has its `confidence`. Counts
+    and equal differences have none. Where no test decided, `p` is of the one that came nearest,
+    `reason` says what is open, and `smallest` is the difference that these seeds would have shown
+    with 80 % power.
     """
 
     verdict: Verdict
@@ -48,6 +50,7 @@ class Decision:
     interval: Interval | None
     reason: str = ""
     smallest: float | None = None
+    confidence: float | None = None
 
 
 UNDECIDED = Decision("undecided", 1.0, None)
@@ -68,14 +71,16 @@ def decide(
         "below": p_value(wide, against=lowest) if wide.mean < lowest else 1.0,
     }
     if -margin < narrow.low and narrow.high < margin:
-        return Decision("supported" if equality else "no difference", tests["same"], wide)
+        verdict: Verdict = "supported" if equality else "no difference"
+        return Decision(verdict, tests["same"], narrow, confidence=1 - 2 * error)
+    beyond = partial(Decision, interval=wide, confidence=1 - error)
     if wide.low > margin:
-        return Decision("contradicted" if equality else "supported", tests["above"], wide)
+        return beyond("contradicted" if equality else "supported", tests["above"])
     if wide.high < lowest:
-        return Decision("contradicted", tests["below"], wide)
+        return beyond("contradicted", tests["below"])
     reason = SHOWN if wide.low > 0 or wide.high < 0 else ""
     smallest = smallest_difference(wide, error=error)
-    return Decision("undecided", min(tests.values()), wide, reason, smallest)
+    return beyond("undecided", min(tests.values()), reason=reason, smallest=smallest)
 
 
 def constant(values: Sequence[float]) -> bool:

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 
 from normlab.claims.decision import CONSTANT, Decision, Verdict
-from normlab.claims.looks import ERROR, Look
+from normlab.claims.looks import Look
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def of_decision(decision: Decision, look: Look | None, **more: object) -> Findin
     if decision.interval is not None:
         mean, low, high = decision.interval.mean, decision.interval.low, decision.interval.high
         values |= {"found": interval_text(mean, low, high), "low": low, "mean": mean, "high": high}
-        values["confidence"] = 1 - (look.share if look else ERROR)
+        values["confidence"] = decision.confidence
     return Finding(decision.verdict, **{**values, **more})  # pyright: ignore[reportArgumentType]
 
 

@@ -94,7 +94,7 @@ def collect(selection: Selection, plan: Plan, query: Query, *, strict: bool = Tr
         fit = [run for run in chosen if not _left_out(run, query, strict, reasons)]
         if (problem := _several(label, fit, query.over)) is not None:
             return Sample({}, (), _said(reasons), problem)
-        sides[label] = {(run.seed, _point(run, query.over)): run for run in fit}
+        sides[label] = {(run.seed, point_of(run, query.over)): run for run in fit}
     _refuse_shared(sides)
     points = _points(plan, query.over, sides)
     cells = {label: _whole(runs, points) for label, runs in sides.items()}
@@ -126,7 +126,7 @@ def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> st
     """Say in what runs differ that would be one of a side; None where there is one a seed."""
     by_point: dict[tuple[str, ...], list[RunRecord]] = {}
     for run in runs:
-        by_point.setdefault(_point(run, over), []).append(run)
+        by_point.setdefault(point_of(run, over), []).append(run)
     for members in by_point.values():
         experiments = [each[0] for each in group(members).values()]
         if len(experiments) > 1:
@@ -139,7 +139,7 @@ def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> st
     return None
 
 
-def _point(run: RunRecord, over: tuple[str, ...]) -> tuple[str, ...]:
+def point_of(run: RunRecord, over: tuple[str, ...]) -> tuple[str, ...]:
     """Return the values that a run has of some keys."""
     labels = {"norm": norm_label(run.config.get("choices", {}))}
     return tuple(written(labels.get(key, value_of(run.config, key))) for key in over)

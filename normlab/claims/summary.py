@@ -36,7 +36,8 @@ _ENGLISH = _Language(
     opening="""\
 The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each claim is split
 into parts that can be true or false by themselves. A part is held against training runs, at least
-five that differ in their random start, or against a computation or published sources.
+five that differ in their random start, or against a computation, timings on one machine, or
+published sources.
 
 - *true* and *not true* hold for the data and the model size in brackets; larger ones may differ.
 - *not true, too small a difference*: there may be a difference, even a sure one, but smaller than
@@ -46,7 +47,8 @@ five that differ in their random start, or against a computation or published so
 - A model *trains* if it ends clearly better than one that has learned nothing. *BLEU* scores
   translations from 0 to 100. The *learning rate* is how far an update moves the weights.
 - The letter is the kind of evidence: A, the document's own experiment; B, trained to the end on two
-  data sets; C, a smaller experiment; D, a computation or a published source.
+  data sets; C, a smaller experiment, or timings of a model; D, a computation, timings of a norm
+  alone, or a published source.
 """,
     groups={
         "supported": "True here",
@@ -69,7 +71,7 @@ _CHINESE = _Language(
     heading="中文",
     opening="""\
 这些文档说明 Transformer 为什么用层归一化（LN）而不用批归一化（BN）。每条论断拆成可以单独判断真假的
-部分；每一部分用至少五个随机种子的训练来检验，或用计算、已发表的资料来检验。
+部分；每一部分用至少五个随机种子的训练来检验，或用计算、一台机器上的计时、已发表的资料来检验。
 
 - *成立*、*不成立*：只针对括号中的数据和模型规模；更大的规模可能不同。
 - *不成立，差别太小*：可能有差别，甚至确定有，但小于算数的大小；那在训练之前已经写定。
@@ -77,8 +79,8 @@ _CHINESE = _Language(
 - *尚无证据*：还没有可以计入的训练或资料。
 - 模型*训练成功*，是指最终明显好于什么也没有学到的模型。*BLEU* 给译文打分，从 0 到 100。
   *学习率*是每次更新移动权重的幅度。
-- 字母表示证据的种类：A 为文档自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验；D 为计算或
-  已发表的资料。
+- 字母表示证据的种类：A 为文档自己的实验；B 为在两个数据集上训练到收敛；C 为较小的实验或
+  模型的计时；D 为计算、归一化本身的计时或已发表的资料。
 """,
     groups={
         "supported": "在此成立",

@@ -9,13 +9,17 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
-from itertools import chain, count, islice
+from itertools import chain, combinations, count, islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from normlab.claims.looks import LOOKS
 from normlab.commands._grid import Run, runs_of
 from normlab.studies import Planned, Study, rate_name
 from normlab.sweep import Cell, Order
+
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
 
 _LEAST_HOURS = 1e-6
 _LONGEST_NAME = 100
@@ -243,19 +247,26 @@ def make_job(
 def _published(folder: Path, places: Sequence[Path]) -> tuple[list[int], set[int]]:
     """Return the seeds that are published whole, and others of which some run is, elsewhere too.
 
-    `folder` is that of a study and scale, `places` those of the runs of one seed. Runs that are
-    made here do not take their seed. Raises ValueError for what is published and damaged.
+    `folder` is that of a study and scale, `places` those of the runs of one seed. A seed is whole
+    where all these are there and made alike, so that they may be pairs. Runs that are made here do
+    not take their seed. Raises ValueError for what is published and damaged.
     """
+    from normlab.records.alike import unlike_making
     from normlab.records.store import RUNS_FILE
     from normlab.reports.published import read
 
     listed = read(folder)[1] if (folder / RUNS_FILE).is_file() else []
-    by_run: dict[str, set[int]] = {}
+    names = {place.parent.name for place in places}
+    by_seed: dict[int, dict[str, "RunRecord"]] = {}
     for _, record in listed:
         if record is not None:
-            label = record.run_id.removesuffix(f"-seed{record.seed}")
-            by_run.setdefault(label, set()).add(record.seed)
-    whole = set.intersection(*(by_run.get(place.parent.name, set()) for place in places))
+            name = record.run_id.removesuffix(f"-seed{record.seed}")
+            by_seed.setdefault(record.seed, {})[name] = record
+    whole: set[int] = set()
+    for seed, made in by_seed.items():
+        pairs = combinations([made[name] for name in names if name in made], 2)
+        if names <= made.keys() and all(unlike_making(*pair) is None for pair in pairs):
+            whole.add(seed)
     taken: set[int] = set()
     for place in places:
         for run in folder.parents[1].glob(f"*/*/records/{escape(place.parent.name)}/seed*"):

@@ -22,7 +22,7 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
     """
     if "task" not in may_differ and (reason := unlike_data(a, b)) is not None:
         return reason
-    if (reason := _unlike_making(a, b)) is not None:
+    if (reason := unlike_making(a, b)) is not None:
         return reason
     if _rest(a, may_differ) != _rest(b, may_differ) and (
         keys := settings(parts(a.config), parts(b.config), may_differ)
@@ -33,10 +33,11 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
 
 def origin(a: RunRecord, b: RunRecord) -> str | None:
     """Say whether two runs of one seed are unlike in data, processes, code or arithmetic."""
-    return unlike_data(a, b) or _unlike_making(a, b)
+    return unlike_data(a, b) or unlike_making(a, b)
 
 
-def _unlike_making(a: RunRecord, b: RunRecord) -> str | None:
+def unlike_making(a: RunRecord, b: RunRecord) -> str | None:
+    """Say whether two runs of one seed are unlike in processes, code or arithmetic."""
     if a.environment.get("world_size") != b.environment.get("world_size"):
         return "unlike numbers of processes"
     if not same_code(a.environment, b.environment):

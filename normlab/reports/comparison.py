@@ -10,10 +10,12 @@ import math
 from collections.abc import Sequence
 from itertools import combinations
 
+from normlab.metrics.floors import at_floor
 from normlab.metrics.spread import Interval, p_value, paired_interval
 from normlab.metrics.statistics import holm
 from normlab.records.aggregate import Cell
 from normlab.records.arithmetic import arithmetic
+from normlab.records.code import same_code
 from normlab.records.record import RunRecord
 
 CONFIDENCE = 0.95
@@ -77,13 +79,16 @@ class Comparison:
     def best(self, cells: Sequence[Cell], score: str) -> int | None:
         """Return the place of the row that is significantly better than each other, if one is.
 
-        Rows without a figure are left out. Every row must have five seeds, all of which finished;
-        p is corrected by Holm over all pairs of rows. Of a probe's figure no side is better.
+        Rows without such a score are left out. Every other must have five seeds, all of which
+        finished, be clear of the floor, and be made by the code of the others; p is corrected by
+        Holm over all pairs of rows. Of a probe's figure no side is better.
         """
-        if score.startswith("stability/"):
+        if score.startswith("stability/") or any(diverged_seeds(cell) for cell in cells):
             return None
         there = [n for n, cell in enumerate(cells) if cell.score(score) is not None]
-        if len(there) < 2 or not all(_complete(cells[n], score) for n in there):
+        if len(there) < 2 or not all(_counts(cells[n], score) for n in there):
+            return None
+        if not all(self._one_code(cells[a], cells[b]) for a, b in combinations(there, 2)):
             return None
         sign = 1 if higher_is_better(cells[there[0]], score) else -1
         best = max(there, key=lambda n: sign * _mean(cells[n], score))
@@ -108,6 +113,13 @@ class Comparison:
         others = {record.seed: self._arithmetic(record) for record in b.records}
         return {r.seed for r in a.records if others.get(r.seed) == self._arithmetic(r)}
 
+    def _one_code(self, a: Cell, b: Cell) -> bool:
+        """Tell whether in each pair of runs both were made by the same code."""
+        others = {record.seed: record.environment for record in b.records}
+        pairs = self._seeds(a, b)
+        runs = [record for record in a.records if record.seed in pairs]
+        return all(same_code(run.environment, others[run.seed]) for run in runs)
+
     def _arithmetic(self, record: RunRecord) -> tuple[str, ...]:
         kind = arithmetic(record)
         return (*kind[:_PRECISION], *kind[_PRECISION + 1 :]) if self.precision else kind
@@ -130,8 +142,10 @@ def diverged_seeds(cell: Cell) -> int:
     return sum(record.outcome.status == "diverged" for record in cell.records)
 
 
-def _complete(cell: Cell, score: str) -> bool:
-    return SEEDS_TO_DECIDE <= len(values(cell, score)) == len(cell.seeds)
+def _counts(cell: Cell, score: str) -> bool:
+    """Tell whether a row has seeds enough, all of which finished, and is clear of its floor."""
+    complete = SEEDS_TO_DECIDE <= len(values(cell, score)) == len(cell.seeds)
+    return complete and at_floor(cell.records, score) is None
 
 
 def _mean(cell: Cell, score: str) -> float:

@@ -14,8 +14,9 @@ from normlab.studies import Study
 
 _STEPS_SHOWN = 3
 BOLD = (
-    f"bold: all rows have {SEEDS_TO_DECIDE} seeds or more, all seeds finished, and this is better "
-    "than every other row at its point, p below 0.05 after Holm over all pairs of rows"
+    f"bold: all rows have {SEEDS_TO_DECIDE} seeds or more, all seeds finished, clear of the floor "
+    "and made by the same code, and this is better than every other row at its point, p below 0.05 "
+    "after Holm over all pairs of rows"
 )
 STABILITY_NOTE = (
     "stability: how the seeds ended, how many diverged, and the median of their loss spikes"

@@ -8,6 +8,7 @@ from normlab.claims.ledger import ledger
 from normlab.claims.membership import Plan
 from normlab.claims.reading import measure_text
 from normlab.claims.runs import Runs
+from normlab.records.record import Score
 from normlab.studies import load_study
 from tests.claims.made import (
     BETTER,
@@ -26,21 +27,23 @@ from tests.claims.made import (
 
 
 @pytest.mark.parametrize(
-    ("bn", "says", "verdict"),
+    ("bn", "says", "verdict", "confidence"),
     [
-        (28.0, "difference", "supported"),
-        (28.0, "equality", "contradicted"),
-        (32.0, "difference", "contradicted"),
-        (30.0, "difference", "no difference"),
-        (30.0, "equality", "supported"),
-        (29.6, "difference", "undecided"),
+        (28.0, "difference", "supported", 0.99),
+        (28.0, "equality", "contradicted", 0.99),
+        (32.0, "difference", "contradicted", 0.99),
+        (30.0, "difference", "no difference", 0.98),
+        (30.0, "equality", "supported", 0.98),
+        (29.6, "difference", "undecided", 0.99),
     ],
 )
-def test_a_contrast_decides_by_the_difference_of_five_seeds(tmp_path, bn, says, verdict):
+def test_a_contrast_decides_by_the_difference_of_five_seeds(
+    tmp_path, bn, says, verdict, confidence
+):
     records = side("ln", 30.0) + side("bn", bn)
     found = primary(tmp_path, records, contrast(margin=0.5, says=says))
     assert found.verdict == verdict
-    assert (found.finding.n, found.finding.look, found.finding.confidence) == (5, 5, 0.99)
+    assert (found.finding.n, found.finding.look, found.finding.confidence) == (5, 5, confidence)
     assert len(found.finding.records) == 10
     assert found.finding.mean == pytest.approx(30.0 - bn)
 
@@ -284,9 +287,38 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     assert near.verdict == "undecided" and "norm=bn at the floor" in near.reason
     assert near.finding.command is None and "more seeds would not change that" in near.reason
     for made in losses:
+        made.scores["valid/steps_to_converge"] = Score(100.0 * made.seed, False, 1000)
         made.scores["stability/tid/mean"] = made.scores["test/loss"]
+    steps = primary(tmp_path, losses, contrast(score="valid/steps_to_converge", margin=0.05))
+    assert "norm=bn at the floor: test/loss" in steps.reason
     probe = primary(tmp_path, losses, contrast(score="stability/tid/mean", margin=0.05))
     assert "norm=bn at the floor: test/loss" in probe.reason
+
+
+def test_a_side_at_the_floor_in_one_place_decides_nothing_by_the_mean_of_all(tmp_path):
+    records = [
+        made
+        for norm, place, mean in (
+            *(("ln", "pre", 30.0), ("ln", "post", 30.0)),
+            *(("bn", "pre", 28.0), ("bn", "post", 3.0)),
+        )
+        for made in side(norm, mean, placement=place, choices={"placement": place})
+    ]
+    grid = "{placement: [pre, post]}"
+    found = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
+    assert found.verdict == "undecided"
+    assert "norm=bn, placement=post at the floor: test/bleu 3, floor 3" in found.reason
+
+
+def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
+    # By the mean both sides are clear of the floor, which is 3, and a seed of one is not.
+    for ends in ({"bleu": 2.0}, {"bleu": None, "status": "diverged"}):
+        one = run(5, "bn", **ends)
+        found = primary(tmp_path, [*side("ln", 30.0), *side("bn", 20.0, 4), one], contrast())
+        assert (found.verdict, found.finding.found) == (
+            "undecided",
+            "train: norm=ln 5/5, norm=bn 4/5",
+        )
 
 
 def trains(says="fails", reference=BETTER, **changes):
@@ -304,6 +336,10 @@ def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
     five = primary(tmp_path, side("ln", 30.0) + side("bn", 30.0), trains())
     eight = primary(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), trains())
     assert (five.verdict, eight.verdict) == ("undecided", "contradicted")
+    counted = {**contrast(), "secondary": [trains()["endpoint"]]}
+    (worse,) = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted).parts
+    assert worse.primary.verdict == "supported", "ln is better"
+    assert [other.verdict for other in worse.secondary] == ["contradicted"], "and bn trains, too"
     lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
     assert lone.verdict == "supported"
 

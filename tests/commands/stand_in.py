@@ -68,10 +68,12 @@ class StandIn:
         return path.read_text().splitlines() if path.exists() else []
 
 
-def outcome(run, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True):
+def outcome(
+    run, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True, code="abc"
+):
     """Return what the program does for a run; `higher` tells whether that is better."""
     made = replace(
-        record(environment={"dirty": False, "code": "abc", "device": "CPU", "commit": "c0ffee"}),
+        record(environment={"dirty": False, "code": code, "device": "CPU", "commit": "c0ffee"}),
         run_id=run_id(run.config),
         seed=run.planned.seed,
         config=run.config,

@@ -191,6 +191,16 @@ def test_what_published_seeds_decide_is_not_made_again(place, capsys):
     assert night(capsys, *argv[:-1], "--so-far")[1].count("finished 5/5") == 2
 
 
+def test_published_seeds_whose_sides_are_of_unlike_code_are_no_pairs(place, capsys):
+    of = bleu(3.0)
+    plan(place, lambda run: {**of(run), "code": f"of {run.row}" if run.seed == 2 else "abc"})
+    night(capsys, "one", "seeds=1-5", "--publish", "results")
+    shutil.rmtree(place.folder / "runs")
+    code, out = night(capsys, "one", "--until-decided", "--publish", "results")
+    made = [int(call.split("seed=")[1]) for call in place.lines("calls")[10:]]
+    assert (code, made) == (0, [6, 6]) and "look at 5 seeds" in out
+
+
 def test_runs_of_other_configs_in_the_folder_of_runs_are_not_looked_at(place, capsys):
     plan(place, bleu(3.0))
     place.plan(

@@ -37,8 +37,8 @@ MARKDOWN = f"""\
 - data: None; fp32 on None; 100 updates
 - mean +- standard deviation over the seeds that finished; in brackets the difference to ln at the \
 same point, paired by seed, with its 95 % t interval and its p, not corrected for how many there are
-- bold: all rows have 5 seeds or more, all seeds finished, and this is better than every other row \
-at its point, p below 0.05 after Holm over all pairs of rows
+- bold: all rows have 5 seeds or more, all seeds finished, clear of the floor and made by the same \
+code, and this is better than every other row at its point, p below 0.05 after Holm over all pairs of rows
 - stability: how the seeds ended, how many diverged, and the median of their loss spikes
 - document: what D0 says, at its own size and data
 - test/bleu: {SIGNATURE}

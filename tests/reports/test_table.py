@@ -152,6 +152,24 @@ def test_where_a_seed_diverged_nothing_is_bold():
         lost = made(name, 6, {BLEU: 1.0}, status="diverged")
         found = build(study(), "smoke", [*runs(noisy(30.0, 20.0)), (planned(name, 6), lost)])
         assert not any(row.entries[BLEU].best for row in found.rows)
+    gone = [(planned("gn", s), made("gn", s, status="diverged")) for s in range(1, 6)]
+    found = build(study(), "smoke", [*runs(noisy(30.0, 20.0)), *gone])
+    assert not any(row.entries[BLEU].best for row in found.rows), "a row without any figure counts"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"floors": {"bleu": 20.1}}, {"environment": {**made("bn", 1).environment, "code": "new"}}],
+)
+def test_where_a_row_is_at_the_floor_or_of_other_code_nothing_is_bold(changes):
+    values = noisy(30.0, 20.0)
+    rest = [(planned("ln", s), made("ln", s, {BLEU: v})) for s, v in enumerate(values["ln"], 1)]
+    of = [
+        (planned("bn", s), replace(made("bn", s, {BLEU: v}), **changes))
+        for s, v in enumerate(values["bn"], 1)
+    ]
+    found = build(study(), "smoke", [*rest, *of])
+    assert not any(row.entries[BLEU].best for row in found.rows)
 
 
 def test_seeds_computed_in_unlike_arithmetic_are_not_paired():

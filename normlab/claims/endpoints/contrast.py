@@ -28,6 +28,7 @@ from normlab.claims.decision import UNDECIDED, Decision, decide
 from normlab.claims.endpoints.base import keys
 from normlab.claims.endpoints.counts import less_often
 from normlab.claims.endpoints.study import (
+    Asked,
     StudyEndpoint,
     diverged,
     mean_of,
@@ -129,7 +130,7 @@ class Contrast(StudyEndpoint):
         return said + self.within("mean over")
 
     def judge(self, runs: Runs, says: str) -> Finding:
-        """Decide by the paired difference; by the counts of seeds that train where any diverged."""
+        """Decide by the paired difference; by counts of seeds that train where some do not."""
         asked = self.asked(runs, *self.sides, minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
@@ -138,7 +139,7 @@ class Contrast(StudyEndpoint):
         margin = math.log(self.margin) if self.ratio else self.margin
 
         def look(chosen: Sequence[int], share: float) -> Decision:
-            if _any_diverged(sample, chosen):
+            if self._counts(asked, chosen):
                 return self._by_count(sample, chosen, equality=equality, error=share)
             if asked.stopped(values, chosen) is not None:
                 return UNDECIDED
@@ -147,7 +148,7 @@ class Contrast(StudyEndpoint):
 
         at, decision = sequential(sample.seeds, look)
         used = sample.seeds[: at.seeds]
-        if _any_diverged(sample, used):
+        if self._counts(asked, used):
             said = train_text(sample, self.scores, used)
             if self.inside:
                 return asked.finding(stuck("not all seeds train", found=said), used)
@@ -239,6 +240,18 @@ class Contrast(StudyEndpoint):
         name = "a factor" if self.ratio else "a difference of"
         return f"{name} {said}, {self._means(sample, sorted(values))}"
 
+    def _counts(self, asked: Asked, seeds: Sequence[int]) -> bool:
+        """Tell whether seeds are counted: one diverged, or of sides that trained one did not.
+
+        A side that is at its floor by the mean of its seeds decides nothing, not even by counts.
+        """
+        sample, sides = asked.sample, asked.sample.cells
+        if any(diverged(sample, side, seeds) for side in sides):
+            return True
+        if any(asked.floor(side, seeds) is not None for side in sides):
+            return False
+        return any(train_count(sample, side, self.scores, seeds) < len(seeds) for side in sides)
+
     def _by_count(
         self, sample: Sample, seeds: Sequence[int], *, equality: bool, error: float
     ) -> Decision:
@@ -252,10 +265,6 @@ class Contrast(StudyEndpoint):
         if equality and found.verdict == "supported":
             return replace(found, verdict="contradicted")
         return found
-
-
-def _any_diverged(sample: Sample, seeds: Sequence[int]) -> bool:
-    return any(diverged(sample, side, seeds) for side in sample.cells)
 
 
 def _gap(a: float, b: float, change: Callable[[float], float]) -> float:

@@ -92,7 +92,7 @@ class Document(StudyEndpoint):
             # To hold it is no reason to stop: only the last look may say so.
             last = len(chosen) == LOOKS[-1].seeds
             verdict = "contradicted" if not holds else "supported" if last else "undecided"
-            return Decision(verdict, p, interval)
+            return Decision(verdict, p, interval, confidence=1 - share)
 
         at, decision = sequential(asked.sample.seeds, look)
         used = asked.sample.seeds[: at.seeds]

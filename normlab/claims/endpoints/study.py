@@ -10,12 +10,12 @@ from typing import Any
 
 from normlab.claims.endpoints.base import Endpoint, keys
 from normlab.claims.finding import Finding, stuck
-from normlab.claims.floors import at_floor, trains
 from normlab.claims.looks import FEWEST, LOOKS, reached
 from normlab.claims.membership import Plan
 from normlab.claims.node import Where
 from normlab.claims.runs import Runs
-from normlab.claims.sample import Query, Sample, collect
+from normlab.claims.sample import Query, Sample, collect, point_of
+from normlab.metrics.floors import at_floor, trains
 from normlab.records.record import RunRecord
 from normlab.studies import load_study, unchosen
 
@@ -91,11 +91,18 @@ class Asked:
         return self.finding(Finding("not measured", reason=reason, n=seeds, **found))
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
-        """Say where a side is at the floor by some seeds, of any of its scores."""
-        runs = [run for run in self.sample.runs(side, seeds) if run.finished]
-        for score in self.query.scores:
-            if (found := at_floor(runs, score)) is not None:
-                return f"{side} at the floor: {found}"
+        """Say where a side is at the floor by some seeds, of any score, at any of its points."""
+        points: dict[tuple[str, ...], list[RunRecord]] = {}
+        for run in self.sample.runs(side, seeds):
+            if run.finished:
+                points.setdefault(point_of(run, self.query.over), []).append(run)
+        for point, runs in points.items():
+            for score in self.query.scores:
+                if (found := at_floor(runs, score)) is not None:
+                    name = ", ".join(
+                        [side, *map("=".join, zip(self.query.over, point, strict=True))]
+                    )
+                    return f"{name} at the floor: {found}"
         return None
 
     def stopped(self, values: Mapping[int, float], seeds: Sequence[int]) -> Finding | None:

@@ -17,6 +17,7 @@ POINTS = 0.02
 UNITS = 0.5
 _LOSSES = ("loss", "nll")
 _PROBES = "stability/"
+_STEPS = "/steps_to"
 
 
 def trains(record: RunRecord, score: str) -> bool:
@@ -27,11 +28,11 @@ def trains(record: RunRecord, score: str) -> bool:
 def at_floor(records: Sequence[RunRecord], score: str) -> str | None:
     """Say what the floor is where the mean score of some finished runs is not clear of it.
 
-    None where it is clear, and where no floor of the score is known. A probe's figure is that of a
-    model that learned: the accuracy of its classes must be clear, or its loss where it has none.
-    One update shows the start, and asks nothing.
+    None where it is clear, and where no floor of the score is known. A probe's figure, and the
+    updates to a target, are those of a model that learned: the accuracy of its classes must be
+    clear, or its loss where it has none. One update shows the start, and asks nothing.
     """
-    if score.startswith(_PROBES):
+    if score.startswith(_PROBES) or _STEPS in score:
         records = [record for record in records if record.budget.steps > 1]
         classes = any("accuracy" in record.floors for record in records)
         score = "test/accuracy" if classes else "test/loss"
