@@ -38,6 +38,8 @@ _EXAMPLES = """examples:
 """
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
+_PAGE = "claims.md"
+_BESIDE = Path(_PAGE)  # for --write without a file: the page beside the records
 _COMPUTED = "computed.json"
 _SUMMARY = "summary.md"
 _WIDTH = 80  # where no terminal says how wide it is
@@ -66,10 +68,11 @@ def parser() -> argparse.ArgumentParser:
         "--write",
         nargs="?",
         type=as_path,
-        const=_RESULTS / "claims.md",
+        const=_BESIDE,
         metavar="FILE",
         help="write the ledger as Markdown, and beside it as a page for a browser, .html, in plain "
-        f"words, {_SUMMARY}, and the checks computed, {_COMPUTED}; default: results/claims.md",
+        f"words, {_SUMMARY}, and the checks computed, {_COMPUTED}; default: {_PAGE} in the folder "
+        "of --results",
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument(
@@ -99,6 +102,8 @@ def main(argv: list[str]) -> int:
     from normlab.claims.runs import Runs
 
     _refuse(arguments)
+    if arguments.write is _BESIDE:
+        arguments.write = arguments.results / _PAGE
     claims = load_all(CONFIG_DIR / "claim")
     if arguments.id is not None and arguments.id not in {claim.id for claim in claims}:
         raise ValueError(f"no claim {arguments.id}; there are 1 to {claims[-1].id}")
@@ -199,7 +204,7 @@ def _check(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
     from normlab.reports import manifest
 
     problems = [*runs.damaged, *manifest.problems(results)]
-    for place, text in _pages(entries, runs, results / "claims.md").items():
+    for place, text in _pages(entries, runs, results / _PAGE).items():
         if not place.is_file():
             problems.append(f"{place}: missing; normlab claims --write makes it")
         elif place.read_text("utf-8") != text:
