@@ -1,14 +1,17 @@
-"""Since which commit the parts of a claim are asked as they are now.
+"""Since which commit the parts of a claim are asked as they are now, and what was known then.
 
 The pages of the ledger do not name it: they are written before the commit that holds them, and have
 to be the same in a copy without history.
 """
 
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from normlab.records.store import RECORD_FILE
 
 UNCOMMITTED = "not committed"
 
@@ -35,6 +38,19 @@ def asked_since(path: Path) -> dict[str, str]:
             break
         since |= dict.fromkeys(open_parts, f"{commit}, {day}")
     return since
+
+
+def known_before(path: Path, since: str, folders: Sequence[str]) -> int:
+    """Count the runs, by their folders, that were published before the commit `since`.
+
+    `folders` are of the checkout whose claim's file is at `path`, `since` as `asked_since` has it.
+    """
+    commit = since.partition(",")[0]
+    if not folders or commit in ("", UNCOMMITTED):
+        return 0
+    before = ["-r", "--full-tree", "--name-only", f"{commit}^", "--", *folders]
+    listed = _git(path, "ls-tree", *before) or ""
+    return sum(line.endswith(f"/{RECORD_FILE}") for line in listed.splitlines())
 
 
 def _endpoints(text: str) -> dict[str, Any]:

@@ -265,10 +265,11 @@ def _line(outcome: "Outcome") -> str:
 def _show_one(entry: "Entry") -> None:
     """Print a claim with the endpoint of each part, and what is secondary below."""
     from normlab.claims.reading import verdict_text
-    from normlab.commands._asked import asked_since
+    from normlab.commands._asked import asked_since, known_before
 
     claim = entry.claim
-    since = asked_since(CONFIG_DIR / "claim" / f"{claim.name}.yaml")
+    path = CONFIG_DIR / "claim" / f"{claim.name}.yaml"
+    since = asked_since(path)
     _folded(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}", "")
     facts = {
         "Verdict": verdict_text(entry),
@@ -282,7 +283,10 @@ def _show_one(entry: "Entry") -> None:
     for each in entry.parts:
         print()
         _folded(f"{each.part.name.replace('_', ' ')}: {each.part.statement}", "")
-        _print_outcome(each.primary, "  ", since=since.get(each.part.name, ""))
+        asked, folders = since.get(each.part.name, ""), each.primary.finding.records
+        if known := known_before(path, asked, folders):
+            asked += f", when {known} of the {len(folders)} runs that it rests on were published"
+        _print_outcome(each.primary, "  ", since=asked)
     beside = [(each.part.name, outcome) for each in entry.parts for outcome in each.secondary]
     if beside:
         print("\nSecondary, never counted")

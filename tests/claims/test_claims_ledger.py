@@ -12,7 +12,7 @@ from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.claims.reading import measure_text
 from normlab.claims.runs import Runs
 from normlab.commands import claims as command
-from normlab.commands._asked import asked_since
+from normlab.commands._asked import asked_since, known_before
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.registry import CONFIG_DIR
@@ -189,7 +189,17 @@ def test_the_commit_since_which_a_part_is_asked_is_named_where_there_is_history(
     third = commit(0.5, 2)
     path.write_text(path.read_text().replace("statement: It is so.", "statement: So it is."))
     assert asked_since(path) == {"so_1": first, "so_2": third} and second != third
-    claim(tmp_path, contrast(margin=0.6), contrast(margin=2))
+    run = tmp_path / "results" / "run" / "seed1"
+    run.mkdir(parents=True)
+    (run / "record.json").write_text("{}")
+    fourth = commit(0.5, 3)
+    fifth = commit(0.5, 4)
+    folders = ["results/run/seed1", "results/run/seed2"]
+    known = [known_before(path, since, folders) for since in (first, fourth, fifth, "")]
+    assert known == [0, 0, 1, 0]
+    third = asked_since(path)["so_2"]
+    assert third == fifth
+    claim(tmp_path, contrast(margin=0.6), contrast(margin=4))
     assert asked_since(path) == {"so_1": "not committed", "so_2": third}
 
 
