@@ -22,7 +22,7 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         lines: list[str] = []
         for prose, group in groupby(text.splitlines(), lambda line: line[:1].strip() != ""):
             if prose:
-                lines += textwrap.wrap(" ".join(group), width, break_on_hyphens=False)
+                lines += _wrapped(" ".join(group), width)
             else:
                 lines += [part for line in group for part in _folded_example(line, width)]
         return "".join(f"{indent}{line}\n" for line in lines)
@@ -30,10 +30,8 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 def listing(head: str, words: Iterable[str], *, between: str = " ") -> str:
     """Write words after a head, folded at the terminal's width below the first of them."""
-    fold = textwrap.TextWrapper(shutil.get_terminal_size().columns, initial_indent=head)
-    fold.subsequent_indent = " " * len(head)
-    fold.break_on_hyphens = fold.break_long_words = False
-    return fold.fill(between.join(words))
+    width = shutil.get_terminal_size().columns
+    return "\n".join(_wrapped(between.join(words), width, head, " " * len(head)))
 
 
 def _folded_example(line: str, width: int) -> list[str]:
@@ -45,7 +43,17 @@ def _folded_example(line: str, width: int) -> list[str]:
     mark = "# " if does.startswith("# ") else ""
     beside = width - len(command) - len(gap) >= _LEAST
     before = " " * (len(command) + len(gap) if beside else _BENEATH) + mark
-    fold = textwrap.TextWrapper(width, initial_indent=before, subsequent_indent=before)
-    fold.break_on_hyphens = False
-    first, *others = fold.wrap(does.removeprefix(mark))
+    first, *others = _wrapped(does.removeprefix(mark), width, before, before)
     return [command + first[len(command) :], *others] if beside else [command, first, *others]
+
+
+def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    """Fold a text at blanks alone, so that commands, keys and paths stay whole."""
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
