@@ -54,6 +54,9 @@ def written(tmp_path):
         change(node)
         path = tmp_path / "study" / "good.yaml"
         path.parent.mkdir(exist_ok=True)
+        (tmp_path / "claim").mkdir(exist_ok=True)
+        for name in ("01_so", "02_not", "draft"):
+            (tmp_path / "claim" / f"{name}.yaml").touch()
         path.write_text("# A study for tests.\n" + yaml.safe_dump(node, sort_keys=False))
         return load_study("good", tmp_path)
 

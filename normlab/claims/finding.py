@@ -13,7 +13,8 @@ class Finding:
 
     `found` is the figure with its interval, `detail` what it was made of, `reason` why it is open
     or not measured. `p` is as found, `p_look` multiplied for the look; both None where nothing was
-    tested. `n` counts seeds (or rounds), `look` those of the look that counts. `excluded` says of
+    tested. `n` counts seeds (or rounds), `look` those of the look that counts, `seeds` all that
+    may enter one; None where no seeds would help. `excluded` says of
     runs that are there why they decide nothing, `setting` on which data and size, `records` lists
     the folders, or the file, that it rests on. `command` would measure more, at `cost`, once tuning
     has chosen a value for the rows that are `untuned`. Where it is `stuck`, as at a floor, more
@@ -28,6 +29,7 @@ class Finding:
     p_look: float | None = None
     n: int = 0
     look: int | None = None
+    seeds: int | None = None
     low: float | None = None
     mean: float | None = None
     high: float | None = None

@@ -18,7 +18,8 @@ from normlab.metrics.statistics import smallest_difference
 class Standing:
     """A part whose primary endpoint names a study and scale, and its verdict by the runs so far.
 
-    `reason` says why it is open, `stuck` tells that no seeds can decide it.
+    `reason` says why it is open, `stuck` tells that no seeds can decide it; so many `seeds`
+    count for it, None where no seeds would help.
     """
 
     claim: int
@@ -27,6 +28,7 @@ class Standing:
     endpoint: StudyEndpoint
     reason: str = ""
     stuck: bool = False
+    seeds: int | None = None
 
     @property
     def open(self) -> bool:
@@ -53,6 +55,7 @@ def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> li
             each.part.endpoint,
             each.primary.reason,
             each.primary.finding.stuck,
+            each.primary.finding.seeds,
         )
         for entry in ledger(asked, runs)
         for each in entry.parts

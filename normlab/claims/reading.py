@@ -50,14 +50,14 @@ NOTES = (
     "test. Where all of a side train, or there is no other, they are held against a half of the "
     "seeds by the exact binomial test, so that five never decide.",
     "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
-    "of 0.05: intervals are of 99, 98.5 and 97.5 %, the narrower ones, shown where they decide, of "
-    "98, 97 and 95 %. Fewer than five seeds decide nothing.",
+    "of 0.05: intervals are of 99, 98.5 and 97.5 %, the narrower ones, shown where they decide "
+    "before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
     "p is as found. *Corrected* is multiplied for the look, then by Holm over the primary "
     "endpoints of the study at that scale; at 0.05 and more a part is undecided.",
-    "A run counts that was made by clean code and tested its last weights; both sides of a pair "
-    "share code, data and arithmetic. A side at the floor (what is scored without learning) "
-    "decides nothing. Where a seed diverged, or ended at the floor of a side that trained, the "
-    "counts of seeds that train decide.",
+    "A run counts that was made by clean code and tested its last weights, or their mean; both "
+    "sides of a pair share code, data and arithmetic. A side at the floor (what is scored without "
+    "learning) decides nothing. Where a seed diverged, the counts of seeds that train decide, but "
+    "of an interaction; where one ended at the floor of a side that trained, nothing does.",
     "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
     "tells of noise, not of other machines.",
     "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in GRADES.items()) + ".",

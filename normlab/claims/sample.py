@@ -1,8 +1,8 @@
 """The runs that may decide an endpoint: side by side, seed by seed, each of them once.
 
 A run counts where it ended (finished or diverged), was made by clean code, tested its last weights
-and has the score. A seed counts where every side has all its runs, and where these are alike but
-for what is compared. What is left out is said, with the reason.
+or their mean, and has the score. A seed counts where every side has all its runs, and where these
+are alike but for what is compared. What is left out is said, with the reason.
 """
 
 from collections import Counter

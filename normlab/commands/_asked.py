@@ -6,7 +6,7 @@ to be the same in a copy without history.
 
 import subprocess
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import yaml
@@ -41,16 +41,18 @@ def asked_since(path: Path) -> dict[str, str]:
 
 
 def known_before(path: Path, since: str, folders: Sequence[str]) -> int:
-    """Count the runs, by their folders, that were published before the commit `since`.
+    """Count the runs that were published before the commit `since`, wherever they lay then.
 
-    `folders` are of the checkout whose claim's file is at `path`, `since` as `asked_since` has it.
+    `folders` are those of the runs, `EXPERIMENT/seedN` below any other, `path` is that of the
+    claim's file, `since` as `asked_since` has it.
     """
     commit = since.partition(",")[0]
     if not folders or commit in ("", UNCOMMITTED):
         return 0
-    before = ["-r", "--full-tree", "--name-only", f"{commit}^", "--", *folders]
-    listed = _git(path, "ls-tree", *before) or ""
-    return sum(line.endswith(f"/{RECORD_FILE}") for line in listed.splitlines())
+    listed = _git(path, "ls-tree", "-r", "--full-tree", "--name-only", f"{commit}^") or ""
+    files = map(PurePosixPath, listed.splitlines())
+    before = {file.parent.parts[-2:] for file in files if file.name == RECORD_FILE}
+    return sum(PurePosixPath(folder).parts[-2:] in before for folder in folders)
 
 
 def _endpoints(text: str) -> dict[str, Any]:

@@ -182,7 +182,7 @@ class Night:
     def _look(self, job: Job) -> int:
         """Judge the parts of a job at a planned look; return how many are open."""
         found = self.judge.standings(job)
-        _say(f"look at {len(job.published) + len(job.seeds)} seeds of {job.name}:")
+        _say(f"look at {job.counted + len(job.seeds)} seeds of {job.name}:")
         for line in standing_lines(found) or ["it decides no part of a claim"]:
             _say(f"  {line}")
         return sum(each.open for each in found)

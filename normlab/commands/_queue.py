@@ -9,17 +9,13 @@ import hashlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from glob import escape
-from itertools import chain, combinations, count, islice
+from itertools import chain, count, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from normlab.claims.looks import LOOKS
 from normlab.commands._grid import Run, runs_of
 from normlab.studies import Planned, Study, rate_name
 from normlab.sweep import Cell, Order
-
-if TYPE_CHECKING:
-    from normlab.records.record import RunRecord
 
 _LEAST_HOURS = 1e-6
 _LONGEST_NAME = 100
@@ -31,17 +27,21 @@ class Job:
 
     `names` are those of its rows at their points, `runs` by seed. `seeds` are to be made now, each
     list of `later` if, at the look before it, a part is still open; seeds that are `published`
-    stand beside them. `open_parts` are the primary parts that it decides and that are open; one
-    that decides none is not `looked_at`.
+    stand beside them, of which so many as `counted` count, and those that are `taken` cannot be
+    made. `more` composes the runs of other seeds. `open_parts` are the primary parts that it
+    decides and that are open; one that decides none is not `looked_at`.
     """
 
     study: Study
     scale: str
     names: set[str]
-    runs: Mapping[int, Sequence[Run]]
+    runs: dict[int, Sequence[Run]]
     seeds: list[int]
     later: list[list[int]] = field(default_factory=list)
     published: Sequence[int] = ()
+    counted: int = 0
+    taken: Collection[int] = ()
+    more: Callable[[Sequence[int]], Mapping[int, Sequence[Run]]] = lambda seeds: {}
     open_parts: int = 0
     looked_at: bool = True
     over: bool = False
@@ -57,6 +57,14 @@ class Job:
         enough = len(self.published) >= len(self.study.scale(self.scale).seeds)
         return not self.seeds or (enough and not self.open_parts)
 
+    def recount(self, counted: int) -> None:
+        """Plan the seeds of its looks anew, as only so many of those published count for a part."""
+        self.counted = counted
+        own = self.study.scale(self.scale).seeds
+        self.seeds, self.later = seeds_by_looks(own, self.published, self.taken, counted=counted)
+        wanted = [seed for part in (self.seeds, *self.later) for seed in part]
+        self.runs |= self.more([seed for seed in wanted if seed not in self.runs])
+
     def leave_looks(self) -> None:
         """Make the seeds of the study alone, as it decides no part that looks would judge."""
         own = set(self.study.scale(self.scale).seeds)
@@ -69,7 +77,11 @@ class Job:
 
 
 def seeds_by_looks(
-    seeds: Sequence[int], published: Collection[int] = (), taken: Collection[int] = ()
+    seeds: Sequence[int],
+    published: Collection[int] = (),
+    taken: Collection[int] = (),
+    *,
+    counted: int | None = None,
 ) -> tuple[list[int], list[list[int]]]:
     """Return the seeds to be made for the next look, and for each of those after it.
 
@@ -77,9 +89,10 @@ def seeds_by_looks(
         seeds: of the study, which come first.
         published: seeds that need not be made; a look counts them too.
         taken: seeds that cannot be made, since somebody else made a part of their runs.
+        counted: how many of the published ones count; None is all.
     """
     most = max(LOOKS[-1].seeds, len(seeds))
-    have = len(published)
+    have = len(published) if counted is None else counted
     wanted = chain(seeds, (seed for seed in count(1) if seed not in seeds))
     free = (seed for seed in wanted if seed not in published and seed not in taken)
     new = list(islice(free, max(0, most - have)))
@@ -233,40 +246,43 @@ def make_job(
     names = {rate_name(run.row, run.point) for run in first}
     later: list[list[int]] = []
     published: list[int] = []
+    taken: set[int] = set()
     if looks is not None:
         one = [run.place for run in runs_of([run for run in first if run.seed == seeds[0]])]
         published, taken = _published(looks / study.name / scale, one)
         seeds, later = seeds_by_looks(seeds, published, taken)
         first = list(plan([*seeds, *(seed for part in later for seed in part)]))
+
+    def more(of: Sequence[int]) -> Mapping[int, Sequence[Run]]:
+        return _by_seed(plan(of))
+
+    runs, have = _by_seed(first), len(published)
+    return Job(study, scale, names, runs, seeds, later, published, have, taken, more)
+
+
+def _by_seed(planned: Sequence[Planned]) -> dict[int, Sequence[Run]]:
     runs: dict[int, list[Run]] = {}
-    for run in runs_of(first):
+    for run in runs_of(planned):
         runs.setdefault(run.planned.seed, []).append(run)
-    return Job(study, scale, names, runs, seeds, later, published)
+    return {**runs}
 
 
 def _published(folder: Path, places: Sequence[Path]) -> tuple[list[int], set[int]]:
     """Return the seeds that are published whole, and others of which some run is, elsewhere too.
 
-    `folder` is that of a study and scale, `places` those of the runs of one seed. A seed is whole
-    where all these are there and made alike, so that they may be pairs. Runs that are made here do
-    not take their seed. Raises ValueError for what is published and damaged.
+    `folder` is that of a study and scale, `places` those of the runs of one seed. Runs that are
+    made here do not take their seed. Raises ValueError for what is published and damaged.
     """
-    from normlab.records.alike import unlike_making
     from normlab.records.store import RUNS_FILE
     from normlab.reports.published import read
 
     listed = read(folder)[1] if (folder / RUNS_FILE).is_file() else []
-    names = {place.parent.name for place in places}
-    by_seed: dict[int, dict[str, "RunRecord"]] = {}
+    by_run: dict[str, set[int]] = {}
     for _, record in listed:
         if record is not None:
-            name = record.run_id.removesuffix(f"-seed{record.seed}")
-            by_seed.setdefault(record.seed, {})[name] = record
-    whole: set[int] = set()
-    for seed, made in by_seed.items():
-        pairs = combinations([made[name] for name in names if name in made], 2)
-        if names <= made.keys() and all(unlike_making(*pair) is None for pair in pairs):
-            whole.add(seed)
+            label = record.run_id.removesuffix(f"-seed{record.seed}")
+            by_run.setdefault(label, set()).add(record.seed)
+    whole = set.intersection(*(by_run.get(place.parent.name, set()) for place in places))
     taken: set[int] = set()
     for place in places:
         for run in folder.parents[1].glob(f"*/*/records/{escape(place.parent.name)}/seed*"):

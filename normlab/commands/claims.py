@@ -204,13 +204,14 @@ def _check(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
     from normlab.reports import manifest
 
     problems = [*runs.damaged, *manifest.problems(results)]
+    again = "normlab claims --write" + ("" if results == _RESULTS else f" --results {results}")
     for place, text in _pages(entries, runs, results / _PAGE).items():
         if not place.is_file():
-            problems.append(f"{place}: missing; normlab claims --write makes it")
+            problems.append(f"{place}: missing; {again} makes it")
         elif place.read_text("utf-8") != text:
             problems.append(
                 f"{place}: not what the records and {_COMPUTED} give; look at what changed, then "
-                "normlab claims --write"
+                f"{again}"
             )
     for problem in problems:
         complain(problem)

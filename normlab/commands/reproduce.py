@@ -124,14 +124,15 @@ def main(argv: list[str]) -> int:
     small for any run to save its state.
     """
     arguments = parser().parse_intermixed_args(argv)
+    results = _RESULTS if arguments.publish is None else arguments.publish
+    looks = results if arguments.until_decided else None
     if arguments.clone is not None:
         if not arguments.clone.exists():
-            _asked(arguments.words, looks=None)  # nothing is cloned for words that are wrong
+            _asked(arguments.words, looks=looks)  # nothing is cloned for words that are wrong
         go_on_in(arguments.clone, ["reproduce", *argv])
     until, begun = deadline(arguments.budget), time.monotonic()
     measured_by = begun + _MEASURING * (until - begun)
-    results = _RESULTS if arguments.publish is None else arguments.publish
-    jobs = _asked(arguments.words, looks=results if arguments.until_decided else None)
+    jobs = _asked(arguments.words, looks=looks)
     judge = Judge(jobs, results)
     if arguments.publish is not None and not arguments.plan:
         check_publishing(arguments.publish, jobs)
@@ -182,10 +183,16 @@ def main(argv: list[str]) -> int:
 
 
 def _count_open(jobs: Sequence[Job], judge: Judge, runs: "Runs", *, looks: bool) -> None:
-    """Count the open parts of each job; by `looks` one that decides none makes its own seeds."""
+    """Count the open parts of each job; by `looks` one that decides none makes its own seeds.
+
+    Where fewer seeds count for an open part than are published, its looks are planned by these.
+    """
     for job in jobs:
         found = judge.standings(job, runs)
         job.open_parts = sum(each.open for each in found)
+        counted = [each.seeds for each in found if each.open and each.seeds is not None]
+        if looks and counted and min(counted) < len(job.published):
+            job.recount(min(counted))
         if looks and job.seeds and not found:
             job.leave_looks()
 

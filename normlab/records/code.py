@@ -26,7 +26,7 @@ _CANNOT_MOVE_A_RESULT = (
     "studies/",
     *("cli.py", "config.py", "machine.py", "notebook.py", "recipes.py", "registry.py"),
     *("choices.py", "complete.py", "export.py", "near.py", "progress.py", "start.py", "wiring.py"),
-    *(f"metrics/{name}.py" for name in ("glossary", "spread", "statistics")),
+    *(f"metrics/{name}.py" for name in ("floors", "glossary", "spread", "statistics")),
     "sweep.py",
     "train/sinks/",
     *(f"records/{name}.py" for name in ("aggregate", "alike", "arithmetic", "atomic", "code")),

@@ -51,8 +51,9 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         if not _SCORE.fullmatch(column):
             raise read.wrong("columns", f"{column} is no score of a record, as test/bleu is")
     claims = read.numbers(node["claims"], "claims")
-    known = {int(name.partition("_")[0]) for name in option_names("claim")}
-    if unknown := set(claims) - known:
+    numbers = [name.partition("_")[0] for name in option_names("claim", root)]
+    known = {int(number) for number in numbers if number.isdecimal()}
+    if known and (unknown := set(claims) - known):
         raise read.wrong("claims", f"no {min(unknown)}: normlab claims lists those there are")
     return Study(
         name=name,

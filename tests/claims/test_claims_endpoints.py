@@ -312,13 +312,15 @@ def test_a_side_at_the_floor_in_one_place_decides_nothing_by_the_mean_of_all(tmp
 
 def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
     # By the mean both sides are clear of the floor, which is 3, and a seed of one is not.
-    for ends in ({"bleu": 2.0}, {"bleu": None, "status": "diverged"}):
-        one = run(5, "bn", **ends)
-        found = primary(tmp_path, [*side("ln", 30.0), *side("bn", 20.0, 4), one], contrast())
-        assert (found.verdict, found.finding.found) == (
-            "undecided",
-            "train: norm=ln 5/5, norm=bn 4/5",
-        )
+    rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
+    low = primary(tmp_path, [*rest, run(5, "bn", 2.0)], contrast())
+    assert low.reason.startswith("not all seeds train") and low.finding.stuck
+    gone = primary(tmp_path, [*rest, run(5, "bn", None, status="diverged")], contrast())
+    assert (low.verdict, gone.verdict) == ("undecided", "undecided")
+    assert low.finding.found == gone.finding.found == "train: norm=ln 5/5, norm=bn 4/5"
+    near = [run(k, "bn", 3.4 + 0.01 * k) for k in range(1, 6)]  # clear by the mean alone
+    none = primary(tmp_path, [*side("ln", 30.0), *near], contrast())
+    assert none.verdict == "undecided" and none.finding.found.endswith("norm=bn 0/5")
 
 
 def trains(says="fails", reference=BETTER, **changes):
@@ -340,6 +342,9 @@ def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
     (worse,) = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted).parts
     assert worse.primary.verdict == "supported", "ln is better"
     assert [other.verdict for other in worse.secondary] == ["contradicted"], "and bn trains, too"
+    alike = {**contrast(says="equality"), "secondary": [trains()["endpoint"]]}
+    (same,) = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), alike).parts
+    assert [other.verdict for other in same.secondary] == ["supported"]
     lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
     assert lone.verdict == "supported"
 

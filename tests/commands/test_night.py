@@ -201,6 +201,16 @@ def test_published_seeds_whose_sides_are_of_unlike_code_are_no_pairs(place, caps
     assert (code, made) == (0, [6, 6]) and "look at 5 seeds" in out
 
 
+def test_a_row_of_unlike_code_that_no_part_compares_takes_no_seed_away(place, capsys):
+    file = place.folder / "configs" / "study" / "one.yaml"
+    file.write_text(file.read_text().replace("bn: [norm=bn]", "bn: [norm=bn], gn: [norm=gn]"))
+    of = bleu(3.0)
+    plan(place, lambda run: {**of(run), "code": "other" if run.row == "gn" else "abc"})
+    night(capsys, "one", "seeds=1-5", "--publish", "results")
+    _, out = night(capsys, "one", "--until-decided", "--publish", "results")
+    assert "nothing to make, 5 seeds are published" in " ".join(out.split())
+
+
 def test_runs_of_other_configs_in_the_folder_of_runs_are_not_looked_at(place, capsys):
     plan(place, bleu(3.0))
     place.plan(

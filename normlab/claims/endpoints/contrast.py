@@ -19,7 +19,7 @@ Sides are chosen by the options of groups and by dotted keys of the config.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
@@ -49,6 +49,8 @@ from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
 from normlab.claims.sample import Query, Sample, collect
+
+_NOT_ALL = "not all seeds train"
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,7 @@ class Contrast(StudyEndpoint):
         return said + self.within("mean over")
 
     def judge(self, runs: Runs, says: str) -> Finding:
-        """Decide by the paired difference; by counts of seeds that train where some do not."""
+        """Decide by the paired difference; by the counts of seeds that train where any diverged."""
         asked = self.asked(runs, *self.sides, minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
@@ -139,21 +141,21 @@ class Contrast(StudyEndpoint):
         margin = math.log(self.margin) if self.ratio else self.margin
 
         def look(chosen: Sequence[int], share: float) -> Decision:
-            if self._counts(asked, chosen):
+            if _any_diverged(sample, chosen):
                 return self._by_count(sample, chosen, equality=equality, error=share)
-            if asked.stopped(values, chosen) is not None:
+            if self._stopped(asked, values, chosen) is not None:
                 return UNDECIDED
             differences = [values[seed] for seed in chosen]
             return decide(differences, margin=margin, equality=equality, error=share)
 
         at, decision = sequential(sample.seeds, look)
         used = sample.seeds[: at.seeds]
-        if self._counts(asked, used):
+        if _any_diverged(sample, used):
             said = train_text(sample, self.scores, used)
             if self.inside:
-                return asked.finding(stuck("not all seeds train", found=said), used)
+                return asked.finding(stuck(_NOT_ALL, found=said), used)
             return asked.finding(of_decision(decision, at, found=said), used)
-        if (stop := asked.stopped(values, used)) is not None:
+        if (stop := self._stopped(asked, values, used)) is not None:
             return asked.finding(stop, used)
         more: dict[str, object] = {"detail": self._means(sample, used)}
         if self.ratio and decision.interval is not None:
@@ -240,17 +242,16 @@ class Contrast(StudyEndpoint):
         name = "a factor" if self.ratio else "a difference of"
         return f"{name} {said}, {self._means(sample, sorted(values))}"
 
-    def _counts(self, asked: Asked, seeds: Sequence[int]) -> bool:
-        """Tell whether seeds are counted: one diverged, or of sides that trained one did not.
-
-        A side that is at its floor by the mean of its seeds decides nothing, not even by counts.
-        """
-        sample, sides = asked.sample, asked.sample.cells
-        if any(diverged(sample, side, seeds) for side in sides):
-            return True
-        if any(asked.floor(side, seeds) is not None for side in sides):
-            return False
-        return any(train_count(sample, side, self.scores, seeds) < len(seeds) for side in sides)
+    def _stopped(
+        self, asked: Asked, values: Mapping[int, float], seeds: Sequence[int]
+    ) -> Finding | None:
+        """Say why seeds that all finished decide nothing: by their mean, or one by itself."""
+        if (stop := asked.stopped(values, seeds)) is not None:
+            return stop
+        trained = [train_count(asked.sample, s, self.scores, seeds) for s in asked.sample.cells]
+        if min(trained) == len(seeds):
+            return None
+        return stuck(_NOT_ALL, found=train_text(asked.sample, self.scores, seeds))
 
     def _by_count(
         self, sample: Sample, seeds: Sequence[int], *, equality: bool, error: float
@@ -265,6 +266,10 @@ class Contrast(StudyEndpoint):
         if equality and found.verdict == "supported":
             return replace(found, verdict="contradicted")
         return found
+
+
+def _any_diverged(sample: Sample, seeds: Sequence[int]) -> bool:
+    return any(diverged(sample, side, seeds) for side in sample.cells)
 
 
 def _gap(a: float, b: float, change: Callable[[float], float]) -> float:

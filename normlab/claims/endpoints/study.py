@@ -126,6 +126,7 @@ class Asked:
             "setting": self.setting,
             "excluded": self.sample.excluded,
             "n": found.n or len(chosen),
+            "seeds": len(self.sample.seeds) if self.sample.problem is None else None,
             "records": found.records or self.folders(self.sample, chosen),
         }
         if not found.stuck:

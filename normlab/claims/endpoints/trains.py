@@ -77,7 +77,7 @@ class Trains(StudyEndpoint):
         if self.reference and not self._count(sample, self.reference, seeds):
             floor = asked.floor(keys(self.reference), seeds) or "no seed of the reference trains"
             return asked.finding(stuck(floor, found=train_text(sample, self.scores, seeds)))
-        fails = says != "trains"
+        fails = says in ("fails", "difference")
 
         def look(chosen: Sequence[int], share: float) -> Decision:
             counts = [(self._count(sample, side, chosen), len(chosen)) for side in sides]
