@@ -119,9 +119,8 @@ def test_the_theme_follows_the_reader_and_can_be_switched(visit, scheme):
     page.locator("#theme").press("Enter")
     assert background(page) != before
     assert strokes(page.locator(LOSS))[0] != lines[0]
-    for _ in range(
-        20
-    ):  # the browser stores it in its own time, and a page loaded before that is as it was
+    # The browser stores it in its own time, and a page loaded before that is as it was.
+    for _ in range(20):
         page.reload()
         if background(page) != before:
             break
