@@ -12,10 +12,11 @@ from normlab.explain.dependence import SHAPE, Sees, dependence, keeps_order, poo
 from normlab.explain.documents import Saying, about
 from normlab.explain.outlier import Outlier, outlier
 from normlab.explain.padding import Padding, pad
-from normlab.explain.subject import Setting, docstring, subject
+from normlab.explain.subject import HALF_WAY, Setting, Subject, docstring, subject
 from normlab.explain.tables import Table, tables
 from normlab.explain.worked import Worked, work
 from normlab.norms.base import Norm, RunningNorm
+from normlab.norms.warmup import WarmupNorm
 
 T = TypeVar("T")
 
@@ -27,7 +28,8 @@ class Page:
     `pooled` are the cells that share their statistics with the example cell. `narrower` tells
     that these are fewer than the axes say, `changed` are values of the config that had to give way
     to the documents' width of 4. A part that the norm refuses to compute is None, and
-    `refused` says why.
+    `refused` says why. `scheduled` tells that the norm changes as training goes on, and `step` at
+    which step it is shown, 0 for the start.
     """
 
     name: str
@@ -51,6 +53,8 @@ class Page:
     parameters: list[Table]
     buffers: list[Table]
     running: bool
+    scheduled: bool
+    step: int
     incremental: bool
     batch_independent: bool
     cost: Cost | None
@@ -88,7 +92,7 @@ def choose(names: Iterable[str] = ()) -> list[registry.Option]:
 
 def explain(option: registry.Option) -> Page:
     """Gather the facts of an option of `configs/norm`."""
-    on_table = subject(option)
+    on_table = _pooling(subject(option))
     norm = on_table.make()
     refusals: list[str] = []
 
@@ -130,11 +134,21 @@ def explain(option: registry.Option) -> Page:
         parameters=parameters,
         buffers=buffers,
         running=isinstance(norm, RunningNorm),
+        scheduled=isinstance(norm, WarmupNorm),
+        step=on_table.step,
         incremental=norm.incremental,
         batch_independent=norm.batch_independent,
         cost=_cost(norm, worked, sees_train, sees_eval),
         documents=about(norm.pools),
     )
+
+
+def _pooling(on_table: Subject) -> Subject:
+    """Return the subject at a step at which it pools what it says: half way if not at the start."""
+    norm = on_table.make()
+    if not isinstance(norm, WarmupNorm) or Sees.of(dependence(norm)).others:
+        return on_table
+    return dataclasses.replace(on_table, step=HALF_WAY)
 
 
 def _cost(

@@ -19,6 +19,8 @@ from normlab.norms.base import Norm, Stream
 from normlab.registry import Option
 
 WIDTH = 4
+HALF_WAY, STEPS = 500, 1000
+"""The step at which a norm is shown that pools another way at the start of training."""
 _DIVISORS = (2, 4, 1)
 
 
@@ -33,17 +35,24 @@ class Setting:
 
 @dataclass(frozen=True)
 class Subject:
-    """An option of `configs/norm`, with the values that had to change to fit the width of 4."""
+    """An option of `configs/norm`, with the values that had to change to fit the width of 4.
+
+    `step` is where in training it is shown, 0 for a norm that nobody told of a step.
+    """
 
     option: Option
     settings: tuple[Setting, ...]
     changed: Mapping[str, int] = field(default_factory=dict)
+    step: int = 0
 
     def make(self, width: int = WIDTH, **values: Any) -> Norm:
         """Return a new norm in training mode, with other values where given."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
-            return make_norm(self.option.name, width, **{**self.changed, **values}).double().train()
+            norm = make_norm(self.option.name, width, **{**self.changed, **values})
+        if self.step:
+            norm.begin_step(self.step, STEPS)
+        return norm.double().train()
 
     def alternatives(self, name: str) -> tuple[str, ...]:
         """Return the allowed values of a setting; empty where there is no such choice."""

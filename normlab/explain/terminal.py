@@ -19,7 +19,7 @@ from normlab.explain.grid import draw
 from normlab.explain.outlier import Outlier
 from normlab.explain.padding import Figures, Padding
 from normlab.explain.page import Page
-from normlab.explain.worked import DOCUMENT, Block, Worked
+from normlab.explain.worked import DOCUMENT, Block, Kept, Worked, estimate
 
 _PIPE_WIDTH = 10_000
 _RULE = 80
@@ -102,12 +102,13 @@ def _picture(page: Page) -> None:
 def _worked(page: Page, worked: Worked) -> None:
     heading("On the documents' tensor")
     if page.pools:
+        of = _without_mean if worked.kind == "scale" else _pair
         rows = [
-            [g.name, words.numbers(g.values), *_pair(g.mean, g.var), words.line(g)]
+            [g.name, words.numbers(g.values), *of(g.mean, g.var), words.line(g)]
             for g in worked.groups
         ]
-        columns = ["group", "its values", "mean", "var", "comes out as"]
-        print_table(columns, rows, numeric=["mean", "var"])
+        numeric = ["mean square"] if worked.kind == "scale" else ["mean", "var"]
+        print_table(["group", "its values", *numeric, "comes out as"], rows, numeric=numeric)
         console().print()
     columns = ["sample", "token", "in", "out"]
     tables = [worked.x, worked.train]
@@ -135,14 +136,23 @@ def _row(block: Block, sample: int, token: int) -> str:
 def _running(page: Page, worked: Worked) -> None:
     heading("Running statistics, which eval takes in place of the batch")
     say(words.running(page, worked))
-    rows = [
-        [g.name, *_pair(g.mean, words.estimate(g, worked)), *_pair(g.kept.mean, g.kept.var)]
+    found = [
+        (g.name, _entering(g.entered, len(g.values), worked.unbiased), g.kept)
         for g in worked.groups
-        if g.kept
+        if g.entered and g.kept
     ]
-    var = "batch var (n - 1)" if worked.unbiased else "batch var"
-    columns = ["group", "batch mean", var, "running mean", "running var"]
-    print_table(columns, rows, numeric=columns[1:])
+    if any(both.mean for _, *two in found for both in two):
+        of, names = _pair, ["mean", "var (n - 1)" if worked.unbiased else "var", "mean", "var"]
+    else:
+        of, names = _without_mean, ["mean square", "mean square"]
+    half = len(names) // 2
+    columns = [f"batch {name}" for name in names[:half]] + [f"running {n}" for n in names[half:]]
+    rows = [[name, *(t for one in two for t in of(one.mean, one.var))] for name, *two in found]
+    print_table(["group", *columns], rows, numeric=columns)
+
+
+def _entering(batch: Kept, count: int, unbiased: bool | None) -> Kept:
+    return Kept(batch.mean, estimate(batch.var, count, unbiased))
 
 
 def _padding(padding: Padding) -> None:
@@ -158,12 +168,16 @@ def _padding(padding: Padding) -> None:
     print_table(columns, rows, notes=words.padding_notes(padding), numeric=columns[1:-1])
 
 
-def _figures(figures: Figures | None) -> tuple[str, str]:
+def _figures(figures: Figures | None) -> tuple[str, ...]:
     return ("-", "-") if figures is None else _pair(figures.mean, figures.var)
 
 
-def _pair(first: float, second: float) -> tuple[str, str]:
+def _pair(first: float, second: float) -> tuple[str, ...]:
     return words.number(first), words.number(second)
+
+
+def _without_mean(mean: float, var: float) -> tuple[str, ...]:
+    return (words.number(var + mean**2),)
 
 
 def _outlier(outlier: Outlier) -> None:

@@ -1,5 +1,6 @@
 """Decides the sentences of a page: plain words for its facts, none keyed on an option's name."""
 
+import re
 from collections.abc import Sequence
 
 from normlab.explain.block import AXES, NAMES, axes_in_words
@@ -8,7 +9,7 @@ from normlab.explain.documents import Saying
 from normlab.explain.outlier import Outlier
 from normlab.explain.padding import Padding
 from normlab.explain.page import Page
-from normlab.explain.subject import WIDTH
+from normlab.explain.subject import STEPS, WIDTH
 from normlab.explain.tables import Table
 from normlab.explain.worked import Group, Worked
 
@@ -39,7 +40,7 @@ def pooling(page: Page) -> str:
     text = f"Pools over {axes_in_words(page.pools)}: {groups}"
     if page.narrower:
         text += ", smaller than the axes alone would make them"
-    return f"{text}.{_changes(page)}"
+    return f"{text}.{_changes(page)}{_shown_at(page)}"
 
 
 def _changes(page: Page) -> str:
@@ -48,6 +49,13 @@ def _changes(page: Page) -> str:
         f" {key}={default[key]} does not fit a width of {WIDTH}: shown with {key}={value}."
         for key, value in page.changed.items()
     )
+
+
+def _shown_at(page: Page) -> str:
+    if not page.scheduled:
+        return ""
+    at = f"step {page.step} of {STEPS:,}" if page.step else "the start"
+    return f" It changes as training goes on: shown at {at}."
 
 
 def legend(page: Page, *, thick: str) -> str:
@@ -68,11 +76,17 @@ def formula(page: Page) -> list[tuple[str, str]]:
         facts.append(("", f"{where}; the outputs below agree with it"))
     elif page.worked is not None and page.worked.kind == "identity":
         facts.append(("y =", "x"))
-    facts.append(("source", " ".join(page.docstring.split())))
+    facts.append(("source", _unfolded(page.docstring)))
     if page.forward:
         facts.append(("", page.forward))
     facts.append(("module", page.target))
     return facts
+
+
+def _unfolded(docstring: str) -> str:
+    """Join the lines of each paragraph; lines that are set in, such as formulas, stay."""
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", docstring)
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
 
 
 def line(group: Group) -> str:
@@ -83,12 +97,6 @@ def line(group: Group) -> str:
     if center == "0.00":
         return f"x / {divisor}"
     return f"(x - {center}) / {divisor}".replace("- -", "+ ")
-
-
-def estimate(group: Group, worked: Worked) -> float:
-    """Return the batch variance that enters the running one."""
-    count = len(group.values)
-    return group.var * count / (count - 1) if worked.unbiased and count > 1 else group.var
 
 
 def running(page: Page, worked: Worked) -> str:
@@ -152,21 +160,19 @@ def use(page: Page) -> list[tuple[str, str]]:
         facts.append(("train(): depends on", page.sees_train.in_words()))
         facts.append(("eval(): depends on", page.sees_eval.in_words()))
     if page.worked is not None:
-        same = (
-            "nothing: outputs are equal to the bit"
-            if page.worked.same_in_eval
-            else (
-                "outputs: the batch gives the statistics in train(), the running ones in eval()"
-                if page.running
-                else "outputs"
-            )
-        )
-        facts.append(("the modes differ in", same))
+        facts.append(("the modes differ in", _modes(page, page.worked)))
     facts += [("one token at a time", _one_at_a_time(page)), ("the future", _future(page))]
     if page.keeps_order is not None:
         kept = [f"{_AXES[axis]}s {'yes' if on else 'no'}" for axis, on in page.keeps_order.items()]
         facts.append(("keeps the order of", ", ".join(kept) + " (by trial, with weight 1)"))
     return facts
+
+
+def _modes(page: Page, worked: Worked) -> str:
+    if page.sees_train != page.sees_eval:
+        text = "outputs: the batch gives the statistics in train(), the running ones in eval()"
+        return text if page.running else "outputs"
+    return "nothing: outputs are equal to the bit" if worked.same_in_eval else "outputs"
 
 
 def _one_at_a_time(page: Page) -> str:

@@ -45,7 +45,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Kept:
-    """Running statistics of a group."""
+    """A mean and a variance that a norm keeps of a group; a mean square is one of mean 0."""
 
     mean: float
     var: float
@@ -53,7 +53,10 @@ class Kept:
 
 @dataclass(frozen=True)
 class Group:
-    """Cells with one statistic: their mean and variance, and what the module made of them."""
+    """Cells with one statistic: their mean and variance, and what the module made of them.
+
+    `entered` is what the module took of them for its running statistics, `kept` what these became.
+    """
 
     name: str
     cells: list[Cell]
@@ -61,6 +64,7 @@ class Group:
     mean: float
     var: float
     line: Line | None
+    entered: Kept | None
     kept: Kept | None
 
 
@@ -136,14 +140,26 @@ def _group(members: list[Cell], x: Tensor, y: Tensor, running: RunningNorm | Non
         mean=mean,
         var=var,
         line=line_through(values, [float(y[cell]) for cell in members]),
+        entered=None if running is None else entered(running, members[0]),
         kept=None if running is None else kept(running, members[0]),
     )
 
 
+def entered(norm: RunningNorm, cell: Cell) -> Kept | None:
+    """Return what the last batch's statistics of a cell's group were, by the norm's own account."""
+    if norm.seen is None:
+        return None
+    return _at(cell, norm.seen.mean[0], norm.seen.var[0])
+
+
 def kept(norm: RunningNorm, cell: Cell) -> Kept:
     """Return the running statistics that stand in for a cell's group."""
+    return _at(cell, *norm.running_moments())
+
+
+def _at(cell: Cell, mean: Tensor, var: Tensor) -> Kept:
+    """Return the row of a cell's position and the column of its feature, where there are such."""
     _, token, feature = cell
-    mean, var = norm.running_moments()
     rows, cols = mean.shape
     at = (token if rows > 1 else 0, feature if cols > 1 else 0)
     return Kept(float(mean[at]), float(var[at]))
@@ -168,16 +184,21 @@ def _kind(norm: Norm, found: Sequence[Group], *, same: bool) -> Kind:
     return "other"
 
 
+def estimate(var: float, count: int, unbiased: bool | None) -> float:
+    """Return the variance that enters the running one, from that of `count` values over n."""
+    return var * count / (count - 1) if unbiased and count > 1 else var
+
+
 def _update_holds(found: Sequence[Group], momentum: float | None, unbiased: bool | None) -> bool:
     """Tell whether the buffers are (1 - momentum) of 0 and 1, plus momentum of the batch's."""
     if momentum is None:
         return False
     for group in found:
-        count = len(group.values)
-        var = group.var * count / (count - 1) if unbiased and count > 1 else group.var
-        wanted = (momentum * group.mean, 1 - momentum + momentum * var)
-        got = (math.nan, math.nan) if group.kept is None else (group.kept.mean, group.kept.var)
-        close = zip(wanted, got, strict=True)
+        if group.entered is None or group.kept is None:
+            return False
+        var = estimate(group.entered.var, len(group.values), unbiased)
+        wanted = (momentum * group.entered.mean, 1 - momentum + momentum * var)
+        close = zip(wanted, (group.kept.mean, group.kept.var), strict=True)
         if not all(math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in close):
             return False
     return True

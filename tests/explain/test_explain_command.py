@@ -60,6 +60,13 @@ def test_several_norms_are_shown_and_compared(capsys):
     assert re.search(r"one at a time +yes +in eval", table)
 
 
+def test_a_running_mean_square_is_shown_as_one_and_the_modes_are_not_called_alike(capsys):
+    out = printed(capsys, "pn")
+    assert re.search(r"group +batch mean square +running mean square\n", out)
+    assert "shown at the start" in out and "equal to the bit" not in out
+    assert re.search(r"\n +y = weight r z \+ bias +dz' = dz - z mean", printed(capsys, "mabn"))
+
+
 def test_the_documents_sentences_stand_under_their_axes(capsys):
     out = printed(capsys, "--documents")
     assert re.search(r"batch, feature: .*bn_sample.*\n000, section 2 +position \(0,0\)", out)

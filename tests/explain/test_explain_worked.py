@@ -80,6 +80,27 @@ def test_running_statistics_after_one_batch(explained):
     assert explained["ln"].worked.same_in_eval and explained["ln"].worked.groups[0].kept is None
 
 
+def test_what_entered_a_running_mean_square_is_the_batchs_as_the_norm_took_it(explained):
+    mabn, pn = explained["mabn"].worked, explained["pn"].worked
+    squares = DOCUMENT.square().mean((0, 1)).tolist()
+    assert [g.entered.var for g in mabn.groups] == pytest.approx(squares)
+    assert [g.entered.mean for g in (*mabn.groups, *pn.groups)] == [0] * 8
+    assert mabn.update_holds
+    assert [g.kept.var for g in mabn.groups] == pytest.approx([0.98 + 0.02 * s for s in squares])
+    scaled = DOCUMENT / DOCUMENT.square().mean(-1, keepdim=True).sqrt()  # of one group
+    wanted = scaled.square().mean((0, 1)).tolist()
+    assert [g.entered.var for g in pn.groups] == pytest.approx(wanted, abs=1e-4)
+
+
+def test_a_norm_that_pools_nothing_at_first_is_shown_half_way(explained):
+    blend = explained["prepbn"]
+    assert blend.scheduled and blend.step == 500
+    assert blend.sees_train.others and blend.sees_train.later and blend.sees_eval.itself_alone
+    assert {t.name: t.moves for t in blend.padding.treatments}["include"]
+    assert explained["pn"].scheduled and explained["pn"].step == 0
+    assert not explained["bn"].scheduled
+
+
 SEES = {  # features of its token, earlier tokens, later tokens, other samples
     "none": (False, False, False, False),
     "ln": (True, False, False, False),
