@@ -236,5 +236,10 @@ def _difference(found: Beside, digits: int) -> list[str]:
 def _remarks(found: Beside) -> str:
     if found.reason is not None:
         return f"not paired: {found.reason}"
-    unlike = (f"{key} {own}, the baseline's {its}" for key, (own, its) in found.unlike.items())
-    return "; ".join(unlike)
+    unlike = [f"{key} {own}, the baseline's {its}" for key, (own, its) in found.unlike.items()]
+    left_out = [
+        f"{len(seeds)} seed{'s' * (len(seeds) > 1)} left out: {reason} "
+        f"({' '.join(map(str, seeds))})"
+        for reason, seeds in found.left_out.items()
+    ]
+    return "; ".join([*unlike, *left_out])

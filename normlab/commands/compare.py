@@ -31,8 +31,8 @@ A row averages the seeds that finished; `outcome` tells of the others.
 norm=bn+ln is bn in the encoder and ln in the decoder. Rows stand best first, by
 the first score. Below, each stands beside the baseline: the mean difference
 over the seeds of both, with its 95 % interval. What rows differ in besides
-their names is said. Rows of unlike steps, data, code or arithmetic are not
-paired, and why is said.
+their names is said. Rows of unlike steps are not paired, nor are the runs of a
+seed on unlike data, by unlike code or in unlike arithmetic, and why is said.
 
 --bootstrap asks whether a difference in BLEU would hold on other sentences, by
 sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated,

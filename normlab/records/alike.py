@@ -32,8 +32,15 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
 
 
 def origin(a: RunRecord, b: RunRecord) -> str | None:
-    """Say whether two runs of one seed are unlike in data, processes, code or arithmetic."""
-    return unlike_data(a, b) or unlike_making(a, b)
+    """Say which of data, processes, arithmetic and code two runs of one seed do not share."""
+    found = {
+        "numbers of processes": a.environment.get("world_size") != b.environment.get("world_size"),
+        "arithmetic": unlike([a], [b]) is not None,
+        "code": not same_code(a.environment, b.environment),
+    }
+    making = " and ".join(name for name, differs in found.items() if differs)
+    reasons = [unlike_data(a, b), f"unlike {making}" if making else None]
+    return ", ".join(reason for reason in reasons if reason is not None) or None
 
 
 def unlike_making(a: RunRecord, b: RunRecord) -> str | None:

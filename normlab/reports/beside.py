@@ -3,6 +3,7 @@
 A row is named by its norm, placement, task, corpus and batch, and where rows are alike in these by
 what else sets them apart. What two rows differ in beyond that is told with their difference. Where
 they trained for unlike budgets, or were tested in unlike ways, there is no difference to tell.
+Seeds whose two runs were made on unlike data, by unlike code or in unlike arithmetic are left out.
 """
 
 import math
@@ -33,7 +34,8 @@ class Beside:
     """A row beside the baseline: the mean of `row - baseline` over the seeds of both.
 
     `interval` needs two pairs. Without a `mean`, `reason` says why. `unlike` has what the two
-    differ in beyond their names, by key, the row's value first.
+    differ in beyond their names, by key, the row's value first. `left_out` has the seeds of both
+    that are no pair, by what is unlike in their two runs.
     """
 
     mean: float | None = None
@@ -41,6 +43,7 @@ class Beside:
     pairs: int = 0
     reason: str | None = None
     unlike: Mapping[str, tuple[Any, Any]] = field(default_factory=dict[str, tuple[Any, Any]])
+    left_out: Mapping[str, Sequence[int]] = field(default_factory=dict[str, list[int]])
 
 
 def headline(cells: Sequence[Cell], scores: Sequence[str]) -> str:
@@ -82,14 +85,21 @@ def beside(row: Cell, baseline: Cell, score: str) -> Beside:
     """Compare a row with the baseline in a score."""
     unlike = beyond_names(row, baseline)
     fixed = [f"{key} {own}, the baseline's {its}" for key, (own, its) in obstacles(unlike).items()]
-    reason = "; ".join(fixed) or _unlike_runs(row, baseline)
-    reason = reason or _unlike_scores(row, baseline, score)
+    alike, left_out = _pairs(row, baseline)
+    left, right = (
+        {seed: value for seed, value in values(cell, score).items() if seed in alike}
+        for cell in (row, baseline)
+    )
+    reason = (
+        "; ".join(fixed)
+        or _unlike_runs(row, baseline, alike, left_out)
+        or _unlike_scores(row, baseline, score, left, right)
+    )
     if reason is not None:
         return Beside(reason=reason, unlike=unlike)
-    left, right = values(row, score), values(baseline, score)
     gaps = [left[seed] - right[seed] for seed in sorted(left.keys() & right.keys())]
     interval = paired_interval(left, right, confidence=CONFIDENCE) if len(gaps) > 1 else None
-    return Beside(sum(gaps) / len(gaps), interval, len(gaps), unlike=unlike)
+    return Beside(sum(gaps) / len(gaps), interval, len(gaps), unlike=unlike, left_out=left_out)
 
 
 def beyond_names(a: Cell, b: Cell) -> dict[str, tuple[Any, Any]]:
@@ -133,12 +143,27 @@ def obstacles(unlike: Mapping[str, tuple[Any, Any]]) -> dict[str, tuple[Any, Any
     return {key: pair for key, pair in unlike.items() if key in _FIXED or key.startswith(below)}
 
 
-def _unlike_runs(row: Cell, baseline: Cell) -> str | None:
+def _pairs(row: Cell, baseline: Cell) -> tuple[set[int], dict[str, list[int]]]:
+    """Return the seeds whose two runs are alike, and the others by what these are unlike in."""
     others = {record.seed: record for record in baseline.records if record.finished}
-    pairs = [(r, others[r.seed]) for r in row.records if r.finished and r.seed in others]
-    for one, other in pairs:
-        if (reason := origin(one, other)) is not None:
-            return reason
+    alike: set[int] = set()
+    left_out: dict[str, list[int]] = {}
+    for record in row.records:
+        if not record.finished or record.seed not in others:
+            continue
+        reason = origin(record, others[record.seed])
+        if reason is None:
+            alike.add(record.seed)
+        else:
+            left_out.setdefault(reason, []).append(record.seed)
+    return alike, left_out
+
+
+def _unlike_runs(
+    row: Cell, baseline: Cell, alike: set[int], left_out: Mapping[str, Sequence[int]]
+) -> str | None:
+    if left_out and not alike:
+        return "; ".join(f"{reason} ({_spaced(seeds)})" for reason, seeds in left_out.items())
     diverged = [
         f"{count} of {len(cell.seeds)} of the {name}"
         for cell, name in ((row, "row"), (baseline, "baseline"))
@@ -146,13 +171,14 @@ def _unlike_runs(row: Cell, baseline: Cell) -> str | None:
     ]
     if diverged:
         return f"seeds diverged: {', '.join(diverged)}; the others are no fair sample"
-    if not pairs:
+    if not alike:
         return f"no seed in common that finished ({_seeds(row)}; {_seeds(baseline)})"
     return None
 
 
-def _unlike_scores(row: Cell, baseline: Cell, score: str) -> str | None:
-    left, right = values(row, score), values(baseline, score)
+def _unlike_scores(
+    row: Cell, baseline: Cell, score: str, left: Mapping[int, float], right: Mapping[int, float]
+) -> str | None:
     common = left.keys() & right.keys()
     if not common:
         return f"no {score} on {'either side' if not (left or right) else 'both sides'}"
@@ -164,4 +190,8 @@ def _unlike_scores(row: Cell, baseline: Cell, score: str) -> str | None:
 
 
 def _seeds(cell: Cell) -> str:
-    return " ".join(str(record.seed) for record in cell.records if record.finished) or "none"
+    return _spaced([record.seed for record in cell.records if record.finished]) or "none"
+
+
+def _spaced(seeds: Sequence[int]) -> str:
+    return " ".join(map(str, seeds))

@@ -119,6 +119,17 @@ def test_rows_stand_best_first_and_each_beside_the_baseline(runs, capsys):
         main(["--baseline", "gn"])
 
 
+def test_seeds_left_out_are_counted_and_named_beside_the_difference(runs, capsys):
+    for seed, environment in enumerate(({}, {"code": "b"}, {"code": "b"}), 1):
+        for norm, bleu in (("ln", 30.0), ("rms", 32.0)):
+            its = environment if norm == "rms" else {}
+            other = record(seed=seed, norm=norm, bleu=bleu, environment=its)
+            runs.write(other, runs.run_dir(other.config))
+    row = beside_baseline(table(capsys)[1])[1]["rms"]
+    assert row.split()[1:4] == ["+2.00", "-", "1"]
+    assert row.endswith("2 seeds left out: unlike code (2 3)")
+
+
 def test_unlike_steps_are_said_in_words_in_markdown_too(runs, capsys):
     for seed in (1, 2):
         other = record(seed=seed, norm="rms", budget={"steps": 150})

@@ -45,7 +45,11 @@ def test_one_pair_has_a_difference_and_no_interval():
         ({"data": {"checksums": {"train": "other"}}}, r"unlike data \(checksums\)"),
         ({"environment": {"world_size": 2}}, "unlike numbers of processes"),
         ({"environment": {"code": "b"}}, "unlike code"),
-        ({"environment": {"precision": "bf16"}}, r"unlike arithmetic \(.*bf16.*fp32"),
+        ({"environment": {"precision": "bf16"}}, r"^unlike arithmetic \(1 2\)$"),
+        (
+            {"environment": {"precision": "bf16", "code": "b"}},
+            r"^unlike arithmetic and code \(1 2\)$",
+        ),
         ({"first": 3}, r"no seed in common that finished \(3 4; 1 2\)"),
         ({"status": "diverged"}, "seeds diverged: 2 of 2 of the row"),
         ({"signature": "tok:none"}, "test/bleu was scored in unlike ways"),
@@ -60,6 +64,20 @@ def test_runs_that_are_not_alike_are_not_paired_and_the_reason_is_said(changes, 
     found = beside(row, cell(30.0, 32.0, **usual), SCORE)
     assert (found.mean, found.interval) == (None, None)
     assert re.search(reason, found.reason)
+
+
+def test_seeds_of_unlike_code_or_arithmetic_are_left_out_and_the_others_pair():
+    other = {"code": "b"}
+    scores = [(25.0, {}), (90.0, other), (26.0, {}), (90.0, other), (90.0, {"device_type": "cuda"})]
+    row = Cell.of(
+        record(seed=seed, bleu=bleu, norm="bn", environment=environment)
+        for seed, (bleu, environment) in enumerate(scores, 1)
+    )
+    found = beside(row, cell(30.0, 31.0, 32.0, 33.0, 34.0), SCORE)
+    assert (found.mean, found.pairs, found.reason) == (-5.5, 2, None)
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == pytest.approx((-11.8531, 0.8531), abs=1e-4)
+    assert found.left_out == {"unlike code": [2, 4], "unlike arithmetic": [5]}
 
 
 def test_other_settings_are_told_once_beside_the_difference():
