@@ -38,7 +38,8 @@ _NAME = re.compile(r"[a-z0-9]+(_[a-z0-9]+)*")
 class Part:
     """What can be true or false by itself, and its one primary endpoint.
 
-    `secondary` endpoints speak to the part as well; they are shown and never counted.
+    `secondary` endpoints speak to the part as well; they are shown and never counted. `note` says
+    what a reader who quotes the verdict has to know beside it.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Part:
     endpoint: Endpoint
     secondary: tuple[Endpoint, ...] = ()
     chinese: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def _part(node: Node) -> Part:
         name=name,
         statement=node.text("statement"),
         chinese=node.optional_text("chinese") or "",
+        note=node.optional_text("note") or "",
         says=says,
         endpoint=_endpoint(node.node("endpoint"), says),
         secondary=tuple(_endpoint(item, says) for item in node.nodes("secondary")),

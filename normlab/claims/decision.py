@@ -21,7 +21,7 @@ tests against m and against 0 (or -m) for the next two.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -41,8 +41,8 @@ class Decision:
 
     The interval is I90 where it is within the margin, else I95, and has its `confidence`. Counts
     and equal differences have none. Where no test decided, `p` is of the one that came nearest,
-    `reason` says what is open, and `smallest` is the difference that these seeds would have shown
-    with 80 % power.
+    `reason` says what is open, `p_direction` is of the test against 0 where that is shown, and
+    `smallest` is the difference that these seeds would have shown with 80 % power.
     """
 
     verdict: Verdict
@@ -51,6 +51,7 @@ class Decision:
     reason: str = ""
     smallest: float | None = None
     confidence: float | None = None
+    p_direction: float | None = None
 
 
 UNDECIDED = Decision("undecided", 1.0, None)
@@ -78,9 +79,12 @@ def decide(
         return beyond("contradicted" if equality else "supported", tests["above"])
     if wide.high < lowest:
         return beyond("contradicted", tests["below"])
-    reason = SHOWN if wide.low > 0 or wide.high < 0 else ""
-    smallest = smallest_difference(wide, error=error)
-    return beyond("undecided", min(tests.values()), reason=reason, smallest=smallest)
+    found = beyond(
+        "undecided", min(tests.values()), smallest=smallest_difference(wide, error=error)
+    )
+    if wide.low <= 0 <= wide.high:
+        return found
+    return replace(found, reason=SHOWN, p_direction=p_value(wide, against=0.0))
 
 
 def constant(values: Sequence[float]) -> bool:

@@ -1,7 +1,7 @@
 """What an endpoint found: its verdict before any correction, and all that is shown of it."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from normlab.claims.decision import CONSTANT, Decision, Verdict
 from normlab.claims.looks import Look
@@ -11,14 +11,16 @@ from normlab.claims.looks import Look
 class Finding:
     """What was found, and where that stands.
 
-    `found` is the figure with its interval, `detail` what it was made of, `reason` why it is open
-    or not measured. `p` is as found, `p_look` multiplied for the look; both None where nothing was
-    tested. `n` counts seeds (or rounds), `look` those of the look that counts, `seeds` all that
-    may enter one; None where no seeds would help. `excluded` says of
-    runs that are there why they decide nothing, `setting` on which data and size, `records` lists
-    the folders, or the file, that it rests on. `command` would measure more, at `cost`, once tuning
-    has chosen a value for the rows that are `untuned`. Where it is `stuck`, as at a floor, more
-    seeds would not: the setting has to be another.
+    `found` is the figure with its interval, `detail` what it was made of, `reason` why it is
+    open or not measured. `p` is as found, `p_look` multiplied for the look; both None where
+    nothing was tested. Where the direction is shown and the size is open, `p_direction` is that
+    of the direction, multiplied for the look, and `unshown` the reason if that does not hold.
+    `n` counts seeds (or rounds), `look` those of the look that counts, `seeds` all that may
+    enter one; None where no seeds would help. `excluded` says of runs that are there why they
+    decide nothing, `setting` on which data and size, `records` lists the folders, or the file,
+    that it rests on. `command` would measure more, at `cost`, once tuning has chosen a value
+    for the rows that are `untuned`. Where it is `stuck`, as at a floor, more seeds would not:
+    the setting has to be another.
     """
 
     verdict: Verdict
@@ -27,6 +29,8 @@ class Finding:
     reason: str = ""
     p: float | None = None
     p_look: float | None = None
+    p_direction: float | None = None
+    unshown: str = ""
     n: int = 0
     look: int | None = None
     seeds: int | None = None
@@ -52,25 +56,39 @@ def stuck(reason: str, found: str = "") -> Finding:
     return Finding("undecided", found=found, reason=reason, stuck=True)
 
 
-def of_decision(decision: Decision, look: Look | None, **more: object) -> Finding:
-    """Return what a decision says, at a look or without one; `more` are values of a finding."""
+def of_decision(
+    decision: Decision, look: Look | None, *, ratio: bool = False, **more: object
+) -> Finding:
+    """Return what a decision says, at a look or without one; `more` are values of a finding.
+
+    Of a `ratio` the decision has logarithms.
+    """
     p = None if decision.reason == CONSTANT else decision.p
+
+    def corrected(p: float | None) -> float | None:
+        return p if p is None or look is None else look.corrected(p)
+
+    unshown = replace(decision, reason="") if decision.p_direction is not None else None
     values: dict[str, object] = {
-        "reason": open_text(decision),
+        "reason": _open_text(decision, ratio=ratio),
+        "unshown": _open_text(unshown, ratio=ratio) if unshown else "",
         "p": p,
-        "p_look": p if p is None or look is None else look.corrected(p),
+        "p_look": corrected(p),
+        "p_direction": corrected(decision.p_direction),
         "look": look.seeds if look else None,
         "smallest": decision.smallest,
     }
     if decision.interval is not None:
         mean, low, high = decision.interval.mean, decision.interval.low, decision.interval.high
-        values |= {"found": interval_text(mean, low, high), "low": low, "mean": mean, "high": high}
+        said = [math.exp(x) for x in (mean, low, high)] if ratio else [mean, low, high]
+        found = ("factor " if ratio else "") + interval_text(*said)
+        values |= {"found": found, "low": low, "mean": mean, "high": high}
         values["confidence"] = decision.confidence
     return Finding(decision.verdict, **{**values, **more})  # pyright: ignore[reportArgumentType]
 
 
-def open_text(decision: Decision, *, ratio: bool = False) -> str:
-    """Say what an undecided part leaves open; of a `ratio` the decision has logarithms."""
+def _open_text(decision: Decision, *, ratio: bool) -> str:
+    """Say what an undecided part leaves open."""
     if decision.verdict != "undecided":
         return ""
     if decision.reason or decision.smallest is None:

@@ -17,6 +17,7 @@ from normlab.claims.reading import (
     address,
     p_corrected,
     p_found,
+    part_text,
     seeds_text,
     tune_first,
 )
@@ -120,7 +121,7 @@ def _part(decided: Decided) -> ShownPart:
     name = decided.part.name.replace("_", " ")
     return ShownPart(
         name=name,
-        statement=decided.part.statement,
+        statement=part_text(decided.part),
         primary=_shown(name, decided.primary),
         secondary=tuple(_shown(name, outcome) for outcome in decided.secondary),
     )

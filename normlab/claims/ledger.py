@@ -160,8 +160,23 @@ def _corrected(
         corrected = holm([1.0 if p is None else p for p in found]) if tested else found
         for key, p, own in zip(members, corrected, found, strict=True):
             holm_p = None if own is None else p
-            outcomes[key] = _survived(parts[key], findings[key], holm_p, len(members))
+            finding = _direction(findings[key], [findings[other].p_look for other in members])
+            outcomes[key] = _survived(parts[key], finding, holm_p, len(members))
     return outcomes
+
+
+def _direction(finding: Finding, others: Sequence[float | None]) -> Finding:
+    """Take back that a direction is shown where its p does not survive the study's correction.
+
+    `others` are the p values of all primary endpoints of the study, its own among them.
+    """
+    if finding.p_direction is None:
+        return finding
+    rest = [1.0 if p is None else p for p in others]
+    rest.remove(finding.p_look if finding.p_look is not None else 1.0)
+    if holm([finding.p_direction, *rest])[0] < ERROR:
+        return finding
+    return replace(finding, reason=finding.unshown)
 
 
 def _survived(part: Part, finding: Finding, p: float | None, compared: int) -> Outcome:
@@ -213,6 +228,7 @@ def _plain_part(decided: Decided) -> dict[str, Any]:
     return {
         "name": part.name,
         "statement": part.statement,
+        "note": part.note,
         "says": part.says,
         "verdict": decided.verdict,
         "primary": _plain_outcome(decided.primary),

@@ -19,6 +19,7 @@ from normlab.claims.reading import (
     outcome_text,
     p_corrected,
     p_found,
+    part_text,
     seeds_text,
     tune_first,
     verdict_text,
@@ -94,7 +95,7 @@ def _section(entry: Entry) -> str:
     if claim.see:
         links = ", ".join(f"[{path}]({address(path)})" for path in claim.see)
         lines.append(f"- See also: {links}")
-    lines += [f"- {_named(each)}: {each.part.statement}" for each in entry.parts]
+    lines += [f"- {_named(each)}: {part_text(each.part)}" for each in entry.parts]
     rows = [_row(_named(each), each.primary) for each in entry.parts]
     lines += ["", _table(_COLUMNS, rows).rstrip()]
     lines += _open(entry.parts)

@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Mapping, Sequence
 
+from normlab.claims.claim import Part
 from normlab.claims.finding import p_text
 from normlab.claims.ledger import Entry, Outcome
 
@@ -32,7 +33,9 @@ GRADES: Mapping[str, str] = {
 }
 HOURS = (
     "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
-    "as many), or of one GPU at `scale=gpu`; `normlab reproduce STUDY --plan` measures them."
+    "as many), or of one GPU at `scale=gpu`; `normlab reproduce STUDY --plan` measures them. "
+    "Trials of `normlab tune` come on top. Further seeds are numbered on, so that both sides "
+    "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part compares."
 )
 NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
@@ -48,15 +51,22 @@ NOTES = (
     "is undecided.",
     "Seeds that train are counted, and held against those of the other side by Fisher's exact "
     "test. Where all of a side train, or there is no other, they are held against a half of the "
-    "seeds by the exact binomial test, so that five never decide.",
+    "seeds by the exact binomial test, so that five never decide. That a side does not train less "
+    "often then means: no sign that it does, and most of its runs train, at least the share in "
+    "brackets (exact, 95 %).",
     "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
     "of 0.05: intervals are of 99, 98.5 and 97.5 %, the narrower ones, shown where they decide "
     "before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
-    "p is as found. *Corrected* is multiplied for the look, then by Holm over the primary "
-    "endpoints of the study at that scale; at 0.05 and more a part is undecided.",
+    "p is of the test that decides: against the margin (supported), against 0 (contradicted), of "
+    "equivalence (no difference). In an undecided part it is of the one that came nearest, so do "
+    "not quote it as a test of no effect. *Corrected* is multiplied for the look, then by Holm "
+    "over the primary endpoints of the study at that scale; at 0.05 and more a part is undecided. "
+    "*The direction is shown, its size is open*: 0 is excluded, corrected alike, the margin not.",
     "A run counts that was made by clean code and tested its last weights, or their mean; both "
-    "sides of a pair share code, data and arithmetic. A side at the floor (what is scored without "
-    "learning) decides nothing. Where a seed diverged, the counts of seeds that train decide, but "
+    "sides of a pair share code, data and arithmetic. A side at the floor, which is what is "
+    "scored without learning, decides nothing: clear of it is a loss that is a nat lower, an "
+    "accuracy whose Wilson interval begins 2 points above, any other score by its interval over "
+    "seeds. Where a seed diverged, the counts of seeds that train decide, but "
     "of an interaction; where one ended at the floor of a side that trained, nothing does.",
     "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
     "tells of noise, not of other machines.",
@@ -77,6 +87,11 @@ def verdict_text(entry: Entry) -> str:
     about = [entry.by_parts] if entry.verdict == "mixed" else []
     about += [entry.grades] if entry.grades else []
     return f"{entry.verdict} ({'; '.join(about)})" if about else entry.verdict
+
+
+def part_text(part: Part) -> str:
+    """Return what a part says, and what one has to know who quotes it."""
+    return f"{part.statement} ({part.note})" if part.note else part.statement
 
 
 def outcome_text(outcome: Outcome) -> str:

@@ -265,7 +265,7 @@ def _line(outcome: "Outcome") -> str:
 
 def _show_one(entry: "Entry") -> None:
     """Print a claim with the endpoint of each part, and what is secondary below."""
-    from normlab.claims.reading import verdict_text
+    from normlab.claims.reading import part_text, verdict_text
     from normlab.commands._asked import asked_since, known_before
 
     claim = entry.claim
@@ -283,7 +283,7 @@ def _show_one(entry: "Entry") -> None:
             _folded(f"{name}: {text}", "  ")
     for each in entry.parts:
         print()
-        _folded(f"{each.part.name.replace('_', ' ')}: {each.part.statement}", "")
+        _folded(f"{each.part.name.replace('_', ' ')}: {part_text(each.part)}", "")
         asked, folders = since.get(each.part.name, ""), each.primary.finding.records
         if known := known_before(path, asked, folders):
             asked += f", when {known} of the {len(folders)} runs that it rests on were published"

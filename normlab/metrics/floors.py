@@ -43,13 +43,16 @@ def at_floor(records: Sequence[RunRecord], score: str) -> str | None:
     floor = fmean(record.floors[name] for record in known)
     scores = [record.scores[score] for record in known]
     values = [each.value for each in scores]
+    asked = ""
     if name.endswith(_LOSSES):
         clear = floor - fmean(values) >= NATS
+        asked = f" less {NATS:g} nat"
     elif "accuracy" in name:
         n = min(each.n for each in scores)
         clear = wilson(fmean(values) * n, n)[0] >= floor + POINTS
+        asked = f" and {100 * POINTS:g} points"
     else:
         sign = 1 if scores[0].higher_is_better else -1
         better = [sign * (value - floor) for value in values]
         clear = (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS
-    return None if clear else f"{score} {fmean(values):.4g}, floor {floor:.4g}"
+    return None if clear else f"{score} {fmean(values):.4g}, floor {floor:.4g}{asked}"

@@ -62,6 +62,14 @@ def binomial(count: int, total: int, *, against: float) -> float:
     return float(binomtest(count, total, against).pvalue)
 
 
+def least_share(total: int, *, confidence: float = 0.95) -> float:
+    """Return the lower end of the exact interval of a share, where all of `total` are counted.
+
+    Clopper and Pearson 1934.
+    """
+    return ((1 - confidence) / 2) ** (1 / total)
+
+
 def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
     """Return the two-sided p value of equal shares, each given as count and total (Fisher 1922)."""
     from scipy.stats import fisher_exact

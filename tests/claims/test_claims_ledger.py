@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from normlab.claims import html, markdown
 from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.claims.reading import measure_text
@@ -44,6 +45,28 @@ def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
 def close(seed):
     """Return the figure of a side that is better by about 0.1, p 0.0012 against 0."""
     return 30.0 - 0.1 + (0.0, 0.025, -0.025, 0.03, -0.03)[seed - 1]
+
+
+def test_what_has_to_be_known_who_quotes_a_part_stands_behind_it(tmp_path):
+    root = configs(tmp_path)
+    noted = claim(root, contrast() | {"note": "By one seed."})
+    entries = ledger([noted], Runs(root, ()))
+    assert "- so: It is so. (By one seed.)\n" in markdown.page(entries)
+    assert "It is so. (By one seed.)" in html.page(entries, text="claims.md")
+
+
+def test_a_direction_is_shown_only_where_it_survives_the_correction(tmp_path):
+    records = side("ln", 30.0) + [run(k, "bn", close(k)) for k in range(1, 6)]
+    root = configs(tmp_path)
+    one = claim(root, contrast(margin=0.12))
+    (alone,) = ledger([one], Runs(root, records))
+    assert alone.parts[0].primary.reason == "the direction is shown, its size is open"
+    assert alone.parts[0].primary.finding.p_direction < 0.01
+    other = claim(
+        root, *(contrast(margin=0.12, worse={"norm": "none"}) for _ in range(9)), number=2
+    )
+    among_ten, _ = ledger([one, other], Runs(root, records))
+    assert "these seeds would have shown" in among_ten.parts[0].primary.reason
 
 
 def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):

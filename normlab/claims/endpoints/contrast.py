@@ -37,14 +37,7 @@ from normlab.claims.endpoints.study import (
     train_count,
     train_text,
 )
-from normlab.claims.finding import (
-    Finding,
-    figures,
-    interval_text,
-    of_decision,
-    open_text,
-    stuck,
-)
+from normlab.claims.finding import Finding, figures, of_decision, stuck
 from normlab.claims.looks import sequential
 from normlab.claims.node import Node, Where
 from normlab.claims.runs import Runs
@@ -157,13 +150,8 @@ class Contrast(StudyEndpoint):
             return asked.finding(of_decision(decision, at, found=said), used)
         if (stop := self._stopped(asked, values, used)) is not None:
             return asked.finding(stop, used)
-        more: dict[str, object] = {"detail": self._means(sample, used)}
-        if self.ratio and decision.interval is not None:
-            found = decision.interval
-            mean, low, high = (math.exp(x) for x in (found.mean, found.low, found.high))
-            more["found"] = f"factor {interval_text(mean, low, high)}"
-            more["reason"] = open_text(decision, ratio=True)
-        return asked.finding(of_decision(decision, at, **more), used)
+        detail = self._means(sample, used)
+        return asked.finding(of_decision(decision, at, ratio=self.ratio, detail=detail), used)
 
     def differences(self, runs: Runs) -> dict[int, float]:
         """Return the difference by seed, of a factor its logarithm, also of runs that do not count.

@@ -16,6 +16,7 @@ from normlab.claims.node import Where
 from normlab.claims.runs import Runs
 from normlab.claims.sample import Query, Sample, collect, point_of
 from normlab.metrics.floors import at_floor, trains
+from normlab.metrics.statistics import least_share
 from normlab.records.record import RunRecord
 from normlab.studies import load_study, unchosen
 
@@ -257,9 +258,12 @@ def train_count(sample: Sample, side: str, scores: Sequence[str], seeds: Sequenc
 
 
 def train_text(sample: Sample, scores: Sequence[str], seeds: Sequence[int]) -> str:
-    """Write of how many seeds each side trains."""
+    """Write of how many seeds each side trains; where all do, also which share that shows."""
     counts = {side: train_count(sample, side, scores, seeds) for side in sample.cells}
-    return "train: " + ", ".join(f"{side} {n}/{len(seeds)}" for side, n in counts.items())
+    every = f" (at least {100 * least_share(len(seeds)):.0f} %)" if seeds else ""
+    return "train: " + ", ".join(
+        f"{side} {n}/{len(seeds)}{every if n == len(seeds) else ''}" for side, n in counts.items()
+    )
 
 
 def scores_text(scores: Sequence[str], minus: str | None = None) -> str:

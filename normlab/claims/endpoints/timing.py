@@ -15,7 +15,7 @@ machine, so that the interval tells of noise and not of other machines.
 
 from dataclasses import dataclass
 from pathlib import PurePosixPath
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from normlab.claims.decision import decide
 from normlab.claims.endpoints.base import Endpoint
@@ -85,7 +85,7 @@ class Timing(Endpoint):
         first, second = (timings.groups[self.group][name] for name in (self.faster, self.slower))
         pairs = zip(first.ratios, second.ratios, strict=True)
         saved = [1 - own / other for own, other in pairs]
-        more: dict[str, object] = {
+        more: dict[str, Any] = {
             "detail": " against ".join(figures(first.milliseconds, second.milliseconds)) + " ms",
             "n": len(saved),
             "repeats": "round",
@@ -95,7 +95,7 @@ class Timing(Endpoint):
         }
         if len(saved) < FEWEST:
             reason = f"too few rounds ({len(saved)} of {FEWEST})"
-            return Finding("not measured", reason=reason, command=command, **more)  # pyright: ignore[reportArgumentType]
+            return Finding("not measured", reason=reason, command=command, **more)
         decision = decide(saved, margin=self.margin, equality=equality)
         if (found := decision.interval) is None:
             return of_decision(decision, None, **more)
