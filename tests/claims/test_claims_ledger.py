@@ -51,7 +51,7 @@ def test_what_has_to_be_known_who_quotes_a_part_stands_behind_it(tmp_path):
     root = configs(tmp_path)
     noted = claim(root, contrast() | {"note": "By one seed."})
     entries = ledger([noted], Runs(root, ()))
-    assert "- so: It is so. (By one seed.)\n" in markdown.page(entries)
+    assert "- so 1: It is so. (By one seed.)\n" in markdown.page(entries)
     assert "It is so. (By one seed.)" in html.page(entries, text="claims.md")
 
 
