@@ -1,6 +1,6 @@
 """Decides which set of axes each of the documents' own sentences is about, and where they err.
 
-The documents (000 to 004) are Chinese; a sentence is given in English with words to find it by.
+The documents (D0 to D4) are Chinese; a sentence is given in English with words to find it by.
 """
 
 from collections.abc import Set
@@ -44,107 +44,107 @@ class Slip:
 
 SAYINGS = (
     Saying(
-        "000, section 2",
+        "D0, section 2",
         "position (0,0): mean([1,2,3,4,-1,0,1,2])",
         "位置(0,0)的统计",
         _BATCH | _FEATURE,
         "Called batch norm there. The batch norm of the papers averages no features.",
     ),
     Saying(
-        "000, section 1.3",
+        "D0, section 1.3",
         "the mean of the word vectors that all samples have at position 1",
         "所有样本在位置1的词向量的均值",
         _BATCH,
         "A mean of vectors is a vector: each feature by itself.",
     ),
     Saying(
-        "000, section 5.2",
+        "D0, section 5.2",
         "text [N, L, D]: BN along [N]",
         "沿`[N]`归一化",
         _BATCH,
         "The papers that put BN into a Transformer (PowerNorm, RegularizedBN) pool [N, L].",
     ),
     Saying(
-        "000, section 2",
+        "D0, section 2",
         "sample 1, token 1: [1,2,3,4], mean and deviation of these four numbers",
         "用这4个数计算",
         _FEATURE,
     ),
     Saying(
-        "000, section 4",
+        "D0, section 4",
         "instance norm on BERT: 70.1 % MLM, 97.8 % NSP",
         "实例归一化",
         _POSITION,
         "A token then sees the rest of its sentence, as BERT's attention lets it anyway.",
     ),
     Saying(
-        "000, section 6",
+        "D0, section 6",
         "pictures [N, C, H, W]: BN along [N, H, W]",
         "沿[N, H, W]",
         _BATCH | _POSITION,
         "Batch norm as in the papers: the places of a picture are tokens.",
     ),
     Saying(
-        "001, section 3.1",
+        "D1, section 3.1",
         "BN normalizes each feature within a batch",
         "对一个batch-size样本内的每个特征做归一化",
         _BATCH | _POSITION,
     ),
     Saying(
-        "001, section 3.2",
+        "D1, section 3.2",
         "BN has to standardize the features at the same position of different samples",
         "对不同样本的同一位置特征进行标准化",
         _BATCH,
         "One reading of BN. Over all positions no alignment is needed.",
     ),
     Saying(
-        "001, section 3.4",
+        "D1, section 3.4",
         "BN statistics shared across time steps",
         "across timestep去shared BN的统计量",
         _BATCH | _POSITION,
         "What the papers do in Transformers; the document calls it clearly wrong.",
     ),
-    Saying("001, section 3.4", "LN works on the hidden dimension", "hidden维度", _FEATURE),
+    Saying("D1, section 3.4", "LN works on the hidden dimension", "hidden维度", _FEATURE),
     Saying(
-        "002, section 2",
+        "D2, section 2",
         "BN: mean and variance of channel c over all samples of the batch",
         "所有样本在该通道上的均值",
         _BATCH | _POSITION,
         "On pictures, the places count too.",
     ),
     Saying(
-        "002, section 1",
+        "D2, section 1",
         "LN: all channels of one sample (of a picture, with its places)",
         "所有通道 (Channels) 的数据",
         _POSITION | _FEATURE,
         "On a sentence taken whole. Section 4 of the same document normalizes each word.",
     ),
     Saying(
-        "002, section 4",
+        "D2, section 4",
         "the normalization of one word does not look at the others",
         "每个人(每个 Token)只管自家的事",
         _FEATURE,
     ),
     Saying(
-        "003, section 1",
+        "D3, section 1",
         "BatchNorm: mean and variance of each channel, from a batch",
         "对每个特征通道计算均值和方差",
         _BATCH | _POSITION,
     ),
     Saying(
-        "003, section 1",
+        "D3, section 1",
         "LayerNorm: over the feature dimension, each sample by itself",
         "每个样本独立处理",
         _FEATURE,
     ),
     Saying(
-        "004, part 2.1",
+        "D4, part 2.1",
         "first, middle and last words of a sentence normalized as one distribution",
         "句首词、句中词、句尾词",
         _BATCH | _POSITION,
     ),
     Saying(
-        "004, part 3",
+        "D4, part 3",
         "LN(x) = (x - mean) / deviation, along features",
         "沿**特征维度**归一化",
         _FEATURE,
@@ -153,32 +153,32 @@ SAYINGS = (
 
 SLIPS = (
     Slip(
-        "000, final answer",
+        "D0, final answer",
         "BERT, GPT, T5 and LLaMA all chose layer norm",
         "所有现代NLP模型",
         "T5 and LLaMA use RMS norm: no mean is subtracted, and there is no bias.",
     ),
     Slip(
-        "004, part 6",
+        "D4, part 6",
         "RMSNorm (LLaMA, GPT-NeoX)",
         "LLaMA、GPT-NeoX",
         "GPT-NeoX uses layer norm.",
     ),
     Slip(
-        "003, part 4",
+        "D3, part 4",
         "Vaswani et al. put LayerNorm after the activation of each feed-forward network",
         "每个前馈网络的激活之后",
         "It stands after each sub-layer's residual sum: LayerNorm(x + Sublayer(x)).",
     ),
     Slip(
-        "002, section 4",
+        "D2, section 4",
         "LN brings [10, 20, 999, -5] to a range such as -1 to 1",
         "比如 -1 到 1 之间",
         "Mean 0 and variance 1, yes, but 999 comes out as 1.73: one of n values can reach "
         "sqrt(n - 1).",
     ),
     Slip(
-        "004, part 2.2",
+        "D4, part 2.2",
         "BatchNorm does not know which positions are padding",
         "BatchNorm 并不知道哪些位置是 padding",
         "True of nn.BatchNorm1d. A norm that is told (norm.padding=exclude) pools real tokens.",
@@ -187,7 +187,7 @@ SLIPS = (
 
 
 NOT_TRAINED = (
-    "002, section 7",
+    "D2, section 7",
     "GANs sometimes use instance norm or spectral norm",
     "有时会用到 Instance Normalization (IN) 或 Spectral Normalization",
     "This stays documentation: nothing here trains a GAN. Instance norm is norm=in, in other "
@@ -211,7 +211,7 @@ class Attempt:
 
 
 def attempts() -> list[Attempt]:
-    """Run document 000's code (section 7) and its two repairs on the documents' tensor.
+    """Run D0's code (section 7) and its two repairs on the documents' tensor.
 
     The axes that a call pools over are found from its output: the set over which it has mean 0.
     """

@@ -1,4 +1,4 @@
-"""Decides the documents' outlier: the sentence of document 002 with its 999, and its attention.
+"""Decides the documents' outlier: the sentence of D2 with its 999, and its attention.
 
 Attention stands for itself here: queries and keys are the vectors as they are, so that the norm is
 all that differs.
@@ -13,7 +13,7 @@ from torch import Tensor
 from normlab.explain.subject import run
 from normlab.norms.base import Norm
 
-# Document 002, section 4: "I love eat", four numbers a word.
+# D2, section 4: "I love eat", four numbers a word.
 WORDS = ("I", "love", "eat")
 _VECTORS = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
 

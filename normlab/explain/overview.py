@@ -112,7 +112,7 @@ def show_documents() -> None:
         which = ", ".join(name for name, pools in names.items() if set(pools) == axes)
         heading(f"{axes_in_words(axes)}: {which}")
         list_facts(words.sayings(documents.about(axes)))
-    heading("The documents' code, run on their own tensor [2, 3, 4] (000, section 7)")
+    heading("The documents' code, run on their own tensor [2, 3, 4] (D0, section 7)")
     for attempt in documents.attempts():
         if attempt.axes is None:
             text = f"raises: {attempt.error}"

@@ -1,4 +1,4 @@
-"""Decides what padding does to a norm, by adding it: lengths 3 and 2, as in document 000, part 3.
+"""Decides what padding does to a norm, by adding it: lengths 3 and 2, as in D0, part 3.
 
 Sample 2 of the documents' tensor loses its last token, and zeros stand there instead. Each way of
 treating padding that the norm offers is tried.

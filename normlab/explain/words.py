@@ -146,7 +146,7 @@ def padding_notes(padding: Padding) -> list[str]:
 def outlier_notes(outlier: Outlier) -> list[str]:
     """Say what the outlier does to attention."""
     return [
-        "Document 002's sentence, alone in its batch, in train mode. Attention: softmax of "
+        "D2's sentence, alone in its batch, in train mode. Attention: softmax of "
         "x_1 x_j / sqrt(4), where `I` looks, with the vectors as queries and keys.",
         f"Slope of the softmax, 1 - sum p^2 (0: saturated, no gradient): "
         f"{number(outlier.slope_before)} before, {number(outlier.slope_after)} after.",

@@ -20,7 +20,7 @@ from normlab.explain.dependence import SHAPE
 from normlab.explain.subject import after_a_batch, run
 from normlab.norms.base import Norm, RunningNorm
 
-# Document 000, section 2: two samples of three tokens of four features.
+# D0, section 2: two samples of three tokens of four features.
 DOCUMENT = (
     ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), (9.0, 10.0, 11.0, 12.0)),
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),

@@ -69,7 +69,7 @@ def test_a_running_mean_square_is_shown_as_one_and_the_modes_are_not_called_alik
 
 def test_the_documents_sentences_stand_under_their_axes(capsys):
     out = printed(capsys, "--documents")
-    assert re.search(r"batch, feature: .*bn_sample.*\n000, section 2 +position \(0,0\)", out)
+    assert re.search(r"batch, feature: .*bn_sample.*\nD0, section 2 +position \(0,0\)", out)
     assert "raises: " in out and "GPT-NeoX uses layer norm." in out
     assert "nothing here trains a GAN" in " ".join(out.split())
     facts = json.loads(printed(capsys, "ln", "--documents", "--json"))
