@@ -4,24 +4,27 @@ from collections.abc import Sequence
 
 import yaml
 
+from normlab.studies import Study
+
 _MOST = 1000  # seeds in a range
 
 
-def read_rows(text: str, names: Sequence[str]) -> list[str]:
-    """Return the rows that `rows=` names, in the order of `names`.
+def read_rows(text: str, study: Study, scale: str) -> list[str]:
+    """Return the rows of a study at a scale that `rows=` names, in the order of the scale.
 
     A row is given by its name, by a beginning that no other row has, or by its number. A list is
     `ln,bn` or, as names may hold commas, `[ln,'bn, padding counted']`; a name that holds a comma
     is found without quotes too. ValueError naming the rows there are.
     """
+    names = study.scale(scale).rows
     parts = _listed(text)
     found: set[str] = set()
     while parts:
         count = next(
-            (n for n in range(len(parts), 1, -1) if ", ".join(parts[:n]) in names),
+            (n for n in range(len(parts), 1, -1) if ", ".join(parts[:n]) in study.rows),
             1,
         )
-        found.add(_row(", ".join(parts[:count]), names))
+        found.add(_row(", ".join(parts[:count]), names, study, scale))
         parts = parts[count:]
     return [name for name in names if name in found]
 
@@ -41,7 +44,7 @@ def _listed(text: str) -> list[str]:
     return parts
 
 
-def _row(asked: str, names: Sequence[str]) -> str:
+def _row(asked: str, names: Sequence[str], study: Study, scale: str) -> str:
     if asked in names:
         return asked
     if asked.isdecimal() and 1 <= int(asked) <= len(names):
@@ -50,6 +53,11 @@ def _row(asked: str, names: Sequence[str]) -> str:
     if len(near) == 1:
         return near[0]
     there = "; ".join(f"{n} {name}" for n, name in enumerate(names, 1))
+    if asked in study.rows:
+        raise ValueError(
+            f"rows: {asked!r} is a row of the study, but not of scales.{scale}.rows in "
+            f"configs/study/{study.name}.yaml: add it there, or take of {there}"
+        )
     fits = f"fits {' and '.join(map(repr, near))}" if near else "is no row"
     raise ValueError(f"rows: {asked!r} {fits}: there are {there}")
 

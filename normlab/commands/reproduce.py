@@ -269,7 +269,7 @@ def _job(study: Study, overrides: Sequence[str], *, looks: Path | None) -> Job:
             extra.append(override)
     if looks is not None and seeds is not None:
         raise ValueError("seeds=: --until-decided plans the seeds of each look by itself")
-    kept = None if rows is None else read_rows(rows, study.scale(scale).rows)
+    kept = None if rows is None else read_rows(rows, study, scale)
 
     def plan(of: Sequence[int] | None) -> list[Planned]:
         return study.planned(scale, seeds=seeds if of is None else of, rows=kept, extra=extra)

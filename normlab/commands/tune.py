@@ -11,6 +11,7 @@ from typing import Any
 from normlab.commands import _grid
 from normlab.commands._budget import deadline, read_budget
 from normlab.commands._cells import Cells, Row
+from normlab.commands._cut import read_rows
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain
@@ -19,6 +20,7 @@ from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.fingerprint import diff
 from normlab.registry import CONFIG_DIR
 from normlab.studies import SMOKE, Study, load_study, rate_name, tuning_of
+from normlab.studies.study import points_of
 from normlab.studies.tuning import Tuning, with_rates
 from normlab.sweep import Sweep, places, summary_lines
 
@@ -27,6 +29,7 @@ HELP = "choose the rates of a study: the same values, seeds and budget for every
 _EXAMPLES = """examples:
   normlab tune batching scale=cpu data_dir=FOLDER
   normlab tune batching padding scale=cpu data_dir=FOLDER    what they share is tried once
+  normlab tune batching scale=cpu rows=NAME,NAME     these rows alone, by the same values
   normlab tune batching --no-write                   does it work? seconds; writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, values, seeds, score and
@@ -36,8 +39,9 @@ value of a row on, one that is worse after half of its run than the median of th
 (Optuna's median pruner), which is not diverged; a run that diverged counts as the worst. Rows named
 in `whole_runs` are tried without those overrides, as a short trial can choose too large a rate. The
 choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json; a row for
-which no value trains loses its rate. Values that change the experiment need --no-write. Start the
-same command again to go on where it was stopped. Commit the choice before the runs that count.
+which no value trains loses its rate. Rows that rows= leaves out keep rate and trials. Values that
+change the experiment need --no-write. Start the same command again to go on where it was stopped.
+Commit the choice before the runs that count.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # of the experiment
@@ -66,7 +70,7 @@ def parser() -> argparse.ArgumentParser:
         "words",
         nargs="+",
         metavar="STUDY ... key=value ...",
-        help="studies, scale=SCALE[,SCALE] (default: smoke), and values of every run",
+        help="studies, scale=SCALE[,SCALE] (default: smoke), rows=, and values of every run",
     )
     result.add_argument("--processes", type=int, help="runs at a time (default: one a GPU or core)")
     result.add_argument(
@@ -89,20 +93,22 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_intermixed_args(argv)
     check_optuna()
     names = [word for word in arguments.words if "=" not in word]
-    scales, extra = [SMOKE], list[str]()
+    scales, rows, extra = [SMOKE], None, list[str]()
     for word in (word for word in arguments.words if "=" in word):
         if word.startswith("scale="):
             scales = word.removeprefix("scale=").split(",")
+        elif word.startswith(("rows=", "row=")):
+            rows = word.partition("=")[2]
         else:
             extra.append(word)
     if not names:
         raise ValueError("name a study, such as normlab tune batching scale=cpu")
     until = deadline(arguments.budget)
-    jobs, runs = _jobs([load_study(name) for name in names], scales, extra)
+    jobs, runs = _jobs([load_study(name) for name in names], scales, rows, extra)
     again = f"normlab tune {shlex.join(argv)}"
     if not arguments.no_write:
         for job in jobs:
-            _check_writing(job, extra)
+            _check_writing(job, extra, arguments.results)
     sweep = _carry_out(jobs, runs, arguments.processes, until, again)
     for job in jobs:
         _show(job)
@@ -114,7 +120,7 @@ def main(argv: list[str]) -> int:
 
 
 def _jobs(
-    studies: Sequence[Study], scales: Sequence[str], extra: Sequence[str]
+    studies: Sequence[Study], scales: Sequence[str], rows: str | None, extra: Sequence[str]
 ) -> tuple[list[_Job], list[_grid.Run]]:
     """Return what is to be tuned, and the runs of all trials; what is shared is there once."""
     runs: dict[Path, _grid.Run] = {}
@@ -124,7 +130,8 @@ def _jobs(
         tuning = tuning_of(study, scale, load_study)
         if tuning.key in [word.partition("=")[0] for word in extra]:
             raise ValueError(f"{tuning.key}= is what {study.name} tunes: leave it out")
-        planned = study.trials(scale, tuning, extra)
+        kept = None if rows is None else read_rows(rows, study, scale)
+        planned = study.trials(scale, tuning, extra, rows=kept)
         job = _Job(study, scale, tuning, {})
         by_cell: dict[tuple[str, str], list[_grid.Run]] = {}
         for run in _grid.runs_of(planned):
@@ -141,18 +148,19 @@ def _jobs(
     return jobs, list(runs.values())
 
 
-def _check_writing(job: _Job, extra: Sequence[str]) -> None:
+def _check_writing(job: _Job, extra: Sequence[str], results: Path) -> None:
     """Raise ValueError, before anything runs, where no choice can be written into the study's file.
 
     One by other trials than the study plans would stand there as if it were planned.
     """
     every = {rate_name(*cell): [f"{job.tuning.key}={job.tuning.values[0]}"] for cell in job.bouts}
     _chosen_text(job, every)
+    _with_others(job, results)
     beside = [override for override in extra if override.startswith(_NO_PART)]
     if len(beside) == len(extra):
         return
     planned = job.study.trials(job.scale, job.tuning, beside)
-    first = {(run.row, run.point): run for run in reversed(planned)}
+    first = {cell: run for run in reversed(planned) if (cell := (run.row, run.point)) in job.bouts}
     for cell, run in zip(first, _grid.runs_of(list(first.values())), strict=True):
         tried = job.bouts[cell].runs[job.tuning.values[0]][0]
         if changed := diff(run.config, tried.config):
@@ -237,6 +245,21 @@ def _found(job: _Job) -> dict[str, Any]:
     }
 
 
+def _with_others(job: _Job, results: Path) -> dict[str, Any]:
+    """Return what is kept of a scale: what was found, and the rows that are not tuned now."""
+    from normlab.reports.pilots import read
+    from normlab.reports.tuning import with_others
+
+    path = results / job.study.name / "tuning.json"
+    before = read(path).get(job.scale)
+    size = job.study.scale(job.scale)
+    cells = [(row, point) for row in size.rows for point in points_of(size.grid)]
+    try:
+        return with_others(_found(job), before, cells)
+    except ValueError as error:
+        raise ValueError(f"{path}: scale={job.scale}: {error}") from None
+
+
 def _show(job: _Job) -> None:
     from normlab.reports.tuning import notes, table
 
@@ -259,7 +282,7 @@ def _write(job: _Job, results: Path) -> None:
     # Two tunings write into one file, and neither loses the rates of the other.
     with only_writer(results / job.study.name / path.name):
         before, after = _chosen_text(job, rates)
-        page = publish(results, job.study.name, {job.scale: _found(job)})
+        page = publish(results, job.study.name, {job.scale: _with_others(job, results)})
         if after != before:
             with atomic_write(path) as file:
                 file.write(after)

@@ -3,7 +3,7 @@
 The file has every trial: its value, what became of it, its score by seed, its commit.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,40 @@ def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> 
         write(page, markdown(study, read(path)))
     accept(root, [page])
     return page
+
+
+def with_others(
+    found: Mapping[str, Any],
+    before: Mapping[str, Any] | None,
+    cells: Sequence[tuple[str, str]],
+) -> dict[str, Any]:
+    """Add to what was found for some rows what is kept `before` of the others.
+
+    `cells` are all rows and points of the scale, in their order. ValueError where the others were
+    tuned in another way, as a table is of one.
+    """
+    own = {(row["row"], row["point"]): row for row in found["rows"]}
+    kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
+    others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
+    if before is not None and others:
+        rows = {row for row, _ in others}
+        was, now = (_ways(each["tuning"], rows) for each in (before, found))
+        if changed := [key for key in now if was.get(key) != now[key]]:
+            said = "; ".join(f"{key} {was.get(key)}, now {now[key]}" for key in changed)
+            raise ValueError(
+                f"the other rows were tuned in another way ({said}): tune all rows, without rows="
+            )
+    both = {**own, **others}
+    return {**found, "rows": [both[cell] for cell in cells if cell in both]}
+
+
+def _ways(tuning: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
+    """Return what tuning is for some rows, by its keys, as lists of text and numbers."""
+    whole = [row for row in tuning.get("whole_runs", ()) if row in rows]
+    return {
+        key: list(value) if isinstance(value, list | tuple) else value
+        for key, value in {**tuning, "whole_runs": whole}.items()
+    }
 
 
 def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:

@@ -142,10 +142,18 @@ class Study:
             if rows is None or row in rows
         ]
 
-    def trials(self, scale: str, tuning: Tuning, extra: Sequence[str] = ()) -> list[Planned]:
+    def trials(
+        self,
+        scale: str,
+        tuning: Tuning,
+        extra: Sequence[str] = (),
+        *,
+        rows: Collection[str] | None = None,
+    ) -> list[Planned]:
         """Return the runs by which a scale is tuned: rows, points, values and seeds, in this order.
 
-        `extra` are overrides of every run. Their study is `TRIALS`: no trial is evidence.
+        `extra` are overrides of every run, `rows` keeps these alone. Their study is `TRIALS`: no
+        trial is evidence.
         """
         size = self.scale(scale)
         return [
@@ -160,6 +168,7 @@ class Study:
                 ),
             )
             for row in size.rows
+            if rows is None or row in rows
             for point, own in points_of(size.grid).items()
             for value in tuning.values
             for seed in tuning.seeds

@@ -3,8 +3,16 @@
 import pytest
 
 from normlab.commands._cut import read_rows, read_seeds
+from normlab.studies import Scale, Study
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
+
+
+def study(rows, elsewhere=()):
+    """Return a study of these rows at scale=cpu, and of others that this scale has not."""
+    scale = Scale((), (1,), 1.0, "none", tuple(rows), {})
+    every = {row: () for row in (*rows, *elsewhere)}
+    return Study("one", "", "D0", "", (), every, {}, (), {}, {"cpu": scale})
 
 
 @pytest.mark.parametrize(
@@ -22,7 +30,7 @@ ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding fil
     ],
 )
 def test_rows_are_names_beginnings_or_numbers_in_the_order_of_the_study(text, rows):
-    assert read_rows(text, ROWS) == rows
+    assert read_rows(text, study(ROWS), "cpu") == rows
 
 
 @pytest.mark.parametrize(
@@ -39,11 +47,22 @@ def test_rows_are_names_beginnings_or_numbers_in_the_order_of_the_study(text, ro
 )
 def test_what_is_no_row_is_named_with_those_there_are(text, message):
     with pytest.raises(ValueError, match=message):
-        read_rows(text, ROWS)
+        read_rows(text, study(ROWS), "cpu")
+
+
+@pytest.mark.parametrize("text", ["peak", "ln,peak", "'peak, late'", "peak, late"])
+def test_a_row_that_the_scale_leaves_out_is_said_to_be_one_of_the_study(text):
+    asked = "peak, late" if "late" in text else "peak"
+    with pytest.raises(
+        ValueError,
+        match=f"rows: '{asked}' is a row of the study, but not of scales.cpu.rows in "
+        "configs/study/one.yaml: add it there, or take of 1 ln; 2 bn",
+    ):
+        read_rows(text, study(["ln", "bn"], ["peak", "peak, late"]), "cpu")
 
 
 def test_a_row_called_by_a_number_goes_before_the_number():
-    assert read_rows("2", ["8", "16", "2"]) == ["2"]
+    assert read_rows("2", study(["8", "16", "2"]), "cpu") == ["2"]
 
 
 @pytest.mark.parametrize(

@@ -229,6 +229,56 @@ def test_a_spent_budget_stops_the_trials_and_the_next_call_goes_on(place, capsys
     assert sum(call == "tuning ln seed=101" for call in place.lines("calls")) == 3
 
 
+def test_rows_alone_are_tuned_and_rates_and_trials_of_the_others_stay(place, capsys):
+    trials(place, "one", by_best)
+    tuned(place, capsys, "one")
+    kept = json.loads((place.folder / "results/one/tuning.json").read_text())
+    edit(place, ("bn: [norm=bn]", "bn: [norm=bn], none: [norm=none]"))
+    trials(place, "one", by_best)
+    code, out = tuned(place, capsys, "one", "rows=none")
+    assert code == 0 and "1 row(s) and points, 3 runs at most, 3 not begun" in out
+    assert len(place.lines("calls")) == 6 + 3 and "| ln |" not in out
+    rates = study(place).scale("smoke").rates
+    assert {row: of for row, (of,) in rates.items()} == {
+        row: f"optim.lr={best}" for row, best in (*BEST.items(), ("none", "1e-3"))
+    }
+    now = json.loads((place.folder / "results/one/tuning.json").read_text())
+    (*others, none) = now["scales"]["smoke"]["rows"]
+    assert others == kept["scales"]["smoke"]["rows"] and none["chosen"] == "1e-3"
+    assert "9 trials" in (place.folder / "results/one/tuning.md").read_text()
+
+
+def test_rows_alone_are_not_tuned_by_other_values_than_the_others(place, capsys):
+    trials(place, "one", by_best)
+    tuned(place, capsys, "one")
+    calls = place.lines("calls")
+    edit(place, ("2e-3, 4e-3]", "2e-3, 4e-3, 8e-3]"))
+    with pytest.raises(
+        ValueError,
+        match=r"tuning.json: scale=smoke: the other rows .*values .*8e-3.*tune all rows",
+    ):
+        tuned(place, capsys, "one", "rows=ln")
+    assert place.lines("calls") == calls
+    trials(place, "one", by_best)
+    assert tuned(place, capsys, "one", "rows=ln", "--no-write")[0] == 0
+
+
+def test_a_row_tuned_alone_may_be_the_one_of_whole_runs(place, capsys):
+    trials(place, "one", by_best)
+    tuned(place, capsys, "one")
+    edit(place, (TUNING, f"{TUNING}\n      whole_runs: [bn]"))
+    trials(place, "one", by_best)
+    assert tuned(place, capsys, "one", "rows=bn")[0] == 0
+    page = (place.folder / "results/one/tuning.md").read_text()
+    assert "but for bn, tried for whole runs; 6 trials" in page
+
+
+def test_a_row_that_a_scale_leaves_out_is_not_tuned_there(place):
+    edit(place, ("seeds: [1, 2]\n", "seeds: [1, 2]\n    rows: [ln]\n"))
+    with pytest.raises(ValueError, match=r"'bn' is a row of the study, .* scales.smoke.rows"):
+        tune.main(["one", "rows=bn", "--no-write"])
+
+
 def test_trials_are_evidence_for_no_study(place):
     found = study(place).trials("smoke", tuning_of(study(place), "smoke"))
     assert all("observe.study=tuning" in run.overrides for run in found)
