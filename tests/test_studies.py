@@ -13,7 +13,7 @@ from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.records.fingerprint import fingerprint
 from normlab.registry import option_names, options
-from normlab.studies import load_study
+from normlab.studies import load_study, tuning_of
 from normlab.train.budget import Budget
 from normlab.train.schedule import Schedule
 from tests.claims.planned import by_study, without_runs
@@ -185,6 +185,29 @@ def test_the_rate_for_more_axes_holds(written, point, rate):
     size = written(within("scales", "cpu", "rates")(RATES)).scale("cpu")
     assert size.chosen("bn", point) == (f"optim.lr={rate}", "schedule.warmup=100")
     assert size.chosen("ln", point) == ()
+
+
+TUNING = {"key": "optim.lr", "values": ["1e-3", "2e-3"], "seeds": [101], "score": "valid/bleu"}
+
+
+def test_two_values_are_tried_only_where_nothing_is_decided(written):
+    def tuned(scale, **given):
+        return lambda node: node["scales"][scale].update(tuning=TUNING, **given)
+
+    assert written(tuned("smoke")).scale("smoke").tuning.values == ("1e-3", "2e-3")
+    assert written(tuned("cpu", pilot=True)).scale("cpu").tuning.values == ("1e-3", "2e-3")
+    with pytest.raises(
+        ValueError,
+        match=r"good.yaml: scales.cpu.tuning.values: 2 values are no choice: give three or more",
+    ):
+        written(tuned("cpu"))
+
+
+def test_a_scale_that_decides_is_not_tuned_by_the_two_values_of_a_pilot(written):
+    pilot = written(lambda node: node["scales"]["cpu"].update(tuning=TUNING, pilot=True))
+    other = written(within("scales", "cpu", "tuning")("pilot"))
+    with pytest.raises(ValueError, match=r"scales.cpu.tuning.values, by which good .*give three"):
+        tuning_of(other, "cpu", lambda name: pilot)
 
 
 def test_a_scale_is_of_grade_c_and_counts_unless_it_says_otherwise(written):

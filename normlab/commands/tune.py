@@ -32,16 +32,16 @@ _EXAMPLES = """examples:
   normlab tune batching scale=cpu rows=NAME,NAME     these rows alone, by the same values
   normlab tune batching --no-write                   does it work? seconds; writes nothing
 
-`tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, values, seeds, score and
-overrides; or it names the study by whose grid, so that both choose alike. Each value is tried for
-each row at each point, by the validation score of the last weights, mean over seeds. From the third
-value of a row on, one that is worse after half of its run than the median of those before is pruned
-(Optuna's median pruner), which is not diverged; a run that diverged counts as the worst. Rows named
-in `whole_runs` are tried without those overrides, as a short trial can choose too large a rate. The
-choice is written into `rates` of the scale, every trial into results/STUDY/tuning.json; a row for
-which no value trains loses its rate. Rows that rows= leaves out keep rate and trials. Values that
-change the experiment need --no-write. Start the same command again to go on where it was stopped.
-Commit the choice before the runs that count.
+`tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
+for scale=smoke and pilots), seeds, score and overrides; or it names the study by whose grid, so
+that both choose alike. Each value is tried for each row at each point, by the validation score of
+the last weights, mean over seeds. From the third value of a row on, one that is worse after half of
+its run than the median of those before is pruned (Optuna's median pruner), which is not diverged; a
+run that diverged counts as the worst. Rows named in `whole_runs` are tried without those overrides,
+as a short trial can choose too large a rate. The choice is written into `rates` of the scale, every
+trial into results/STUDY/tuning.json; a row for which no value trains loses its rate. Rows that
+rows= leaves out keep rate and trials. Values that change the experiment need --no-write. Start the
+same command again to go on where it was stopped. Commit the choice before the runs that count.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _NO_PART = ("device=", "data_dir=", "runs_dir=", "observe.")  # of the experiment

@@ -9,6 +9,7 @@ from normlab.registry import CONFIG_DIR, option_names, options
 from normlab.studies.file import StudyFile
 from normlab.studies.study import (
     GRADES,
+    SMOKE,
     STABILITY,
     Axis,
     Scale,
@@ -18,7 +19,7 @@ from normlab.studies.study import (
     rate_name,
     selected,
 )
-from normlab.studies.tuning import Tuning, read_tuning
+from normlab.studies.tuning import Tuning, read_tuning, too_few
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
 _MAY = ("document_data",)
@@ -66,7 +67,7 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         columns=columns,
         figures=_figures(read, node["figures"], rows, columns),
         scales={
-            scale: _scale(read, f"scales.{scale}", value, rows, grid)
+            scale: _scale(read, scale, value, rows, grid)
             for scale, value in read.mapping(node["scales"], "scales").items()
         },
         document_data=read.text(node.get("document_data", Study.document_data), "document_data"),
@@ -101,11 +102,12 @@ def _figures(
 
 def _scale(
     read: StudyFile,
-    key: str,
+    name: str,
     value: object,
     rows: Mapping[str, tuple[str, ...]],
     grid: Mapping[str, Axis],
 ) -> Scale:
+    key = f"scales.{name}"
     node = read.node(value, key, _SCALE_KEYS, may=_SCALE_MAY)
     kept = read.texts(node["rows"], f"{key}.rows") if "rows" in node else tuple(rows)
     read.among(kept, rows, f"{key}.rows")
@@ -140,7 +142,14 @@ def _scale(
         data_name=read.text(node.get("data_name", _short(data)), f"{key}.data_name"),
         rates=_rates(read, f"{key}.rates", node.get("rates", {}), kept, axes),
         pilot=pilot,
-        tuning=read_tuning(read, f"{key}.tuning", node.get("tuning"), (*seeds, *axes), rows),
+        tuning=read_tuning(
+            read,
+            f"{key}.tuning",
+            node.get("tuning"),
+            (*seeds, *axes),
+            rows,
+            trial=pilot or name == SMOKE,
+        ),
     )
 
 
@@ -176,6 +185,13 @@ def tuning_of(study: Study, scale: str, load: Callable[[str], Study] = load_stud
         raise ValueError(
             f"configs/study/{by.name}.yaml: scales.{scale} has no tuning: give key, values, seeds "
             "and score, or in another study the name of this one"
+        )
+    # What is enough for a pilot of the other study may be too few here.
+    trial = study.scale(scale).pilot or scale == SMOKE
+    if (problem := too_few(found.values, trial=trial)) is not None:
+        raise ValueError(
+            f"configs/study/{by.name}.yaml: scales.{scale}.tuning.values, by which "
+            f"{study.name} is tuned too: {problem}"
         )
     return found
 

@@ -35,16 +35,36 @@ class Tuning:
     whole_runs: tuple[str, ...] = ()
 
 
+def too_few(values: Collection[str], *, trial: bool) -> str | None:
+    """Say what to do where values are no choice; None where they are enough.
+
+    Three are, as only one that lies between two others is known not to be at their edge. Two are
+    for a `trial`, a scale that decides nothing.
+    """
+    if len(values) >= (2 if trial else 3):
+        return None
+    count = "one value is" if len(values) == 1 else f"{len(values)} values are"
+    if trial:
+        return f"{count} no choice: give two or more"
+    return (
+        f"{count} no choice: give three or more, as [5e-4, 1e-3, 2e-3]; two are enough at "
+        "scale=smoke and for a scale with `pilot: true`"
+    )
+
+
 def read_tuning(
     read: StudyFile,
     key: str,
     value: object,
     taken: Collection[int | str],
     rows: Collection[str],
+    *,
+    trial: bool,
 ) -> Tuning | str | None:
     """Read how rates are chosen, or the name of the study that says so.
 
-    `taken` are the seeds of the scale and the axes of its grid, `rows` those of the study.
+    `taken` are the seeds of the scale and the axes of its grid, `rows` those of the study. A scale
+    that is a `trial` decides nothing.
     """
     if value is None or isinstance(value, str):
         return value
@@ -59,8 +79,8 @@ def read_tuning(
         if "whole_runs" in node
         else (),
     )
-    if len(found.values) < 2:
-        raise read.wrong(f"{key}.values", "one value is no choice: give two or more")
+    if (problem := too_few(found.values, trial=trial)) is not None:
+        raise read.wrong(f"{key}.values", problem)
     read.among(found.whole_runs, rows, f"{key}.whole_runs")
     if not found.score.startswith("valid/"):
         raise read.wrong(f"{key}.score", f"{found.score} is not of validation, as valid/bleu")
