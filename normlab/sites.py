@@ -3,9 +3,10 @@
 `sites={encoder.0.*:ln,*.ffn:bn}` replaces the norms at the places that a pattern matches; the last
 rule that matches a place has it. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
 `decoder.final`, and, where no norm stands unless a rule's last word names it, `encoder.embedding`,
-`encoder.0.ffn.inner`, and in an attention the heads' `q`, `k`, `v`, the `mix` before the output
-projection and what comes `out` of it (`encoder.0.self.q`). A recurrence has `recurrent.0.input`,
-`hidden` and `cell`. `*` stands for anything, dots too.
+`encoder.0.ffn.inner` before the activation and `encoder.0.ffn.hidden` after it, and in an attention
+the heads' `q`, `k`, `v`, the `mix` before the output projection and what comes `out` of it
+(`encoder.0.self.q`). A recurrence has `recurrent.0.input`, `hidden` and `cell`. `*` stands for
+anything, dots too.
 
 Rules that say what a key of its own says become that key: `{*:bn,decoder.*:ln}` is
 `norm=bn norm@decoder_norm=ln`, the same experiment under the same name.

@@ -13,6 +13,7 @@ from torch import nn
 
 from normlab.models.attention import CrossAttention, HeadNorm, SelfAttention
 from normlab.models.cells import NormSites
+from normlab.models.feed_forward import FeedForward
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.placements.base import NormFactory
@@ -44,7 +45,7 @@ class Site:
     def matches(self, pattern: str) -> bool:
         """Tell whether a rule has this place."""
         last = self.path.rpartition(".")[2]
-        if last in _EMPTY and not isinstance(self.norm, OpenPlace):
+        if self.norm is None or (last in _EMPTY and not isinstance(self.norm, OpenPlace)):
             return pattern.rpartition(".")[2] == last and fnmatchcase(self.path, pattern)
         closed = type(self.norm) is NoNorm  # where the placement has none, there is none
         return not closed and fnmatchcase(self.path, pattern)
@@ -72,6 +73,8 @@ def sites(model: nn.Module) -> list[Site]:
                 if getattr(owner, f"{part}_norm") is None:
                     width = dim // owner.num_heads if part in "qkv" else dim
                     found.append(Site(f"{_path(name)}.{part}", owner, f"{part}_norm", width))
+        if isinstance(owner, FeedForward) and owner.hidden_norm is None:
+            found.append(Site(f"{_path(name)}.hidden", owner, "hidden_norm", owner.fc2.in_features))
     return found
 
 

@@ -37,6 +37,8 @@ def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_sta
     assert found["encoder.final"] == "LayerNorm" and found["decoder.final"] == "InstanceNorm"
     assert found["decoder.0.cross.q"] == "LayerNorm" and found["decoder.1.cross.q"] == "NoneType"
     assert found["encoder.0.ffn.inner"] == "RMSNorm" and found["encoder.embedding"] == "NoNorm"
+    assert found["encoder.0.ffn.hidden"] == "NoneType"
+    assert _classes("sites={encoder.*:bn,*.ffn.hidden:rms}")["encoder.1.ffn.hidden"] == "RMSNorm"
 
 
 def test_a_rule_leaves_open_what_the_placement_leaves_open():
