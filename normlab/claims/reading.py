@@ -35,7 +35,8 @@ HOURS = (
     "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
     "as many), or of one GPU at `scale=gpu`; `normlab reproduce STUDY --plan` measures them. "
     "Trials of `normlab tune` come on top. Further seeds are numbered on, so that both sides "
-    "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part compares."
+    "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part "
+    "compares."
 )
 NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
