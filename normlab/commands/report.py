@@ -36,6 +36,7 @@ pages of docs/ and of results/ may hold generated blocks, which are made of the 
 
 Evidence itself (records, curves, hypotheses, reports of benchmarks) is never made again: its
 checksums stand in results/MANIFEST.sha256, and nothing is made of a study whose evidence differs.
+--check does not look at verdicts: normlab claims --check does.
 """
 
 
@@ -145,6 +146,9 @@ def _studies(root: Path, study: str | None, *, check: bool) -> int:
     if study is None and known:
         failed |= _tried(lambda: _pages(root, wrong, check=check))
         failed |= _tried(lambda: _blocks(root, wrong, check=check))
+    if check and study is None and not failed and (root / "claims.md").is_file():
+        where = "" if root == Path("results") else f" --results {root}"
+        print(f"the ledger: normlab claims --check{where}")  # its verdicts are not looked at here
     return 1 if failed else 0
 
 
