@@ -10,11 +10,13 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from normlab.near import of_option
 from normlab.records.labels import norm_label, placement_label
 from normlab.records.record import RunRecord
-from normlab.records.rows import METRICS_FILE, read_rows, series
+from normlab.records.rows import series
 from normlab.records.selection import lookup, select
 from normlab.records.store import RunStore
+from normlab.reports.curves import rows_of_run
 from normlab.reports.figures import style
 from normlab.reports.figures.kinds import KINDS
 from normlab.reports.figures.runs import Run, experiments
@@ -72,20 +74,27 @@ class Records(list[RunRecord]):
         return _pandas().DataFrame(rows)
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return figures over training, a row a run and step, from each run's `metrics.jsonl`.
+        """Return figures over training, a row a run and step; a published run has its curves'.
 
         `names` are paths such as `train/loss`; none are the losses of training and validation.
-        A figure that was not logged at a step is missing there.
+        A figure that was not logged at a step is missing there. Raises ValueError where no run has
+        any of them.
         """
+        wanted = names or ("train/loss", "valid/loss")
+        runs = self._runs()
         rows: list[dict[str, Any]] = []
-        for run in self._runs():
+        for run in runs:
             steps: dict[int, dict[str, float]] = {}
-            for name in names or ("train/loss", "valid/loss"):
+            for name in wanted:
                 for step, value in series(run.rows, name):
                     steps.setdefault(step, {})[name] = value
             assert run.record is not None
             what = _named(run.record)
             rows += [{**what, "step": step, **steps[step]} for step in sorted(steps)]
+        if self and not rows:
+            logged = sorted({name for run in runs for row in run.rows for name in row})
+            why = f".{of_option(wanted[0], logged)}" if logged else ": they kept no rows"
+            raise ValueError(f"no run has {' or '.join(wanted)} over training{why}")
         return _pandas().DataFrame(rows)
 
     def plot(self, kind: str = "loss", *, theme: str = "light") -> Picture:
@@ -106,11 +115,8 @@ class Records(list[RunRecord]):
 
     def _runs(self) -> list[Run]:
         """Return the runs with their rows, which are none for a record without a log beside it."""
-        logs = [folder / METRICS_FILE for folder in self.folders]
-        return [
-            Run.of(record, read_rows(log) if log.is_file() else [])
-            for record, log in zip(self, logs, strict=True)
-        ]
+        folders = zip(self, self.folders, strict=True)
+        return [Run.of(record, rows_of_run(folder)) for record, folder in folders]
 
     def _repr_html_(self) -> str:
         names = list(dict.fromkeys(name for record in self for name in record.main_scores))

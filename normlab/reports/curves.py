@@ -1,4 +1,4 @@
-"""Decides what of a run's rows is published beside its record: `curves.jsonl`, a row a line.
+"""What of a run's rows is published beside its record, `curves.jsonl`, and which rows a run has.
 
 Kept are the rows of validations and at most about a hundred of training, of each what a curve is
 drawn from: step, tokens, `train/...`, `valid/...` and the figures of probes, not those by place;
@@ -65,6 +65,15 @@ def read_curves(path: Path) -> list[dict[str, Any]]:
         raise ValueError(
             f"{place}: damaged curves; restore them, or publish the seed again"
         ) from None
+
+
+def rows_of_run(run_dir: Path) -> list[dict[str, Any]]:
+    """Read the rows of a run folder: its `metrics.jsonl`, or what of them was published.
+
+    Nothing for a folder that has neither; ValueError naming the file that is damaged, and where.
+    """
+    path = run_dir / METRICS_FILE
+    return read_rows(path) if path.is_file() else read_curves(run_dir / CURVES_FILE)
 
 
 def significant(value: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.hypotheses import HYPOTHESES_FILE, PACKED
-from normlab.records.rows import METRICS_FILE, read_rows
+from normlab.records.rows import METRICS_FILE
 from normlab.records.store import (
     CONFIG_FILE,
     PROGRESS_FILE,
@@ -17,14 +17,13 @@ from normlab.records.store import (
     read_progress,
     read_record,
 )
-from normlab.reports.curves import CURVES_FILE, thinned
+from normlab.reports.curves import CURVES_FILE, rows_of_run, thinned
 from normlab.reports.figures.runs import Run, read_config
 from normlab.reports.runs import Found
 
 SILENT = 120.0
 """Seconds after which a run that says nothing more is no longer taken to go on."""
-_ROWS = (METRICS_FILE, CURVES_FILE)  # of a run, and of one that was published
-_FILES = (RECORD_FILE, *_ROWS, CONFIG_FILE, PROGRESS_FILE)
+_FILES = (RECORD_FILE, METRICS_FILE, CURVES_FILE, CONFIG_FILE, PROGRESS_FILE)
 _TRANSLATIONS = (HYPOTHESES_FILE, HYPOTHESES_FILE + PACKED)  # written before a run has its record
 
 Stamp = tuple[tuple[int, int, int] | None, ...]
@@ -102,8 +101,7 @@ class Watched:
         rows: list[dict[str, Any]] = []
         try:
             self._check_within(folder)
-            kept = next((name for name in _ROWS if there[name] is not None), None)
-            rows = [] if kept is None else thinned(read_rows(folder / kept))
+            rows = thinned(rows_of_run(folder))
         except (ValueError, OSError) as error:
             problems.append(str(error))
         try:

@@ -6,13 +6,16 @@ import math
 
 import pytest
 
+import normlab
 from normlab.reports.curves import (
     CURVES_FILE,
     curves_text,
     published_curves,
     read_curves,
+    rows_of_run,
     thinned,
 )
+from normlab.reports.figures.runs import read_run
 from normlab.reports.published import differing, publish, rendered
 from tests.reports.pages import kept_run, run_rows
 from tests.reports.tables import made, planned, runs, study
@@ -87,6 +90,38 @@ def test_curves_lie_beside_their_records_and_go_with_them(tmp_path):
     assert len(curves(folder)) == 1
     publish(tmp_path, study(), "smoke", pairs[:1])
     assert curves(folder) == [] and "without the rows" in rendered(study(), folder)["report.html"]
+
+
+def test_the_curves_of_published_runs_are_those_of_a_table_and_of_figures(tmp_path):
+    pairs = [(planned("ln", seed), made("ln", seed, {"test/bleu": 1.0})) for seed in (1, 2)]
+    places = [kept_run(tmp_path / str(n), run_rows(n)) for n in (1, 2)]
+    folder = publish(tmp_path, study(), "smoke", pairs, folders=places)
+    found = normlab.records(folder / "records")
+    frame = found.curves("train/loss", "valid/loss")
+    for seed, place in zip((1, 2), found.folders, strict=True):
+        rows = thinned(run_rows(seed))
+        assert rows_of_run(place) == read_run(place).rows == rows
+        assert frame[frame["seed"] == seed]["step"].tolist() == sorted(set(steps(rows)))
+    assert found.plot("loss")._repr_svg_().startswith("<?xml")
+
+
+def test_a_run_has_its_own_rows_where_both_are_there(tmp_path):
+    place = kept_run(tmp_path, run_rows(1.0))
+    (place / CURVES_FILE).write_text(curves_text(training(1)))
+    assert rows_of_run(place) == run_rows(1.0)
+    (place / "metrics.jsonl").unlink()
+    assert rows_of_run(place) == training(1)
+
+
+def test_a_curve_that_no_run_has_is_no_empty_table(tmp_path):
+    pairs = [(planned("ln", 1), made("ln", 1, {"test/bleu": 1.0}))]
+    folder = publish(tmp_path, study(), "smoke", pairs, folders=[kept_run(tmp_path, run_rows(1))])
+    with pytest.raises(ValueError, match=r"has train/los over training\. Did you mean train/loss"):
+        normlab.records(folder).curves("train/los")
+    bare = publish(tmp_path / "bare", study(), "smoke", pairs)
+    with pytest.raises(ValueError, match=r"train/loss or valid/loss over training: they kept no"):
+        normlab.records(bare).curves()
+    assert normlab.records(tmp_path / "none").curves().empty
 
 
 def test_damaged_rows_of_a_run_stop_before_anything_is_written(tmp_path):

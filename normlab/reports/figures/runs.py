@@ -15,8 +15,9 @@ from normlab.records.aggregate import Cell
 from normlab.records.files import read_file
 from normlab.records.fingerprint import fingerprint, parts, varying
 from normlab.records.record import RunRecord
-from normlab.records.rows import METRICS_FILE, read_rows
+from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, norm_label, read_record
+from normlab.reports.curves import rows_of_run
 
 _OPTIONS = ("placement", "model", "scale", "optim", "schedule")
 
@@ -104,8 +105,7 @@ def find_runs(place: Path) -> list[Path]:
 
 def read_run(folder: Path) -> Run:
     """Read a run; raises `ValueError` naming the file that is damaged, and where."""
-    metrics = folder / METRICS_FILE
-    rows = read_rows(metrics) if metrics.is_file() else []
+    rows = rows_of_run(folder)
     if (folder / RECORD_FILE).is_file():
         return Run.of(read_record(folder / RECORD_FILE), rows)
     return Run(read_config(folder / CONFIG_FILE), rows, record=None)
