@@ -15,8 +15,9 @@ from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import MissingConfigException
+from hydra.errors import HydraException, MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from normlab import constraints, near, start_file
 from normlab.choices import check_single
@@ -168,22 +169,20 @@ def register() -> None:
 
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the checked config of a run, as `normlab train` would compose it from its arguments.
-
-    Raises:
-        hydra.errors.HydraException: an unknown key, option or value, with its path.
-        ValueError: values that contradict each other.
-    """
+    """Return the checked config of a run; ValueError in the line of `normlab train` if wrong."""
     near.check_arguments(overrides)
     check_single(overrides)
     register()
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
-        composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
-    choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
-    with open_dict(composed):
-        del composed["hydra"]
-    return settle(composed, choices, given)
+    try:
+        with initialize_config_dir(str(CONFIG_DIR), version_base="1.3"):
+            composed = hydra_compose(CONFIG_NAME, with_recipe(overrides), return_hydra_config=True)
+        choices, given = composed.hydra.runtime.choices, composed.hydra.overrides.task
+        with open_dict(composed):
+            del composed["hydra"]
+        return settle(composed, choices, given)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(error_line(error)) from None
 
 
 def from_hydra(config: DictConfig) -> DictConfig:

@@ -88,15 +88,9 @@ def name_of(run: Planned) -> str:
 
 def composed(run: Planned) -> dict[str, Any]:
     """Return the config of a run; ValueError for what is wrong with its overrides."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
+    from normlab.config import compose, to_dict
 
-    from normlab.config import compose, error_line, to_dict
-
-    try:
-        return to_dict(compose(run.overrides))
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ValueError(error_line(error)) from None
+    return to_dict(compose(run.overrides))
 
 
 def data_problem(run: Run) -> str | None:
