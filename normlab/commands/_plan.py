@@ -93,7 +93,7 @@ class Plan:
 
     def _notes(self) -> list[str]:
         left = self._left()
-        notes = [self._data(), *self._time(left)]
+        notes = [self._data(), *self._lacking(), *self._time(left)]
         costs = [item.cost for item in self.items if item.cost is not None]
         if costs:
             most = max(cost["memory_bytes"] for cost in costs)
@@ -113,6 +113,21 @@ class Plan:
         costs = [item.cost for item in self.items if item.cost is not None]
         named = dict.fromkeys(_named(cost["data"]) for cost in costs)
         return f"data: {'; '.join(named) or size.data}"
+
+    def _lacking(self) -> list[str]:
+        """Name the test sets of the columns that the data of a row lack."""
+        asked = {split for c in self.study.columns if (split := c.split("/")[0]) != "test"}
+        there = [item.cost["data"]["sizes"] for item in self.items if item.cost is not None]
+        lacking = sorted(
+            split
+            for split in asked
+            if split.startswith("test") and any(split not in sizes for sizes in there)
+        )
+        return [
+            f"no {split} in these data: its columns stay empty, and parts of claims that ask for "
+            "it do not count these runs"
+            for split in lacking
+        ]
 
     def _time(self, left: Sequence[Item]) -> list[str]:
         if not left:

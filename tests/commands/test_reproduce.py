@@ -147,7 +147,8 @@ def carry_out(capsys, *argv):
     """Return the status, the lines before the table, the table, and what was complained about."""
     code = reproduce.main(["tiny", "--processes", "1", *argv])
     out, err = capsys.readouterr()
-    before, _, table = out.partition("\n**")
+    before, title, table = out.partition("\nTwo norms, ")
+    table = f"{title[1:]}{table}"
     return code, before.splitlines(), table, err
 
 
@@ -159,9 +160,20 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     )
     assert "8 of 8 cells done" in before
     assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
-    assert table.startswith("Two norms, on data that is not named (tiny, scale=smoke)**")
-    first = next(line for line in table.splitlines() if line.startswith("| ln | placement=pre |"))
-    assert "| 30.15 +- 0.07 | finished 2/2;" in first and first.endswith("| test/bleu 35.2 |")
+    assert table.startswith("Two norms, on data that is not named (tiny, scale=smoke)\n")
+    first = next(line for line in table.splitlines() if line.startswith("ln "))
+    assert first.split()[:6] == ["ln", "placement=pre", "30.15", "+-", "0.07", "finished"]
+    assert first.endswith("  test/bleu 35.2") and "|" not in table
+    _, _, differences = table.partition("difference to ln at the same point, paired by seed\n")
+    assert differences.count("-10.00 [-10.00, -10.00], p < 0.001") == 2
+    assert "ln " not in differences
+
+
+def test_a_table_so_far_fits_eighty_columns(place, capsys, monkeypatch):
+    carry_out(capsys)
+    monkeypatch.delenv("COLUMNS")
+    _, before, table, _ = carry_out(capsys, "--so-far")
+    assert max(map(len, [*before, *table.splitlines()])) <= 80
     assert table.count("-10.00 [-10.00, -10.00], p < 0.001") == 2
 
 
@@ -272,6 +284,17 @@ def test_a_plan_names_the_data_of_all_rows(place, capsys):
     )
 
 
+def test_a_plan_names_the_test_sets_that_the_data_lack(place, capsys):
+    runs = _grid.runs_of(place.study.planned("smoke"))
+    items = [Item(run.planned, run.config, False, COST) for run in runs]
+    study = replace(place.study, columns=("test/bleu", "test_2017/bleu", "valid/loss"))
+    Plan(study, "smoke", items, at_a_time=1).show()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "no test_2017 in these data: its columns stay empty" in said and "no valid" not in said
+    Plan(place.study, "smoke", items, at_a_time=1).show()
+    assert "in these data" not in capsys.readouterr().out
+
+
 def test_a_plan_is_published_apart_from_records(place, capsys):
     assert carry_out(capsys, "--plan", "--publish", "results")[0] == 0
     content = json.loads((place.folder / "results" / "tiny" / "pilot.json").read_text())
@@ -353,7 +376,8 @@ def test_rows_cut_the_study_and_the_lack_of_the_baseline_is_said(place, capsys):
     assert code == 0 and len(place.lines("calls")) == 4
     assert before[1].startswith("tiny at scale=smoke: 4 runs (1 row, 2 points, seeds 1 2)")
     assert any(line.startswith("without ln, which the others are compared") for line in before)
-    assert "| bn | placement=pre |" in table and "| ln |" not in table
+    settings = [line.split()[:2] for line in table.splitlines() if "placement=" in line]
+    assert settings == [["bn", "placement=pre"], ["bn", "placement=post"]]
 
 
 def test_a_table_so_far_runs_nothing(place, capsys):
@@ -368,13 +392,19 @@ def test_seeds_and_a_part_of_the_grid(place, capsys):
     _, before, table, _ = carry_out(capsys, "seeds=2", "placement=post")
     assert before[1].endswith("2 runs (2 rows, seed 2), 0 ended, 2 to go")
     assert all("seed=2" in call and "placement=post" in call for call in place.lines("calls"))
-    assert "placement=pre" not in table and "| ln | placement=post | 30.20 |" in table
+    assert "placement=pre" not in table
+    assert ["ln", "placement=post", "30.20"] in [line.split()[:3] for line in table.splitlines()]
 
 
-def test_what_is_published_makes_the_same_table(place, capsys):
+def test_what_is_published_has_the_same_figures_in_markdown(place, capsys):
     _, _, table, _ = carry_out(capsys, "--publish", "results")
     folder = place.folder / "results" / "tiny" / "smoke"
-    assert (folder / "table.md").read_text().removeprefix("**") in table
+    published = (folder / "table.md").read_text()
+    figures = re.findall(r"[+-]?\d+\.\d+ (?:\+- |\[)[^|<]+", published)
+    assert published.startswith("**Two norms, ") and len(figures) == 4 + 2
+    assert all(figure.rstrip(") ") in table for figure in figures)
+    notes = [line[2:] for line in published.splitlines() if line.startswith("- ")]
+    assert notes and all(note in table.splitlines() for note in notes)
     assert len(read(folder)[1]) == len(list(folder.rglob("record.json"))) == 8
 
 
