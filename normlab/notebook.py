@@ -5,12 +5,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from html import escape
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.near import of_option
 from normlab.records.labels import norm_label, placement_label
 from normlab.records.record import RunRecord
 from normlab.records.rows import series
@@ -92,8 +92,10 @@ class Records(list[RunRecord]):
             what = _named(run.record)
             rows += [{**what, "step": step, **steps[step]} for step in sorted(steps)]
         if self and not rows:
-            logged = sorted({name for run in runs for row in run.rows for name in row})
-            why = f".{of_option(wanted[0], logged)}" if logged else ": they kept no rows"
+            logged = {name for run in runs for row in run.rows for name in row}
+            near = get_close_matches(wanted[0], sorted(logged))
+            meant = f". Did you mean {' or '.join(near)}?" if near else ""
+            why = meant if logged else ": they kept no rows"
             raise ValueError(f"no run has {' or '.join(wanted)} over training{why}")
         return _pandas().DataFrame(rows)
 
