@@ -207,7 +207,7 @@ def test_a_part_that_is_open_after_five_seeds_asks_for_eight(tmp_path):
 
 
 def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
-    tuning = "    tuning: {key: optim.lr, values: [1e-3, 2e-3], seeds: [101], score: valid/bleu}\n"
+    tuning = "    tuning: {key: optim.lr, values: [1, 2, 3], seeds: [101], score: valid/bleu}\n"
     rates = "    rates: {ln: [optim.lr=1e-3], none: [optim.lr=2e-3]}\n"
 
     def measure(rates, **sides):
