@@ -15,7 +15,8 @@ _BENEATH = 6  # the indent of what has no room beside its command
 class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Fold a parser's epilog: paragraphs, and beside or beneath an example what it does.
 
-    Lines that begin with a blank are examples. A command is never folded, so that it can be copied.
+    Lines that begin with a blank are examples. A command is never folded, so that it can be copied:
+    one of more than 80 columns is written in lines that end with a backslash.
     """
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:

@@ -14,7 +14,6 @@ from normlab.commands._looks import Judge, standing_lines
 from normlab.commands._plan import makespan
 from normlab.commands._queue import Job, Queue
 from normlab.commands._terminal import complain
-from normlab.studies import rate_name
 from normlab.sweep import Sweep, places, summary_lines
 
 _LONGER = 0.1  # of the time that a run took, if it is over its estimate
@@ -242,24 +241,3 @@ def check_publishing(root: Path, jobs: Sequence[Job]) -> None:
 
 def _say(line: str) -> None:
     print(line, flush=True)
-
-
-def print_tables(jobs: Sequence[Job], results: Path) -> None:
-    """Print the table of each study by what has ended, seeds that looks count as published too."""
-    from normlab.reports.published import read
-    from normlab.reports.render import markdown
-    from normlab.reports.table import build
-
-    for job in jobs:
-        runs = [(run.planned, run.record()) for run in job.asked()]
-        if job.published:
-            try:
-                _, there = read(results / job.study.name / job.scale)
-            except ValueError as error:
-                complain(f"{job.name}: the table is of the runs made here alone: {error}")
-                there = []
-            beside = [each for each in there if each[0].seed in job.published]
-            kept = [each for each in beside if rate_name(each[0].row, each[0].point) in job.names]
-            runs = kept + runs
-        print()
-        print(markdown(build(job.study, job.scale, runs)), end="")

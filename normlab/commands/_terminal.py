@@ -1,6 +1,6 @@
 """Tables and prose of commands, within the terminal's width; nothing is cut short.
 
-Where no terminal reads, tables have the width that COLUMNS names, or 80.
+Where no terminal reads, they have the width that COLUMNS names, or 80.
 """
 
 import re
@@ -177,21 +177,31 @@ def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -
     ]
 
 
-def folded(text: str, width: int, *, whole_words: bool = True) -> list[str]:
-    """Fold text at blanks; a word that is longer stays whole, so that it can be copied."""
-    if _width(text) <= width:
-        return [text]
-    return textwrap.wrap(text, width, break_long_words=not whole_words, break_on_hyphens=False)
+def folded(
+    text: str, width: int, *, whole_words: bool = True, first: str = "", rest: str = ""
+) -> list[str]:
+    """Fold text at blanks; a word that is longer stays whole, so that it can be copied.
+
+    `first` begins the first line, `rest` those below it.
+    """
+    if _width(first + text) <= width:
+        return [first + text]
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=not whole_words,
+        break_on_hyphens=False,
+    )
 
 
-def print_prose(text: str, *, indent: str = "") -> None:
-    """Print a paragraph, folded at the terminal's width; in one line where a program reads."""
-    text = printable(text)
-    if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        text = textwrap.fill(text, width, initial_indent=indent, subsequent_indent=indent)
-        indent = ""
-    print(f"{indent}{text}")
+def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
+    """Print a paragraph, folded at the terminal's width; all lines but the first `hang` deeper."""
+    width = shutil.get_terminal_size().columns
+    below = indent + " " * hang
+    lines = folded(one_line(text), width, first=indent, rest=below)
+    print("\n".join(lines))
 
 
 def print_markdown(

@@ -15,7 +15,8 @@ _EXAMPLES = """examples:
   normlab data iwslt data_dir=FOLDER task.corpus.train_from=valid
   normlab data multi30k data_dir=FOLDER batching=random batch_size=128
   normlab data mlm
-  normlab data lm task/corpus=documents data_dir=FOLDER task.corpus.form=paragraphs
+  normlab data lm task/corpus=documents data_dir=FOLDER \\
+    task.corpus.form=paragraphs
   normlab data cifar10 data_dir=FOLDER
 
 OVERRIDE is a key=value as `normlab train` takes it; batch_size, max_tokens and batching decide the

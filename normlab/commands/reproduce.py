@@ -17,11 +17,12 @@ from normlab.commands._estimate import duration
 from normlab.commands._grid import Run
 from normlab.commands._help import HelpFormatter
 from normlab.commands._looks import Judge, uncommitted, untuned, visible_lines
-from normlab.commands._night import Night, check_publishing, print_tables
+from normlab.commands._night import Night, check_publishing
 from normlab.commands._paths import as_path
 from normlab.commands._plan import Item, Plan, head, measured, subjects
 from normlab.commands._probes import Probes
 from normlab.commands._queue import Job, make_job
+from normlab.commands._tables import print_tables
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
 from normlab.studies import SMOKE, Planned, Study, load_study
@@ -44,7 +45,8 @@ _EXAMPLES = """examples:
 
 a night:
   normlab reproduce batching padding iwslt_norms scale=cpu data_dir=FOLDER \\
-    iwslt_norms:placement=pre --budget 8h --until-decided --publish results --clone ../night
+    iwslt_norms:placement=pre --budget 8h --until-decided --publish results \\
+    --clone ../night
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
 names, beginnings of names, and the numbers that --plan shows. Before it begins, each configuration
@@ -335,7 +337,7 @@ def _show_could(judge: Judge, job: Job, runs: "Runs") -> list[str]:
     print(f"what {job.name} could show of the parts that it decides:")
     lines = visible_lines(judge, job, runs) or ["it decides none"]
     for line in lines:
-        print_prose(line, indent="  ")
+        print_prose(line, indent="  ", hang=2)
     return lines
 
 

@@ -18,9 +18,11 @@ HELP = "the largest learning rate that trains, of any model, by a rate that rise
 
 _EXAMPLES = """examples:
   normlab stress task=digits model=resnet8 --norms bn,ln,none
-  normlab stress task=cifar10 model=vit data_dir=FOLDER --norms ln,bn,bn+norm@ffn_inner_norm=bn
+  normlab stress task=cifar10 model=vit data_dir=FOLDER \\
+    --norms ln,bn,bn+norm@ffn_inner_norm=bn
   normlab stress task=toy placement=post --norms ln,none --seeds 1,2,3
-  normlab stress task=digits model=lstm optim=rmsprop clip_norm=1 --norms bn_position,ln,none
+  normlab stress task=digits model=lstm optim=rmsprop clip_norm=1 \\
+    --norms bn_position,ln,none
 
 One run a norm and seed, its rate doubled every --steps updates from --from to --to, or until it
 diverges. A rate trains if the training loss of the updates up to it is below that of the

@@ -33,7 +33,8 @@ _EXAMPLES = """examples:
   normlab wandb sync runs/toy-bn-pre-*
   normlab wandb workspace --dry-run         the sections and panels of the view
   normlab wandb workspace                   save the view at W&B, and print its address
-  normlab wandb workspace --where task=mlm --where norm=ln,bn --name "MLM: LN and BN"
+  normlab wandb workspace --where task=mlm --where norm=ln,bn \\
+    --name "MLM: LN and BN"
 
 Both need a login: `wandb login`, or WANDB_API_KEY.
 """

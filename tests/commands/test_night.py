@@ -248,17 +248,19 @@ def test_without_looks_no_seed_is_added(place, capsys):
 
 def test_a_plan_names_the_smallest_difference_once_two_seeds_are_there(place, capsys):
     plan(place, bleu(3.0))
-    out = night(capsys, "one", "--plan")[1]
+    out = " ".join(night(capsys, "one", "--plan")[1].split())
     assert "part 1 worse (not measured): spread not known before two seeds of both sides" in out
     night(capsys, "one")
     out = night(capsys, "one", "--plan")[1]
+    assert max(map(len, out.splitlines())) <= 80
+    out = " ".join(out.split())
     assert re.search(r"part 1 worse \(not measured\): [\d.]+ with 5 seeds, [\d.]+ with 8", out)
     assert "by the spread of 2 seeds at scale=smoke" in out
 
 
 def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place, capsys):
     size = "{overrides: [task=toy], seeds: [1, 2], minutes: 0.5, data: the built-in corpus"
-    tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3], seeds: [101], score: valid/bleu}"
+    tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
     file = place.folder / "configs" / "study" / "one.yaml"
     text = file.read_text()
     said = (

@@ -13,6 +13,7 @@ import pytest
 from normlab.commands import _grid, _looks, reproduce
 from normlab.commands._plan import Item, Plan
 from normlab.records.code import code_of
+from normlab.reports.notes import BOLD
 from normlab.reports.published import read
 from normlab.studies import load_study
 from tests.reports.tables import made
@@ -163,10 +164,10 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     assert table.startswith("Two norms, on data that is not named (tiny, scale=smoke)\n")
     first = next(line for line in table.splitlines() if line.startswith("ln "))
     assert first.split()[:6] == ["ln", "placement=pre", "30.15", "+-", "0.07", "finished"]
-    assert first.endswith("  test/bleu 35.2") and "|" not in table
+    assert first.endswith("  test/bleu 35.2") and "| " not in table
     _, _, differences = table.partition("difference to ln at the same point, paired by seed\n")
     assert differences.count("-10.00 [-10.00, -10.00], p < 0.001") == 2
-    assert "ln " not in differences
+    assert not any(line.startswith("ln ") for line in differences.splitlines())
 
 
 def test_a_table_so_far_fits_eighty_columns(place, capsys, monkeypatch):
@@ -404,7 +405,9 @@ def test_what_is_published_has_the_same_figures_in_markdown(place, capsys):
     assert published.startswith("**Two norms, ") and len(figures) == 4 + 2
     assert all(figure.rstrip(") ") in table for figure in figures)
     notes = [line[2:] for line in published.splitlines() if line.startswith("- ")]
-    assert notes and all(note in table.splitlines() for note in notes)
+    assert len(notes) > 4
+    assert [note for note in notes if note not in table.splitlines()] == [BOLD]
+    assert BOLD.replace("bold:", "*:") in table.splitlines()
     assert len(read(folder)[1]) == len(list(folder.rglob("record.json"))) == 8
 
 

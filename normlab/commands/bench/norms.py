@@ -19,7 +19,8 @@ _EXAMPLES = """examples:
   normlab bench norms
   normlab bench norms --norms ln,bn,in model=base           alone at the width of the model
   normlab bench norms precision=fp32 --json norms.json
-  normlab bench norms task=cifar10 model=vit --norms ln,bn,bn+norm@ffn_inner_norm=bn --compiled
+  normlab bench norms task=cifar10 model=vit --compiled \\
+    --norms ln,bn,bn+norm@ffn_inner_norm=bn
   normlab bench norms task=cifar10 model=resnet8 --norms bn,ln,gn_sample,none
 
 Of pictures a step of training is timed as well; without data_dir they are noise of CIFAR-10's size.
