@@ -1,6 +1,7 @@
 """What a study will take, row by row: runs, updates, data, memory, hours."""
 
 import heapq
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -235,11 +236,11 @@ def measured(
         seconds = probes.seconds(len(missing))
         whole = (seconds + _START) * len(missing) / len(probes.places)
         if time.monotonic() + whole <= until:
-            print(
+            print_prose(
                 f"measuring {len(missing)} configuration(s), {len(probes.places)} at a time, for "
-                f"{seconds:.0f} s each and the time to start ...",
-                flush=True,
+                f"{seconds:.0f} s each and the time to start ..."
             )
+            sys.stdout.flush()
             probes.measure(missing, until)
     costs = [None if item.ended else probes.cost(item.config) for item in items]
     problems = [cost for cost in costs if isinstance(cost, str)]

@@ -273,6 +273,13 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
     assert not list((place.folder / "runs").rglob("record.json"))
 
 
+def test_a_plan_fits_eighty_columns(place, capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    _, before, _, _ = carry_out(capsys, "--plan")
+    assert " ".join(before).startswith("measuring 4 configuration(s), 1 at a time, for ")
+    assert max(map(len, before)) <= 80
+
+
 def test_a_plan_names_the_data_of_all_rows(place, capsys):
     other = {"label": "brown", "origin": "data_dir=F", "sizes": {"train": 3}}
     costs = {"ln": COST, "bn": {**COST, "data": other}}
