@@ -1,10 +1,13 @@
 """What an endpoint found: its verdict before any correction, and all that is shown of it."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from normlab.claims.decision import CONSTANT, Decision, Verdict
 from normlab.claims.looks import Look
+
+_MOST_DECIMALS = 6
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,16 @@ def stuck(reason: str, found: str = "") -> Finding:
 
 
 def of_decision(
-    decision: Decision, look: Look | None, *, ratio: bool = False, **more: object
+    decision: Decision,
+    look: Look | None,
+    *,
+    ratio: bool = False,
+    margin: float | None = None,
+    **more: object,
 ) -> Finding:
     """Return what a decision says, at a look or without one; `more` are values of a finding.
 
-    Of a `ratio` the decision has logarithms.
+    Of a `ratio` the decision has logarithms, and `margin` is a factor.
     """
     p = None if decision.reason == CONSTANT else decision.p
 
@@ -81,7 +89,10 @@ def of_decision(
     if decision.interval is not None:
         mean, low, high = decision.interval.mean, decision.interval.low, decision.interval.high
         said = [math.exp(x) for x in (mean, low, high)] if ratio else [mean, low, high]
-        found = ("factor " if ratio else "") + interval_text(*said)
+        bounds = (
+            () if margin is None else (1, margin, 1 / margin) if ratio else (0, margin, -margin)
+        )
+        found = ("factor " if ratio else "") + interval_text(said[0], said[1], said[2], bounds)
         values |= {"found": found, "low": low, "mean": mean, "high": high}
         values["confidence"] = decision.confidence
     return Finding(decision.verdict, **{**values, **more})  # pyright: ignore[reportArgumentType]
@@ -98,16 +109,31 @@ def _open_text(decision: Decision, *, ratio: bool) -> str:
     return f"these seeds would have shown {said} (80 % power)"
 
 
-def interval_text(mean: float, low: float, high: float) -> str:
-    """Write a figure with its interval, such as `2.27 [1.09, 3.45]`."""
+def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] = ()) -> str:
+    """Write a figure with its interval, such as `2.27 [1.09, 3.45]`.
+
+    An end that is not one of the `bounds` that decide is not written like one.
+    """
     said = figures(mean, low, high)
+    decimals = len(said[0].partition(".")[2])
+    while decimals < _MOST_DECIMALS and any(
+        end != bound and f"{end:.{decimals}f}" == f"{bound:.{decimals}f}"
+        for end in (low, high)
+        for bound in bounds
+    ):
+        decimals += 1
+        said = _rounded((mean, low, high), decimals)
     return f"{said[0]} [{said[1]}, {said[2]}]"
 
 
 def figures(*values: float) -> list[str]:
     """Write numbers with as many decimals as the largest needs to show three digits."""
     finite = [abs(value) for value in values if math.isfinite(value) and value]
-    decimals = min(6, max(0, 2 - math.floor(math.log10(max(finite))))) if finite else 0
+    needed = 2 - math.floor(math.log10(max(finite))) if finite else 0
+    return _rounded(values, min(_MOST_DECIMALS, max(0, needed)))
+
+
+def _rounded(values: Sequence[float], decimals: int) -> list[str]:
     return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 

@@ -151,7 +151,8 @@ class Contrast(StudyEndpoint):
         if (stop := self._stopped(asked, values, used)) is not None:
             return asked.finding(stop, used)
         detail = self._means(sample, used)
-        return asked.finding(of_decision(decision, at, ratio=self.ratio, detail=detail), used)
+        found = of_decision(decision, at, ratio=self.ratio, margin=self.margin, detail=detail)
+        return asked.finding(found, used)
 
     def differences(self, runs: Runs) -> dict[int, float]:
         """Return the difference by seed, of a factor its logarithm, also of runs that do not count.

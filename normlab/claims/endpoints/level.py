@@ -15,7 +15,7 @@ The side is chosen by the options of groups and by dotted keys of the config.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from normlab.claims.decision import UNDECIDED, Decision, decide
@@ -111,8 +111,10 @@ class Level(StudyEndpoint):
             return asked.finding(of_decision(decision, at, detail=detail), used)
         ends = sorted(self.bound + sign * end for end in (found.low, found.high))
         mean = self.bound + sign * found.mean
-        more = {"found": interval_text(mean, *ends), "mean": mean, "low": ends[0], "high": ends[1]}
-        return asked.finding(of_decision(decision, at, **more), used)
+        bounds = [self.bound + times * self.margin for times in (-1, 0, 1)]
+        said = interval_text(mean, ends[0], ends[1], bounds)
+        more = {"found": said, "mean": mean, "low": ends[0], "high": ends[1]}
+        return asked.finding(replace(of_decision(decision, at), **more), used)
 
     def _shown(self, sample: Sample) -> str:
         """Put runs into words that decide nothing."""
