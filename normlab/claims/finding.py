@@ -89,9 +89,9 @@ def of_decision(
     if decision.interval is not None:
         mean, low, high = decision.interval.mean, decision.interval.low, decision.interval.high
         said = [math.exp(x) for x in (mean, low, high)] if ratio else [mean, low, high]
-        bounds = (
-            () if margin is None else (1, margin, 1 / margin) if ratio else (0, margin, -margin)
-        )
+        bounds: list[float] = []
+        if margin is not None:
+            bounds = [1.0, margin, 1 / margin] if ratio else [0.0, margin, -margin]
         found = ("factor " if ratio else "") + interval_text(said[0], said[1], said[2], bounds)
         values |= {"found": found, "low": low, "mean": mean, "high": high}
         values["confidence"] = decision.confidence

@@ -175,6 +175,6 @@ def test_without_a_reference_counts_are_held_against_a_half_by_an_exact_test():
 
 
 def test_an_end_is_not_written_like_a_bound_that_it_is_not():
-    assert interval_text(1.2323, 1.2147, 1.2498, (0.75, 1, 1.25)) == "1.2323 [1.2147, 1.2498]"
-    assert interval_text(1.2323, 1.2147, 1.2698, (0.75, 1, 1.25)) == "1.23 [1.21, 1.27]"
+    assert interval_text(1.2323, 1.2147, 1.2498, (0.75, 1.0, 1.25)) == "1.2323 [1.2147, 1.2498]"
+    assert interval_text(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
     assert interval_text(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
