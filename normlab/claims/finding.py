@@ -117,7 +117,7 @@ def interval_text(mean: float, low: float, high: float, bounds: Sequence[float] 
     said = figures(mean, low, high)
     decimals = len(said[0].partition(".")[2])
     while decimals < _MOST_DECIMALS and any(
-        end != bound and f"{end:.{decimals}f}" == f"{bound:.{decimals}f}"
+        end != bound and round(end, decimals) == round(bound, decimals)
         for end in (low, high)
         for bound in bounds
     ):

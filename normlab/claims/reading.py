@@ -59,7 +59,8 @@ NOTES = (
     "of 0.05: intervals are of 99, 98.5 and 97.5 %, the narrower ones, shown where they decide "
     "before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
     "p is of the test that decides: against the margin (supported), against 0 (contradicted), of "
-    "equivalence (no difference). In an undecided part it is of the one that came nearest, so do "
+    "equivalence (no difference); of sides said to be alike: of equivalence (supported), against "
+    "the margin (contradicted); of counts: Fisher's or the binomial. In an undecided part it is of the one that came nearest, so do "
     "not quote it as a test of no effect. *Corrected* is multiplied for the look, then by Holm "
     "over the primary endpoints of the study at that scale; at 0.05 and more a part is undecided. "
     "*The direction is shown, its size is open*: 0 is excluded, corrected alike, the margin not.",
@@ -68,7 +69,8 @@ NOTES = (
     "scored without learning, decides nothing: clear of it is a loss that is a nat lower, an "
     "accuracy whose Wilson interval begins 2 points above, any other score by its interval over "
     "seeds. Where a seed diverged, the counts of seeds that train decide, but "
-    "of an interaction; where one ended at the floor of a side that trained, nothing does.",
+    "of an interaction; where one ended at the floor of a side that trained, differences of "
+    "scores decide nothing.",
     "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
     "tells of noise, not of other machines.",
     "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in GRADES.items()) + ".",

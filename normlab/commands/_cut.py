@@ -47,17 +47,17 @@ def _listed(text: str) -> list[str]:
 def _row(asked: str, names: Sequence[str], study: Study, scale: str) -> str:
     if asked in names:
         return asked
-    if asked.isdecimal() and 1 <= int(asked) <= len(names):
-        return names[int(asked) - 1]
-    near = [name for name in names if name.startswith(asked)]
-    if len(near) == 1:
-        return near[0]
     there = "; ".join(f"{n} {name}" for n, name in enumerate(names, 1))
     if asked in study.rows:
         raise ValueError(
             f"rows: {asked!r} is a row of the study, but not of scales.{scale}.rows in "
             f"configs/study/{study.name}.yaml: add it there, or take of {there}"
         )
+    if asked.isdecimal() and 1 <= int(asked) <= len(names):
+        return names[int(asked) - 1]
+    near = [name for name in names if name.startswith(asked)]
+    if len(near) == 1:
+        return near[0]
     fits = f"fits {' and '.join(map(repr, near))}" if near else "is no row"
     raise ValueError(f"rows: {asked!r} {fits}: there are {there}")
 

@@ -125,8 +125,7 @@ class Plan:
             if split.startswith("test") and any(split not in sizes for sizes in there)
         )
         return [
-            f"no {split} in these data: its columns stay empty, and parts of claims that ask for "
-            "it do not count these runs"
+            f"no {split} in these data: its columns stay empty, and what asks for it decides nothing"
             for split in lacking
         ]
 

@@ -113,7 +113,8 @@ def _worked(page: Page, worked: Worked) -> None:
     columns = ["sample", "token", "in", "out"]
     tables = [worked.x, worked.train]
     if worked.same_in_eval:
-        columns[-1] = "out (train and eval alike)"
+        here = "" if page.sees_train == page.sees_eval else "here "
+        columns[-1] = f"out ({here}train and eval alike)"
     else:
         columns[-1:] = ["out in train", "out in eval"]
         tables.append(worked.eval)

@@ -178,3 +178,4 @@ def test_an_end_is_not_written_like_a_bound_that_it_is_not():
     assert interval_text(1.2323, 1.2147, 1.2498, (0.75, 1.0, 1.25)) == "1.2323 [1.2147, 1.2498]"
     assert interval_text(1.2323, 1.2147, 1.2698, (0.75, 1.0, 1.25)) == "1.23 [1.21, 1.27]"
     assert interval_text(2.27, 0.5, 3.45, (0.5,)) == "2.27 [0.50, 3.45]"
+    assert interval_text(0.5, -0.003, 1.0, (0.0,)) == "0.500 [-0.003, 1.000]"

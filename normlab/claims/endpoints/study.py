@@ -260,7 +260,8 @@ def train_count(sample: Sample, side: str, scores: Sequence[str], seeds: Sequenc
 def train_text(sample: Sample, scores: Sequence[str], seeds: Sequence[int]) -> str:
     """Write of how many seeds each side trains; where all do, also which share that shows."""
     counts = {side: train_count(sample, side, scores, seeds) for side in sample.cells}
-    every = f" (at least {100 * least_share(len(seeds)):.0f} %)" if seeds else ""
+    many = len(seeds) >= FEWEST
+    every = f" (at least {math.floor(100 * least_share(len(seeds)))} %)" if many else ""
     return "train: " + ", ".join(
         f"{side} {n}/{len(seeds)}{every if n == len(seeds) else ''}" for side, n in counts.items()
     )
