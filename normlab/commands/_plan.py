@@ -125,7 +125,7 @@ class Plan:
             if split.startswith("test") and any(split not in sizes for sizes in there)
         )
         return [
-            f"no {split} in these data: its columns stay empty, and what asks for it decides nothing"
+            f"no {split} in these data: its columns stay empty, and what asks for it stays open"
             for split in lacking
         ]
 
