@@ -61,9 +61,10 @@ NOTES = (
     "p is of the test that decides: against the margin (supported), against 0 (contradicted), of "
     "equivalence (no difference); of sides said to be alike: of equivalence (supported), against "
     "the margin (contradicted); of counts: Fisher's or the binomial. In an undecided part it is "
-    "of the one that came nearest, so do not quote it as a test of no effect. *Corrected* is multiplied for the look, then by Holm "
-    "over the primary endpoints of the study at that scale; at 0.05 and more a part is undecided. "
-    "*The direction is shown, its size is open*: 0 is excluded, corrected alike, the margin not.",
+    "of the one that came nearest, so do not quote it as a test of no effect. *Corrected* is "
+    "multiplied for the look, then by Holm over the primary endpoints of the study at that scale; "
+    "at 0.05 and more a part is undecided. *The direction is shown, its size is open*: 0 is "
+    "excluded, corrected alike, the margin not.",
     "A run counts that was made by clean code and tested its last weights, or their mean; both "
     "sides of a pair share code, data and arithmetic. A side at the floor, which is what is "
     "scored without learning, decides nothing: clear of it is a loss that is a nat lower, an "
