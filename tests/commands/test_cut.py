@@ -61,6 +61,12 @@ def test_a_row_that_the_scale_leaves_out_is_said_to_be_one_of_the_study(text):
         read_rows(text, study(["ln", "bn"], ["peak", "peak, late"]), "cpu")
 
 
+@pytest.mark.parametrize("asked", ["bn", "1"])
+def test_a_row_that_the_scale_leaves_out_is_never_taken_for_another(asked):
+    with pytest.raises(ValueError, match=f"rows: '{asked}' is a row of the study, but not of"):
+        read_rows(asked, study(["ln", "bn in the encoder"], ["bn", "1"]), "cpu")
+
+
 def test_a_row_called_by_a_number_goes_before_the_number():
     assert read_rows("2", study(["8", "16", "2"]), "cpu") == ["2"]
 
