@@ -117,13 +117,10 @@ class Plan:
 
     def _lacking(self) -> list[str]:
         """Name the test sets of the columns that the data of a row lack."""
-        asked = {split for c in self.study.columns if (split := c.split("/")[0]) != "test"}
+        splits = {column.partition("/")[0] for column in self.study.columns}
+        asked = {split for split in splits if split.startswith("test_")}
         there = [item.cost["data"]["sizes"] for item in self.items if item.cost is not None]
-        lacking = sorted(
-            split
-            for split in asked
-            if split.startswith("test") and any(split not in sizes for sizes in there)
-        )
+        lacking = sorted(split for split in asked if any(split not in sizes for sizes in there))
         return [
             f"no {split} in these data: its columns stay empty, and what asks for it stays open"
             for split in lacking

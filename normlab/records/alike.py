@@ -7,6 +7,7 @@ from normlab.records.code import same_code
 from normlab.records.fingerprint import Parts, parts, varying, without
 from normlab.records.record import RunRecord
 
+_PROCESSES, _ARITHMETIC, _CODE = "numbers of processes", "arithmetic", "code"
 _DATA = ("source", "sizes", "checksums")
 # A choice of `norm` is the label of all its sites.
 _SITES = (
@@ -33,25 +34,28 @@ def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str |
 
 def origin(a: RunRecord, b: RunRecord) -> str | None:
     """Say which of data, processes, arithmetic and code two runs of one seed do not share."""
-    found = {
-        "numbers of processes": a.environment.get("world_size") != b.environment.get("world_size"),
-        "arithmetic": unlike([a], [b]) is not None,
-        "code": not same_code(a.environment, b.environment),
-    }
-    making = " and ".join(name for name, differs in found.items() if differs)
+    making = " and ".join(_unlike_in(a, b))
     reasons = [unlike_data(a, b), f"unlike {making}" if making else None]
     return ", ".join(reason for reason in reasons if reason is not None) or None
 
 
 def unlike_making(a: RunRecord, b: RunRecord) -> str | None:
     """Say whether two runs of one seed are unlike in processes, code or arithmetic."""
-    if a.environment.get("world_size") != b.environment.get("world_size"):
-        return "unlike numbers of processes"
-    if not same_code(a.environment, b.environment):
-        return "unlike code"
-    if unlike([a], [b]) is not None:
+    found = _unlike_in(a, b)
+    first = next((name for name in (_PROCESSES, _CODE, _ARITHMETIC) if name in found), None)
+    if first == _ARITHMETIC:
         return f"unlike arithmetic ({' '.join(arithmetic(a))}; {' '.join(arithmetic(b))})"
-    return None
+    return None if first is None else f"unlike {first}"
+
+
+def _unlike_in(a: RunRecord, b: RunRecord) -> list[str]:
+    """Name what two runs were not made alike in."""
+    found = {
+        _PROCESSES: a.environment.get("world_size") != b.environment.get("world_size"),
+        _ARITHMETIC: unlike([a], [b]) is not None,
+        _CODE: not same_code(a.environment, b.environment),
+    }
+    return [name for name, differs in found.items() if differs]
 
 
 def unlike_data(a: RunRecord, b: RunRecord) -> str | None:
