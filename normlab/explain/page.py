@@ -12,7 +12,7 @@ from normlab.explain.dependence import SHAPE, Sees, dependence, keeps_order, poo
 from normlab.explain.documents import Saying, about
 from normlab.explain.outlier import Outlier, outlier
 from normlab.explain.padding import Padding, pad
-from normlab.explain.subject import HALF_WAY, Setting, Subject, docstring, subject
+from normlab.explain.subject import HALF_WAY, Setting, docstring, subject
 from normlab.explain.tables import Table, tables
 from normlab.explain.worked import Worked, work
 from normlab.norms.base import Norm, RunningNorm
@@ -92,7 +92,7 @@ def choose(names: Iterable[str] = ()) -> list[registry.Option]:
 
 def explain(option: registry.Option) -> Page:
     """Gather the facts of an option of `configs/norm`."""
-    on_table = _pooling(subject(option))
+    on_table = subject(option)
     norm = on_table.make()
     refusals: list[str] = []
 
@@ -105,6 +105,10 @@ def explain(option: registry.Option) -> Page:
             return None
 
     seen = try_(lambda: dependence(norm))
+    if isinstance(norm, WarmupNorm) and seen is not None and not Sees.of(seen).others:
+        on_table = dataclasses.replace(on_table, step=HALF_WAY)  # it pools nothing at the start
+        norm = on_table.make()
+        seen = try_(lambda: dependence(norm))
     seen_eval = try_(lambda: dependence(trained(norm)))
     by_axes = {cell: pooled(cell, norm.pools, SHAPE) for cell in cells(SHAPE)}
     found = by_axes if seen is None else pooled_cells(norm, seen)
@@ -141,14 +145,6 @@ def explain(option: registry.Option) -> Page:
         cost=_cost(norm, worked, sees_train, sees_eval),
         documents=about(norm.pools),
     )
-
-
-def _pooling(on_table: Subject) -> Subject:
-    """Return the subject at a step at which it pools what it says: half way if not at the start."""
-    norm = on_table.make()
-    if not isinstance(norm, WarmupNorm) or Sees.of(dependence(norm)).others:
-        return on_table
-    return dataclasses.replace(on_table, step=HALF_WAY)
 
 
 def _cost(
