@@ -87,13 +87,16 @@ def test_a_variable_that_withholds_instructions_is_named(features, monkeypatch):
     assert machine.instruction_set("cpu") == "AVX512 ATEN_CPU_CAPABILITY=avx2"
 
 
-@pytest.mark.parametrize(("text", "precision"), [(AVX512, "fp32"), ("avx512_bf16", "bf16")])
-def test_auto_and_what_it_becomes_are_one_experiment(features, text, precision):
+@pytest.mark.parametrize(
+    ("text", "precision", "other"), [(AVX512, "fp32", "bf16"), ("avx512_bf16", "bf16", "fp32")]
+)
+def test_auto_and_what_it_becomes_are_one_experiment(features, text, precision, other):
     features(text)
+    different = to_dict(compose(["task=toy", "device=cpu", f"precision={other}"]))
     settled = to_dict(compose(["task=toy", "device=cpu", "precision=auto"]))
     named = to_dict(compose(["task=toy", "device=cpu", f"precision={precision}"]))
     assert settled["precision"] == precision
-    assert fingerprint(settled) == fingerprint(named)
+    assert fingerprint(settled) == fingerprint(named) != fingerprint(different)
 
 
 @pytest.mark.parametrize(
