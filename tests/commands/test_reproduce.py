@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 
+from normlab import machine
 from normlab.commands import _grid, _looks, reproduce
 from normlab.commands._plan import Item, Plan
 from normlab.records.code import code_of
@@ -119,9 +120,10 @@ def composed():
     compose, configs = _grid.composed, {}
 
     def once(run):
-        if run.overrides not in configs:
-            configs[run.overrides] = compose(run)
-        return configs[run.overrides]
+        key = run.overrides, machine.processor_features()  # which decide what precision=auto is
+        if key not in configs:
+            configs[key] = compose(run)
+        return configs[key]
 
     return once
 
@@ -318,15 +320,25 @@ def test_a_plan_is_published_apart_from_records(place, capsys):
     assert len(content["scales"]["smoke"]["runs"]) == 4, "of the other row, too"
 
 
-def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(place, capsys):
+@pytest.mark.parametrize(
+    ("feature", "auto", "other"), [("avx512_bf16", "bf16", "fp32"), ("avx2", "fp32", "bf16")]
+)
+def test_what_was_measured_is_kept_until_something_changes_what_a_run_costs(
+    place, capsys, monkeypatch, feature, auto, other
+):
+    monkeypatch.setattr(machine, "processor_features", lambda: frozenset({feature}))
+    monkeypatch.setattr(machine, "gpu", lambda: None)
     carry_out(capsys, "--plan")
     assert len(place.lines("bench_calls")) == 4
-    for free in ("optim.lr=1e-4", "schedule.warmup=7", "budget.steps=10", "seeds=5-9", "seeds=1"):
+    for free in (
+        *("optim.lr=1e-4", "schedule.warmup=7", "budget.steps=10", f"precision={auto}"),
+        *("seeds=5-9", "seeds=1"),
+    ):
         lines = carry_out(capsys, "--plan", free)[1]
         assert len(place.lines("bench_calls")) == 4, free
         assert not any("measuring" in line for line in lines)
     assert len(place.lines("data_calls")) == 1, "a plan that is known asks for no data"
-    for number, changed in enumerate(("batch_size=9", "precision=fp32", "model.dim=32"), 2):
+    for number, changed in enumerate(("batch_size=9", f"precision={other}", "model.dim=32"), 2):
         carry_out(capsys, "--plan", changed)
         assert len(place.lines("bench_calls")) == 4 * number, changed
 
