@@ -18,7 +18,7 @@ from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.placements.calibration import calibrate, needs_calibration
 from normlab.registry import CONFIG_DIR, option_names
-from normlab.sites import site_nodes
+from normlab.sites import NORM_KEYS, STEP_NORMS
 from normlab.tasks.base import Task
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
@@ -26,9 +26,7 @@ from normlab.train.schedule import Schedule
 
 _STACKS = ("encoder", "decoder")
 _INNER_SITES = ("ffn_inner_norm", "embedding_norm")
-_STEP_SITES = ("input_norm", "hidden_norm", "cell_norm")  # of a recurrence; by default `norm`
 _NO_NORM = "normlab.norms.local.NoNorm"
-_NORM_SITES = ("norm", "encoder_norm", "decoder_norm", *_INNER_SITES, *_STEP_SITES)
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 _GROUP_KEYS = ("rate", "weight_decay")
@@ -60,7 +58,7 @@ def check_targets(config: Mapping[str, Any]) -> None:
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
-        site: (config[site], Norm, ("dim",)) for site in _NORM_SITES if config.get(site) is not None
+        site: (config[site], Norm, ("dim",)) for site in NORM_KEYS if config.get(site) is not None
     }
     nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in _rules(config)}
     for key, (node, kind, live) in nodes.items():
@@ -104,7 +102,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     rules = [(pattern, _factory(node, f"sites.{pattern}")) for pattern, node in _rules(config)]
     stacks = {stack: _norm_factory(config, _site(config, f"{stack}_norm")) for stack in _STACKS}
     within = {site: _norm_factory(config, _site(config, site)) for site in kind.sites}
-    steps = dict.fromkeys([site for site in kind.sites if site in _STEP_SITES], OpenPlace)
+    steps = dict.fromkeys([site for site in kind.sites if site in STEP_NORMS], OpenPlace)
     arch = instantiate(
         _sizes(config["model"]), "model", ModelArchitecture, **(within | steps if rules else within)
     )
@@ -243,7 +241,7 @@ def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
     """Return the class of the model's sizes; ValueError for a norm at a site that it has not."""
     kind = locate(_sizes(config["model"]), "model", ModelArchitecture)
     stacks = [f"{stack}_norm" for stack in _STACKS if stack not in kind.stacks]
-    for site in (*_INNER_SITES, *_STEP_SITES, *stacks):
+    for site in (*_INNER_SITES, *STEP_NORMS, *stacks):
         chosen = config.get(site)
         named = chosen.get("_target_") if isinstance(chosen, Mapping) else None
         none = site in _INNER_SITES and named == _NO_NORM
@@ -263,7 +261,7 @@ def _site(config: Mapping[str, Any], site: str) -> str:
 
 
 def _rules(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return list(site_nodes(config).items())
+    return list((config.get("sites") or {}).items())
 
 
 def _norm_factory(config: Mapping[str, Any], site: str) -> NormFactory:

@@ -24,7 +24,7 @@ from normlab.choices import check_single
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
 from normlab.registry import CONFIG_DIR, option_names
-from normlab.sites import settle_sites
+from normlab.sites import NORM_KEYS, STEP_NORMS, settle_sites
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
@@ -351,7 +351,8 @@ def _check_shape(plain: Mapping[str, Any]) -> None:
 
     Keys that are not of the schema are ignored: they are of another version.
     """
-    for name in (*_NODES, "seed", "device", "precision", *constraints.FIRST_NORMS):
+    norms = [key for key in NORM_KEYS if key not in STEP_NORMS]  # others are newer
+    for name in (*_NODES, "seed", "device", "precision", *norms):
         if name not in plain:
             raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
         if name in _NODES and not isinstance(plain[name], Mapping):

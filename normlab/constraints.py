@@ -15,13 +15,11 @@ from typing import Any
 
 from normlab.constraint import Constraint, Real, number
 from normlab.machine import MOST_THREADS
+from normlab.sites import NORM_KEYS, SITES
 from normlab.wiring import misplaced
 
 _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
 _LONGEST = 4096  # characters of a value
-FIRST_NORMS = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm")
-"""The places of norms that the config of every version has."""
-NORMS = (*FIRST_NORMS, "input_norm", "hidden_norm", "cell_norm")
 
 
 def _count(unit: str, *, low: int = 1, high: Real | None = None) -> Constraint:
@@ -100,7 +98,7 @@ CONSTRAINTS: Mapping[str, Constraint] = {
     "observe.probe.*.eps": _POSITIVE,
     "observe.sink.*.connect_seconds": Constraint(0, 10**6, "seconds"),
     "observe.sink.*.finish_seconds": Constraint(0, 10**6, "seconds"),
-    **{f"{site}.{key}": rule for site in NORMS for key, rule in _OF_A_NORM.items()},
+    **{f"{site}.{key}": rule for site in NORM_KEYS for key, rule in _OF_A_NORM.items()},
     "placement.share": Constraint(0, 1, "share of the layers"),
     "placement.start": Constraint(unit="first value of the gains"),
     "placement.encoder_beta": _POSITIVE,
@@ -262,9 +260,8 @@ def _together(config: Mapping[str, Any]) -> Iterator[str]:
     model = _node(config, "model")
     dim = model.get("dim")
     yield from _divides(model, "model.num_heads", dim)
-    for site in NORMS:
-        width = model.get("ffn_dim") if site == "ffn_inner_norm" else dim
-        yield from _divides(_node(config, site), f"{site}.groups", width)
+    for key, _, _, width in SITES:
+        yield from _divides(_node(config, key), f"{key}.groups", model.get(width))
     yield from misplaced(_node(config, "choices"), model.get("qk_norm"))
     schedule = _node(config, "schedule")
     yield from _ordered(schedule, "schedule", "warmup", "total", strictly=True)

@@ -8,8 +8,8 @@ still be too large; one that does not fit cannot run here.
 from collections.abc import Mapping
 from typing import Any
 
-from normlab.constraints import NORMS
 from normlab.machine import memory_bytes
+from normlab.sites import NORM_KEYS
 
 _MOMENTS = {"AdamW": 2, "Adam": 2, "RAdam": 2, "NAdam": 2}  # copies of all weights
 _GIB = 2**30
@@ -61,7 +61,7 @@ def _tables(config: Mapping[str, Any]) -> int:
     sizes = _sizes(config)
     dim = sizes.get("dim", 0)
     sinusoids = 0 if _learned(config) else sizes.get("max_positions", 0) * dim
-    nodes = [*(config.get(site) for site in NORMS), *(config.get("sites") or {}).values()]
+    nodes = [*(config.get(site) for site in NORM_KEYS), *(config.get("sites") or {}).values()]
     norms = [node for node in nodes if isinstance(node, Mapping)]
     rows = max((node.get("num_positions") or 0 for node in norms), default=0)
     return sinusoids + 2 * rows

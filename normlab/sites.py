@@ -1,48 +1,77 @@
-"""Sites: ordered rules that give norms to places of a model by their paths.
+"""The places of norms that have a key of their own, and rules that reach any place by its path.
 
-`sites={encoder.0.*:ln,*.ffn:bn}` replaces the norms at the places that a pattern matches; the last
-rule that matches a place has it. Paths are `encoder.0.self`, `decoder.1.cross`, `encoder.0.ffn`,
-`decoder.final`, and, where no norm stands unless a rule's last word names it, `encoder.embedding`,
-`encoder.0.ffn.inner` before the activation and `encoder.0.ffn.hidden` after it, and in an attention
-the heads' `q`, `k`, `v`, the `mix` before the output projection and what comes `out` of it
-(`encoder.0.self.q`). A recurrence has `recurrent.0.input`, `hidden` and `cell`. `*` stands for
-anything, dots too.
+`norm` is the norm of every place, `norm@encoder_norm=bn` that of the encoder's places, and so on:
+each key stands for a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` gives further
+rules; the last rule that matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`,
+`encoder.0.ffn`, `decoder.final`. Some places have no norm unless the last word of a rule names
+them: `encoder.embedding`, `encoder.0.ffn.inner` before the activation, `encoder.0.ffn.hidden` after
+it, and in an attention the heads' `q`, `k` and `v`, the `mix` before the output projection and the
+projection's `out` (`encoder.0.self.q`). A recurrent layer has `recurrent.0.input`, `hidden` and
+`cell`. `*` stands for anything, dots included.
 
-Rules that say what a key of its own says become that key: `{*:bn,decoder.*:ln}` is
-`norm=bn norm@decoder_norm=ln`, the same experiment under the same name.
+Rules that say what a key says become that key: `{*:bn,decoder.*:ln}` is `norm=bn
+norm@decoder_norm=ln`, the same experiment under the same name.
 """
 
 import re
 from collections.abc import Mapping
-from typing import Any
-
-from omegaconf import DictConfig, OmegaConf
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from normlab.registry import CONFIG_DIR, option_names
 
-SHORT = {
-    "*": "norm",
-    "encoder.*": "encoder_norm",
-    "decoder.*": "decoder_norm",
-    "*.inner": "ffn_inner_norm",
-    "*.embedding": "embedding_norm",
-    "*.input": "input_norm",
-    "*.hidden": "hidden_norm",
-    "*.cell": "cell_norm",
-}
-_FOLLOWING = ("encoder_norm", "decoder_norm", "input_norm", "hidden_norm", "cell_norm")
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+
+class SiteKey(NamedTuple):
+    """A key of the config that gives some places their norm.
+
+    Attributes:
+        key: of the config; `norm@<key>` on the command line.
+        rule: the pattern of paths that it stands for.
+        default: the norm where the key is not given: the run's own (`norm`), or `none`.
+        width: the size of the model that the norm is as wide as.
+    """
+
+    key: str
+    rule: str
+    default: Literal["norm", "none"] = "norm"
+    width: str = "dim"
+
+
+SITES = (
+    SiteKey("norm", "*"),
+    SiteKey("encoder_norm", "encoder.*"),
+    SiteKey("decoder_norm", "decoder.*"),
+    SiteKey("ffn_inner_norm", "*.inner", default="none", width="ffn_dim"),
+    SiteKey("embedding_norm", "*.embedding", default="none"),
+    SiteKey("input_norm", "*.input"),
+    SiteKey("hidden_norm", "*.hidden"),
+    SiteKey("cell_norm", "*.cell"),
+)
+"""All keys that name a norm, in the order of the config."""
+NORM_KEYS = tuple(site.key for site in SITES)
+STACK_NORMS = ("encoder_norm", "decoder_norm")
+STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
+"""The keys of a recurrent layer's norms."""
+
+_KEYS = {site.rule: site.key for site in SITES}
+_FOLLOWING = tuple(site.key for site in SITES[1:] if site.default == "norm")
 _PATTERN = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _NAMED = 4  # rules of a label
 _EXAMPLE = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 
-def settle_sites(config: DictConfig) -> None:
-    """Put the nodes of the norms in the place of their names, and rules into keys of their own.
+def settle_sites(config: "DictConfig") -> None:
+    """Replace the norms' names in `sites` by their nodes, and move rules that have a key to it.
 
-    The label of the rules that are left becomes a choice, `sites`.
+    The label of the remaining rules becomes a choice, `sites`.
 
-    Raises ValueError naming a rule that is none, or a norm that there is not.
+    Raises:
+        ValueError: a rule is no path, or names a norm that does not exist.
     """
+    from omegaconf import OmegaConf
+
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
     if not isinstance(rules, dict) or (not rules and config.sites is not None):
         raise ValueError(f"sites={config.sites!r:.60} is no list of rules: give {_EXAMPLE}")
@@ -52,24 +81,21 @@ def settle_sites(config: DictConfig) -> None:
     for pattern, value in rules.items():
         names[str(pattern)], nodes[str(pattern)] = _norm(str(pattern), value)
     for pattern in list(nodes):
-        if pattern not in SHORT:
+        if pattern not in _KEYS:
             break
         for key in _FOLLOWING if pattern == "*" else ():
             config[key] = choices[key] = None
-        config[SHORT[pattern]], choices[SHORT[pattern]] = nodes.pop(pattern), names.pop(pattern)
+        config[_KEYS[pattern]], choices[_KEYS[pattern]] = nodes.pop(pattern), names.pop(pattern)
     config.sites = nodes or None
     if nodes:
         choices["sites"] = _label(names)
     config.choices = choices
 
 
-def site_nodes(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-    """Return the rules of a plain config, which may be of before there were any."""
-    return dict(config.get("sites") or {})
-
-
 def _norm(pattern: str, value: object) -> tuple[str, dict[str, Any]]:
     """Return the name and the node of the norm that a rule gives."""
+    from omegaconf import OmegaConf
+
     if not _PATTERN.fullmatch(pattern):
         raise ValueError(
             f"sites: {pattern!r:.60} is no path: give words and * between dots, as {_EXAMPLE}"

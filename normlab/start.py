@@ -9,10 +9,10 @@ from typing import Any
 
 from torch import nn
 
-from normlab.constraints import NORMS
 from normlab.distributed import Shard
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
+from normlab.sites import NORM_KEYS
 from normlab.tasks.base import Task
 
 _CURE = "or take a norm that does not pool over the batch (norm=ln)"
@@ -33,7 +33,7 @@ def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: 
 
 def _check_rows(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
     """Norms by position need a row for each position that there will be, outside a recurrence."""
-    nodes = {site: config.get(site) or {} for site in NORMS}
+    nodes = {site: config.get(site) or {} for site in NORM_KEYS}
     if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
         return
     rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from normlab.sites import STACK_NORMS
+
 _WITHOUT_NORMS = ("rezero",)
 _WITH_HEAD_NORMS = ("hybrid",)
 _WITH_NORMS = ("deepnorm", "admin", "b2t")  # their streams grow where no norm stands after the sum
@@ -14,7 +16,7 @@ def misplaced(choices: Mapping[str, Any], qk_norm: str | None) -> Iterator[str]:
     `choices` are the options of a run by group or site, `qk_norm` is that of its model, if any.
     """
     placement, run = choices.get("placement"), choices.get("norm")
-    norms = {site: choices.get(site) or run for site in ("norm", "encoder_norm", "decoder_norm")}
+    norms = {site: choices.get(site) or run for site in ("norm", *STACK_NORMS)}
     if placement in _WITHOUT_NORMS:
         for site, norm in norms.items():
             if norm not in (None, "none"):

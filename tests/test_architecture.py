@@ -26,7 +26,7 @@ PACKAGE = ROOT / "normlab"
 # allows all that is below it.
 MAY_IMPORT = {
     # 0
-    "records": (),
+    "records": ("sites",),
     "machine": (),
     "distributed": (),
     "registry": (),
@@ -70,10 +70,10 @@ MAY_IMPORT = {
     "yaml_file": (),
     "studies": ("registry", "yaml_file"),
     "recipes": (),
-    "wiring": (),
+    "wiring": ("sites",),
     "constraint": (),
-    "constraints": ("constraint", "machine", "wiring"),
-    "memory": ("machine", "constraints"),
+    "constraints": ("constraint", "machine", "sites", "wiring"),
+    "memory": ("machine", "constraints", "sites"),
     "sites": ("registry",),
     "near": ("registry", "constraints"),
     "choices": ("registry",),

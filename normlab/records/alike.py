@@ -6,14 +6,11 @@ from normlab.records.arithmetic import arithmetic, unlike
 from normlab.records.code import same_code
 from normlab.records.fingerprint import Parts, parts, varying, without
 from normlab.records.record import RunRecord
+from normlab.sites import NORM_KEYS
 
 _PROCESSES, _ARITHMETIC, _CODE = "numbers of processes", "arithmetic", "code"
 _DATA = ("source", "sizes", "checksums")
-# A choice of `norm` is the label of all its sites.
-_SITES = (
-    *("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm"),
-    *("input_norm", "hidden_norm", "cell_norm", "sites"),
-)
+_SITES = (*NORM_KEYS, "sites")  # a choice of `norm` is the label of all its sites
 
 
 def difference(a: RunRecord, b: RunRecord, may_differ: tuple[str, ...]) -> str | None:

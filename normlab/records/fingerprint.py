@@ -18,19 +18,18 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from normlab.records.canonical import plain
+from normlab.sites import NORM_KEYS, STEP_NORMS
 
 # At the top only: a corpus has a seed too.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
 _PLACES = frozenset({"data_dir", "runs_dir", "run_dir"})
-_STEP_NORMS = ("input_norm", "hidden_norm", "cell_norm")
-_NORMS = ("norm", "encoder_norm", "decoder_norm", "ffn_inner_norm", "embedding_norm", *_STEP_NORMS)
 # What a key stands for that configs of before have not: with it they are the same experiment.
 _NEUTRAL: Mapping[str, Mapping[str, Any]] = {
-    **{key: {"center": True} for key in _NORMS},
+    **{key: {"center": True} for key in NORM_KEYS},
     "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False, "learned_start": False},
 }
 _NEUTRAL_AT_TOP: Mapping[str, Any] = {
-    **dict.fromkeys(_STEP_NORMS),
+    **dict.fromkeys(STEP_NORMS),
     "sites": None,
     "start_from": None,
     "freeze_statistics": None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-_ENDS = ("encoder_norm", "decoder_norm")
-_STEP_SITES = ("input_norm", "hidden_norm", "cell_norm")  # have the norm of the model by default
+from normlab.sites import STACK_NORMS, STEP_NORMS
 
 
 def norm_label(choices: Mapping[str, Any]) -> str:
@@ -17,12 +16,12 @@ def norm_label(choices: Mapping[str, Any]) -> str:
     config without any.
     """
     norm = choices.get("norm")
-    ends = [choices.get(site) or norm for site in _ENDS]
-    sites = sorted(key for key in choices if key.endswith("_norm") and key not in _ENDS)
+    ends = [choices.get(site) or norm for site in STACK_NORMS]
+    sites = sorted(key for key in choices if key.endswith("_norm") and key not in STACK_NORMS)
     extra = [
         f"{site.removesuffix('_norm')}_{choices[site]}"
         for site in sites
-        if choices[site] not in (None, norm if site in _STEP_SITES else "none")
+        if choices[site] not in (None, norm if site in STEP_NORMS else "none")
     ]
     parts = [
         part for part in [*dict.fromkeys(ends), *extra, choices.get("sites")] if part is not None

@@ -11,9 +11,9 @@ from normlab.card.finding import Finding
 from normlab.card.rerun import against_usual
 from normlab.card.subject import Examined
 from normlab.config import to_dict
-from normlab.constraints import NORMS
 from normlab.instantiate import instantiate
 from normlab.norms.base import Norm
+from normlab.sites import NORM_KEYS
 
 QUESTION = "What does it lose with statistics of four sequences instead of the whole batch?"
 SEQUENCES = 4
@@ -39,7 +39,7 @@ def _batch_sites(config: Mapping[str, Any]) -> list[str]:
     """Return the sites of the config whose norms pool over the batch."""
     model = config["model"]
     found = []
-    for site in NORMS:
+    for site in NORM_KEYS:
         if config.get(site) is not None:
             dim = model["ffn_dim" if site == "ffn_inner_norm" else "dim"]
             if "batch" in instantiate(config[site], site, Norm, dim=dim).pools:
