@@ -1,8 +1,9 @@
 """Rewrite the golden losses: `python scripts/golden.py`.
 
-They are the training losses of 20 float64 steps of `normlab train` on a small toy corpus and the
-validation loss that follows, one run for each norm in pre- and post-norm and for each placement
-with layer norm. Other kinds of models have a row for each of a few norms, on a task of theirs. A
+They are the training losses of 20 float64 steps of `normlab train` on a small text that is kept
+in `tests/golden`, and the validation loss that follows: one run per norm in pre- and post-norm, and
+one per placement with layer norm. Other kinds of models have rows for a few norms, on tasks of
+their own. A
 change that is meant to leave the mathematics alone leaves them alone, to a relative 1e-6; one that
 is meant to change it rewrites the file, and the commit says why. `python scripts/golden.py --new`
 adds the rows that are missing and leaves the others as they are.
@@ -16,6 +17,8 @@ from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[1]
 GOLDEN = ROOT / "tests" / "golden" / "losses.txt"
+TEXT = GOLDEN.parent / "text"  # 120 German-English sentence pairs, and two each for valid and test
+DOCUMENTS = GOLDEN.parent / "documents"  # English sentences
 STEPS = 20
 HEADER = (
     "# Written by scripts/golden.py: the training loss of each of 20 float64 steps, then the\n"
@@ -23,8 +26,8 @@ HEADER = (
 )
 
 _RUN = [
-    *("task=toy", "task.corpus.size=120", "task.corpus.valid_size=2", "task.corpus.test_size=2"),
-    *("task.vocab_size=150", "task.test_search.beam=1"),
+    *("task=translation", f"data_dir={TEXT}", "task.vocab_size=150", "task.max_length=128"),
+    "task.test_search.beam=1",
     *("task.valid_search.length_offset=1", "task.test_search.length_offset=1"),
     *("task.valid_search.length_factor=0.0", "task.test_search.length_factor=0.0"),
     *("model=tiny", "model.dim=32", "model.ffn_dim=24", "model.num_heads=2"),
@@ -39,7 +42,8 @@ _RECURRENT = [*_DIGITS, "model.dim=6", "model.read=rows", "model.initial_noise=0
 _RESNET = [*_DIGITS, "model.width=8"]
 _VIT = [*_DIGITS, "model.dim=8", "model.ffn_dim=16", "model.depth=1", "model.num_heads=2"]
 _TEXT = [
-    *("task=lm", "task/corpus=documents", "task.corpus.boundary=file", "task.vocab_size=263"),
+    *("task=lm", "task/corpus=documents", f"data_dir={DOCUMENTS}", "task.corpus.boundary=file"),
+    "task.vocab_size=263",
     *("task.max_length=16", "task.one_by_one=0", "task.length_buckets=[]", "model=lstm"),
     *("task.test_batch_sizes=[]", "task.test_eval_stats=[]", "batch_size=20", "model.dim=6"),
     *("task.targets.perplexity=[200.0]", "optim=adam", "clip_norm=1"),
@@ -70,24 +74,12 @@ def losses(norm: str, place: str, runs_dir: Path, *more: str) -> list[float]:
 
     where = runs_dir / norm / place.rpartition("=")[2]
     own, _ = MODELS.get(place, (_RUN, ()))
-    if own is _TEXT:
-        more = (*more, f"data_dir={_text(where / 'text')}")
     train(compose([*own, *_ALL, _override(place), f"norm={norm}", f"runs_dir={where}", *more]))
     (metrics,) = where.rglob("metrics.jsonl")
     rows = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
     found = [row[key] for key in ("train/loss", "valid/loss") for row in rows if key in row]
     assert len(found) == STEPS + 1 and all(math.isfinite(loss) for loss in found)
     return found
-
-
-def _text(folder: Path) -> Path:
-    """Write English sentences of the built-in corpus to a folder, of its splits; return it."""
-    from normlab.data.toy import ToyCorpus
-
-    folder.mkdir(parents=True)
-    for split, text in ToyCorpus(size=60, valid_size=4, test_size=4).splits().items():
-        (folder / f"{split}.txt").write_text("\n".join(text.target) + "\n", encoding="utf-8")
-    return folder
 
 
 def _override(place: str) -> str:
