@@ -1,4 +1,4 @@
-"""A trained model as files for others: its weights, norms folded if asked, and a torch program.
+"""A trained model as a file for others: its weights, with norms folded if asked.
 
 The weights are a plain state dict under `model`, with the config that builds the model and the
 norms that were folded into the products beside them (`normlab.models.folding`), which have no
@@ -8,45 +8,38 @@ weights any more. What is written is read back, and must compute what the run's 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from normlab.build import build_model, check_targets
 from normlab.config import from_dict, to_dict
-from normlab.health.padding import positions
 from normlab.loaded import load_run
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.records.atomic import atomic_write
 from normlab.records.record import RunRecord
 from normlab.tasks.base import Batch, Task
-from normlab.tasks.programs import Program
 from normlab.train.checkpoint import load_checkpoint, reading, weights_of
 
 FORMAT = "normlab.checkpoint/1"
-WEIGHTS_FILE, PROGRAM_FILE = "model.pt", "model.pt2"
+WEIGHTS_FILE = "model.pt"
 SENTENCES = 8
 _AGREES = 1e-3  # of the largest logit: float32 through some tens of layers, folded in float64
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written of a run: the files, the folded norms, how far outputs lie apart at most.
-
-    `no_program` says why there is no program, where there is none.
-    """
+    """What was written: the file, the folded norms, the largest difference of the outputs."""
 
     record: RunRecord
-    files: Sequence[Path]
+    file: Path
     folded: Sequence[str]
     apart: float
-    no_program: str | None
 
 
 def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = ()) -> Exported:
-    """Write a finished run's tested weights and a program of them into a folder.
+    """Write a finished run's tested weights into a folder.
 
     `changes` are `key=value` settings that replace those of the run, such as `device=cpu`. Raises
     ValueError where nothing can be folded, and where the outputs do not agree.
@@ -76,12 +69,7 @@ def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = 
             f"{run_dir}: the exported model's outputs differ by {apart:.2g} of the largest; "
             "nothing is exported"
         )
-    program, why = _exported(run.task.program(again), batch)
-    if program is None:
-        return Exported(run.record, [weights], folded, apart, why)
-    with atomic_write(folder / PROGRAM_FILE, "wb") as file:
-        torch.export.save(program, file)
-    return Exported(run.record, [weights, folder / PROGRAM_FILE], folded, apart, None)
+    return Exported(run.record, weights, folded, apart)
 
 
 def load_export(path: Path, task: Task) -> nn.Module:
@@ -139,24 +127,3 @@ def _gone(model: nn.Module, folded: nn.Module) -> list[str]:
 def _apart(found: Tensor, expected: Tensor) -> float:
     size = expected.abs().max().clamp(min=1e-12)
     return float((found - expected).abs().max() / size)
-
-
-def _exported(module: Program | None, batch: Batch) -> tuple[Any, str | None]:
-    """Return the program of a model for any batch and length, or why there is none."""
-    if module is None:
-        return None, "the task has none"
-    given = module.given(batch)
-    longest = positions(module.model)
-    sizes = {name: torch.export.Dim(name, min=2, max=longest) for name in ("source", "target")}
-    sizes["size"] = torch.export.Dim("size", min=1)
-    dynamic = tuple(
-        {at: sizes[name] for at, name in enumerate(axes)} for axes in module.axes.values()
-    )
-    try:
-        program = torch.export.export(module, given, dynamic_shapes=dynamic)
-        with torch.no_grad():
-            same = _apart(program.module()(*given), module(*given)) <= _AGREES
-    except Exception as error:  # torch's own, of many kinds
-        why = str(error).strip().splitlines()[0][:200]
-        return None, f"none that takes batches of any size: {why}"
-    return (program, None) if same else (None, "its outputs differ")

@@ -1,1 +1,1 @@
-"""Measuring speed: a synthetic corpus, the machine's own peak, training runs side by side."""
+"""Speed: steps of training, norms by themselves, and what a whole run would take."""

@@ -1,31 +1,36 @@
-"""What a run would take, measured in seconds: an update, a validation, the test, memory.
+"""What a run would take on this machine: an update, a validation, the test, memory.
 
 The parts of a run are built as the run builds them. A few updates are taken and a few batches of
-validation and test are scored; what they took is scaled by positions and tokens to all of them. A
-model that has not learnt yet would decode to the length limit: here its hypotheses have the mean
-length of the references. Nothing is written but a state of the weights, which is thrown away.
+validation and test are scored; their times are scaled by positions and tokens to the whole. An
+untrained model would decode to the length limit, so hypotheses get the mean length of the
+references. Nothing is written but a state of the weights, which is thrown away.
+
+`python -m normlab.bench.cost key=value ... --seconds N` prints what it found as JSON.
 """
 
+import argparse
+import json
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from normlab.bench.clock import Clock
-from normlab.bench.decode import full_length
-from normlab.bench.train import Contender, start
+from normlab.bench.speed import Clock, start
+from normlab.config import compose, to_dict
 from normlab.data.batching import eval_batches
 from normlab.data.corpus import ParallelText
 from normlab.data.encoded import EncodedPairs
 from normlab.distributed import Shard
 from normlab.norms.base import running_norms
-from normlab.tasks.base import Batch, Condition, Task
+from normlab.tasks.base import Batch, BatchStream, Condition, Task
 from normlab.tasks.documents import DocumentTask
 from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation
@@ -35,28 +40,50 @@ from normlab.train.tested import best_by
 
 if TYPE_CHECKING:
     from normlab.models.seq2seq import Seq2Seq
+    from normlab.models.stacks import CachedDecoding, PrefixDecoding
 
 FORMAT = "normlab.bench.cost/1"
-_WARM_UP = 2  # updates that are taken and not counted, where there is time for them
+_WARM_UP = 2  # updates that are taken and not counted, if there is time for them
 _UPDATES = 12  # counted, at most
-_DRAWN = 200  # micro-batches whose size is looked at
+_DRAWN = 200  # micro-batches whose size is counted
 _SCORED = 12  # batches of a split that are scored, at most
 _NEVER = 1 << 40
+_UNLIKELY = -1e4
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Measure the run of some overrides and print JSON; 1 and a message for wrong values."""
+    parser = argparse.ArgumentParser(prog="python -m normlab.bench.cost")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
+    parser.add_argument("--seconds", type=float, default=20.0, help="default: 20")
+    arguments = parser.parse_intermixed_args(argv)
+    try:
+        config = to_dict(compose(arguments.overrides))
+        runtime = Runtime.start(
+            device=config["device"],
+            precision=config["precision"],
+            threads=config["observe"]["threads"],
+        )
+        print(json.dumps(measure(config, runtime, seconds=arguments.seconds)))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
 
 
 def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> dict[str, Any]:
     """Return what a run of a config takes, by parts, from about `seconds` of work.
 
     Three updates and one batch of each split are taken however long they last. `later_share` is
-    how much larger the batches are after a change of length (`task.length_change`). The time of
-    `start_seconds` is that of a process of its own, up to its first update.
+    how much larger the batches are after a change of length (`task.length_change`).
+    `start_seconds` is the time of a process up to its first update.
     """
-    contender = start("run", _before_the_change(config), runtime)
-    trainer, task = contender.trainer, contender.trainer.task
-    probe = _Probe(config, contender, runtime, Clock(runtime.device))
+    probe = _Probe(config, runtime)
+    task, accumulate = probe.task, probe.trainer.settings.accumulate
     with probe.whole_sentences():
-        updates, drawn = probe.updates(seconds / 2)
-        probe.widest_update(drawn.widest)
+        updates = probe.updates(seconds / 2)
+        drawn = probe.drawn(seconds / 8)
+        probe.widest_update(drawn["widest"])
         validation = probe.scoring("valid", Condition(), seconds / 6)
         test = probe.test(seconds / 3)
     description = task.describe()
@@ -68,12 +95,14 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
             "origin": _origin(task, config["task"]),
             "sizes": description.get("sizes"),
         },
-        "params": sum(p.numel() for p in trainer.parameters),
-        "start_seconds": contender.first_step_seconds,
-        **updates,
-        "tokens_per_update": drawn.tokens * trainer.settings.accumulate,
-        "updates_per_epoch": drawn.per_epoch / trainer.settings.accumulate,
-        "later_share": probe.later_share(drawn.positions),
+        "params": sum(p.numel() for p in probe.trainer.parameters),
+        "start_seconds": probe.start_seconds,
+        "update_seconds": updates["seconds_per_position"] * drawn["positions"] * accumulate,
+        "updates_measured": updates["count"],
+        "busy_share": updates["busy_share"],
+        "tokens_per_update": drawn["tokens"] * accumulate,
+        "updates_per_epoch": drawn["per_epoch"] / accumulate,
+        "later_share": probe.later_share(drawn["positions"]),
         "validation_seconds": validation,
         "test_seconds": test,
         "save_seconds": probe.saving(),
@@ -82,7 +111,7 @@ def measure(config: Mapping[str, Any], runtime: Runtime, *, seconds: float) -> d
 
 
 def _origin(task: Task, config: Mapping[str, Any]) -> str:
-    """Name the folder of the data, or their place where the task is given none."""
+    """Name the folder of the data, or where the task finds them without one."""
     folder = (config.get("corpus") or config["source"]).get("data_dir")
     if folder is not None:
         return f"data_dir={folder}"
@@ -100,104 +129,84 @@ def _before_the_change(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "task": {**config["task"], "length_change": {**change, "step": _NEVER}}}
 
 
-@dataclass(frozen=True)
-class _Drawn:
-    """Means of a micro-batch, how many an epoch has, and the widest that was seen."""
+class _Counted(Iterator[Batch]):
+    """A batch stream that counts positions, and can be made to repeat one batch."""
 
-    tokens: float
-    positions: float
-    per_epoch: float
-    widest: Batch
-
-
-class _Repeated(Iterator[Any]):
-    """A stream of one batch, over and over."""
-
-    epochs = 0.0
-
-    def __init__(self, batch: Batch) -> None:
-        self._batch = batch
+    def __init__(self, stream: BatchStream):
+        self.stream, self.positions = stream, 0
+        self.repeated: Batch | None = None
 
     def __next__(self) -> Batch:
-        return self._batch
+        batch = self.repeated or next(self.stream)
+        self.positions += batch.positions
+        return batch
+
+    @property
+    def epochs(self) -> float:
+        return self.stream.epochs
 
     def state_dict(self) -> dict[str, Any]:
-        """Return nothing: there is one place."""
-        return {}
+        return self.stream.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Stay."""
+        self.stream.load_state_dict(state)
 
 
-@dataclass(frozen=True)
 class _Probe:
     """A run whose parts are timed."""
 
-    config: Mapping[str, Any]
-    contender: Contender
-    runtime: Runtime
-    clock: Clock
+    def __init__(self, config: Mapping[str, Any], runtime: Runtime):
+        self.config, self.runtime = config, runtime
+        steps = start("run", _before_the_change(config), runtime)
+        self.trainer, self.start_seconds = steps.trainer, steps.first_step_seconds
+        self.task: Task = self.trainer.task
+        self.stream = self.trainer.stream = _Counted(self.trainer.stream)
+        self.clock = Clock(runtime.device)
 
-    @property
-    def task(self) -> Task:
-        """The task of the run."""
-        return self.contender.trainer.task
-
-    def updates(self, seconds: float) -> tuple[dict[str, float], _Drawn]:
-        """Return the mean seconds of an update and how they were had, and what batches are like.
-
-        `busy_share` is the processor's part of the time, where `Clock` counts it: the rest went to
-        other programs.
-        """
+    def updates(self, seconds: float) -> dict[str, float]:
+        """Time updates: `busy_share` is the processor's part, where `Clock` counts it."""
         taken = []
         until = time.perf_counter() + seconds
         try:
-            while len(taken) < _WARM_UP + _UPDATES:
-                taken.append(self.contender.take(1, self.clock))
-                if time.perf_counter() > until:
-                    break
+            while len(taken) < _WARM_UP + _UPDATES and (not taken or time.perf_counter() < until):
+                before = self.stream.positions
+                self.clock.restart()
+                self.trainer.step()
+                taken.append((self.clock.read(), self.stream.positions - before))
         except Diverged:
             if not taken:
                 raise ValueError("the first updates diverge: nothing to measure") from None
         counted = taken[_WARM_UP:] or taken[-1:]
-        wall, busy = (sum(getattr(i.time, name) for i in counted) for name in ("wall", "busy"))
-        drawn = self._drawn(seconds / 4)
-        positions = drawn.positions * self.contender.trainer.settings.accumulate
-        found = {
-            "update_seconds": wall / sum(i.positions for i in counted) * positions,
-            "updates_measured": len(counted),
-            "busy_share": busy / wall,
+        wall = sum(span.wall for span, _ in counted)
+        return {
+            "seconds_per_position": wall / sum(positions for _, positions in counted),
+            "busy_share": sum(span.busy for span, _ in counted) / wall,
+            "count": len(counted),
         }
-        return found, drawn
 
-    def _drawn(self, seconds: float) -> _Drawn:
-        """Draw further micro-batches and look at them."""
-        stream = self.contender.stream
-        before = stream.epochs
+    def drawn(self, seconds: float) -> dict[str, Any]:
+        """Draw micro-batches: means of one, how many an epoch has, and the widest."""
+        before, batches = self.stream.epochs, [next(self.stream)]
         until = time.perf_counter() + seconds
-        widest = next(stream)
-        count, tokens, positions = 1, widest.tokens, widest.positions
-        while count < _DRAWN and time.perf_counter() < until:
-            batch = next(stream)
-            count, tokens, positions = (
-                count + 1,
-                tokens + batch.tokens,
-                positions + batch.positions,
-            )
-            widest = max(widest, batch, key=lambda each: each.positions)
-        epochs = stream.epochs - before
-        return _Drawn(tokens / count, positions / count, count / epochs, widest)
+        while len(batches) < _DRAWN and time.perf_counter() < until:
+            batches.append(next(self.stream))
+        count = len(batches)
+        return {
+            "tokens": sum(batch.tokens for batch in batches) / count,
+            "positions": sum(batch.positions for batch in batches) / count,
+            "per_epoch": count / (self.stream.epochs - before),
+            "widest": max(batches, key=lambda batch: batch.positions),
+        }
 
     def widest_update(self, batch: Batch) -> None:
-        """Take one update of the widest batch, for the memory that it takes."""
-        trainer = self.contender.trainer
-        stream, trainer.stream = trainer.stream, _Repeated(batch)
+        """Take one update of the widest batch, for its memory."""
+        self.stream.repeated = batch
         try:
-            trainer.step()
+            self.trainer.step()
         except Diverged:
             pass
         finally:
-            trainer.stream = stream
+            self.stream.repeated = None
 
     def later_share(self, positions: float) -> float:
         """Return the size of the batches that training ends with, over those it begins with."""
@@ -210,11 +219,11 @@ class _Probe:
     def test(self, seconds: float) -> float:
         """Return the seconds of all test splits, the first also under all conditions of a test.
 
-        The best weights are tested too, each apart: what the last ones take if none is one of them.
+        The best weights are tested separately, so they count as often as there are any.
         """
-        model = self.contender.trainer.model
+        model = self.trainer.model
         splits = self.task.test_splits()
-        every = self.contender.trainer.evaluator.conditions
+        every = self.trainer.evaluator.conditions
         conditions = [each for each in every if each.matters(model)]
         each = seconds / (1 + len(conditions))
         plain = self.scoring(splits[0], Condition(), each)
@@ -239,8 +248,8 @@ class _Probe:
     def _scored(
         self, split: str, batches: list[np.ndarray], every: int, condition: Condition
     ) -> tuple[float, float]:
-        """Score every so manieth batch; return the seconds and the share of the tokens."""
-        trainer = self.contender.trainer
+        """Score every n-th batch; return the seconds and the share of the tokens."""
+        trainer = self.trainer
         part = Shard(every // 2, every)
         lengths = self.task.lengths(split).sum(axis=1)
         chosen = np.concatenate(batches[part.rank :: part.size])
@@ -260,8 +269,8 @@ class _Probe:
         return took, float(lengths[chosen].sum() / lengths.sum())
 
     def _recalibration(self, condition: Condition) -> float:
-        """Return the seconds of re-estimating statistics, where scoring does that first."""
-        model = self.contender.trainer.model
+        """Return the seconds of recalibrating statistics, if scoring does that first."""
+        model = self.trainer.model
         with condition.applied(model):
             if not any(norm.eval_stats == "recalibrated" for norm in running_norms(model)):
                 return 0.0
@@ -273,7 +282,7 @@ class _Probe:
 
     def saving(self) -> float:
         """Return the seconds that writing the state of weights and optimizer takes."""
-        trainer = self.contender.trainer
+        trainer = self.trainer
         state = {"model": trainer.model.state_dict(), "optimizer": trainer.optimizer.state_dict()}
         with TemporaryDirectory() as folder:
             self.clock.restart()
@@ -287,7 +296,7 @@ class _Probe:
         if not isinstance(task, Translation):
             yield
             return
-        model = cast("Seq2Seq", self.contender.trainer.model)  # translation has no other
+        model = cast("Seq2Seq", self.trainer.model)  # translation has no other
         source, target = task.lengths("valid").sum(axis=0)
         size = {"length_factor": float(target / source), "length_offset": 0}
         task.valid_search = replace(task.valid_search, **size)
@@ -298,7 +307,7 @@ class _Probe:
 
 @contextmanager
 def _only(task: Task, split: str, chosen: np.ndarray) -> Iterator[bool]:
-    """Leave a split of translation these sentences, whose scores need all; tell whether it did."""
+    """Reduce a split of translation to these sentences; False for other tasks."""
     if not isinstance(task, Translation):
         yield False
         return
@@ -315,3 +324,24 @@ def _only(task: Task, split: str, chosen: np.ndarray) -> Iterator[bool]:
         yield True
     finally:
         task.data = whole
+
+
+@contextmanager
+def full_length(model: "Seq2Seq", eos_id: int) -> Iterator[None]:
+    """Let no hypothesis of a model end before the length limit."""
+    step = model.decode_step
+
+    def endless(ids: Tensor, state: "CachedDecoding | PrefixDecoding") -> Tensor:
+        logits = step(ids, state)
+        logits[:, eos_id] = _UNLIKELY
+        return logits
+
+    model.decode_step = endless
+    try:
+        yield
+    finally:
+        del model.decode_step
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,6 +1,6 @@
 """Decides which timings a claim about speed may rest on: the committed `bench/norms*.json`.
 
-They are reports of `normlab bench norms`, in which all candidates of a group took turns.
+They are reports of `python scripts/bench norms`, in which all candidates of a group took turns.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ def read_timings(path: Path, *, named: str) -> Timings:
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path}: damaged ({error!r}); normlab bench norms --json {path} makes it again"
+            f"{path}: damaged ({error!r}); python scripts/bench norms --json {path} makes it again"
         ) from None
 
 

@@ -1,8 +1,8 @@
 """What configurations cost on this machine: each is measured once and kept beside the runs.
 
-A probe is `normlab bench cost` in a process of its own, under the share of the machine that a run
-would have. What cannot change a cost (the seed, the rate, the length of the run) is no part of what
-it is kept under; code, machine and data are.
+A probe is `python -m normlab.bench.cost` in a process of its own, under the share of the machine
+that a run would have. What cannot change a cost (the seed, the rate, the length of the run) is no
+part of what it is kept under; code, machine and data are.
 """
 
 import hashlib
@@ -18,7 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from normlab.records.atomic import atomic_write
@@ -124,24 +123,21 @@ class Probes:
     ) -> dict[str, Any] | str:
         given = {override.split("=")[0] for override in subject.overrides}
         own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
-        with TemporaryDirectory() as folder:
-            path = Path(folder) / "cost.json"
-            command = [sys.executable, "-m", "normlab", "bench", "cost", *subject.overrides, *own]
-            done = subprocess.run(
-                [*command, "--seconds", f"{seconds:.1f}", "--json", str(path)],
-                env={**os.environ, **dict(place.variables)},
-                capture_output=True,
-                text=True,
-                errors="replace",
-            )
-            if done.returncode:
-                lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
-                return lines[-1].removeprefix("normlab bench: ")
-            text = path.read_text("utf-8")
+        command = [sys.executable, "-m", "normlab.bench.cost", *subject.overrides, *own]
+        done = subprocess.run(
+            [*command, "--seconds", f"{seconds:.1f}"],
+            env={**os.environ, **dict(place.variables)},
+            capture_output=True,
+            text=True,
+            errors="replace",
+        )
+        if done.returncode:
+            lines = done.stderr.strip().splitlines() or [f"status {done.returncode}"]
+            return lines[-1]
         self._root.mkdir(parents=True, exist_ok=True)
         with atomic_write(self._root / f"{key}.json") as file:
-            file.write(text)
-        return json.loads(text)
+            file.write(done.stdout)
+        return json.loads(done.stdout)
 
 
 def _machine() -> list[str]:

@@ -1,7 +1,9 @@
 """The page of runs that `normlab report RUN` writes."""
 
 import os
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from normlab.commands._runs import none_below
@@ -12,6 +14,19 @@ from normlab.reports.html.runs import runs_page
 from normlab.reports.manifest import PAGE
 from normlab.reports.runs import arranged
 from normlab.reports.watched import Watched
+
+EVERY = 5.0  # seconds between two pages of `--watch`
+
+
+def watch_page(
+    places: Sequence[Path], out: Path, *, baseline: str | None, scores: Sequence[str]
+) -> int:
+    """Rewrite the page while runs train, until Ctrl-C; the browser reloads it."""
+    with suppress(KeyboardInterrupt):
+        while True:
+            write_page(places, out, baseline=baseline, scores=scores)
+            time.sleep(EVERY)
+    return 0
 
 
 def write_page(

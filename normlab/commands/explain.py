@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from pathlib import Path
 
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
@@ -43,17 +42,6 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Explain norms; raises `ValueError` for one that does not exist."""
     arguments = parser().parse_args(argv)
-    if arguments.svg:
-        return _explain(arguments)
-    from normlab.commands._remembered import remembered
-    from normlab.registry import CONFIG_DIR
-
-    package = Path(__file__).resolve().parents[1]
-    sources = [package / "norms", package / "explain", package / "build.py", CONFIG_DIR / "norm"]
-    return remembered("explain", argv, sources, lambda: _explain(arguments))
-
-
-def _explain(arguments: argparse.Namespace) -> int:
     from normlab.explain import overview, pictures, terminal
     from normlab.explain.block import TEXT
     from normlab.explain.page import choose, pages

@@ -1,57 +1,114 @@
-"""`normlab export RUN`: a trained model as files for others."""
+"""`normlab export`: a trained model as a file for others, or a workspace at Weights & Biases."""
 
 import argparse
+from collections.abc import Iterable
 
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
 from normlab.commands._runs import say_unfinished
+from normlab.registry import CONFIG_DIR
 
-HELP = "write a run's model for others: weights, norms folded if asked, a torch.export program"
+HELP = "write a run's weights, norms folded with --fold; lay out W&B with --wandb"
 
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
   normlab export RUN --out FOLDER
-  normlab export RUN device=cpu                    a run of a GPU where there is none
+  normlab export RUN device=cpu                    a run of a GPU on a machine without one
+  normlab export --wandb --where task=mlm --where norm=ln,bn
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the
-names of folded norms; model.pt2 is a program for torch.export.load, of any batch and length; of
-pictures it takes bytes [B, H, W, C]. A recurrent language model has none: it is a loop over tokens.
---fold puts norms with running statistics, batch norm and its kin, into the products beside them, as
-SLAB and MABN do for inference. Both are written only if the outputs agree with the run's model.
+names of folded norms. --fold folds norms with running statistics, batch norm and its kin, into the
+adjacent products. The file is written only if the outputs agree with the run's model.
+
+--wandb saves a workspace that compares norms, and needs a login: `wandb login`, or WANDB_API_KEY.
 """
 
 
-def main(argv: list[str]) -> int:
-    """Export, and say in one line what was written."""
-    parser = argparse.ArgumentParser(
-        "normlab export",
-        description=HELP[0].upper() + HELP[1:] + ".",
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        prog="normlab export",
+        description="Write a trained model as a file, or lay out a workspace at W&B.",
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("run", type=as_path, help="the folder of a finished run")
-    parser.add_argument(
-        "device", nargs="?", metavar="device=DEVICE", help="device=cpu; default: as the run"
+    result.add_argument("run", nargs="?", type=as_path, help="the folder of a finished run")
+    result.add_argument("device", nargs="?", metavar="device=DEVICE", help="default: as the run")
+    result.add_argument("--fold", action="store_true", help="fold batch norm and its kin")
+    result.add_argument("--out", type=as_path, help="the folder to write to; default: RUN/export")
+    result.add_argument("--wandb", action="store_true", help="save a workspace at W&B instead")
+    result.add_argument("--project", help="with --wandb; default: that of the wandb sink")
+    result.add_argument("--entity", help="with --wandb: user or team; default: of the login")
+    result.add_argument("--name", default="normlab", help="of the workspace; default: normlab")
+    result.add_argument(
+        "--where",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE[,VALUE]",
+        help="with --wandb: only runs with these values of a config key; may be repeated",
     )
-    parser.add_argument(
-        "--fold", action="store_true", help="fold batch norm and its kin into the products"
-    )
-    parser.add_argument("--out", type=as_path, help="the folder to write to; default: RUN/export")
-    arguments = parser.parse_intermixed_args(argv)
+    return result
 
+
+def main(argv: list[str]) -> int:
+    """Write the file or save the workspace, and print where it is."""
+    arguments = parser().parse_intermixed_args(argv)
+    if arguments.wandb:
+        return _workspace(arguments)
+    if arguments.run is None:
+        raise ValueError("name a run, such as runs/EXPERIMENT/seed1; or lay W&B out by --wandb")
     changes = [arguments.device] if arguments.device else []
     if changes and not arguments.device.startswith("device="):
-        raise ValueError(
-            f"{arguments.device}: one run at a time, and device= alone of what it was told"
-        )
+        raise ValueError(f"{arguments.device}: one run at a time, and only device= can be changed")
 
     from normlab.export import export
 
     out = arguments.out or arguments.run / "export"
     found = export(arguments.run, out, fold=arguments.fold, changes=changes)
     say_unfinished(arguments.run, found.record)
-    names = " and ".join(str(path) for path in found.files)
     folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""
-    without = f"; no program: {found.no_program}" if found.no_program else ""
-    print(f"wrote {names}: {folded}outputs agree to {found.apart:.1g}{without}")
+    print(f"wrote {found.file}: {folded}outputs agree to {found.apart:.1g}")
     return 0
+
+
+def _workspace(arguments: argparse.Namespace) -> int:
+    """Save a workspace; ValueError for a missing login or package, and what W&B refuses."""
+    import wandb
+    import yaml
+    from wandb.errors import Error
+
+    from normlab.train.sinks.wandb_login import find_login, reach
+    from normlab.train.sinks.wandb_workspace import workspace
+
+    login = find_login()
+    if login.source is None:
+        raise ValueError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
+    sink = yaml.safe_load((CONFIG_DIR / "sink" / "wandb.yaml").read_text("utf-8"))
+    where = _conditions(arguments.where)
+    try:
+        reach(login.host, sink["connect_seconds"])
+        entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
+        if not entity:
+            raise ValueError("the login has no default entity: name a user or team by --entity")
+        project = arguments.project or sink["project"]
+        made = workspace(entity=entity, project=project, name=arguments.name, where=where)
+        made.save()
+    except OSError as error:
+        raise ValueError(f"{login.host} does not answer ({error}): nothing was saved") from None
+    except Error as error:
+        raise ValueError(f"W&B refuses: {str(error).strip()}; nothing was saved") from error
+    print(made.url)
+    return 0
+
+
+def _conditions(where: Iterable[str]) -> dict[str, list[object]]:
+    """Read `--where`; values become numbers and booleans as in a config."""
+    import yaml
+
+    result: dict[str, list[object]] = {}
+    for text in where:
+        key, equals, values = text.partition("=")
+        if not (key and equals and values):
+            raise ValueError(f"--where {text}: expected KEY=VALUE, such as --where norm=ln,bn")
+        result[key] = [yaml.safe_load(value) for value in values.split(",")]
+    return result

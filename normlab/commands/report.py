@@ -27,7 +27,7 @@ _EXAMPLES = """examples:
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
 one file that opens without a network: a row an experiment, differences to the baseline paired by
 seed, curves, how the runs trained, what they translated (as normlab samples draws it), where their
-configs differ. Tables and figures download as SVG and CSV. normlab board shows it while runs go on.
+configs differ. Tables and figures download as SVG and CSV. --watch rewrites it while runs train.
 
 A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
@@ -70,6 +70,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="FOLDER",
         help="where studies are published; default: results",
     )
+    result.add_argument(
+        "--watch", action="store_true", help="of runs: rewrite the page while they train"
+    )
     result.add_argument("--check", action="store_true", help="write nothing; name what differs")
     result.add_argument(
         "--accept",
@@ -93,11 +96,10 @@ def main(argv: list[str]) -> int:
     if places := _places(arguments.what, arguments.root):
         if arguments.check:
             raise ValueError("--check is for published studies; the page of runs is made each time")
-        from normlab.commands._runs_page import write_page
+        from normlab.commands._runs_page import watch_page, write_page
 
-        return write_page(
-            places, arguments.out, baseline=arguments.baseline, scores=arguments.score
-        )
+        make = watch_page if arguments.watch else write_page
+        return make(places, arguments.out, baseline=arguments.baseline, scores=arguments.score)
     study = arguments.what[0] if arguments.what else None
     return _studies(arguments.root, study, check=arguments.check)
 

@@ -20,7 +20,6 @@ from normlab.models.noise import noisy
 from normlab.models.spec import Spec
 from normlab.norms.base import EvalStats, Norm, blended, evaluated_with, recalibrated, running_norms
 from normlab.records.record import Score
-from normlab.tasks.programs import Program
 
 
 @runtime_checkable
@@ -172,10 +171,6 @@ class Task(ABC):
         Both are given the true tokens so far; None for a task that does not generate. Examples of
         one length, or one at a time: what ends earlier is fed padding, as real tokens.
         """
-        return None
-
-    def program(self, model: Any) -> Program | None:
-        """Return a model as a function of a batch's tensors alone; None where there is none."""
         return None
 
     @abstractmethod

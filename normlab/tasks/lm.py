@@ -25,7 +25,6 @@ from normlab.progress import counted
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
-from normlab.tasks.programs import Continues
 
 LOSS = "loss"
 
@@ -116,10 +115,6 @@ class LanguageModeling(DocumentTask):
         steps = [model.decode_step(batch.ids[:, t], state) for t in range(length)]
         by_step = torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
         return self.logits(model, batch), by_step
-
-    def program(self, model: GeneratesText) -> Continues:
-        """Return the model as a function of a batch's tensors."""
-        return Continues(model)
 
     @property
     def tallied(self) -> Sequence[str]:

@@ -23,7 +23,6 @@ from normlab.norms.base import Stream
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
-from normlab.tasks.programs import Encodes
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
@@ -146,10 +145,6 @@ class MaskedLanguageModeling(DocumentTask):
         if self.nsp:
             found[NSP] = label_smoothed_cross_entropy(pairs, batch.follows, 0.0)[0]
         return found
-
-    def program(self, model: MaskedLM) -> Encodes:
-        """Return the model as a function of a batch's tensors."""
-        return Encodes(model)
 
     @property
     def tallied(self) -> Sequence[str]:

@@ -22,7 +22,6 @@ from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import BatchStream, Condition, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.programs import Classifies, standardized
 
 LOSS = "loss"
 _BINS = 15
@@ -177,11 +176,8 @@ class Classification(Task):
 
     def logits(self, model: nn.Module, batch: PictureBatch) -> Float[Tensor, "B K"]:
         """Return the model's logits of pictures whose channels have mean 0 and variance 1."""
-        return model(standardized(batch.pixels, *self._tables(model)))
-
-    def program(self, model: nn.Module) -> Classifies:
-        """Return the model as a function of pixels alone."""
-        return Classifies(model, *self._tables(model))
+        mean, deviation = self._tables(model)
+        return model((batch.pixels.to(mean.dtype) - mean) / deviation)
 
     def _tables(self, model: nn.Module) -> tuple[Tensor, Tensor]:
         """Return mean and deviation of the channels where, and as, the model computes."""

@@ -29,7 +29,6 @@ from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
 from normlab.tasks.padded import places_of, widened
-from normlab.tasks.programs import Translates
 from normlab.tasks.translated import floors, names, plain_scores, token_score
 
 LOSS = "loss"
@@ -268,10 +267,6 @@ class Translation(Task):
         state = model.start_decoding(memory, source, width=1, max_length=length)
         steps = [model.decode_step(batch.tgt_in[:, t], state) for t in range(length)]
         return whole[batch.places], torch.stack(steps, dim=1).flatten(0, 1)[batch.places]
-
-    def program(self, model: Seq2Seq) -> Translates:
-        """Return the model as a function of a batch's tensors."""
-        return Translates(model)
 
     def _cross_entropy(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
         """Return the summed loss and negative log-likelihood; only real tokens are projected."""

@@ -1,4 +1,10 @@
-"""Overrides of the smallest runs that `normlab bench` measures in tests."""
+"""Overrides of the smallest runs that speed tests measure, and where the scripts are."""
+
+import sys
+from pathlib import Path
+
+SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
+sys.path.append(str(SCRIPTS))
 
 MODEL = (
     "model=tiny",

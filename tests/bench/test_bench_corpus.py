@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from normlab.bench.corpus import SyntheticCorpus
+import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.data.prepare import prepare_translation
+
+from bench.corpus import SyntheticCorpus  # isort: skip
 
 
 @pytest.fixture(scope="module")

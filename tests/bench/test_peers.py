@@ -2,27 +2,22 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from normlab.bench.corpus import SyntheticCorpus
-from normlab.build import build_task
 from normlab.distributed import Shard
 from normlab.tasks.translation import Translation
+from tests.bench.small import SCRIPTS
 
-SCRIPTS = Path(__file__).resolve().parents[2] / "scripts"
-sys.path.append(str(SCRIPTS))
-
-from peers import files, run, table  # noqa: E402
-from peers.entries import ENTRIES, Entry  # noqa: E402
-from peers.processes import Program, Turn  # noqa: E402
-from peers.race import Race  # noqa: E402
-from peers.work import Work, token_counts  # noqa: E402
+from bench.common import bench_task  # isort: skip  (scripts/ is put on the path above)
+from bench.corpus import SyntheticCorpus  # isort: skip
+from bench.peers import files, run, table  # isort: skip
+from bench.peers.race import ENTRIES, Entry, Program, Race, Turn  # isort: skip
+from bench.peers.work import Work, token_counts  # isort: skip
 
 FAKE = """
 import itertools, json, sys, time
-from peers.turns import Turns
+from bench.peers.turns import Turns
 
 def batches():
     for n in itertools.count(1):
@@ -69,7 +64,7 @@ def test_the_files_are_the_corpus(work):
 
 
 def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
-    task = build_task(files.config_of("b", "fp32", pairs=600))
+    task = bench_task(files.config_of("b", "fp32"), pairs=600)
     assert isinstance(task, Translation)
     stream = task.train_batches(Shard(0, 1), 1)
     batches = work.batches()
@@ -168,7 +163,7 @@ def test_a_race_goes_on_without_those_that_fail(tmp_path, monkeypatch, capsys):
         race.close()
     assert [(found, len(turns)) for found, _, turns in results] == [(good, 4)]
     assert "no more batches" in race.failed[bad]
-    assert "run scripts/bench_peers.sh" in race.failed[absent]
+    assert "run scripts/bench/peers.sh" in race.failed[absent]
     assert race.failed[missing] == "cannot be installed: ERROR: no wheel"
     assert "bad fp32, training:" in capsys.readouterr().err
 
@@ -196,7 +191,6 @@ def test_figures_are_rates_and_ratios_round_by_round():
     # 4000 / 1000 and 3000 / 1500, not the ratio of the medians
     assert own["ratio_to"]["Peer fp32"] == {"median": 3, "min": 2, "max": 4, "n": 2}
     assert fast["ratio_to"]["normlab bf16"]["median"] == 1
-    assert peer["fill"] == 0.75
     assert own["peak_memory_bytes"] == 2**31
     assert own["steps"] == 4
 
@@ -235,9 +229,7 @@ def sentences(count, busy):
 
 def test_the_page_shows_every_row_and_what_is_not_the_same():
     text = table.page(report())
-    assert "| Peer fp32 | 1,250 (1,000-1,500) | 1,000 | 1.00 | 0.38 | 0.15 | 0.75 | 1.0 GiB |" in (
-        text
-    )
+    assert "| Peer fp32 | 1,250 (1,000-1,500) | 1,000 | 1.00 | 0.38 | 0.15 | 1.0 GiB |" in (text)
     assert "| normlab bf16 | 8,500 (8,000-9,000) | 8,500 | 7.00 |" in text
     assert "| Peer int8 | 48.0 (48.0-48.0) | 48.0 | 1.00 | 0.5 GiB |" in text
     assert "- Peer (torch 2); its own batches" in text
@@ -255,58 +247,22 @@ def test_a_page_without_rows_of_a_kind_leaves_it_out():
     assert "## Decoding" not in text and "## Not measured" not in text
 
 
-@pytest.mark.parametrize("kind", ["training", "decoding"])
-def test_ratios_are_to_fairseq_where_it_is_installed(kind):
-    assert next(e.name for e in ENTRIES if e.kind == kind) == "fairseq fp32"
-
-
-def test_a_program_is_explained_once_for_all_precisions_but_not_for_another_library():
-    facts = {"versions": {"torch": "2"}, "differs": []}
-    other = {**facts, "differs": ["products by oneDNN"]}
-    rows = [
-        {"name": "fairseq fp32", **facts},
-        {"name": "fairseq oneDNN fp32", **other},
-        {"name": "normlab fp32", **facts},
-        {"name": "normlab bf16", **facts},
-    ]
-    explained = table._by_program(rows)
-    assert list(explained) == ["fairseq", "fairseq oneDNN", "normlab"]
-    assert explained["fairseq"]["differs"] == []
-
-
 def test_entries_name_runners_that_exist():
     names = [(e.kind, e.name) for e in ENTRIES]
     assert len(set(names)) == len(names)
     for e in ENTRIES:
-        assert (SCRIPTS / "peers" / f"{e.module}.py").is_file()
+        assert (SCRIPTS / "bench" / "peers" / f"{e.module}.py").is_file()
         assert e.name.endswith(e.precision)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [(["--rounds", "0"], "--rounds=0"), (["--only", "nobody"], "nobody")],
-)
-def test_wrong_arguments_are_named_before_anything_is_written(
-    tmp_path, monkeypatch, arguments, named
-):
-    monkeypatch.setattr(sys, "argv", ["run", str(tmp_path / "envs"), *arguments])
-    with pytest.raises(ValueError, match=named):
-        run.main()
-    assert not (tmp_path / "envs").exists()
 
 
 def test_a_run_writes_both_files(tmp_path, monkeypatch, work, capsys):
     monkeypatch.setattr(run, "write", lambda folder, model: work)
-    monkeypatch.setattr(
-        sys,
-        "argv",
-        ["run", str(tmp_path), "--only", "eole", "--output", str(tmp_path / "found")],
-    )
-    assert run.main() == 0
+    arguments = [str(tmp_path), "--only", "CTranslate2", "--output", str(tmp_path / "found")]
+    assert run.main(arguments) == 0
     found = json.loads((tmp_path / "found.json").read_text())
     assert found["format"] == "normlab.bench.peers/1"
     assert found["training"] == found["decoding"] == []
     reasons = {item["name"]: item["reason"] for item in found["missing"]}
-    assert "is missing" in reasons["eole fp32, training"]
+    assert "is missing" in reasons["CTranslate2 fp32, decoding"]
     assert (tmp_path / "found.md").read_text() == table.page(found)
     assert capsys.readouterr().out.startswith("# normlab beside")

@@ -13,9 +13,8 @@ from normlab.commands.doctor import check_folder, judge_precision, product_speed
 def _no_network(monkeypatch, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{port}")  # closed: refuses at once
-    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")
-    for name in ("WANDB_API_KEY", "WANDB_MODE", "HF_HUB_OFFLINE", "http_proxy", "HTTP_PROXY"):
+    monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{port}")  # closed: refuses at once
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "http_proxy", "HTTP_PROXY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     threads = torch.get_num_threads()
@@ -27,30 +26,21 @@ def test_json_has_every_check_and_its_status(capsys):
     assert doctor.main(["--json", "--timeout", "1"]) == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert list(checks) == [
-        "python",
-        "packages",
-        "torch",
         "device",
-        "threads",
-        "arithmetic",
         "precision",
         "wandb",
         "NORMLAB_DATA",
         "cache",
         "runs",
-        "hub",
     ]
-    assert checks["hub"]["status"] == "warn"
-    assert "data_dir=PATH" in checks["hub"]["advice"]
     assert checks["wandb"]["found"] == "mode auto is offline: no login"
-    assert checks["torch"]["found"] == torch.__version__
 
 
 @pytest.mark.parametrize(
     ("features", "settled"),
     [
-        ("avx2 fma avx512_bf16", "device=cpu precision=bf16; instruction set AVX512-BF16"),
-        ("avx2 fma", "device=cpu precision=fp32; instruction set AVX2"),
+        ("avx2 fma avx512_bf16", "bf16 (AVX512-BF16)"),
+        ("avx2 fma", "fp32 (AVX2)"),
     ],
 )
 def test_what_auto_becomes_here_is_said(monkeypatch, features, settled):
@@ -59,15 +49,14 @@ def test_what_auto_becomes_here_is_said(monkeypatch, features, settled):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(doctor, "product_speed", lambda device, dtype: 1e11)
     found = {check.name: check.found for check in run_checks(timeout=1.0)}
-    assert f"auto: {settled}" in found["arithmetic"]
-    assert f"precision=auto is {settled[21:25]};" in found["precision"]
+    assert f"precision=auto is {settled};" in found["precision"]
 
 
 def test_a_table_for_people(capsys):
     doctor.main([])
     text = capsys.readouterr().out
     assert all(len(line) <= 80 or "/" in line for line in text.splitlines())
-    assert "-> task=toy needs no network" in " ".join(text.split())
+    assert "-> to send runs: wandb login" in " ".join(text.split())
 
 
 def test_a_login_without_its_server_is_a_warning(monkeypatch):
@@ -108,7 +97,7 @@ def test_a_check_that_breaks_is_a_failed_check(monkeypatch):
     ],
 )
 def test_precision_is_judged_by_the_measured_gain(settled, gain, status, advice):
-    check = judge_precision(settled, fp32=1e11, bf16=gain * 1e11)
+    check = judge_precision(settled, "AVX2", fp32=1e11, bf16=gain * 1e11)
     assert check.status == status
     assert advice in check.advice
     assert f"{gain:.1f}x" in check.found

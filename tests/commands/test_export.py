@@ -1,8 +1,7 @@
-"""An exported model computes what the run's does, with norms folded and as a program."""
+"""An exported model computes what the run's does; a workspace at W&B compares norms."""
 
+import json
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from normlab.export import load_export, outputs
 from normlab.loaded import load_run
 from normlab.registry import option_names
 from normlab.run import train
+from normlab.train.sinks.wandb_workspace import GROUPING
 from tests.tiny_runs import tiny, write_corpus
 
 # where products or a feed-forward layer take a norm up, in pre-norm, and what does all of that
@@ -39,38 +39,41 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return next(folder.rglob("record.json")).parent
 
 
-def test_norms_are_folded_and_the_program_takes_other_sizes(run, tmp_path):
-    # In a process of its own: shapes that are checked at run time cannot be traced.
-    command = [sys.executable, "-m", "normlab", "export", str(run), "--fold", "--out", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert f"{len(PLACES)} norms folded, outputs agree to" in done.stdout, done.stderr
-    assert "no program" not in done.stdout
+def test_norms_are_folded_and_the_outputs_agree(run, tmp_path, capsys):
+    assert main([str(run), "--fold", "--out", str(tmp_path)]) == 0
+    assert f"{len(PLACES)} norms folded, outputs agree to" in capsys.readouterr().out
     loaded = load_run(run)
     model = load_export(tmp_path / "model.pt", loaded.task)
     batch = loaded.task.batch("valid", [0, 2, 3])
     expected = outputs(loaded.task, loaded.model, batch)
     torch.testing.assert_close(outputs(loaded.task, model, batch), expected, rtol=1e-4, atol=1e-5)
-    program = torch.export.load(tmp_path / "model.pt2").module()
-    given = (batch.source, batch.source_valid, batch.tgt_in, batch.tgt_valid)
-    found = program(*given)[batch.tgt_valid]
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_pictures_have_a_program_that_takes_bytes(tmp_path):
-    sizes = ("task=digits", "model.width=4", "norm=bn", "batch_size=20", "schedule.warmup=1")
-    steps = ("budget.steps=3", "validate.every=3", "sink=[]", "observe.threads=1", "device=cpu")
-    train(compose([*sizes, *steps, f"runs_dir={tmp_path / 'runs'}"]))
-    folder = next((tmp_path / "runs").rglob("record.json")).parent
-    command = [sys.executable, "-m", "normlab", "export", str(folder), "--fold"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert "7 norms folded, outputs agree to" in done.stdout, done.stderr
-    assert "no program" not in done.stdout
-    loaded = load_run(folder)
-    batch = loaded.task.batch("test", [0, 2, 3])
-    found = torch.export.load(folder / "export" / "model.pt2").module()(batch.pixels)
-    with torch.no_grad():
-        expected = loaded.task.logits(loaded.model, batch)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+def test_a_workspace_at_wandb_compares_norms(wandb_server, capsys):
+    pytest.importorskip("wandb_workspaces")
+    assert main(["--wandb", "--name", "n", "--where", "task=mlm", "--where", "norm=ln,bn"]) == 0
+    (view,) = wandb_server.views
+    (runs,) = json.loads(view["spec"])["section"]["runSets"]
+    assert [key["name"] for key in runs["grouping"]] == [f"{key}.value" for key in GROUPING]
+    filters = [(item["key"]["name"], item["value"]) for item in runs["filters"]["filters"]]
+    assert filters == [("task", ["mlm"]), ("norm", ["ln", "bn"])]
+    assert view["displayName"] == "n"
+    assert capsys.readouterr().out.startswith(f"{wandb_server.url}/tester/normlab?nw=")
+
+
+@pytest.mark.usefixtures("nobody_is_logged_in")
+def test_a_workspace_needs_a_login():
+    with pytest.raises(ValueError, match="no login for https://.*: run `wandb login`"):
+        main(["--wandb"])
+
+
+def test_a_wrong_key_and_a_filter_that_is_none_are_one_clear_line(wandb_server):
+    wandb_server.refuses = True
+    with pytest.raises(ValueError, match="W&B refuses: .*invalid key"):
+        main(["--wandb", "--entity", "tester"])
+    with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
+        main(["--wandb", "--where", "norm"])
+    assert wandb_server.views == []
 
 
 def test_a_run_of_a_gpu_is_exported_without_one_and_keeps_its_config(run, tmp_path):
@@ -91,5 +94,5 @@ def test_a_file_that_is_no_export_is_named(run, tmp_path):
         load_export(run / "checkpoints" / "last.pt", task)
     with pytest.raises(ValueError, match="no such record"):
         main([str(tmp_path), "device=cpu"])
-    with pytest.raises(ValueError, match="precision=fp32: one run at a time, and device= alone"):
+    with pytest.raises(ValueError, match="precision=fp32: one run at a time, and only device="):
         main([str(run), "precision=fp32"])

@@ -10,7 +10,6 @@ from normlab.cli import _message, main
 from normlab.commands import names
 from normlab.commands._help import HelpFormatter
 from normlab.commands._terminal import print_prose, print_table
-from normlab.commands.bench import subjects
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2
 
@@ -100,7 +99,7 @@ def test_an_empty_path_is_not_the_folder_of_now(capsys):
     assert "argument --publish: expected a path, found nothing" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("command", ["", *names(), *(f"bench {name}" for name in subjects())])
+@pytest.mark.parametrize("command", ["", *names()])
 def test_help_fits_eighty_columns(capsys, monkeypatch, command):
     monkeypatch.setenv("COLUMNS", "80")
     with suppress(SystemExit):

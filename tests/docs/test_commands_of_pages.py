@@ -16,14 +16,17 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import IntervalSweep
 
 import normlab
+import tests.bench.small  # noqa: F401, which puts scripts/ on the path
 from normlab.cli import main
 from normlab.commands import names
 from normlab.studies import load_study
 from tests.docs.pages import PAGES, ROOT, fenced
 
+from bench.__main__ import main as bench  # isort: skip
+
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 PROGRAMS = (
-    *("normlab", "pip", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
+    *("normlab", "pip", "python", "bash", "git", "torchrun", "pytest", ".venv-ray/bin/normlab"),
     "nvidia-cuda-mps-control",
 )
 FLAGS = ("-m", "--cfg", "job", "--help")
@@ -123,7 +126,7 @@ def check_normlab(words):
         assert studies and all(scale in load_study(study).scales for study in studies)
     elif name == "data":
         compose(f"task={rest[0]}", *overrides)
-    elif name in ("bench", "inspect") and "RUN" not in rest:
+    elif name in ("doctor", "inspect") and "RUN" not in rest:
         compose(*overrides)
     return None
 
@@ -151,6 +154,10 @@ def check(words):
         case "pip":
             assert rest[:4] == ["install", "-c", "constraints.txt", "-e"]
             assert rest[4].strip(".[]") in EXTRAS
+        case "python":
+            assert rest[0] == "scripts/bench"
+            with pytest.raises(Parsed):
+                bench(rest[1:])
         case "pytest":
             assert (ROOT / rest[-1]).is_dir()
         case _:

@@ -19,14 +19,13 @@ from normlab.config import compose, to_dict
 from tests.faults import archives, command_lines, folders, hostile, processes
 from tests.faults.scenes import Stage
 from tests.faults.tally import Tally
-from tests.faults.uploads import Uploads
 from tests.tiny_runs import write_corpus
 
 REPORT = Path(__file__).resolve().parents[2] / "results" / "faults.md"
 ROUNDS = 20
 """The rounds of a full volume; with more time, more rounds follow."""
 # Attacks of a round: a part in 20 of 2,000 command lines, ...
-LINES, CONFIGS, RECORDS, DATA, FOLDERS, ARCHIVES, PAIRS, UPLOADS = 100, 30, 100, 30, 5, 5, 1, 1
+LINES, CONFIGS, RECORDS, DATA, FOLDERS, ARCHIVES, PAIRS = 100, 30, 100, 30, 5, 5, 1
 # How often each command is killed in a full volume; those that train several runs take longest.
 KILLS = {"train": 44, "data": 26}
 KILLS |= dict.fromkeys(("publish", "report", "claims", "eval", "plot"), 24)
@@ -36,7 +35,7 @@ KILLS |= dict.fromkeys(("sweep", "reproduce", "tune", "export", "card"), 8)
 WRITTEN = ("train", "publish", "report", "claims", "data", "eval", "plot", "explain", "tune")
 WRITTEN += ("page", "new", "inspect")
 COMMANDS = tuple(sorted(KILLS))
-PARTS = ("lines", "files", "folders", "archives", "kills", "writes", "pairs", "uploads")
+PARTS = ("lines", "files", "folders", "archives", "kills", "writes", "pairs")
 
 
 class Harness:
@@ -45,7 +44,6 @@ class Harness:
     def __init__(self, work: Path, seed: str, commands: Sequence[str] = COMMANDS):
         self.work, self.seed, self.commands = work, seed, commands
         self.stage = Stage(work, write_corpus(work / "text"))
-        self.uploads = Uploads(work)
 
     def attack(self, part: str, tally: Tally, number: int) -> None:
         """Try what a part has in a round."""
@@ -63,7 +61,6 @@ class Harness:
             ),
             "writes": self._writes,
             "pairs": self._pairs,
-            "uploads": lambda tally, rng, _: self.uploads.attack(tally, rng, UPLOADS),
         }
         attacks[part](tally, random.Random(f"{self.seed} {part} {number}"), number)
 

@@ -11,7 +11,6 @@ from normlab.config import compose, to_dict
 from tests.faults import archives, command_lines, folders, hostile, processes
 from tests.faults.scenes import Stage
 from tests.faults.tally import Tally
-from tests.faults.uploads import Uploads
 from tests.tiny_runs import write_corpus
 
 
@@ -75,10 +74,6 @@ def test_a_write_that_fails_is_named_and_the_same_command_ends_as_if_it_had_not(
 
 def test_of_two_processes_on_one_run_one_carries_it_out(tally: Tally, stage: Stage):
     processes.attack_by_pairs(tally, stage, random.Random(1), ["train"])
-
-
-def test_killed_uploads_end_as_if_nothing_had_been(tally: Tally, tmp_path: Path):
-    Uploads(tmp_path).attack(tally, random.Random(10), 1)
 
 
 def test_what_was_tried_is_kept_and_gone_on_with(tmp_path: Path):

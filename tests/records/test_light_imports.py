@@ -39,7 +39,6 @@ def test_importing_all_of_it_loads_nothing_heavy():
         "from normlab.commands.ls import main; main(['norm'])",
         "from normlab.commands.ls import main; main(['runs', '--runs-dir', 'nowhere'])",
         "from normlab.commands.compare import main; main(['--runs-dir', 'nowhere'])",
-        "from normlab.commands.completion import main; main(['candidates', '--', 'train', ''])",
     ],
 )
 def test_running_the_commands_loads_nothing_heavy(call):

@@ -2,17 +2,11 @@
 
 import csv
 import io
-import json
-import threading
-from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
 
-from normlab.commands._board import Board, Server
-from normlab.records.store import RunStore
-from tests.reports.pages import kept_run, published, run_rows, sized
-from tests.reports.tables import made
+from tests.reports.pages import published, sized
 
 ODD = '<b>"x"</b>'
 LEVELS = {"ln": 1.0, "bn": 3.0, ODD: 2.0}
@@ -208,42 +202,3 @@ def test_charts_and_tables_are_files_for_the_asking(visit):
     assert {"bn", ODD, "batch_size=8", "valid/loss"} <= {each.text for each in texts}
     assert "ln" not in {each.text for each in texts}, "what is hidden is not drawn"
     assert all(0 < float(each.get("x")) < width for each in texts)
-
-
-def test_a_board_follows_a_run(browser, tmp_path):
-    store = RunStore(tmp_path)
-    folders = []
-    for norm, rows in (("ln", run_rows(1.0)), ("bn", run_rows(2.0, 40))):
-        record = made(norm, 1, {"test/bleu": 30.0, "valid/loss": 1.0})
-        folders.append(kept_run(store.run_dir(record.config), rows))
-        if norm == "ln":
-            store.write(record, folders[0])
-        else:
-            (folders[1] / "config.yaml").write_text(json.dumps(record.config))
-            said = {"phase": "training", "done": 40, "total": 100, "loss": 2.1, "left": 60}
-            (folders[1] / "progress.json").write_text(json.dumps(said))
-    context = browser.new_context()
-    page = context.new_page()
-    problems = []
-    page.on("console", lambda message: problems.append(message.text))
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    with Server(Board(tmp_path, baseline=None, scores=()), 0) as server:
-        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
-        try:
-            page.goto(server.url)
-            going_on = page.locator("table.now tbody tr")
-            assert going_on.locator(".number").all_inner_texts()[1:3] == ["40", "100"]
-            drawn(page, LOSS, 2).locator("summary").click()
-            page.locator('input[name="row"][value="ln"]').press("Space")
-            last = page.locator(f"{LOSS} .values tbody th").last
-            assert last.inner_text() == "40"
-            kept_run(folders[1], run_rows(2.0, 90))
-            page.locator(f"{LOSS} .values tbody th >> text=90").wait_for()
-            assert not page.locator('input[name="row"][value="ln"]').is_checked()
-            store.write(replace(record, scores={}), folders[1])
-            going_on.wait_for(state="detached")
-            assert page.locator(f"{LOSS} .values").get_attribute("open") is not None
-        finally:
-            context.close()
-            server.shutdown()
-    assert problems == []

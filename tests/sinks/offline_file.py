@@ -1,6 +1,7 @@
-"""Read back all that an offline run file of W&B says of a run."""
+"""Read back an offline run file of W&B: a header of seven bytes, and a log of LevelDB."""
 
 import json
+import struct
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,8 @@ from typing import Any
 
 from wandb.proto import wandb_internal_pb2 as pb
 
-from normlab.train.sinks.wandb_files import messages
+_HEADER, _BLOCK, _CHUNK = 7, 32 * 1024, 7
+_WHOLE, _LAST = 1, 4
 
 
 @dataclass
@@ -71,3 +73,25 @@ def _items(items: Any) -> dict[str, Any]:
 def _keyed(items: Any) -> Iterator[tuple[list[str], Any]]:
     for item in items:
         yield list(item.nested_key) or [item.key], json.loads(item.value_json)
+
+
+def messages(path: Path) -> Iterator[bytes]:
+    """Yield the messages of a run file, up to its end or to where a kill has cut it off.
+
+    Blocks of 32 KiB hold chunks: checksum (4 bytes), length (2), kind (1: whole, 2: first, 3:
+    middle, 4: last), data.
+    """
+    data, at, parts = path.read_bytes(), _HEADER, list[bytes]()
+    while at + _CHUNK <= len(data):
+        if (room := _BLOCK - at % _BLOCK) < _CHUNK:
+            at += room
+            continue
+        _, length, kind = struct.unpack_from("<IHB", data, at)
+        end = at + _CHUNK + length
+        if kind == 0 or end > len(data):
+            return
+        parts.append(data[at + _CHUNK : end])
+        at = end
+        if kind in (_WHOLE, _LAST):
+            yield b"".join(parts)
+            parts = []

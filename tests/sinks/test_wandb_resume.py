@@ -4,7 +4,6 @@ import pytest
 
 from normlab.records.record import Outcome
 from normlab.train.sinks.jsonl import Jsonl
-from normlab.train.sinks.wandb_files import find_run_files
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record, scores
 from tests.sinks.wandb_client import files, sink
@@ -43,34 +42,34 @@ def curve(rows):
     return [(row["_step"], row["train/loss"]) for row in rows if "train/loss" in row]
 
 
-def test_rows_after_the_checkpoint_are_not_kept_twice(tmp_path):
-    train(tmp_path, "offline", [10, 20, 30, 40])
-    offline_files(tmp_path)
-    train(tmp_path, "offline", [30, 40, 50, 60], resumed=20, ends=True, loss=0.5)
-    (_, first), (_, second) = offline_files(tmp_path)
-    assert first.run.run_id == second.run.run_id
-    assert curve(first.history) == [(10, 10.0), (20, 5.0), (30, 100 / 30), (40, 2.5)]
-    assert curve(second.history) == [(50, 2.5), (60, 100 / 60 + 0.5)]
-    assert second.summary["valid/bleu"] == {"max": 60}
-    assert second.summary["valid/loss"] == {"min": 50 / 60}
-
-
-def test_rows_that_a_kill_has_cost_are_written_again(tmp_path):
+@pytest.mark.parametrize("killed", [False, True])
+def test_a_run_resumed_offline_has_all_rows_in_its_last_file_and_the_others_count_as_sent(
+    tmp_path, killed
+):
     train(tmp_path, "offline", [10, 20, 30, 40])
     ((path, _),) = offline_files(tmp_path)
-    path.write_bytes(KILLED)
-    train(tmp_path, "offline", [50, 60], resumed=40, ends=True)
+    if killed:
+        path.write_bytes(KILLED)
+    train(tmp_path, "offline", [30, 40, 50, 60], resumed=20, ends=True, loss=0.5)
     ((_, second),) = offline_files(tmp_path, but=path)
+    assert second.run.run_id in path.name
     assert [step for step, _ in curve(second.history)] == [10, 20, 30, 40, 50, 60]
     assert second.history[1]["valid/bleu"] == 20.0
     assert second.summary["valid/bleu"] == {"max": 60}
+    assert second.summary["valid/loss"] == {"min": 50 / 60}
+    assert sent(tmp_path) == [path]
+
+
+def sent(folder):
+    """Return the offline files that `wandb sync` would skip."""
+    return [path for path in files(folder) if path.with_name(path.name + ".synced").exists()]
 
 
 def test_the_best_of_before_counts_also_when_no_score_comes_after(tmp_path):
     train(tmp_path, "offline", [20, 40])
     offline_files(tmp_path)
     train(tmp_path, "offline", [50], resumed=40, ends=True)
-    (_, _), (_, last) = offline_files(tmp_path)
+    *_, (_, last) = offline_files(tmp_path)
     assert last.summary["valid/bleu"] == {"max": 40.0}
     assert last.summary["valid/loss"] == {"min": 1.25}
 
@@ -112,5 +111,4 @@ def test_online_after_offline_the_server_gets_all_and_the_file_counts_as_sent(
     assert wandb_server.url in line
     (run,) = wandb_server.runs.values()
     assert [step for step, _ in curve(run.history)] == [10, 20, 30, 40]
-    sent = {file.path: file.sent for file in find_run_files(tmp_path) if file.offline}
-    assert sent == {path: True}
+    assert sent(tmp_path) == [path]

@@ -6,9 +6,8 @@ Both sides take turns in one process on one thread, so that what else the machin
 from statistics import median
 from typing import Any
 
-from normlab.bench.clock import Clock
 from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone, measure
-from normlab.bench.train import Contender, start
+from normlab.bench.speed import Clock, Steps, start
 from normlab.card.finding import Finding
 from normlab.card.subject import REFERENCE, Examined
 from normlab.config import to_dict
@@ -51,12 +50,12 @@ def examine(examined: Examined) -> Finding:
     return Finding(QUESTION, answer, figures, COLUMNS, rows, cells)
 
 
-def _steps(contenders: list[Contender], clock: Clock, rounds: int) -> list[float]:
+def _steps(contenders: list[Steps], clock: Clock, rounds: int) -> list[float]:
     """Return milliseconds a step of both sides, and the median ratio, over alternating turns."""
     turns: list[list[float]] = [[], []]
     for turn in range(rounds):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            span = contenders[side].take(STEPS, clock).time
+            span, _ = contenders[side].take(STEPS, clock)
             turns[side].append(1000 * span.busy / STEPS)
     ratios = [own / first for first, own in zip(*turns, strict=True)]
     return [median(turns[0]), median(turns[1]), median(ratios)]

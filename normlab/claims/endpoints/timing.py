@@ -6,9 +6,9 @@
       group: "model, 1 sentence"
       margin: 0.02                 optional: a share of the time
       report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
-      measured: model=vit          optional: what `normlab bench norms` is given for that report
+      measured: model=vit          optional: how `python scripts/bench norms` was called for it
 
-The names are those of `normlab bench norms`.
+The names are those of `python scripts/bench norms`.
 The share of time that the first saves is taken round by round; rounds are of one process on one
 machine, so that the interval tells of noise and not of other machines.
 """
@@ -73,7 +73,7 @@ class Timing(Endpoint):
     def judge(self, runs: Runs, says: str) -> Finding:
         """Decide by the rounds of the first report that has both; at least five of them."""
         given = f"{self.measured} " if self.measured else ""
-        command = f"normlab bench norms {given}--json results/{FOLDER}/{self.report}.json"
+        command = f"python scripts/bench norms {given}--json results/{FOLDER}/{self.report}.json"
         for timings in runs.timings:
             group = timings.groups.get(self.group, {})
             named = PurePosixPath(timings.path).stem == self.report

@@ -1,20 +1,18 @@
-"""A copy of a run at Weights & Biases, or in its offline file when there is no login or no network.
+"""A copy of a run at Weights & Biases, or in offline files when there is no login or no network.
 
-Group is the fingerprint (all seeds of an experiment), job type the study, tags are norm,
-placement, task, corpus, batch and scale, most of which the name has too. The chosen options
-(`norm`, `placement`, ...) are top-level config keys next to `batch` and `corpus`, so that a
-dashboard groups by them; the node that an option's name replaces stays readable under `nodes`. The
-summary of each score keeps its best, by its own direction. At the end of the run `charts/...` show
-the record by layer, and the loss with its spikes.
+The group is the fingerprint (all seeds of an experiment), the job type the study, and tags are
+norm, placement, task, corpus, batch and scale. The chosen options (`norm`, `placement`, ...) are
+top-level config keys next to `batch` and `corpus`, so that W&B's own grouping compares norms; the
+node that an option's name replaces is under `nodes`. The summary of each score keeps its best.
 
-W&B must cost a run nothing: it writes in the run folder only, prints nothing, and waits for the
-server only as long as the config says. Nothing is lost offline: `normlab wandb sync` sends it.
-The id stands in the run folder, so a resumed run goes on under it, and two people who run the same
-experiment do not write into one another's.
+W&B must cost a run nothing: it writes only in the run folder, prints nothing, and waits for the
+server only as long as the config says. `wandb sync` sends offline files. The id is kept in the run
+folder, so a resumed run continues under it, and two people who run the same experiment do not
+write into each other's run.
 
-W&B's own step is the training step, so that each step is one row there. A resumed run sends what
-W&B lacks of the rows before its checkpoint, which a kill may have lost, and none that W&B has
-already of those after it, which are computed a second time.
+W&B's own step is the training step, so that each step is one row there. A run that is resumed
+online sends the rows that W&B lacks. Resumed offline, it writes all rows into the new file and
+marks the older ones as sent, because a kill may have cut them off.
 """
 
 import contextlib
@@ -31,8 +29,6 @@ from normlab.records.labels import batch_label, corpus_label, norm_label, placem
 from normlab.records.record import RunRecord, Score
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
-from normlab.train.sinks.wandb_charts import charts
-from normlab.train.sinks.wandb_files import find_run_files, mark_sent
 from normlab.train.sinks.wandb_login import Mode, find_login, reach, resolve_mode
 
 
@@ -54,11 +50,9 @@ class Wandb(Sink):
         self._connect_seconds = connect_seconds
         self._finish_seconds = finish_seconds
         self._run: Any = None
-        self._info: RunInfo | None = None
         self._rows: list[Mapping[str, Any]] = []
         self._scores: set[str] = set()
         self._sent = -1  # the last step that W&B had when this process began
-        self._step = 0  # the least step that W&B takes from now on
 
     def open(self, run: RunInfo) -> str | None:
         """Start or continue the W&B run; without the server it is kept offline.
@@ -69,11 +63,13 @@ class Wandb(Sink):
         mode = resolve_mode(self._mode, login)
         if mode == "disabled":
             return None
-        self._info = run
         self._rows = [*_rows_before(run)]
-        run_id, known = _run_id(run.run_dir / "wandb" / "run_id", new=run.resumed_step == 0)
-        kept = [file for file in find_run_files(run.run_dir / "wandb") if file.run_id == run_id]
+        id_file = run.run_dir / "wandb" / "run_id"
+        known = run.resumed_step > 0 and id_file.exists()
+        run_id = id_file.read_text("utf-8").strip() if known else _new_id(id_file)
+        unsent = _unsent(run.run_dir, run_id)
         why = "as asked for" if login.source else "no login, see `wandb login`"
+        found = None
         if mode == "online" and login.source:  # without a login W&B would ask for one and wait
             try:
                 reach(login.host, self._connect_seconds)
@@ -81,26 +77,23 @@ class Wandb(Sink):
             except Exception as error:
                 why = f"{type(error).__name__}: {first_line(error)}"
             else:
-                self._continue(self._run.starting_step - 1)
-                for file in kept if self._rows else ():
-                    mark_sent(file)  # its rows have gone with this process
-                return f"W&B: {self._run.url}"
-        self._run = self._start(run, run_id, "offline")
-        # An id without files has been sent, and the files removed since: `wandb clean` does that.
-        gone = known and not kept
-        self._continue(max([run.resumed_step if gone else -1, *(f.last_step for f in kept)]))
-        return f"W&B: kept offline ({why}); to send it: normlab wandb sync {run.run_dir}"
-
-    def _continue(self, sent: int) -> None:
-        """Send the rows of before this process that W&B lacks after the step `sent`."""
-        self._sent, self._step = sent, sent + 1
+                self._sent = self._run.starting_step - 1
+                found = f"W&B: {self._run.url}"
+        if found is None:
+            self._run = self._start(run, run_id, "offline")
+            self._sent = run.resumed_step if known and not unsent else -1
+            found = (
+                f"W&B: kept offline ({why}); to send it: wandb sync {run.run_dir}/wandb/offline-*"
+            )
         for row in self._rows:
             self._send(row)
+        for path in unsent if self._rows else ():  # this process has taken its rows over
+            _sent_mark(path).touch()
+        return found
 
     def _send(self, row: Mapping[str, Any]) -> None:
         if row["step"] > self._sent:
-            self._step = row["step"]
-            self._run.log(dict(row), step=self._step)
+            self._run.log(dict(row), step=row["step"])
 
     def _start(self, run: RunInfo, run_id: str, mode: Literal["online", "offline"]) -> Any:
         with _surroundings(run.run_dir / "wandb"):
@@ -151,34 +144,17 @@ class Wandb(Sink):
         self._send(self._rows[-1])
 
     def close(self, record: RunRecord | None) -> None:
-        """Add the record's figures and charts and finish; a run not finished is a failure."""
+        """Add the record's values and finish; a run not finished is a failure."""
         if self._run is None:
             return
         run, self._run = self._run, None
         done = record is not None and record.outcome.status in ("finished", "diverged")
-        with contextlib.ExitStack() as last:  # a chart that fails must not cost a run its end
+        with contextlib.ExitStack() as last:  # an error must not cost a run its end
             last.callback(run.finish, exit_code=0 if done else 1)
             if record is not None:
                 last.callback(run.summary.update, self._summary(record))
                 if self._rows:  # W&B holds the last one back, and would write it over the summary
                     last.callback(run.log, {}, commit=True)
-                self._log_charts(run, record)
-
-    def _log_charts(self, wandb_run: Any, record: RunRecord) -> None:
-        assert self._info is not None
-        found = charts(record, self._rows)
-        if not found:
-            return
-        with _surroundings(self._info.run_dir / "wandb"):  # where W&B stages tables
-            import wandb
-
-            panels = {}
-            for name, chart in found.items():
-                table = wandb.Table(columns=chart.columns, data=chart.rows)
-                panel = wandb.plot_table(chart.preset, table, chart.fields, chart.texts)
-                panels[f"charts/{name}"] = panel
-            step = record.outcome.step
-            wandb_run.log({"step": step, **panels}, step=max(step, self._step))
 
     def _summary(self, record: RunRecord) -> dict[str, Any]:
         """Flatten a record; a score seen in training keeps its best, also from before a resume."""
@@ -243,29 +219,34 @@ def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
 def dashboard_config(run: RunInfo) -> dict[str, Any]:
     """Return the config with the chosen options' names at its top, their nodes below `nodes`.
 
-    `batch` and `corpus` are labels, and `batch_and_norm` is what a chart of both groups by.
+    `batch` and `corpus` are labels.
     """
     named = {key: value for key, value in run.choices.items() if value is not None}
     named["norm"], named["batch"] = norm_label(run.choices), batch_label(run.config)
     named["corpus"] = corpus_label(run.config) or named.get("task")
-    named["batch_and_norm"] = f"{named['batch']} {named['norm']}"
     config = {key: value for key, value in run.config.items() if key != "choices"}
     nodes = {key: value for key, value in config.items() if key in named}
     return plain({**config, **named, "nodes": nodes, "fingerprint": run.fingerprint})
 
 
-def _run_id(path: Path, *, new: bool) -> tuple[str, bool]:
-    """Read the id of the run that is resumed, or make one, and tell whether it was there.
-
-    `uuid` leaves random states alone.
-    """
-    if not new and path.exists():
-        return path.read_text(encoding="utf-8").strip(), True
+def _new_id(path: Path) -> str:
+    """Make an id and write it into a file; `uuid` leaves random states alone."""
     run_id = uuid.uuid4().hex[:12]
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:
         file.write(run_id + "\n")
-    return run_id, False
+    return run_id
+
+
+def _unsent(run_dir: Path, run_id: str) -> list[Path]:
+    """Return the offline files of a run that W&B does not have."""
+    files = run_dir.glob(f"wandb/offline-run-*-{run_id}/run-*.wandb")
+    return [path for path in files if not _sent_mark(path).exists()]
+
+
+def _sent_mark(path: Path) -> Path:
+    """Return the file for which `wandb sync` skips an offline file."""
+    return path.with_name(path.name + ".synced")
 
 
 @contextlib.contextmanager

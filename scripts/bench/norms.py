@@ -1,0 +1,219 @@
+"""Time of norms alone and in a model, batch norm also folded: the timings that claims rest on.
+
+All candidates are kept side by side and take turns. A translation model reads sentences; a model of
+images names their classes, and also takes training steps. The input of a norm alone is padded
+sequences, or for images a dense batch in the shape of the first norm of the model.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from bench.common import (
+    bench_config,
+    bench_parser,
+    bench_task,
+    machine,
+    require_positive,
+    start_runtime,
+    write_json,
+)
+from normlab.bench.norms import Candidate, Shape, alone, measure
+from normlab.bench.speed import start
+from normlab.build import build_model, make_fast
+from normlab.commands._terminal import print_table
+from normlab.models.folding import fold
+from normlab.norms.base import Norm, Stream, running_norms
+from normlab.tasks.pictures import Classification, PictureBatch
+from normlab.tasks.translation import Translation, TranslationBatch
+from normlab.train.runtime import Runtime
+
+_EXAMPLES = """examples:
+  python scripts/bench norms
+  python scripts/bench norms --norms ln,bn,in model=base    alone at the width of the model
+  python scripts/bench norms precision=fp32 --json norms.json
+  python scripts/bench norms task=cifar10 model=vit --compiled \\
+    --norms ln,bn,bn+norm@ffn_inner_norm=bn
+  python scripts/bench norms task=cifar10 model=resnet8 --norms bn,ln,gn_sample,none
+
+Without data_dir the images are noise of CIFAR-10's size.
+"""
+STEP = "model, training step"
+COMPILED = ", compiled"
+FOLDED = " folded"
+"""Ends the name of a candidate whose norms are folded into the adjacent products."""
+Configs = Mapping[str, Mapping[str, Any]]
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print a table, write JSON where asked."""
+    parser = bench_parser("norms", "Time of norms, alone and in a model.", _EXAMPLES)
+    parser.add_argument(
+        "--norms",
+        default="ln,rms,gn,bn,bn_position,global,in,none",
+        help="as ln,bn,rms; + adds settings of one, as bn+norm@ffn_inner_norm=bn",
+    )
+    parser.add_argument("--rounds", type=int, default=7, help="default: 7")
+    parser.add_argument("--compiled", action="store_true", help="time compiled models, too")
+    arguments = parser.parse_intermixed_args(argv)
+    require_positive(arguments, "threads", "rounds")
+    configs: dict[str, dict[str, Any]] = {}
+    for name in arguments.norms.split(","):
+        norm, *more = name.split("+")
+        configs[name] = bench_config([*arguments.overrides, f"norm={norm}", *more])
+    runtime = start_runtime(next(iter(configs.values())), arguments.threads)
+    unfolded = []
+    for name in [name for name in configs if name.split("+")[0] == "bn"]:
+        if folds(configs[name]):
+            configs[name + FOLDED] = configs[name]
+        else:
+            unfolded.append(name)
+    shape, groups = plan(configs, runtime, compiled=arguments.compiled)
+    report = measure(groups, runtime, rounds=arguments.rounds, seconds=0.2)
+    report |= {"overrides": arguments.overrides, "shape": str(shape), "unfolded": unfolded}
+    show(report)
+    write_json(report, arguments.json)
+    return 0
+
+
+def plan(
+    configs: Configs, runtime: Runtime, *, compiled: bool = False
+) -> tuple[Shape, dict[str, list[Candidate]]]:
+    """Return the shape of a norm alone, and the candidates by group; folded ones take no step.
+
+    Raises ValueError for a task other than translation and images.
+    """
+    first = next(iter(configs.values()))
+    task = bench_task(first)
+    if not isinstance(task, Translation | Classification):
+        raise ValueError(
+            f"task={first['choices']['task']}: translation and images are timed; "
+            "`python scripts/bench train --norms ln,bn task=lm` times steps of the others"
+        )
+    images = isinstance(task, Classification)
+    shape = _first_shape(first, task) if images else Shape(features=first["model"]["dim"])
+    unit = "picture" if images else "sentence"
+    whole = {name: config for name, config in configs.items() if not name.endswith(FOLDED)}
+    groups = alone({name: config["norm"] for name, config in whole.items()}, shape, runtime)
+    for fast in (False, True) if compiled else (False,):
+        suffix = COMPILED if fast else ""
+        if images:
+            groups[STEP + suffix] = [
+                Candidate(name, _training_step(name, config, runtime, compiled=fast))
+                for name, config in whole.items()
+            ]
+        for count in (1, 32):
+            groups[f"model, {count} {unit}{'s' if count > 1 else ''}{suffix}"] = [
+                Candidate(name, reading(name, config, runtime, count=count, compiled=fast))
+                for name, config in configs.items()
+            ]
+    return shape, groups
+
+
+def folds(config: Mapping[str, Any]) -> bool:
+    """Tell whether norms of a model can be folded at all."""
+    return bool(fold(build_model(config, bench_task(config)).eval()))
+
+
+def _first_shape(config: Mapping[str, Any], task: Classification) -> Shape:
+    """Return the input shape of the first norm of a model of images."""
+    model = build_model(config, task).eval()
+    seen: list[torch.Size] = []
+    norms = (module for module in model.modules() if isinstance(module, Norm))
+    next(norms).register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].shape))
+    with torch.no_grad():
+        task.logits(model, task.batch("valid", range(32)))
+    return Shape(*seen[0], dense=True)
+
+
+def _training_step(
+    name: str, config: Mapping[str, Any], runtime: Runtime, *, compiled: bool
+) -> Callable[[], object]:
+    observe = {**config["observe"], "fast": compiled, "probe": {}}
+    return start(name, {**config, "observe": observe}, runtime, task=bench_task(config)).step
+
+
+def reading(
+    name: str, config: Mapping[str, Any], runtime: Runtime, *, count: int, compiled: bool = False
+) -> Callable[[], object]:
+    """Return the forward pass of a model on `count` sentences of middle length, or images."""
+    task = bench_task(config)
+    model: Any = build_model(config, task).to(runtime.device, runtime.parameter_dtype).eval()
+    for norm in running_norms(model):  # values that a trained norm might have
+        mean, var = norm.running_moments()
+        var = torch.empty_like(var).uniform_(0.5, 2.0)
+        norm.enter(slice(len(mean)), mean.clone(), var, torch.ones_like(mean))
+    if name.endswith(FOLDED):
+        fold(model)
+    if compiled:
+        make_fast(model, task, runtime.device)
+    order = task.lengths("valid").sum(1).argsort(kind="stable")
+    middle = (len(order) - count) // 2
+    batch = task.batch("valid", order[middle : middle + count].tolist()).to(runtime.device)
+
+    def call() -> Tensor:
+        with torch.no_grad(), runtime.autocast():
+            if isinstance(task, Classification):
+                return task.logits(model, cast("PictureBatch", batch))
+            text = cast("TranslationBatch", batch)
+            source, target = Stream(text.source_valid), Stream(text.tgt_valid)
+            return model.project(model(text.source, source, text.tgt_in, target))
+
+    return call
+
+
+def show(report: Mapping[str, Any]) -> None:
+    """Print a report, the compiled models in a table of their own."""
+    groups = report["groups"]
+    first = next(iter(groups.values()))[0]["name"]
+    parts = {
+        compiled: {
+            name: runs for name, runs in groups.items() if name.endswith(COMPILED) == compiled
+        }
+        for compiled in (False, True)
+    }
+    images = STEP in groups
+    notes = [
+        machine(report["environment"]),
+        f"milliseconds (ratio to {first}), medians; alone on {report['shape']} values in float32"
+        + (", " if images else " with padding, ")
+        + "training forward and backward; "
+        + (
+            "a model names the classes of 1 or 32 images; a step of training is a whole one"
+            if images
+            else "a model reads 1 or 32 sentences and their translations"
+        ),
+    ]
+    if report["unfolded"]:
+        notes.append(f"not timed folded, as nothing folds: {', '.join(report['unfolded'])}")
+    for compiled, part in parts.items():
+        if part:
+            if compiled:
+                print()
+            columns, rows = _table(part)
+            last = compiled or not parts[True]
+            print_table(["norm", *columns], rows, notes=notes if last else [], numeric=columns)
+
+
+def _table(groups: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """Return the columns, and one row per candidate."""
+    names = dict.fromkeys(run["name"] for runs in groups.values() for run in runs)
+    rows = [
+        [
+            name,
+            *(
+                _cell(next((r for r in runs if r["name"] == name), None))
+                for runs in groups.values()
+            ),
+        ]
+        for name in names
+    ]
+    return list(groups), rows
+
+
+def _cell(run: Mapping[str, Any] | None) -> str:
+    if run is None:
+        return "-"
+    return f"{run['milliseconds']['median']:.3f} ({run['ratio_to_first']:.2f})"

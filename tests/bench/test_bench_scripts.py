@@ -1,0 +1,125 @@
+"""`scripts/bench`: what its subjects count and what they refuse. No time is judged."""
+
+import json
+
+import pytest
+
+from normlab.norms.base import RunningNorm
+from normlab.train.runtime import Runtime
+from tests.bench.small import MODEL
+
+from bench import common, decode, norms, train  # isort: skip  (scripts/ is put on the path above)
+from bench.__main__ import SUBJECTS, main  # isort: skip
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Runtime.start(device="cpu", precision="fp32", threads=1)
+
+
+def written(arguments, tmp_path):
+    path = tmp_path / "found.json"
+    assert main([*arguments, "--json", str(path)]) == 0
+    return json.loads(path.read_text("utf-8"))
+
+
+def test_the_page_names_every_subject(capsys):
+    assert main([]) == 0
+    page = capsys.readouterr().out
+    assert all(f"\n{name} " in page for name in SUBJECTS)
+    assert main(["speed"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["train", "--intervals", "0"], "--intervals=0 must be at least 1"),
+        (["decode", "--batches", "99"], "lower --batches"),
+        (["decode", "task=mlm"], "task="),
+        (["norms", "task=mlm"], "bench train"),
+        (["images", "--networks", "resnet9"], "resnet9"),
+        (["peers", "nowhere", "--rounds", "0"], "--rounds=0"),
+        (["peers", "nowhere", "--only", "nobody"], "nobody"),
+    ],
+)
+def test_bad_input_is_named(arguments, named, capsys):
+    overrides = MODEL if arguments[0] in ("decode", "train") else ()
+    assert main([*arguments, *(overrides if "task=mlm" not in arguments else ())]) == 1
+    assert named in capsys.readouterr().err
+
+
+def test_the_default_is_a_small_model_on_synthetic_text():
+    config = common.bench_config(["norm=bn"])
+    assert (config["model"]["dim"], config["max_tokens"]) == (256, 2048)
+    assert config["choices"]["task"] == "synthetic" and config["choices"]["norm"] == "bn"
+    assert common.bench_task(config, pairs=600).corpus.name == "synthetic"
+    assert common.bench_config(["task=toy"])["choices"]["task"] == "toy"
+
+
+def test_steps_by_norm_take_turns(tmp_path, capsys):
+    short = ["--intervals", "2", "--steps", "1", "--warmup", "1", "--pairs", "600"]
+    found = written(["train", *MODEL, "--norms", "ln,bn", *short], tmp_path)
+    assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
+    assert found["runs"][0]["ratio_to_first"] == 1
+    assert found["runs"][1]["tokens_per_second"]["n"] == 2
+    assert found["environment"]["threads"] == 1 and found["peak_memory_bytes"] > 1 << 20
+    text = capsys.readouterr().out
+    assert "tokens/s" in text and "GFLOP/s" in text
+    probes = {
+        name: set(common.bench_config([*MODEL, *own])["observe"]["probe"])
+        for name, own in train.PROBES.items()
+    }
+    assert probes["no probe"] == set() < probes["default"] < probes["full"]
+
+
+def test_every_hypothesis_has_the_length_asked_for(runtime):
+    sizes = {"batches": 2, "sentences": 5, "length": 7}
+    decoder = decode.start("bn", common.bench_config([*MODEL, "norm=bn"]), runtime, **sizes)
+    for batch in decoder.batches:
+        assert [len(found.tokens) for found in decoder.decode(batch)] == [6] * 5  # and the end
+
+
+def test_decoding_reports_sentences_of_all_batches(tmp_path):
+    asked = ["--norms", "ln,bn", "--batches", "2", "--sentences", "3", "--rounds", "2"]
+    found = written(["decode", *MODEL, *asked, "--length", "5"], tmp_path)
+    assert [run["name"] for run in found["runs"]] == ["ln", "bn"]
+    assert found["runs"][0]["sentences"] == 6
+    assert found["runs"][1]["sentences_per_second"]["n"] == 2
+
+
+def test_norms_are_measured_alone_and_in_a_model_folded_too(tmp_path):
+    found = written(["norms", *MODEL, "--norms", "ln,bn", "--rounds", "1"], tmp_path)
+    names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
+    assert names["alone, training"] == names["alone, evaluation"] == ["ln", "bn"]
+    assert names["model, 1 sentence"] == names["model, 32 sentences"] == ["ln", "bn", "bn folded"]
+    assert norms.STEP not in names
+
+
+def test_images_are_read_and_trained_on(tmp_path, monkeypatch, capsys):
+    compiled = []
+    monkeypatch.setattr(norms, "make_fast", lambda *_: compiled.append("read"))
+    monkeypatch.setattr("normlab.bench.speed.make_fast", lambda *_: compiled.append("trained on"))
+    sizes = ["model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_layers=1", "batch_size=4"]
+    inner = "bn+norm@ffn_inner_norm=bn"
+    asked = ["task=cifar10", *sizes, "--norms", f"ln,{inner}", "--rounds", "1", "--compiled"]
+    found = written(["norms", *asked], tmp_path)
+    names = {group: [run["name"] for run in runs] for group, runs in found["groups"].items()}
+    assert found["shape"] == "32 x 64 x 16"
+    for suffix in ("", norms.COMPILED):
+        assert names[norms.STEP + suffix] == names["alone, training"] == ["ln", inner]
+        assert names[f"model, 1 picture{suffix}"] == ["ln", inner, f"{inner} folded"]
+    assert compiled.count("trained on") == 2 and compiled.count("read") == 2 * 3
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+
+
+def test_the_folded_model_has_fewer_norms(runtime, monkeypatch):
+    seen = []
+    monkeypatch.setattr(norms, "fold", lambda model: seen.append(model))
+    norms.reading("bn folded", common.bench_config([*MODEL, "norm=bn"]), runtime, count=1)
+    assert any(isinstance(part, RunningNorm) for part in seen[0].modules())
+
+
+def test_a_residual_network_folds_and_a_recurrence_does_not():
+    small = ("task=digits", "norm=bn")
+    assert norms.folds(common.bench_config([*small, "model=resnet8", "model.width=4"]))
+    assert not norms.folds(common.bench_config([*small, "model=lstm", "model.dim=4"]))

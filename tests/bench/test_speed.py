@@ -1,0 +1,75 @@
+"""Speed of training is counted in target tokens, against the fastest product of the model."""
+
+import json
+
+import pytest
+import torch
+
+from normlab.bench import speed
+from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone
+from normlab.bench.speed import Clock, Peak, Span, flop_per_token, start
+from normlab.cli import main as cli
+from normlab.config import compose, to_dict
+from normlab.registry import option_names
+from normlab.train.runtime import Runtime
+from tests.bench.small import TOY
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Runtime.start(device="cpu", precision="fp32", threads=1)
+
+
+def test_a_measurement_counts_the_target_tokens_of_its_steps(runtime):
+    steps = start("ln", to_dict(compose([*TOY, "accumulate=2"])), runtime)
+    again = steps.trainer.task.train_batches(runtime.world, 1)
+    batches = [next(again) for _ in range(8)]
+    span, tokens = steps.take(3, Clock(runtime.device))
+    assert steps.trainer.progress.step == 4  # `start` has taken one
+    assert tokens == sum(int(batch.tgt_valid.sum()) for batch in batches[2:])
+    assert span.wall > 0 and steps.unit == "tokens"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "products"),
+    [
+        (
+            ("task=digits", "model=resnet8", "model.width=4"),
+            9 * (64 * (4 + 2 * 16) + 16 * (32 + 64) + 4 * (128 + 256)) + 160,
+        ),
+        (("task=digits", "model=lstm", "model.dim=4", "model.read=rows"), 8 * 16 * (8 + 4) + 40),
+    ],
+)
+def test_training_takes_six_operations_per_weight_and_place(overrides, products, runtime):
+    config = to_dict(compose([*overrides, "batch_size=8", "norm=none", "device=cpu"]))
+    assert flop_per_token(start("", config, runtime).trainer, runtime) == 6 * products
+
+
+def test_the_peak_is_the_best_of_the_products_of_the_weights(runtime, monkeypatch):
+    monkeypatch.setattr(speed.Clock, "read", lambda clock: Span(1.0, 1.0))
+    monkeypatch.setattr(speed.time, "perf_counter", iter(range(99)).__next__)
+    model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 4))
+    # the clock ends each after one product of 2,048 rows
+    assert Peak(model, runtime).measure(seconds=1.5) == 2 * 2048 * 5 * 4
+
+
+def test_doctor_measures_a_run(capsys):
+    assert cli(["doctor", "--speed", *TOY, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["tokens_per_second"]["n"] == 5 and found["precision"] == "fp32"
+    assert 0 < found["share_of_peak"] < 2 and found["peak_gflop_per_second"] > 0.1
+    assert cli(["doctor", "--speed", *TOY]) == 0
+    text = capsys.readouterr().out
+    assert "tokens per second of training" in text and "% of this machine's peak" in text
+    assert max(map(len, text.splitlines())) <= 80
+    assert cli(["doctor", "norm=bn"]) == 1
+    assert "norm=bn: settings are for --speed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", option_names("norm"))
+def test_any_norm_can_be_timed_alone(name, runtime):
+    node = to_dict(compose([f"norm={name}"]))["norm"]
+    groups = alone({name: node}, Shape(2, 6, 8), runtime)
+    training, evaluation = (groups[kind][0] for kind in (TRAINING, EVALUATION))
+    training.call()
+    assert evaluation.call().shape == (2, 6, 8)

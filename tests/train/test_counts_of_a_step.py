@@ -1,0 +1,135 @@
+"""The cost of a step in counts, which do not depend on the machine or on what else it does.
+
+A count may fall; if it has to rise, the reason belongs in `results/bench/LOG.md`.
+"""
+
+from collections import Counter
+from contextlib import nullcontext
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from normlab.bench.cost import full_length
+from normlab.bench.speed import start
+from normlab.build import build_model, build_task
+from normlab.config import compose, to_dict
+from normlab.distributed import Shard
+from normlab.registry import option_names
+from normlab.train.runtime import Runtime
+from tests.bench.small import TOY
+
+VIEWS = ("view", "transpose", "t.", "expand", "slice", "select", "unsqueeze", "detach", "split")
+
+
+class Operators(TorchDispatchMode):
+    """Counts the operators that reach a kernel, by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = Counter()
+
+    def __torch_dispatch__(self, operator, types, args=(), kwargs=None):
+        name = str(operator).removeprefix("aten.")
+        if not name.startswith(VIEWS) and "unsafe_view" not in name and "alias" not in name:
+            self.calls[name.partition(".")[0]] += 1
+        return operator(*args, **(kwargs or {}))
+
+
+def counted(call):
+    with Operators() as operators:
+        call()
+    return operators.calls
+
+
+@pytest.fixture(scope="module")
+def runtime():
+    return Runtime.start(device="cpu", precision="fp32", threads=1)
+
+
+def contender(norm, runtime, *more):
+    return start(norm, to_dict(compose([*TOY, f"norm={norm}", *more])), runtime)
+
+
+@pytest.mark.parametrize(
+    ("norm", "bound"), [("none", 258), ("ln", 272), ("rms", 349), ("bn", 647), ("in", 570)]
+)
+def test_operators_of_a_training_step(norm, bound, runtime):
+    running = contender(norm, runtime, "probe=[]")
+    found = counted(running.step)
+    assert sum(found.values()) <= bound, found
+
+
+@pytest.mark.parametrize(("norm", "bound"), [("ln", 1), ("bn", 3)])
+def test_values_of_a_step_that_the_program_waits_for(norm, bound, runtime):
+    found = counted(contender(norm, runtime, "probe=[]").step)
+    assert found["_local_scalar_dense"] <= bound  # of batch norm: the tokens of its streams
+
+
+@pytest.fixture
+def device_waits(monkeypatch):
+    """Lists what is asked of the device `meta`: it holds no values, and only `tolist` gets some."""
+    asked, autocast, tolist = [], torch.autocast, torch.Tensor.tolist
+
+    def answered(tensor):
+        if not tensor.is_meta:
+            return tolist(tensor)
+        asked.append(tensor.shape)
+        return torch.ones(tensor.shape).tolist()
+
+    monkeypatch.setattr(torch.Tensor, "tolist", answered)
+    monkeypatch.setattr(
+        torch, "autocast", lambda on, **kw: nullcontext() if on == "meta" else autocast(on, **kw)
+    )
+    return asked
+
+
+ONE_STREAM = [
+    (norm, (f"task={task}",))
+    for task in ("mlm", "lm")
+    for norm in ("ln", "bn", "bn_position", "gn", "in", "global", "seqn")
+]  # one norm of each pool; translation has both kinds of stream and takes every norm
+
+
+@pytest.mark.parametrize(
+    ("norm", "task"), [*((norm, TOY) for norm in option_names("norm")), *ONE_STREAM]
+)
+def test_a_step_waits_for_a_device_once(norm, task, device_waits):
+    device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
+    overrides = [*task, f"norm={norm}", "probe=full", "observe.log_every=1000"]
+    overrides.append("optim.fused=false")  # fused kernels know no `meta`
+    running = start(norm, to_dict(compose(overrides)), device)
+    running.step()
+    assert device_waits == [(3,), (3,)]  # loss, penalty, gradient norm: what tells of a divergence
+
+
+@pytest.mark.parametrize("norm", ["ln", "bn"])
+def test_one_forward_of_the_model_a_micro_batch(norm, runtime):
+    running = contender(norm, runtime, "accumulate=3")
+    calls = []
+    running.trainer.model.register_forward_hook(lambda *_: calls.append(1))
+    running.step()
+    assert len(calls) == 3
+
+
+def test_padding_of_batches_of_like_length(runtime):
+    running = contender("ln", runtime, "observe.log_every=1000")
+    for _ in range(30):
+        running.step()
+    seen = running.trainer.progress
+    assert seen.interval_padding / seen.interval_positions < 0.15
+
+
+def test_operators_of_a_decoding_step(runtime):
+    config = to_dict(compose(TOY))
+    task = build_task(config)
+    model, batch = build_model(config, task).eval(), task.batch("valid", [0, 1, 2, 3])
+
+    def decode(length):
+        settings = replace(task.test_search, length_factor=0.0, length_offset=length)
+        with full_length(model, task.data.target_tokenizer.eos_id):
+            task.decode(model, batch, settings)
+
+    added = counted(lambda: decode(7)) - counted(lambda: decode(6))
+    assert sum(added.values()) <= 73, added
