@@ -86,7 +86,7 @@ def _workspace(arguments: argparse.Namespace) -> int:
     sink = yaml.safe_load((CONFIG_DIR / "sink" / "wandb.yaml").read_text("utf-8"))
     where = _conditions(arguments.where)
     try:
-        reach(login.host, sink["connect_seconds"])
+        reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
         if not entity:
             raise ValueError("the login has no default entity: name a user or team by --entity")

@@ -63,13 +63,13 @@ def test_a_workspace_at_wandb_compares_norms(wandb_server, capsys):
 
 @pytest.mark.usefixtures("nobody_is_logged_in")
 def test_a_workspace_needs_a_login():
-    with pytest.raises(ValueError, match="no login for https://.*: run `wandb login`"):
+    with pytest.raises(ValueError, match=r"no login for https://.*: run `wandb login`"):
         main(["--wandb"])
 
 
 def test_a_wrong_key_and_a_filter_that_is_none_are_one_clear_line(wandb_server):
     wandb_server.refuses = True
-    with pytest.raises(ValueError, match="W&B refuses: .*invalid key"):
+    with pytest.raises(ValueError, match=r"W&B refuses: .*invalid key"):
         main(["--wandb", "--entity", "tester"])
     with pytest.raises(ValueError, match="--where norm: expected KEY=VALUE"):
         main(["--wandb", "--where", "norm"])
