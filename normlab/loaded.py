@@ -25,7 +25,7 @@ from normlab.tasks.base import Task
 from normlab.train.checkpoint import Checkpoints, reading
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
-from normlab.train.tested import judged_by, load_weights
+from normlab.train.weights import judged_by, load_weights
 
 _WIDTH = 8  # of a norm that is asked what it can
 

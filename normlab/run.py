@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 from omegaconf import DictConfig, OmegaConf
-from torch import nn
 
 from normlab import distributed
 from normlab.build import (
@@ -43,16 +42,15 @@ from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
 from normlab.start import check_start
 from normlab.tasks.base import Task
 from normlab.tasks.translated import samples
-from normlab.train.agreement import check_same_data, check_same_place
-from normlab.train.budget import Budget
-from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading
-from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
+from normlab.train.loop import LoopSettings, Progress, Trainer
+from normlab.train.ranks import check_same_data, check_same_place
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
 from normlab.train.sinks.live import Live
-from normlab.train.start import start
-from normlab.train.tested import BEST, best_by, judged_by, renamed, score_weights
+from normlab.train.stopping import Budget
+from normlab.train.weights import BEST, best_by, judged_by, renamed, score_weights
 
 _NAMED = 5  # of the files that changed
 _WRITTEN = (CONFIG_FILE, RECORD_FILE, METRICS_FILE)
@@ -233,7 +231,9 @@ class _Run:
         if state is None:
             calibrate_model(config, model, task, runtime)
             if config.get("start_from") is not None:
-                self._start(model)
+                taken = start_from(model, config["start_from"])
+                if distributed.is_main():
+                    print(taken, file=sys.stderr)
         if self.observe["fast"]:
             make_fast(model, task, runtime.device)
         optimizer = build_optimizer(config, model)
@@ -264,7 +264,7 @@ class _Run:
         if distributed.is_main():
             with atomic_write(self.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
-        sinks.open(self._info(trainer.progress.step, settings, data))
+        sinks.open(self._info(trainer.progress, settings, data))
         for line in notices(model, self.milestones, config["budget"]["steps"]):
             sinks.note(line)
         record = self._fit_and_test(trainer, data)
@@ -273,12 +273,6 @@ class _Run:
                 sinks.sample(*sample)
         return record
 
-    def _start(self, model: nn.Module) -> None:
-        """Take the weights of another run, and say which."""
-        taken = start(model, self.config["start_from"])
-        if distributed.is_main():
-            print(taken, file=sys.stderr)
-
     def _fit_and_test(self, trainer: Trainer, data: dict[str, Any]) -> RunRecord:
         outcome = trainer.fit()
         lost = outcome.status == "diverged"
@@ -286,7 +280,7 @@ class _Run:
         scores = self._valid_scores(trainer) | reached
         weights: dict[str, int] = {}
         if outcome.status == "finished":
-            found = score_weights(
+            tested, weights = score_weights(
                 trainer.evaluator,
                 trainer.model,
                 self.config["validate"],
@@ -294,7 +288,7 @@ class _Run:
                 step=outcome.step,
                 outputs=self.folder,
             )
-            scores, weights = scores | found.scores, found.steps
+            scores |= tested
         floors = {} if outcome.status == "interrupted" else trainer.task.floors()
         record = replace(
             self._record(trainer, outcome, scores, data), weights=weights, floors=floors
@@ -351,7 +345,7 @@ class _Run:
             },
         )
 
-    def _info(self, resumed_step: int, settings: LoopSettings, data: Mapping[str, Any]) -> RunInfo:
+    def _info(self, resumed: Progress, settings: LoopSettings, data: Mapping[str, Any]) -> RunInfo:
         return RunInfo(
             run_dir=self.folder,
             run_id=run_id(self.config),
@@ -359,7 +353,8 @@ class _Run:
             config=self.config,
             choices=self.config["choices"],
             total_steps=settings.budget.steps,
-            resumed_step=resumed_step,
+            resumed_step=resumed.step,
+            resumed_rows=resumed.rows,
             unit=data.get("unit", "tokens"),
         )
 

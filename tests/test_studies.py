@@ -14,8 +14,8 @@ from normlab.instantiate import instantiate
 from normlab.records.fingerprint import fingerprint
 from normlab.registry import option_names, options
 from normlab.studies import load_study, tuning_of
-from normlab.train.budget import Budget
 from normlab.train.schedule import Schedule
+from normlab.train.stopping import Budget
 from tests.claims.planned import by_study, without_runs
 
 STUDIES = option_names("study")

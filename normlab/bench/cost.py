@@ -34,9 +34,9 @@ from normlab.tasks.base import Batch, BatchStream, Condition, Task
 from normlab.tasks.documents import DocumentTask
 from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation
-from normlab.train.divergence import Diverged
 from normlab.train.runtime import Runtime
-from normlab.train.tested import best_by
+from normlab.train.stopping import Diverged
+from normlab.train.weights import best_by
 
 if TYPE_CHECKING:
     from normlab.models.seq2seq import Seq2Seq

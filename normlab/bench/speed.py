@@ -20,12 +20,12 @@ from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
 from normlab.tasks.pictures import Classification
-from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
+from normlab.train.stopping import Budget
 
 _NEVER = 1 << 62
 _ROWS = 2048  # of the matrix products that measure the machine's peak

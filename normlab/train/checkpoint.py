@@ -1,6 +1,6 @@
 """Checkpoints of a run: the last state, the best weights, and the weights to average.
 
-    checkpoints/last.pt           everything a run needs to go on, bitwise
+    checkpoints/last.pt           everything a run needs to resume, bitwise
     checkpoints/best-<score>.pt   weights of the best validation by a score, and their step
     checkpoints/step-00000500.pt  weights of the last k validations, when the test averages them
 
@@ -9,19 +9,22 @@ checkpoint holds tensors and plain values, never code.
 """
 
 import zipfile
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.files import check_is_file
+from normlab.start_file import FILE, checksum
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
+_COUNTERS = "_extra_state"  # torch's name of what a module saves beside tensors
+_NAMED = 3  # tensors that a message lists by name
 
 
 class Checkpoints:
@@ -65,12 +68,16 @@ class Checkpoints:
     def average(self, step: int, count: int) -> dict[str, Tensor]:
         """Return the mean of the last `count` kept weights up to `step`, running statistics too.
 
-        Averaged statistics do not belong to averaged weights: whoever uses them re-estimates them.
+        Averaged statistics do not belong to averaged weights: recalibrate them before use.
         """
         paths = self._averaged(step, count=count)
         if not paths:
             raise ValueError(f"{self.folder} holds no weights to average")
         return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
+
+    def kept(self, step: int) -> bool:
+        """Tell whether weights of a validation up to `step` are kept to be averaged."""
+        return bool(self._averaged(step, count=None))
 
     def _step_path(self, step: int) -> Path:
         return self.folder / f"step-{step:08d}.pt"
@@ -98,7 +105,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else "unreadable"
         raise ValueError(
             f"{path}: damaged checkpoint ({reason}); remove the file and start the run again, "
-            f"which then begins anew"
+            f"which then starts from step 1"
         ) from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a checkpoint of the format {FORMAT}; remove the file")
@@ -107,10 +114,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def reading(path: Path) -> Generator[None]:
-    """Turn what parts of a checkpoint that are missing or of another kind cause into a ValueError.
-
-    What is read inside may come from anywhere: only that it is a checkpoint is known.
-    """
+    """Turn errors from missing or foreign parts of a checkpoint into a ValueError."""
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
@@ -118,7 +122,7 @@ def reading(path: Path) -> Generator[None]:
         line = reason.splitlines()[0] if reason else type(error).__name__
         raise ValueError(
             f"{path}: damaged checkpoint, or one of another model ({line:.200}); remove the file "
-            "and start the run again, which then begins anew"
+            "and start the run again, which then starts from step 1"
         ) from error
 
 
@@ -144,3 +148,50 @@ def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
         name: (sums[name] / count).to(value.dtype) if name in sums else value
         for name, value in last.items()
     }
+
+
+@torch.no_grad()
+def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
+    """Copy the weights of a settled `start_from` into a model where names and shapes match.
+
+    So a model that was trained with layer norm continues with batch norm: gains, shifts and linear
+    layers are taken; running statistics and a norm's place in its own schedule start afresh.
+
+    Returns a line that says what was taken. Raises ValueError for a file that is missing, damaged
+    or not the one that was named, and where nothing matches.
+    """
+    folder = str(node["run_dir"])
+    path = Path(folder) / FILE
+    weights = weights_of(load_checkpoint(path), path)
+    if checksum(path) != node["sha256"]:
+        raise ValueError(f"{path} has changed since this run was configured: start the run anew")
+    own = model.state_dict()
+    taken = [
+        name
+        for name, value in own.items()
+        if name.rpartition(".")[2] != _COUNTERS and _fits(weights.get(name), value)
+    ]
+    if not taken:
+        raise ValueError(
+            f"start_from={folder}: no name and shape of its weights matches this model; give the "
+            "same task and model"
+        )
+    for name in taken:
+        own[name].copy_(weights[name])
+    fresh = [name for name in own if name not in taken]
+    unused = [name for name in weights if name not in taken]
+    parts = [f"start_from={folder}: {len(taken)} of {len(own)} tensors taken"]
+    parts += [f"initialized {_some(fresh)}"] if fresh else []
+    parts += [f"not used {_some(unused)}"] if unused else []
+    return "; ".join(parts)
+
+
+def _fits(value: Tensor | None, place: Tensor) -> bool:
+    if value is None or value.shape != place.shape:
+        return False
+    return value.is_floating_point() == place.is_floating_point()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

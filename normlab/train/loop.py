@@ -10,7 +10,7 @@ counts them.
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
 
@@ -22,18 +22,22 @@ from normlab.probes.base import ProbeGroup, StepView
 from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
-from normlab.train.best import BestValidations
-from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.divergence import Diverged, first_nonfinite_gradient, first_nonfinite_layer
 from normlab.train.evaluate import Evaluator
-from normlab.train.interrupts import Interrupts
 from normlab.train.norms import Norms
 from normlab.train.ranks import gather_states, random_state, restore_random_state, restore_states
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
-from normlab.train.sinks.base import SinkGroup
+from normlab.train.sinks.base import NO_SCORES, Row, SinkGroup
+from normlab.train.stopping import (
+    Budget,
+    Diverged,
+    Interrupts,
+    first_nonfinite_gradient,
+    first_nonfinite_layer,
+)
 from normlab.train.targets import Convergence, Targets
+from normlab.train.weights import BestValidations, check_kept
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,9 @@ class Progress:
     train_seconds: float = 0.0
     first_loss: float = math.nan
     validations_since_best: int = 0
-    interval_loss: float = 0.0
-    interval_penalty: float = 0.0
-    interval_steps: int = 0
-    interval_positions: int = 0
-    interval_padding: int = 0
-    interval_tokens: int = 0
-    interval_seconds: float = 0.0
+    rows: int = 0
+    interval: dict[str, float] = field(default_factory=dict)
+    """Sums since the last row."""
 
 
 class Trainer:
@@ -177,7 +177,7 @@ class Trainer:
 
     def _validation_due(self) -> bool:
         every = self.settings.validate_every
-        return self._epoch_ended if every == "epoch" else self._due(every)
+        return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
 
     def step(self, *, stop_requested: bool = False) -> bool:
         """Take one step; return whether a rank has been asked to stop."""
@@ -196,8 +196,8 @@ class Trainer:
         for batch in batches:
             share = self._loss(batch, counts)
             loss += share.detach().double()
-            extra = self._penalty(counts)
-            if extra is not None:
+            if (term := self.norms.penalty()) is not None:
+                extra = term / max(*counts.values(), 1)  # per token of the main loss
                 penalty += extra.detach().double()
                 share = share + extra
             complete = self.parameters if batch is batches[-1] else ()
@@ -232,8 +232,8 @@ class Trainer:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip_norm, norm)
         self.optimizer.step()
         self.probes.after_update(view)
-        self.progress.interval_penalty += penalty_value
-        self._record(loss_value, norm_value, rate, sums, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self._record(loss_value, penalty_value, norm_value, rate, sums, seconds)
         return sums["stop"] > 0
 
     def _sum_over_ranks(
@@ -260,14 +260,6 @@ class Trainer:
             means = [losses[name] / max(counts[name], 1) for name in sorted(losses)]
             return torch.stack(means).sum()
 
-    def _penalty(self, counts: Mapping[str, float]) -> Tensor | None:
-        """Return what norms add to the micro-batch's share, over the tokens of the main loss.
-
-        The tokens of a loss are the most that one is a mean over.
-        """
-        term = self.norms.penalty()
-        return None if term is None else term / max(*counts.values(), 1)
-
     def _first_nonfinite_layer(
         self, batches: list[Batch], counts: Mapping[str, float], rng_state: Mapping[str, Tensor]
     ) -> str | None:
@@ -286,6 +278,7 @@ class Trainer:
     def _record(
         self,
         loss: float,
+        penalty: float,
         norm: float,
         rate: float,
         sums: Mapping[str, float],
@@ -298,33 +291,29 @@ class Trainer:
         at.train_seconds += seconds
         if math.isnan(at.first_loss):
             at.first_loss = loss
-        at.interval_loss += loss
-        at.interval_steps += 1
-        at.interval_positions += int(sums["positions"])
-        at.interval_padding += int(sums["padding"])
-        at.interval_tokens += int(sums["tokens"])
-        at.interval_seconds += seconds
+        counted = {name: sums[name] for name in ("positions", "padding", "tokens")}
+        step = {"loss": loss, "penalty": penalty, "steps": 1, "seconds": seconds, **counted}
+        since = at.interval = {name: at.interval.get(name, 0) + step[name] for name in step}
         self._tick()
         say(Stage(TRAINING, at.step, self.settings.budget.steps, loss))
-        if not (self._due(self.settings.log_every) or self._validation_due()):
+        if not (at.step % self.settings.log_every == 0 or self._validation_due()):
             return
-        mean = at.interval_loss / at.interval_steps
+        at.interval = {}
+        mean = since["loss"] / since["steps"]
         row = {
             "step": at.step,
             "tokens": at.tokens,
             "train/loss": mean,
             "train/grad_norm": norm,
             "train/lr": rate,
-            "train/padding_share": at.interval_padding / at.interval_positions,
+            "train/padding_share": since["padding"] / since["positions"],
             "time/seconds": at.seconds,
-            "train/tokens_per_second": at.interval_tokens / at.interval_seconds,
+            "train/tokens_per_second": since["tokens"] / since["seconds"],
             **self.probes.metrics(),
         }
-        if at.interval_penalty:  # of norms that have one
-            row["train/penalty"] = at.interval_penalty / at.interval_steps
-        at.interval_loss = at.interval_penalty = at.interval_seconds = 0.0
-        at.interval_steps = at.interval_positions = at.interval_padding = at.interval_tokens = 0
-        self.sinks.log(row)
+        if since["penalty"]:  # only of norms that have one
+            row["train/penalty"] = since["penalty"] / since["steps"]
+        self._log(row)
         limit = self.settings.divergence_factor * at.first_loss
         if mean > limit:
             raise Diverged(at.step, f"mean loss {mean:.3g} is above {limit:.3g}", None)
@@ -347,7 +336,11 @@ class Trainer:
         self.checkpoints.keep_for_average(at.step, self.model.state_dict(), self.settings.average)
         self._tick()
         row = {"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}
+        self._log(row, scores)
+
+    def _log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         self.sinks.log(row, scores)
+        self.progress.rows += 1
 
     def _tick(self) -> None:
         now = time.perf_counter()
@@ -355,12 +348,13 @@ class Trainer:
         self._clock = now
 
     def save(self) -> None:
-        """Write the whole state, from which `resume` goes on bitwise on a CPU.
+        """Write the whole state, from which `resume` continues bitwise on a CPU.
 
         The weights are those that inference would take, with the mean of statistics that ranks keep
         by themselves; these go beside them, and the run keeps them.
         """
         self._tick()
+        self.sinks.sync()
         own = self.norms.own_statistics()
         states = gather_states(self.norms, self.runtime.device)
         self.norms.share_statistics()
@@ -383,7 +377,10 @@ class Trainer:
         self.norms.restore_statistics(own)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `save` wrote."""
+        """Restore what `save` wrote.
+
+        Raises ValueError where weights that the test needs are missing, and says what to do.
+        """
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])
@@ -391,6 +388,9 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.targets = Targets(**state["targets"])
         self.best.load_state_dict(state["best"])
+        if self.best.found:
+            settings, step = self.settings, self.progress.step
+            check_kept(self.checkpoints, settings.best_by, step, settings.average)
         self.convergence = Convergence(**state["convergence"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
         restore_states(state, self.norms, self.runtime.world, self.runtime.device)

@@ -1,16 +1,47 @@
-"""What each process of a run has for itself, in a checkpoint that one of them writes.
+"""What the processes of a run share before it begins, and what each keeps for itself.
 
-That is the state of its random numbers, and the running statistics that its norms do not share.
+They share folder, code and data. Each keeps the state of its random numbers and the running
+statistics that its norms do not share; a checkpoint holds those of all processes.
 """
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from normlab import distributed
+from normlab.records.store import RECORD_FILE
 from normlab.train.norms import Norms
+
+
+def check_same_place(folder: Path, code: str, state: Path) -> None:
+    """Raise ValueError on all ranks unless all read from one folder and run the same code.
+
+    `state` is the checkpoint that the run would resume from.
+    """
+    places = {"lock": folder / ".lock", "record": folder / RECORD_FILE, "state": state}
+    distributed.check_agreement(
+        {f"the {name} in {folder}": _size(path) for name, path in places.items()},
+        cure="runs_dir must be a folder that all ranks share",
+    )
+    distributed.check_agreement({"the code": code}, cure="install the same version for all ranks")
+
+
+def check_same_data(checksums: object) -> None:
+    """Raise ValueError on all ranks unless all have read the same data."""
+    digest = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:10]
+    distributed.check_agreement(
+        {"the text of data_dir": digest}, cure="give all ranks the same data"
+    )
+
+
+def _size(path: Path) -> str:
+    """Describe a file, so that two that differ usually have different descriptions."""
+    return f"{path.stat().st_size} bytes long" if path.exists() else "missing"
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
@@ -22,14 +53,14 @@ def random_state(device: torch.device) -> dict[str, Tensor]:
 
 
 def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
-    """Go on with the random numbers of a former state."""
+    """Restore the state of this process's random numbers."""
     torch.set_rng_state(state["cpu"])
     if device.type == "cuda":
         torch.cuda.set_rng_state(state["cuda"], device)
 
 
 def gather_states(norms: Norms, device: torch.device) -> dict[str, list[Any]]:
-    """Return, in rank order, what each process has for itself."""
+    """Return, in rank order, what each process keeps for itself."""
     own = {"random": random_state(device), "statistics": norms.own_statistics()}
     gathered = distributed.gather_objects(own)
     return {name: [state[name] for state in gathered] for name in own}
@@ -38,7 +69,7 @@ def gather_states(norms: Norms, device: torch.device) -> dict[str, list[Any]]:
 def restore_states(
     state: Mapping[str, Sequence[Any]], norms: Norms, world: distributed.Shard, device: torch.device
 ) -> None:
-    """Put this process's part of a gathered state in place.
+    """Restore this process's part of a gathered state.
 
     Raises ValueError for a state of another number of processes.
     """
@@ -49,5 +80,4 @@ def restore_states(
             "it with as many"
         )
     restore_random_state(state["random"][world.rank], device)
-    if "statistics" in state:  # else they went on with the mean of all
-        norms.restore_statistics(state["statistics"][world.rank])
+    norms.restore_statistics(state["statistics"][world.rank])

@@ -48,6 +48,24 @@ def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
     assert write(tmp_path / "killed", range(5, 9), resumed_step=4).read_bytes() == whole
 
 
+def test_a_resumed_run_says_how_many_rows_are_lost(tmp_path):
+    write(tmp_path, [1, 2, 4])  # a power failure took row 3 of 4
+    lost = Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=4))
+    assert lost is not None and "lost 1 of 4 rows before step 4" in lost
+    assert Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=3)) is None
+
+
+def test_rows_reach_the_disk_before_a_checkpoint_counts_on_them(tmp_path, monkeypatch):
+    forced = []
+    monkeypatch.setattr("normlab.train.sinks.jsonl.os.fsync", forced.append)
+    sink = Jsonl()
+    sink.open(info(tmp_path))
+    sink.log({"step": 1})
+    sink.sync()
+    assert len(forced) == 1
+    sink.close(None)
+
+
 def test_truncating_keeps_the_checkpoints_own_step_and_all_its_rows(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_text('{"step": 4, "a": 1}\n{"step": 4, "b": 2}\n{"step": 5}\n')

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from normlab.train.budget import Budget
+from normlab.train.stopping import Budget
 
 FAR = {"steps": 0, "epochs": 0.0, "tokens": 0, "seconds": 0.0}
 

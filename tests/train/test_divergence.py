@@ -11,7 +11,7 @@ from torch import nn
 import normlab
 from normlab.records.rows import METRICS_FILE, read_rows
 from normlab.records.store import RunStore
-from normlab.train.divergence import first_nonfinite_gradient, first_nonfinite_layer
+from normlab.train.stopping import first_nonfinite_gradient, first_nonfinite_layer
 from tests.tiny_runs import Ended, RunProcess, run, tiny
 from tests.train.trainers import enter_rank, free_port
 

@@ -117,6 +117,14 @@ def test_a_row_cut_in_half_by_a_kill_is_written_anew(place: Place, undisturbed: 
     assert_same(place.folder, undisturbed)
 
 
+def test_a_resume_that_lacks_weights_for_its_test_says_so_at_once(place: Place):
+    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
+    (lost := place.folder / "checkpoints" / "best-loss.pt").unlink()
+    ended = place.start()
+    assert ended.status == 1 and f"{lost}: missing" in ended.output
+    assert "put it back, or remove" in ended.output and "last.pt" in ended.output
+
+
 def test_without_checkpoints_a_killed_run_begins_anew(place: Place, undisturbed: Path):
     place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
     (place.folder / "checkpoints" / "last.pt").unlink()

@@ -12,8 +12,7 @@ from normlab.loaded import load_run
 from normlab.records.fingerprint import fingerprint
 from normlab.run import train
 from normlab.start_file import FILE, settled
-from normlab.train.checkpoint import FORMAT
-from normlab.train.start import start
+from normlab.train.checkpoint import FORMAT, start_from
 from tests.tiny_runs import tiny
 
 SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")
@@ -38,7 +37,7 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
     config = settle(corpus, tmp_path, "norm=bn", f"start_from={first}", *frozen)
     record = train(config)
     said = capsys.readouterr().err
-    assert "tensors taken" in said and "anew" in said and "running_mean" in said
+    assert "tensors taken" in said and "initialized" in said and "running_mean" in said
     before, after = (load_run(place).model for place in (first, next(tmp_path.rglob("seed1"))))
     learned = dict(after.named_parameters())
     for name, value in before.named_parameters():
@@ -52,8 +51,8 @@ def test_only_tensors_that_the_model_holds_then_count_as_taken(tmp_path: Path):
     (path := tmp_path / FILE).parent.mkdir()
     weights = {**pn.state_dict(), "weight": torch.full((8,), 2.0)}
     torch.save({"format": FORMAT, "model": weights}, path)
-    found = start(own := make_norm("pn", 8), settled(str(tmp_path)))
-    assert "4 of 5 tensors taken; anew _extra_state" in str(found)
+    found = start_from(own := make_norm("pn", 8), settled(str(tmp_path)))
+    assert "4 of 5 tensors taken; initialized _extra_state" in found
     assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.step == 0
 
 
@@ -76,7 +75,7 @@ def test_what_cannot_be_started_from_is_named(first: Path, corpus: Path, tmp_pat
     shutil.copytree(first, moved)
     config = settle(corpus, tmp_path / "runs", f"start_from={moved}")
     config.start_from.sha256 = "0" * 64
-    with pytest.raises(ValueError, match=r"last\.pt: has changed"):
+    with pytest.raises(ValueError, match=r"last\.pt has changed"):
         train(config)
     (moved / "checkpoints" / "last.pt").write_bytes(b"no archive")
     config = settle(corpus, tmp_path / "runs", f"start_from={moved}")

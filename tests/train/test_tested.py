@@ -8,9 +8,8 @@ import pytest
 import normlab
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from normlab.train.best import BestValidations
 from normlab.train.evaluate import Evaluator
-from normlab.train.tested import best_by, judged_by
+from normlab.train.weights import BestValidations, best_by, judged_by
 from tests.tiny_runs import tiny
 
 LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # the first is best, and the second

@@ -15,13 +15,13 @@ from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import ProbeGroup
-from normlab.train.budget import Budget
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import SinkGroup
+from normlab.train.stopping import Budget
 from tests.tiny_runs import fork_server, tiny
 
 # One draw of 8 sentences at random is the next two draws of 4; without dropout, in float64,

@@ -30,7 +30,8 @@ class RunInfo:
 
     `choices` are the options by group (`norm`, `placement`, `task`, `model`, `scale`, ...), None
     where a group has none. `total_steps` is None when the budget is not counted in steps.
-    `resumed_step` is the step of the checkpoint that the run continues from, 0 for a new run.
+    `resumed_step` is the step of the checkpoint that the run resumes from, 0 for a new run, and
+    `resumed_rows` the number of rows that had been logged by then.
     `unit` is what the run's tokens are called, such as `pictures`.
     """
 
@@ -41,6 +42,7 @@ class RunInfo:
     choices: dict[str, Any]
     total_steps: int | None
     resumed_step: int = 0
+    resumed_rows: int = 0
     unit: str = "tokens"
 
 
@@ -59,6 +61,9 @@ class Sink(ABC):
     @abstractmethod
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         """Take one row, with the scores of this step's evaluation if there was one."""
+
+    def sync(self) -> None:  # noqa: B027 - optional hook
+        """Force the rows so far onto the disk, before a checkpoint that resumes after them."""
 
     def stage(self, stage: Stage) -> None:  # noqa: B027 - optional hook
         """Learn what the run does now, at every step and batch, also before it opens."""
@@ -91,6 +96,10 @@ class SinkGroup(Sink):
         """Hand the row to each sink."""
         assert "step" in row, "a row without its step"
         self._each(lambda sink: sink.log(row, scores))
+
+    def sync(self) -> None:
+        """Let each sink force its rows onto the disk."""
+        self._each(lambda sink: sink.sync())
 
     def stage(self, stage: Stage) -> None:
         """Hand the stage to each sink."""

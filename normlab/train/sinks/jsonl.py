@@ -8,6 +8,7 @@ as `records.canonical` says: `"nan"`, `"inf"`, `"-inf"`.
 """
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,15 +30,22 @@ class Jsonl(Sink):
     def __init__(self) -> None:
         self._file: IO[str] | None = None
 
-    def open(self, run: RunInfo) -> None:
+    def open(self, run: RunInfo) -> str | None:
         """Open the file; a new run starts it empty, a resumed one keeps rows to its checkpoint."""
+        kept = 0
         path = run.run_dir / METRICS_FILE
         run.run_dir.mkdir(parents=True, exist_ok=True)
         if run.resumed_step == 0:
             path.unlink(missing_ok=True)
         else:
-            truncate_to(path, run.resumed_step)
+            kept = truncate_to(path, run.resumed_step)
         self._file = path.open("a", encoding="utf-8", newline="\n")
+        if kept < run.resumed_rows:
+            return (
+                f"warning: {path} has lost {run.resumed_rows - kept} of {run.resumed_rows} rows "
+                f"before step {run.resumed_step}: its curves have a gap, its scores do not change"
+            )
+        return None
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         """Write and flush one line."""
@@ -45,6 +53,11 @@ class Jsonl(Sink):
         with _naming(self._file):
             self._file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
             self._file.flush()
+
+    def sync(self) -> None:
+        assert self._file is not None, "sync before open"
+        with _naming(self._file):
+            os.fsync(self._file.fileno())
 
     def close(self, record: RunRecord | None) -> None:
         """Close the file."""
@@ -63,12 +76,13 @@ def _naming(file: IO[str]) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, file.name) from error
 
 
-def truncate_to(path: Path, step: int) -> None:
-    """Drop the rows after `step`, and a last line that a kill left unfinished; all or nothing."""
+def truncate_to(path: Path, step: int) -> int:
+    """Drop rows after `step`, and a last line that a kill left unfinished; return rows kept."""
     if not path.exists():
-        return
+        return 0
     text = read_file(path)
     kept = [line for line, row in rows_of(text, path) if row["step"] <= step]
     if (content := b"".join(kept)) != text:
         with atomic_write(path, "wb") as file:
             file.write(content)
+    return len(kept)
