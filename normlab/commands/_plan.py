@@ -209,7 +209,7 @@ def _named(data: Mapping[str, Any]) -> str:
     first = {"train": 0, "valid": 1}
     ordered = sorted(data["sizes"].items(), key=lambda item: (first.get(item[0], 2), item[0]))
     sizes = ", ".join(f"{split} {count:,}" for split, count in ordered)
-    return f"{data['label']} ({sizes}), from {data['origin']}"
+    return f"{data['label']} ({sizes}), source: {data['origin']}"
 
 
 def measured(

@@ -46,7 +46,7 @@ def test_every_part_of_a_run_has_its_seconds(toy):
 
 def test_the_data_are_named_with_their_origin_and_sizes(toy):
     assert toy["data"]["label"].startswith("toy")
-    assert toy["data"]["origin"] == "this installation carries it"
+    assert toy["data"]["origin"] == "built in"
     assert toy["data"]["sizes"]["train"] == 300
 
 
@@ -61,7 +61,7 @@ def test_what_a_model_of_documents_is_tested_under_counts():
     beside = ("data_dir=elsewhere", "task.corpus.data_dir=null")  # of another row's data
     plain = measured(*TEXT, *beside, "task.test_batch_sizes=[]", "task.test_eval_stats=[]")
     assert plain["test_seconds"] > 0
-    assert plain["data"]["origin"] == "this installation carries it"
+    assert plain["data"]["origin"] == "built in"
     one_by_one = measured(*TEXT, "task.test_batch_sizes=[1]", "task.test_eval_stats=[]")
     assert one_by_one["test_seconds"] > 4 * plain["test_seconds"]
 

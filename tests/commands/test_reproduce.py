@@ -266,7 +266,7 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
         ["2", "bn", "4", "4", "3,000", "100", "512 MiB", "0.37"],
         ["all", "8", "8", "0.75"],
     ]
-    assert "data: toy (train 2,000, valid 7, test 5), from here" in before
+    assert "data: toy (train 2,000, valid 7, test 5), source: here" in before
     assert (
         "time: 45 min one run after the other; measured by a probe on this machine (EPYC, "
         "2 thread(s) a run, fp32)"
@@ -289,7 +289,8 @@ def test_a_plan_names_the_data_of_all_rows(place, capsys):
     Plan(place.study, "smoke", items, at_a_time=1).show()
     said = " ".join(capsys.readouterr().out.split())
     assert (
-        "data: toy (train 2,000, valid 7, test 5), from here; brown (train 3), from data_" in said
+        "data: toy (train 2,000, valid 7, test 5), source: here; brown (train 3), source: data_"
+        in said
     )
 
 

@@ -1,4 +1,7 @@
-"""How well does a short translation run go, on sentences that a small grammar generates?"""
+"""How well does a short translation run go, on sentences that a small grammar generates?
+
+The published cards used the earlier built-in corpus; a new card uses the one of today.
+"""
 
 from normlab.card.finding import Finding
 from normlab.card.runs import short_runs

@@ -68,8 +68,8 @@ class DocumentCorpus(ABC):
         return {}
 
     def origin(self) -> str:
-        """Return where the text comes from where no data_dir is given; reads nothing."""
-        return "this installation carries it"
+        """Return where the text comes from without a data_dir; reads nothing."""
+        return "built in"
 
     def key(self) -> str:
         """Return a string that changes whenever the text does; the cache of prepared data uses it.
