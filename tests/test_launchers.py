@@ -54,8 +54,8 @@ def test_a_sweep_that_is_killed_goes_on_when_it_is_started_again(corpus: Path, t
     assert not any((folder / "record.json").exists() for folder in begun)
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert again.returncode == 0, again.stdout + again.stderr
-    assert "2 of 2 cells done" in again.stdout
-    logs = [path.read_text(encoding="utf-8") for path in runs.glob(".sweeps/cell*.log")]
+    assert "2 of 2 runs done" in again.stdout
+    logs = [path.read_text(encoding="utf-8") for path in runs.glob(".sweeps/run*.log")]
     assert any("resumed at step" in log for log in logs)
 
 
@@ -113,7 +113,7 @@ def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Pat
     elsewhere = ("hydra/launcher=submitit_local", "hydra.launcher.cpus_per_task=1")
     ended = sweep(corpus, tmp_path / "runs", *elsewhere, "accumulate=0,1,-1")
     assert ended.status == 1
-    assert "2 cells failed" in ended.output
+    assert "2 runs failed" in ended.output
     assert "accumulate=0 must be above 0" in ended.output
     assert "accumulate=-1 must be above 0" in ended.output
     assert "Traceback" not in ended.output

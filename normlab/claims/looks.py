@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from normlab.claims.decision import DECIDED, Decision
+from normlab.studies import ANALYSES
 
 ERROR = 0.05
 
@@ -27,7 +28,7 @@ class Look:
         return min(1.0, p * ERROR / self.share)
 
 
-LOOKS = (Look(5, 0.01), Look(8, 0.015), Look(12, 0.025))
+LOOKS = tuple(map(Look, ANALYSES, (0.01, 0.015, 0.025)))
 FEWEST = LOOKS[0].seeds
 
 

@@ -33,8 +33,8 @@ GRADES: Mapping[str, str] = {
 }
 HOURS = (
     "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
-    "as many), or of one GPU at `scale=gpu`; `normlab reproduce STUDY --plan` measures them. "
-    "Trials of `normlab tune` come on top. Further seeds are numbered on, so that both sides "
+    "as many), or of one GPU at `scale=gpu`; `normlab study plan STUDY` measures them. "
+    "Trials of `normlab study tune` come on top. Further seeds are numbered on, so that both sides "
     "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part "
     "compares."
 )
@@ -153,7 +153,7 @@ def tune_first(outcome: Outcome) -> tuple[str, str]:
     if not untuned or endpoint.family is None:
         return "", ""
     study, scale = endpoint.family
-    return f"normlab tune {study} scale={scale}", f"as {no_rate(untuned)}"
+    return f"normlab study tune {study} scale={scale}", f"as {no_rate(untuned)}"
 
 
 def no_rate(names: Sequence[str]) -> str:

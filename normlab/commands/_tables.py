@@ -1,19 +1,19 @@
-"""The tables of studies in a terminal: what has ended, beside what the document says."""
+"""The tables of studies in a terminal: what has ended, with the values of the article."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._queue import Job
 from normlab.commands._terminal import complain, print_note, print_table
 from normlab.studies import rate_name
+from normlab.studies.queue import Job
 
 if TYPE_CHECKING:
     from normlab.reports.table import Table
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
-    """Print the table of each study by what has ended, seeds that looks count as published too."""
+    """Print the table of each study by what has ended, with the published seeds that count."""
     from normlab.reports.published import read
     from normlab.reports.table import build
 

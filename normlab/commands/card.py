@@ -28,8 +28,8 @@ _EXAMPLES = """examples:
   normlab card norm=dyt --only pictures --publish results    into the card that is published
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
-digits. Natural pictures and recurrent nets have studies: normlab reproduce vision_norms, and
-normlab reproduce recurrent.
+digits. Natural pictures and recurrent nets have studies: normlab study run vision_norms, and
+normlab study run recurrent.
 
 What was found is kept below --folder. Stopped, the same command goes on where it was; after a
 change of the norm's code or values it examines anew. The page compares with the cards of ln, rms,

@@ -103,7 +103,7 @@ def _list_options(group: str, *, as_json: bool) -> None:
         row.append("; ".join(f"{scale}: {_cost(*cost)}" for scale, cost in of_scales))
     note = (
         "hours: one run after the other, on a core with AVX512 or, at scale=gpu, on a GPU; typed "
-        "in: normlab reproduce STUDY --plan measures them here"
+        "in: normlab study plan STUDY measures them here"
     )
     notes = [note] if costs else []
     columns = [group, "what it is", *(["cost by scale"] if costs else [])]

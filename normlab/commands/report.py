@@ -29,7 +29,7 @@ one file that opens without a network: a row an experiment, differences to the b
 seed, curves, how the runs trained, what they translated (as normlab samples draws it), where their
 configs differ. Tables and figures download as SVG and CSV. --watch rewrites it while runs train.
 
-A study is published by `normlab reproduce STUDY --publish results`, in results/STUDY/SCALE:
+A study is published by `normlab study run STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
 report.html, a page with curves, filters and every run that opens without a network. README, the
 pages of docs/ and of results/ may hold generated blocks, which are made of the same records.
@@ -274,7 +274,7 @@ def _published(root: Path, study: str | None) -> Sequence[Path]:
         there = sorted({path.parents[1].name for path in root.glob(f"*/*/{RUNS_FILE}")})
         raise ValueError(
             f"{what} published below {root}: there are {', '.join(there) or 'none'}; "
-            f"normlab reproduce {study or 'STUDY'} --publish {root} publishes one"
+            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
         )
     return found
 

@@ -1,7 +1,7 @@
-"""`normlab train`: one run, or with -m a sweep whose cells are processes of their own.
+"""`normlab train`: one run, or with -m a sweep whose runs are processes of their own.
 
-Hydra's basic launcher only gathers the cells, and `normlab.sweep` carries them out; any other
-launcher has the cells carried out elsewhere, by the scheduler that it speaks to.
+Hydra's basic launcher only gathers the runs of a grid, and the loop of studies carries them out;
+with another launcher (Slurm, Ray) a scheduler carries them out, and `normlab ls runs` shows them.
 """
 
 import math
@@ -10,13 +10,14 @@ import shlex
 import shutil
 import sys
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._help import listing
-from normlab.sweep import INTERRUPTED, Cell, Sweep, end_with_the_sweep, own_folder, summary_lines
+from normlab.studies.local import Local, end_with_the_sweep, own_folder, places
+from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out, summary_lines
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -42,20 +43,17 @@ def run_hydra(argv: list[str]) -> int:
     from hydra.types import RunMode
 
     from normlab.choices import check_given_once
-    from normlab.commands._cells import short_names
-    from normlab.commands._elsewhere import carried_out_elsewhere, gathering
     from normlab.config import CONFIG_NAME, from_hydra, register
     from normlab.near import check_arguments
     from normlab.recipes import with_recipe
     from normlab.registry import CONFIG_DIR
+    from normlab.studies.show import Lines
 
     end_with_the_sweep()
     check_arguments(argv)
     check_given_once(argv)
     register()
-    cells: list[list[str]] = []
-    folders: list[Path] = []
-    places: list[tuple[Path, int | None]] = []
+    found: list[tuple[tuple[str, ...], Path, int | None]] = []
     statuses: list[int] = []
     errors: list[Exception] = []
     sweeps = sweeps_folder(argv)
@@ -76,105 +74,68 @@ def run_hydra(argv: list[str]) -> int:
         if not runtime.launcher["_target_"].endswith("BasicLauncher"):
             note = failures / f"{runtime.job.num:06}" if grid else None
             record = train_elsewhere(config, note)
-            if record is None:
-                return None
-            return objective(record, config, direction)
-        places.append((Path(config.runs_dir) / ".sweeps", config.observe.processes))
-        cells.append(list(runtime.overrides.task))
+            return None if record is None else objective(record, config, direction)
+        overrides = tuple(runtime.overrides.task)
         if grid:
-            folders.append(folder_or_none(config, places[-1][0] / f"cell{len(folders)}"))
-            return None  # all cells are known beforehand: they are begun together, below
-        ended = Sweep([cells[-1]], processes=1, logs=places[-1][0], tell=say).run()
-        if ended[0].status:
-            raise ValueError(f"{' '.join(cells[-1])}: {ended[0].said}")
+            folder = folder_or_none(config, sweeps / "wrong" / str(len(found)))
+            found.append((overrides, folder, config.observe.processes))
+            return None  # all runs of a grid are known: they are begun together, below
+        cell = Cell(" ".join(overrides), overrides, folder_of(from_hydra(config)))
+        with Local(1, sweeps) as runner:
+            (done,) = carry_out(Grid([cell]), runner, show=Lines())
+        if done.status:
+            raise ValueError(f"{cell.name}: {done.said}")
         return objective(record_of(from_hydra(config)), config, direction)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
     with folder_of_search(argv, sweeps) as (place, result):
         try:
-            if carried_out_elsewhere(argv):
-                if result is None:  # a grid: Hydra's own launcher only gathers the cells
-                    sys.argv = ["normlab train", *with_recipe(gathering(argv))]
-                    main(job)()
-                known = list(zip(short_names(cells), folders, strict=True)) if cells else []
-                cells.clear()
-                sys.argv = ["normlab train", *with_recipe(argv), *place]
-                elsewhere(main(job), sweeps, known, argv)
-            else:
-                sys.argv = ["normlab train", *with_recipe(argv), *place]
-                main(job)()
+            sys.argv = ["normlab train", *with_recipe(argv), *place]
+            main(job)()
         except Exception as error:
             if not type(error).__module__.startswith("submitit."):
                 raise
             said = " ".join(str(error).splitlines()[:2])  # then comes all that the job has written
-            raise ValueError(f"{said}; start the sweep again to go on where it stopped") from error
+            raise ValueError(f"{said}; start the sweep again to resume") from error
         if errors:
             raise errors[0]
         if result is not None and result.exists():
             print(result.read_text(encoding="utf-8"), end="")
             return 0
-    if cells:
-        logs, processes = places[0]
-        return sweep(cells, folders, processes, logs, argv)
+    if found:
+        names = short_names([overrides for overrides, _, _ in found])
+        cells = [
+            Cell(name or "all defaults", overrides, folder)
+            for name, (overrides, folder, _) in zip(names, found, strict=True)
+        ]
+        return sweep(cells, found[0][2], sweeps, f"normlab train {shlex.join(argv)}")
     if failures.exists():
         return report_failures(failures)
     return max(statuses, default=0)
 
 
-def sweep(
-    cells: list[list[str]], folders: list[Path], processes: int | None, logs: Path, argv: list[str]
-) -> int:
-    """Carry out the cells side by side, show them, and compare them at the end."""
-    from normlab.commands._cells import Cells, Row, short_names
-    from normlab.sweep import places
+def sweep(cells: list[Cell], processes: int | None, logs: Path, again: str) -> int:
+    """Carry out runs side by side, show them, and compare them at the end.
 
-    rows = [
-        Row(name or "all defaults", folder, f"cell{number}.log")
-        for number, (name, folder) in enumerate(zip(short_names(cells), folders, strict=True))
-    ]
-    shown = Cells(rows, at_a_time=min(len(cells), len(places(processes))), logs=logs)
-    say(shown.begin())
-    try:
-        with shown:
-            work = Sweep(
-                cells,
-                processes=processes,
-                logs=logs,
-                tell=shown.tell,
-                beat=shown.beat,
-                every=shown.beat_every,
-            )
-            ended = work.run()
-    except KeyboardInterrupt:
-        for line in shown.stopped(f"normlab train {shlex.join(argv)}"):
-            print(line, file=sys.stderr)
-        raise
-    status = report(ended, work.logs)
-    compare(dict.fromkeys(folders))
-    return status
-
-
-def elsewhere(
-    carry_out: Callable[[], object], sweeps: Path, known: list[tuple[str, Path]], argv: list[str]
-) -> None:
-    """Let another launcher carry out the cells, and show what becomes of them.
-
-    `known` are their names and folders, none of a search.
+    `again` is the command that resumes.
     """
-    from normlab.commands._cells import Row
-    from normlab.commands._elsewhere import logs_below, watched
+    from normlab.studies.show import Runs
 
-    rows = [Row(name or "all defaults", folder, "") for name, folder in known]
-    try:
-        with watched(sweeps.parent, rows, logs_below(sweeps, argv)) as cells:
-            carry_out()
-    except KeyboardInterrupt:
-        jobs = sorted({row.log.partition("_")[0] for row in cells.rows if row.log})
-        for line in cells.stopped(f"normlab train {shlex.join(argv)}", jobs=jobs):
-            print(line, file=sys.stderr)
-        raise
-    compare(row.folder for row in cells.rows)
+    at_a_time = min(len(cells), len(places(processes)))
+    with Local(processes, logs) as runner:
+        shown = Runs(cells, at_a_time=at_a_time, logs=runner.logs)
+        print(shown.begin(), flush=True)
+        try:
+            with shown:
+                ended = carry_out(Grid(cells), runner, show=shown)
+        except KeyboardInterrupt:
+            print("\n".join(shown.stopped(again)), file=sys.stderr)
+            raise
+    for line in summary_lines(ended):
+        print(line)
+    compare(dict.fromkeys(cell.folder for cell in cells))
+    return 1 if any(done.status for done in ended) else 0
 
 
 def compare(folders: Iterable[Path]) -> None:
@@ -202,10 +163,10 @@ def train_and_say(config) -> "RunRecord":
 
 
 def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | None":
-    """Carry out a cell inside a job of another launcher; return its record.
+    """Carry out a run inside a job of another launcher; return its record.
 
     With a `note`, an error is written there and the answer is None: Hydra would name only the first
-    cell that failed. A run that was told to stop ends the process without a result, so that the
+    run that failed. A run that was told to stop ends the process without a result, so that the
     sweep waits for a scheduler that requeues it.
     """
     from hydra.core.hydra_config import HydraConfig
@@ -230,11 +191,11 @@ def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | Non
 
 
 def _what_to_do(error: Exception) -> str:
-    """Return the cure for what a scheduler did to a cell, to follow its error."""
+    """Return the cure for what a scheduler did to a run, to follow its error."""
     if not type(error).__module__.startswith("submitit."):
         return ""
     return (
-        " Start the sweep again to go on from the last checkpoint, or let it be requeued at its "
+        " Start the sweep again to resume from the last checkpoint, or let it be requeued at its "
         "time limit: hydra.launcher.max_num_timeout=10"
     )
 
@@ -248,7 +209,7 @@ def folder_of(config: "DictConfig") -> Path:
 
 
 def folder_or_none(config: "DictConfig", instead: Path) -> Path:
-    """Return the folder of a cell, and `instead` for a config that is wrong: it costs itself."""
+    """Return the folder of a run, and `instead` for a wrong config, which fails by itself."""
     from normlab.config import from_hydra
 
     try:
@@ -276,7 +237,7 @@ def sweeps_folder(argv: list[str]) -> Path:
 def folder_of_search(argv: list[str], sweeps: Path) -> Iterator[tuple[list[str], Path | None]]:
     """Within the block a search has a folder of its own: yield what says so, and its result.
 
-    Nothing, and None, for a grid, whose cells have records and nothing else to tell.
+    Nothing, and None, for a grid, whose runs have records and nothing else to show.
     """
     parts = (text.partition("=") for text in argv)
     named = [value for key, _, value in parts if key == "hydra/sweeper"]
@@ -312,23 +273,17 @@ def objective(record: "RunRecord", config: "DictConfig", direction: str | None) 
     return score.value
 
 
-def say(line: str) -> None:
-    """Print a line of progress at once."""
-    print(line, flush=True)
-
-
-def report(cells: list[Cell], logs: Path) -> int:
-    """Print which cells failed and why; return the exit status of the sweep."""
-    for line in summary_lines(cells, logs):
-        print(line)
-    return 1 if any(cell.status for cell in cells) else 0
+def short_names(runs: Sequence[Sequence[str]]) -> list[str]:
+    """Name each run by the overrides that not all of them have."""
+    common = set(runs[0]).intersection(*runs[1:]) if len(runs) > 1 else set[str]()
+    return [" ".join(text for text in overrides if text not in common) for overrides in runs]
 
 
 def report_failures(folder: Path) -> int:
-    """Print which cells of another launcher failed and why; return the exit status of the sweep."""
+    """Print which runs of another launcher failed and why; return the exit status of the sweep."""
     notes = [path.read_text(encoding="utf-8") for path in sorted(folder.glob("[0-9]*"))]
     shutil.rmtree(folder, ignore_errors=True)
-    print(f"{len(notes)} cells failed")
+    print(f"{len(notes)} runs failed")
     for note in notes:
         print(f"  failed: {note}", end="")
     return 1

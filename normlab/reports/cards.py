@@ -38,7 +38,7 @@ _NOTES = (
     "80 % padding",
     "train-eval gap: loss with running statistics less that with the batch's own; stepwise: nats a "
     "token between token by token and whole",
-    "a first look: few seeds, small models, one rate for all; a claim takes `normlab reproduce`",
+    "a first look: few seeds, small models, one rate for all; a claim takes `normlab study run`",
 )
 
 

@@ -1,34 +1,52 @@
-"""What a study is: its rows, its grid, its scales, and the runs that these plan."""
+"""What a study is: its rows, its grid, its scales, how it is tuned, and the runs it plans."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
-from normlab.studies.tuning import Tuning
-
 GRADES = ("A", "B", "C")
-"""What a scale is worth as evidence: the document's own data; trained out and tuned; any other."""
+"""Evidence of a scale: on the article's own data; trained to the end and tuned; any other."""
 STABILITY = "stability"
-"""The name under which `figures` have what a document says of training stability."""
+"""The key of `figures` for what an article says about training stability."""
 _AT = " @ "
 SMOKE = "smoke"
-"""The scale of seconds, which a command that names none carries out; it decides nothing."""
+"""The smallest scale, the default of the commands: it shows that a study works, and decides
+nothing."""
 TRIALS = "tuning"
-"""The study that trials of tuning name, so that they are nobody's evidence."""
+"""The study named by the trials of a tuning, so that no trial counts as evidence."""
+ANALYSES = (5, 8, 12)
+"""The numbers of seeds at which the planned analyses judge the parts of claims."""
 
 Axis = Mapping[str, tuple[str, ...]]
-"""The values of an axis of the grid, and the overrides that each stands for."""
+"""The values of an axis of the grid, each with the overrides that it stands for."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a value is chosen for each row and point: the same values, seeds and budget for all.
+
+    Each of `values` of the config's `key` is tried on `seeds`, which no other run uses, and judged
+    by the validation score `score` of the last weights. `overrides` shorten the trials. Rows in
+    `whole_runs` are tried without them, since a short trial can choose too large a rate.
+    """
+
+    key: str
+    values: tuple[str, ...]
+    seeds: tuple[int, ...]
+    score: str
+    overrides: tuple[str, ...] = ()
+    whole_runs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Scale:
-    """A size of a study: overrides of every run, seeds, minutes a run takes, and the data.
+    """A size of a study: overrides of every run, seeds, minutes per run, and the data.
 
-    `minutes` are typed in, about those on a core with AVX512, or on a GPU. `rows` are those that
-    are run at this scale, `grid` the axes with the values that are. `data_name` is short, for
-    titles. `rates` are the overrides that tuning chose, by "row" or "row @ axis=value ..."; a
-    `pilot` never counts as evidence. `tuning` says how, or names the study whose tuning, at the
-    scale of the same name, is used here too.
+    `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
+    and values that are run at this scale. `data_name` is a short name for titles. `rates` are the
+    overrides that tuning chose, by "row" or "row @ axis=value ...". A `pilot` never counts as
+    evidence. `tuning` says how rates are chosen, or names the study whose tuning at the scale of
+    the same name is used.
     """
 
     overrides: tuple[str, ...]
@@ -46,7 +64,7 @@ class Scale:
     def chosen(self, row: str, point: str) -> tuple[str, ...]:
         """Return what tuning chose for a row at a point of the grid, such as `optim.lr=1e-3`.
 
-        Of two values of one key the one for more axes of the point holds.
+        If two entries set the same key, the one that names more axes of the point wins.
         """
         found: dict[str, str] = {}
         for name in sorted(self.rates, key=lambda name: len(place_of(name)[1])):
@@ -68,10 +86,10 @@ class Planned:
 
 @dataclass(frozen=True)
 class Study:
-    """A comparison table of a document and how it is filled.
+    """A comparison table of an article, and the runs that fill it.
 
-    `figures` are what the document says, by row and column, or by row and `stability`;
-    `document_data` names the data it says that of.
+    `figures` are the article's values, by row and column, or by row and `stability`;
+    `document_data` names the data that they were measured on.
     """
 
     name: str
@@ -88,11 +106,11 @@ class Study:
 
     @property
     def baseline(self) -> str:
-        """Return the row that the others are compared with."""
+        """Return the row that all others are compared with."""
         return next(iter(self.rows))
 
     def scale(self, name: str) -> Scale:
-        """Return a scale; ValueError naming those there are."""
+        """Return a scale; ValueError names the existing ones."""
         if name not in self.scales:
             raise ValueError(
                 f"study {self.name} has no scale={name}: there are {', '.join(self.scales)}"
@@ -107,17 +125,17 @@ class Study:
         rows: Collection[str] | None = None,
         extra: Sequence[str] = (),
     ) -> list[Planned]:
-        """Return all runs, seed by seed, so that a part of them is a whole table of fewer seeds.
+        """Return all runs, seed by seed, so that the first of them fill a table of fewer seeds.
 
-        `rows` keeps these alone, in the order of the study. `extra` are overrides of every run. One
-        for an axis of the grid keeps these of its values alone, as in `placement=pre`. ValueError
-        naming the rows or values there are.
+        `rows` selects rows; they keep the order of the study. `extra` are overrides of every run;
+        an override of an axis, such as `placement=pre`, selects values of the grid. ValueError
+        names the existing rows or values.
         """
         size = self.scale(scale)
         for row in rows or ():
             if row not in size.rows:
                 raise ValueError(
-                    f"{row!r} is no row of the study {self.name} at scale={scale}: "
+                    f"the study {self.name} has no row {row!r} at scale={scale}: "
                     f"there are {'; '.join(size.rows)}"
                 )
         grid, rest = self._kept(size.grid, extra)
@@ -150,10 +168,9 @@ class Study:
         *,
         rows: Collection[str] | None = None,
     ) -> list[Planned]:
-        """Return the runs by which a scale is tuned: rows, points, values and seeds, in this order.
+        """Return the trials that tune a scale: rows, points, values and seeds, in this order.
 
-        `extra` are overrides of every run, `rows` keeps these alone. Their study is `TRIALS`: no
-        trial is evidence.
+        `extra` are overrides of every trial, `rows` selects rows.
         """
         size = self.scale(scale)
         return [
@@ -175,7 +192,7 @@ class Study:
         ]
 
     def cost(self, scale: str) -> tuple[int, float]:
-        """Return how many runs a scale has, and the hours in a row, as typed in, not measured."""
+        """Return the number of runs of a scale, and their hours by the estimate in the file."""
         size = self.scale(scale)
         runs = len(size.rows) * len(points_of(size.grid)) * len(size.seeds)
         return runs, runs * size.minutes / 60
@@ -183,7 +200,7 @@ class Study:
     def _kept(
         self, grid: Mapping[str, Axis], extra: Sequence[str]
     ) -> tuple[dict[str, Axis], list[str]]:
-        """Take what is said of the grid from overrides; return the grid that is left, the rest."""
+        """Split overrides into those that select values of the grid, applied, and the others."""
         kept, rest = dict(grid), list[str]()
         for override in extra:
             axis, _, values = override.partition("=")
@@ -194,14 +211,14 @@ class Study:
                 kept[axis] = selected(self.grid[axis], values.split(","))
             except KeyError as error:
                 raise ValueError(
-                    f"{override}: {error.args[0]} is no value of the study {self.name}: "
+                    f"{override}: the study {self.name} has no value {error.args[0]}: "
                     f"there are {', '.join(self.grid[axis])}"
                 ) from None
         return kept, rest
 
 
 def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
-    """Return the points of a grid in its order, and their overrides; one named "" for no axis."""
+    """Return the points of a grid and their overrides; a grid without axes has one point, ""."""
     return {
         " ".join(f"{axis}={value}" for axis, value in zip(grid, values, strict=True)): tuple(
             override
@@ -213,16 +230,16 @@ def points_of(grid: Mapping[str, Axis]) -> dict[str, tuple[str, ...]]:
 
 
 def place_of(name: str) -> tuple[str, set[str]]:
-    """Split the name of rates, "row @ axis=value axis=value", into its row and its axes."""
+    """Split a key of `rates`, "row @ axis=value axis=value", into its row and its axes."""
     row, _, point = name.partition(_AT)
     return row, set(point.split())
 
 
 def selected(axis: Axis, values: Iterable[str]) -> Axis:
-    """Keep some values of an axis; KeyError for one that it has not."""
+    """Select values of an axis; KeyError for one that it does not have."""
     return {value: axis[value] for value in values}
 
 
 def rate_name(row: str, point: str) -> str:
-    """Return the name under which `rates` have what was chosen for a row at a point."""
+    """Return the key of `rates` for a row at a point."""
     return f"{row}{_AT}{point}" if point else row

@@ -1,177 +1,347 @@
-"""How the rates of a study are chosen, and how the choice is written into its file.
+"""Tuning: trials of each value of a row, median pruning, the choice, and writing it down.
 
-No torch, no Hydra.
+A bout is a row at a point: its values are tried one after the other, so that what is pruned does
+not depend on how many runs there are at a time. Rows of several studies that are the same
+experiment share a bout or, if they are tuned differently, the runs that they have in common.
 """
 
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean, median
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from normlab.studies.file import StudyFile
+from normlab.metrics.glossary import SCORES, meaning
+from normlab.records.atomic import atomic_write
+from normlab.records.rows import METRICS_FILE, read_rows, series
+from normlab.studies.loop import Cell, Ended
+from normlab.studies.runs import Run
+from normlab.studies.study import Tuning
 
-MOST_SEEDS = 12
-"""The seeds of the last planned look: 1 to 12 belong to the runs that count."""
-_KEYS = ("key", "values", "seeds", "score")
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
+
+PRUNED_FILE = "pruned.json"
+"""In the folder of a run that was stopped as hopeless: by which score, at which step and value."""
+FIRST = 2
+"""The finished trials of a bout before which none is pruned."""
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """How a value is chosen for each row at each point: the same grid, seeds and budget for all.
+@dataclass
+class Trial:
+    """What a value came to; `status` is finished, pruned, diverged or failed.
 
-    Each of `values` of the config's `key` is tried on `seeds`, which are not used again, by the
-    validation score `score` of the last weights. `overrides` are those of the trials, which are
-    mostly shorter than a run. Rows of `whole_runs` are tried without them: a short trial can
-    choose a rate that a whole run does not bear.
+    `score` is the mean over seeds, None unless finished. `step` is the one at which it was pruned
+    or diverged; then `last` is the last score that was seen.
     """
 
-    key: str
-    values: tuple[str, ...]
-    seeds: tuple[int, ...]
-    score: str
-    overrides: tuple[str, ...] = ()
-    whole_runs: tuple[str, ...] = ()
+    value: str
+    status: str = ""
+    score: float | None = None
+    step: int | None = None
+    last: float | None = None
+    reason: str = ""
+    seeds: dict[str, float] = field(default_factory=dict)
+    seconds: float = 0.0
+    commits: list[str] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
 
 
-def too_few(values: Collection[str], *, trial: bool) -> str | None:
-    """Say what to do where values are no choice; None where they are enough.
+Seen = dict[tuple[int, int], float]
+"""The validation scores of a trial, by the number of its seed and the step; lower is better."""
 
-    Three are, as only one that lies between two others is known not to be at their edge. Two are
-    for a `trial`, a scale that decides nothing.
+
+def worse_than_median(seen: Seen, others: Sequence[Seen], warmup: int) -> bool:
+    """Tell whether a trial is to be pruned: its best score so far is above the median of others.
+
+    `others` are the scores of the trials that ran to their end, those that diverged among them;
+    compared are theirs at the trial's last step. Nothing is pruned before step `warmup` of the
+    first seed, nor with fewer than `FIRST` others (the median pruner of Golovin et al. 2017).
     """
-    if len(values) >= (2 if trial else 3):
+    if not seen or len(others) < FIRST:
+        return False
+    number, step = last = max(seen)
+    at_step = [other[last] for other in others if not math.isnan(other.get(last, math.nan))]
+    if not at_step or (number == 0 and step < warmup):
+        return False
+    scores = [score for score in seen.values() if not math.isnan(score)]
+    return not scores or min(scores) > median(at_step)
+
+
+def best(scores: Mapping[str, float | None], sign: int) -> str | None:
+    """Return the value with the best score, the first of equals; None if there is no score."""
+    found = {value: sign * score for value, score in scores.items() if score is not None}
+    return min(found, key=lambda value: found[value]) if found else None
+
+
+class Bout:
+    """A row at a point, and the trials of its values; `runs` has one run per seed for each."""
+
+    def __init__(self, tuning: Tuning, runs: Mapping[str, Sequence[Run]]) -> None:
+        self.tuning, self.runs = tuning, runs
+        self.trials: list[Trial] = []
+        self.running: Run | None = None
+        self.sign = sign_of(tuning.score)
+        config = next(iter(runs.values()))[0].config
+        self._warmup = (config["budget"]["steps"] or 0) // 2
+        self._seen: dict[str, Seen] = {value: {} for value in tuning.values}
+        self._stop: tuple[int, float] | None = None
+
+    @property
+    def over(self) -> bool:
+        """Tell whether all values were tried, or one could not be."""
+        ended = len(self.trials) == len(self.tuning.values) and bool(self.trials[-1].status)
+        return ended or self.failed
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether a trial could not be carried out, so that nothing can be chosen."""
+        return any(trial.status == "failed" for trial in self.trials)
+
+    @property
+    def chosen(self) -> str | None:
+        """Return the value with the best mean, the first of equals; None before all were tried."""
+        if not self.over or self.failed:
+            return None
+        return best({trial.value: trial.score for trial in self.trials}, self.sign)
+
+    def next(self, others: Collection[Path]) -> Run | None:
+        """Return the run to begin; None if all have ended or one is running.
+
+        `others` are the folders of the runs that other bouts have running.
+        """
+        while not (self.over or self.running):
+            if not self.trials or self.trials[-1].status:
+                self.trials.append(Trial(self.tuning.values[len(self.trials)]))
+                self._stop = None
+            trial = self.trials[-1]
+            run = self.runs[trial.value][len(trial.runs)]
+            if run.folder in others:
+                return None
+            if not self._take_in(run, trial):
+                self.running, self._stop = run, None
+                return run
         return None
-    count = "one value is" if len(values) == 1 else f"{len(values)} values are"
-    if trial:
-        return f"{count} no choice: give two or more"
-    return (
-        f"{count} no choice: give three or more, as [5e-4, 1e-3, 2e-3]; two are enough at "
-        "scale=smoke and for a scale with `pilot: true`"
-    )
+
+    def hopeless(self) -> bool:
+        """Tell whether the running run is to be stopped, by its validations so far."""
+        if self.running is None:
+            return False
+        scores = self._read(self.running)
+        value = self.trials[-1].value
+        ran = [each for each in self.trials if each.status in ("finished", "diverged")]
+        others = [self._seen[each.value] for each in ran]
+        if scores and worse_than_median(self._seen[value], others, self._warmup):
+            self._stop = scores[-1]
+        return self._stop is not None
+
+    def ended(self, done: Ended) -> None:
+        """Learn how the running run has ended; what it came to is read from its folder."""
+        run, self.running = self.running, None
+        assert run is not None, "a run that ended had begun"
+        trial = self.trials[-1]
+        ended = run.has_ended(run.record())
+        if ended or self._stop is not None:
+            _note_pruned(run.folder, self.tuning.score, None if ended else self._stop)
+        if not self._take_in(run, trial):
+            trial.status, trial.reason = "failed", done.said or f"status {done.status}"
+
+    def _take_in(self, run: Run, trial: Trial) -> bool:
+        """Add what a run left to its trial; False if the run is still to be made."""
+        record = run.record()
+        # Another score may have had it resumed since, which changes nothing for this one.
+        stopped = _pruned(run.folder, self.tuning.score)
+        if stopped is not None and (self._stop is not None or not run.rerun):
+            self._read(run)
+            trial.status, (trial.step, trial.last) = "pruned", stopped
+            _account(trial, run, record)
+        elif record is not None and run.has_ended(record):
+            self._finished(run, trial, record)
+        else:
+            return False
+        return True
+
+    def _finished(self, run: Run, trial: Trial, record: "RunRecord") -> None:
+        scores = self._read(run)
+        _account(trial, run, record)
+        if not record.finished:
+            trial.status, trial.step = "diverged", record.outcome.step
+            trial.reason = record.outcome.reason or ""
+            trial.last = scores[-1][1] if scores else None
+            return
+        score = record.scores.get(self.tuning.score)
+        if score is None:
+            there = ", ".join(name for name in record.scores if name.startswith("valid/"))
+            trial.status = "failed"
+            trial.reason = f"no score {self.tuning.score} to tune by: there are {there}"
+            return
+        if score.higher_is_better == (self.sign > 0):
+            trial.status = "failed"
+            trial.reason = f"record and glossary disagree on the direction of {self.tuning.score}"
+            return
+        trial.seeds[str(run.planned.seed)] = score.value
+        if len(trial.seeds) == len(self.tuning.seeds):
+            trial.status, trial.score = "finished", fmean(trial.seeds.values())
+
+    def _read(self, run: Run) -> list[tuple[int, float]]:
+        """Read the validation scores of a run of the last trial; return them by step."""
+        path = run.folder / METRICS_FILE
+        scores = series(read_rows(path), self.tuning.score) if path.is_file() else []
+        number, seen = self.tuning.seeds.index(run.planned.seed), self._seen[self.trials[-1].value]
+        for step, value in scores:
+            seen.setdefault((number, step), self.sign * value)
+        return scores
 
 
-def read_tuning(
-    read: StudyFile,
-    key: str,
-    value: object,
-    taken: Collection[int | str],
-    rows: Collection[str],
-    *,
-    trial: bool,
-) -> Tuning | str | None:
-    """Read how rates are chosen, or the name of the study that says so.
+class Trials:
+    """The plan of a tuning: the trials of each bout one after the other.
 
-    `taken` are the seeds of the scale and the axes of its grid, `rows` those of the study. A scale
-    that is a `trial` decides nothing.
+    Args:
+        bouts: each row at each point.
+        runs: the runs of all trials, each with its name.
     """
-    if value is None or isinstance(value, str):
-        return value
-    node = read.node(value, key, _KEYS, may=("overrides", "whole_runs"))
-    found = Tuning(
-        key=read.text(node["key"], f"{key}.key"),
-        values=read.texts(node["values"], f"{key}.values"),
-        seeds=read.numbers(node["seeds"], f"{key}.seeds"),
-        score=read.text(node["score"], f"{key}.score"),
-        overrides=read.overrides(node.get("overrides", []), f"{key}.overrides"),
-        whole_runs=read.texts(node["whole_runs"], f"{key}.whole_runs")
-        if "whole_runs" in node
-        else (),
-    )
-    if (problem := too_few(found.values, trial=trial)) is not None:
-        raise read.wrong(f"{key}.values", problem)
-    read.among(found.whole_runs, rows, f"{key}.whole_runs")
-    if not found.score.startswith("valid/"):
-        raise read.wrong(f"{key}.score", f"{found.score} is not of validation, as valid/bleu")
-    if used := sorted(set(found.seeds) & {*taken, *range(1, MOST_SEEDS + 1)}):
-        raise read.wrong(f"{key}.seeds", f"{used[0]} is a seed of the study: take others, as 101")
-    if found.key in taken:
-        raise read.wrong(f"{key}.key", f"{found.key} is an axis of the grid")
-    return found
+
+    def __init__(self, bouts: Sequence[Bout], runs: Sequence[tuple[Run, str]]) -> None:
+        self.bouts = bouts
+        self._cells = {run.folder: run.cell(name) for run, name in runs}
+        self.cells = list(self._cells.values())
+        self.count = len(self.cells)
+        self._running: dict[Path, Bout] = {}
+
+    def next(self) -> Cell | None:
+        # The bout that has the most left comes first.
+        for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
+            if (run := bout.next(self._running)) is not None:
+                self._running[run.folder] = bout
+                return self._cells[run.folder]
+        return None
+
+    def ended(self, done: Ended) -> None:
+        self._running.pop(done.cell.folder).ended(done)
+
+    def hopeless(self, cell: Cell) -> bool:
+        return self._running[cell.folder].hopeless()
+
+
+def sign_of(score: str) -> int:
+    """Return 1 for a score that is better when lower, -1 for one that is better when higher.
+
+    Raises ValueError if neither is known.
+    """
+    known = meaning(score)
+    if known is None or known.better == "-":
+        names = ", ".join(name for name, each in SCORES.items() if each.better != "-")
+        why = "is no score in SCORES of" if known is None else "has no better direction in"
+        raise ValueError(
+            f"{score} {why} normlab/metrics/glossary.py: tune by one that has a direction: {names}"
+        )
+    return 1 if known.better == "less" else -1
+
+
+def _account(trial: Trial, run: Run, record: "RunRecord | None") -> None:
+    """Note a run with its trial: its name, time and commit."""
+    trial.runs.append("/".join(run.folder.parts[-2:]))
+    if record is not None:
+        trial.seconds += record.budget.wall_seconds
+        commit = str(record.environment.get("commit"))
+        commit += " with changes" if record.environment.get("dirty") else ""
+        if commit not in trial.commits:
+            trial.commits.append(commit)
+
+
+def _note_pruned(folder: Path, score: str, stopped: tuple[int, float] | None) -> None:
+    """Note the step and value at which a run is hopeless by a score; other scores' notes stay."""
+    notes = {name: note for name, note in _notes(folder).items() if name != score}
+    if stopped is not None:
+        notes[score] = dict(zip(("step", "score"), stopped, strict=True))
+    if not notes:
+        (folder / PRUNED_FILE).unlink(missing_ok=True)
+        return
+    with atomic_write(folder / PRUNED_FILE) as file:
+        file.write(json.dumps(notes) + "\n")
+
+
+def _pruned(folder: Path, score: str) -> tuple[int, float] | None:
+    """Return the step and value at which a run was pruned by a score; None if it was not."""
+    try:
+        found = _notes(folder)[score]
+        return int(found["step"]), float(found["score"])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _notes(folder: Path) -> dict[str, Any]:
+    try:
+        content = json.loads((folder / PRUNED_FILE).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}
 
 
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
-    """Return the text of a study whose scale has these rates; nothing else is changed.
+    """Return the text of a study's file with these rates of a scale; nothing else changes.
 
-    None takes away those that a row has. Rates of other rows, and comments, stay. Raises ValueError
-    for a scale that is written in one line within braces.
+    None removes the rates of a row. Rates of other rows stay, and so do comments, but for one on
+    the line of a rate that changes. Raises ValueError for a scale written within braces.
     """
     wanted = yaml.safe_load(text)
-    node = _value(_value(yaml.compose(text), "scales"), scale)
+    node = _child(_child(yaml.compose(text), "scales"), scale)
     if node.flow_style:
         raise ValueError(
             f"scales.{scale}: written within braces, where there is no place for rates: "
-            "write a key a line"
+            "write one key per line"
         )
-    both = {**(wanted["scales"][scale].pop("rates", None) or {}), **rates}
-    kept = {name: list(values) for name, values in both.items() if values is not None}
-    if kept:
-        wanted["scales"][scale]["rates"] = kept
-    written = {name: f"[{', '.join(map(_scalar, values))}]" for name, values in kept.items()}
+    before = wanted["scales"][scale].pop("rates", None) or {}
+    after = {name: values for name, values in {**before, **rates}.items() if values is not None}
+    if after:
+        wanted["scales"][scale]["rates"] = {name: list(values) for name, values in after.items()}
+    lines = text.splitlines(keepends=True)
+    if not lines[-1].endswith("\n"):
+        lines[-1] += "\n"
     indent = " " * node.value[0][0].start_mark.column
-    held = {key.value: (key, value) for key, value in node.value}
-    changes: list[tuple[int, int, str]] = []
-    name, old = held.get("rates", (None, None))
-    if old is not None and not kept:
-        changes.append(_without(text, name, old))
-    elif old is not None and (old.flow_style or not old.value):
-        lines = _lines(written, indent + "  ")
-        changes.append((old.start_mark.index, old.end_mark.index, "\n" + lines.rstrip("\n")))
-    elif old is not None:
-        entries = {name: written[name] for name in rates if name in written}
-        for key, value in old.value:
-            if key.value not in kept:
-                changes.append(_without(text, key, value))
-            elif key.value in entries:
-                changes.append((value.start_mark.index, _end(value), entries.pop(key.value)))
-        after = _line_after(text, _end(old))
-        inner = " " * old.value[0][0].start_mark.column
-        changes.append((after, after, _lines(entries, inner)))
-    elif kept:
-        # Before the key that says how they are chosen, or behind the last.
-        at, _ = held.get("tuning", (None, None))
-        place = at.start_mark.index - len(indent) if at else _line_after(text, _end(node))
-        lines = f"{indent}rates:\n{_lines(written, indent + '  ')}"
-        changes.append((place, place, lines))
-    for start, end, new in sorted(changes, reverse=True):
-        before = text[:start]
-        gap = "\n" if new.startswith(indent) and before and not before.endswith("\n") else ""
-        text = before + gap + new + text[end:]
-    assert yaml.safe_load(text) == wanted, "only the rates of one scale change"
-    return text
+    head, kept = f"{indent}rates:\n", dict[str, str]()
+    keys = {key.value: (key, value) for key, value in node.value}
+    if "rates" in keys:
+        key, old = keys["rates"]
+        first, end = key.start_mark.line, _last_line(old) + 1
+        if not old.flow_style:
+            head = "".join(lines[first : old.start_mark.line])
+            kept = {
+                name.value: "".join(lines[name.start_mark.line : _last_line(value) + 1])
+                for name, value in old.value
+                if list(after.get(name.value, ())) == before[name.value]
+            }
+    else:  # before the key that says how rates are chosen, or after the last
+        first = keys["tuning"][0].start_mark.line if "tuning" in keys else _last_line(node) + 1
+        end = first
+    block = [
+        kept.get(name) or f"{indent}  {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n"
+        for name, values in after.items()
+    ]
+    lines[first:end] = [head, *block] if block else []
+    changed = "".join(lines)
+    assert yaml.safe_load(changed) == wanted, "only the rates of one scale change"
+    return changed
 
 
-def _value(node: Any, key: str) -> Any:
+def _child(node: Any, key: str) -> Any:
     return next(value for name, value in node.value if name.value == key)
 
 
-def _end(node: Any) -> int:
-    """Return where a node ends; of a block, where its last value does, before any comment."""
-    if isinstance(node, yaml.MappingNode) and not node.flow_style and node.value:
-        return _end(node.value[-1][1])
-    if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
-        return _end(node.value[-1])
-    return node.end_mark.index
-
-
-def _without(text: str, key: Any, value: Any) -> tuple[int, int, str]:
-    """Return the change that takes the lines of a key away."""
-    return key.start_mark.index - key.start_mark.column, _line_after(text, _end(value)), ""
-
-
-def _line_after(text: str, index: int) -> int:
-    """Return where the line after the one of `index` begins."""
-    found = text.find("\n", index)
-    return len(text) if found < 0 else found + 1
-
-
-def _lines(entries: Mapping[str, str], indent: str) -> str:
-    return "".join(f"{indent}{_scalar(name)}: {value}\n" for name, value in entries.items())
+def _last_line(node: Any) -> int:
+    """Return the last line of a node, before any comment that follows."""
+    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
+        last = node.value[-1]
+        node = last[1] if isinstance(node, yaml.MappingNode) else last
+    return node.end_mark.line
 
 
 def _scalar(text: str) -> str:
-    """Write a text as YAML: as it is where it is read back so, else in quotes."""
+    """Write a text as YAML: as it is if it is read back so, else in quotes."""
     try:
         plain = yaml.safe_load(f"[{text}]") == [text] and yaml.safe_load(f"{text}: 1") == {text: 1}
     except (yaml.YAMLError, TypeError):

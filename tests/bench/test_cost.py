@@ -6,8 +6,8 @@ import pytest
 
 from normlab.bench import cost
 from normlab.bench.speed import Clock, Span
-from normlab.commands._estimate import duration, estimate, memory, planned_updates
 from normlab.config import compose, to_dict
+from normlab.studies.costs import duration, estimate, memory, planned_updates
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 

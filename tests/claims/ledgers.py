@@ -12,7 +12,7 @@ from normlab.claims.html import page
 from normlab.claims.ledger import Decided, Entry, Outcome
 
 FOLDER = "results/norms/cpu/records/toy-{}-pre-0123456789/seed{}"
-COMMAND = "normlab reproduce norms scale=cpu"
+COMMAND = "normlab study run norms scale=cpu"
 
 
 def endpoint(**changes: Any) -> Contrast:

@@ -10,7 +10,7 @@ from normlab.claims.runs import Runs
 from normlab.records.record import Score
 from tests.records.examples import record
 
-STUDY = """# normlab reproduce made scale=cpu
+STUDY = """# normlab study run made scale=cpu
 # A study for tests.
 document: D0
 table: "A table"

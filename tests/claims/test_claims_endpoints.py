@@ -59,7 +59,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
     assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
-    assert found.finding.command == "normlab reproduce made scale=cpu seeds=6-8"
+    assert found.finding.command == "normlab study run made scale=cpu seeds=6-8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
     for asked in (level(above=25), document(35.2, {"task": "toy"})):
         assert primary(tmp_path, same, asked).verdict == "undecided"
@@ -189,7 +189,7 @@ def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):
     assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
     assert "3 seeds): decides nothing" in found.finding.detail and found.finding.p is None
     assert (
-        found.finding.command == "normlab reproduce made scale=cpu seeds=5-6"
+        found.finding.command == "normlab study run made scale=cpu seeds=5-6"
     )  # of 4 a part is there
     assert found.finding.cost.startswith("6 runs, about 0.6 h")
 
@@ -203,7 +203,7 @@ def test_without_runs_the_command_and_its_cost_are_named(tmp_path):
 def test_a_part_that_is_open_after_five_seeds_asks_for_eight(tmp_path):
     found = primary(tmp_path, side("ln", 30.0, 6) + side("bn", 29.6, 6), contrast())
     assert found.verdict == "undecided" and found.finding.look == 5
-    assert found.finding.command == "normlab reproduce made scale=cpu seeds=7-8"
+    assert found.finding.command == "normlab study run made scale=cpu seeds=7-8"
 
 
 def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
@@ -218,13 +218,13 @@ def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
         return measure_text(entry.parts[0].primary)
 
     assert measure("").startswith(
-        "`normlab tune made scale=cpu` first, as no rate is chosen for ln and bn; "
-        "then `normlab reproduce made scale=cpu` (15 runs"
+        "`normlab study tune made scale=cpu` first, as no rate is chosen for ln and bn; "
+        "then `normlab study run made scale=cpu` (15 runs"
     )
     assert "no rate is chosen for bn; then" in measure(rates)
     # The rows of the sides count, and only these.
     chosen = measure(rates, worse={"norm": "none"})
-    assert chosen.startswith("`normlab reproduce made scale=cpu` (15 runs")
+    assert chosen.startswith("`normlab study run made scale=cpu` (15 runs")
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):
     assert (corrected.verdict, corrected.reason) == ("undecided", NOT_SURVIVED)
     assert corrected.finding.verdict == "supported"
     # What the correction leaves open has a command, and what it leaves decided has none.
-    more = "`normlab reproduce made scale=cpu seeds=6-8` (9 runs, about 0.9 h"
+    more = "`normlab study run made scale=cpu seeds=6-8` (9 runs, about 0.9 h"
     assert measure_text(corrected).startswith(more)
     assert outcome.finding.command is None and measure_text(outcome) == ""
     assert second.verdict == "not measured"

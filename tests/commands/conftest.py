@@ -1,18 +1,13 @@
-"""Runs of translation on a corpus in a folder; stand-ins for the runs of a queue of studies."""
+"""Runs of translation on a corpus in a folder."""
 
 import random
 
 import pytest
-import yaml
 
-from normlab.commands import _grid, _looks, _plan, reproduce
 from normlab.config import compose, to_dict
 from normlab.metrics.bleu import corpus_bleu
 from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore, run_id
-from normlab.studies import load_study
-from tests.commands.queues import CLAIM, STUDY
-from tests.commands.stand_in import StandIn
 from tests.tiny_runs import tiny, write_corpus
 
 
@@ -67,40 +62,3 @@ def write(store, config, hypotheses, references, checksums):
     folder = store.run_dir(config)
     store.write(record, folder)
     (folder / "hypotheses.txt").write_text("".join(line + "\n" for line in hypotheses))
-
-
-@pytest.fixture(scope="module")
-def composed():
-    compose, known = _grid.composed, {}
-
-    def once(run):
-        key = tuple(o for o in run.overrides if not o.startswith("seed="))
-        if key not in known:
-            known[key] = compose(run)
-        return {**known[key], "seed": run.seed}
-
-    return once
-
-
-@pytest.fixture
-def place(tmp_path, monkeypatch, composed):
-    """Return the stand-in for runs, with two studies that share a row, and a claim of the first."""
-    configs = tmp_path / "configs"
-    (configs / "study").mkdir(parents=True)
-    (configs / "claim").mkdir()
-    for name, rows in (("one", ("ln", "bn")), ("two", ("ln", "none"))):
-        written = "{" + ", ".join(f"{row}: [norm={row}]" for row in rows) + "}"
-        text = STUDY.format(name=name, rows=written, seeds="[1, 2]")
-        (configs / "study" / f"{name}.yaml").write_text(text)
-    claim = "# normlab claims 1\n# So.\n" + yaml.safe_dump(CLAIM, sort_keys=False)
-    (configs / "claim" / "01_so.yaml").write_text(claim)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(_grid, "composed", composed)
-    monkeypatch.setattr(_grid, "data_problem", lambda run: None)
-    monkeypatch.setattr(_looks, "CONFIG_DIR", configs)
-    monkeypatch.setattr(reproduce, "_RESULTS", tmp_path / "published")
-    monkeypatch.setattr(reproduce, "load_study", lambda name: load_study(name, configs))
-    monkeypatch.setattr(_plan, "_START", 10**9)  # a budget never has time to measure
-    found = StandIn(tmp_path)
-    found.install(monkeypatch)
-    return found

@@ -95,7 +95,7 @@ def test_a_write_that_fails_is_one_line_with_the_file_and_what_to_do(code):
 
 def test_an_empty_path_is_not_the_folder_of_now(capsys):
     with pytest.raises(SystemExit):
-        main(["reproduce", "batching", "--publish", ""])
+        main(["study", "run", "batching", "--publish", ""])
     assert "argument --publish: expected a path, found nothing" in capsys.readouterr().err
 
 

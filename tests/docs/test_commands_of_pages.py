@@ -120,7 +120,7 @@ def check_normlab(words):
     if found is None:
         return None
     overrides = [word for word in found if "=" in word and not word.startswith("normlab ")]
-    if name in ("reproduce", "tune"):
+    if name == "study" and rest[0] in ("run", "plan", "tune"):
         scale = next((w.partition("=")[2] for w in overrides if w.startswith("scale=")), "smoke")
         studies = [word for word in rest if word in normlab_studies()]
         assert studies and all(scale in load_study(study).scales for study in studies)
@@ -184,7 +184,7 @@ def test_what_answers_at_once_answers(tmp_path, capsys):
 
 def test_a_page_whose_command_is_wrong_is_found(tmp_path, only_parse):
     for number, wrong in enumerate(
-        ("normlab train nrom=bn", "normlab eval", "normlab reproduce nothing", "bash scripts/no.sh")
+        ("normlab train nrom=bn", "normlab eval", "normlab study run nothing", "bash scripts/no.sh")
     ):
         page, folder = tmp_path / f"{number}.md", tmp_path / str(number)
         page.write_text(f"```bash\n{wrong}\n```\n")

@@ -17,7 +17,7 @@ ERRNOS = (errno.ENOSPC, errno.EIO, errno.EACCES)
 _BY_WRITE = 0.7  # of the kills hit a write, the others any moment
 _AGAIN = 0.25  # of those that were killed are killed a second time
 _AT_WORK = "another process is at work"
-_OF_RUNS = ("sweep", "reproduce", "tune")  # they carry out several runs
+_OF_RUNS = ("sweep", "study", "tune")  # they carry out several runs
 PAIRED = ("train", "sweep", "publish", "report", "tune", "data", "eval", "plot")
 
 

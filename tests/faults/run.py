@@ -30,7 +30,7 @@ LINES, CONFIGS, RECORDS, DATA, FOLDERS, ARCHIVES, PAIRS = 100, 30, 100, 30, 5, 5
 KILLS = {"train": 44, "data": 26}
 KILLS |= dict.fromkeys(("publish", "report", "claims", "eval", "plot"), 24)
 KILLS |= dict.fromkeys(("inspect", "explain", "page"), 20) | {"new": 10}
-KILLS |= dict.fromkeys(("sweep", "reproduce", "tune", "export", "card"), 8)
+KILLS |= dict.fromkeys(("sweep", "study", "tune", "export", "card"), 8)
 # Of each of these every write is failed once in a full volume.
 WRITTEN = ("train", "publish", "report", "claims", "data", "eval", "plot", "explain", "tune")
 WRITTEN += ("page", "new", "inspect")

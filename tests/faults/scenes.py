@@ -22,7 +22,7 @@ from tests.train.test_resume import assert_same
 _SHORT = ("budget.steps=4", "validate.every=2", "observe.checkpoint_every=2", "schedule.warmup=2")
 _SHORT += ("task.test_search.beam=1", "task.test_search.length_offset=4")
 _SHORT += ("task.valid_search.length_offset=4",)
-_ONE = """# normlab reproduce one
+_ONE = """# normlab study run one
 # A study of two norms, to be disturbed.
 document: D0
 table: Norms
@@ -103,16 +103,16 @@ class Stage:
         train = tiny(self.corpus, runs, *RESUMED, *_SHORT)
         grid = [*(word for word in train if not word.startswith("norm=")), "norm=ln,bn"]
         study = ["one", "--processes", "1"]
-        root = ["--publish", str(results)]
+        root = ["--results", str(results)]
         run = str(runs / "bn" / "seed1")
         found = {
             "train": (["train", *train], _empty),
             "sweep": (["train", "-m", *grid, "observe.processes=1"], _empty),
-            "reproduce": (["reproduce", *study], _empty),
-            "publish": (["reproduce", "one", "--so-far", *root], self._ended),
+            "study": (["study", "run", *study], _empty),
+            "publish": (["study", "publish", "one", "scale=smoke", *root], self._ended),
             "report": (["report", "--from", str(results)], self._published),
             "claims": (["claims", *self._ledger(results)], self._published),
-            "tune": (["tune", *study, "--results", str(results)], self._tried),
+            "tune": (["study", "tune", *study, "--results", str(results)], self._tried),
             "data": (["data", "translation", *self._data(train)], _empty),
             "eval": (["eval", run, "--outputs", str(self.place / "outputs.txt")], self._one),
             "inspect": (["inspect", run, "--only", "order"], self._one),
@@ -136,13 +136,13 @@ class Stage:
         self._made_first(scene)
         shutil.rmtree(self.place, ignore_errors=True)
         self.place.mkdir()
-        if scene.name in ("reproduce", "publish", "report", "tune", "claims"):
+        if scene.name in ("study", "publish", "report", "tune", "claims"):
             self._write_study()
         scene.begin(self.place)
 
     def _made_first(self, scene: Scene) -> None:
         """Make what a scene begins with; it is made in the same folder."""
-        needed = {"publish": "reproduce", "report": "publish", "claims": "publish"}
+        needed = {"publish": "study", "report": "publish", "claims": "publish"}
         needed |= dict.fromkeys(("eval", "inspect", "plot", "page", "export"), "train")
         if scene.name in needed:
             self.whole(self.scenes[needed[scene.name]])
@@ -236,7 +236,7 @@ class Stage:
 
     def _ended(self, place: Path) -> None:
         """Begin with the runs of the study."""
-        runs = self.whole(self.scenes["reproduce"]).folder / "runs"
+        runs = self.whole(self.scenes["study"]).folder / "runs"
         shutil.copytree(runs, place / "runs", dirs_exist_ok=True)
 
     def _published(self, place: Path) -> None:

@@ -24,20 +24,22 @@ class Within:
 
     def install(self) -> None:
         """Prepare this process: cells are forks of it, and nothing is measured or computed."""
-        import normlab.sweep
+        import normlab.studies.local
         from normlab import studies
-        from normlab.commands import _grid, claims, new, reproduce, tune
+        from normlab.commands import _study_tune, claims, new, study
+        from normlab.studies import runs
 
         os.setsid()  # what it leaves behind can be ended with it
         os.environ["NORMLAB_CACHE"] = str(self.cache)
         own = self.place / "configs"
         configs = own if own.is_dir() else CONFIG_DIR
         studies.load_study.__defaults__ = (configs,)
-        tune.study_file = lambda name: configs / "study" / f"{name}.yaml"
-        _grid.data_problem = lambda run: None
-        reproduce.measured = _unmeasured
+        _study_tune.study_file = lambda name: configs / "study" / f"{name}.yaml"
+        runs.data_problem = lambda run: None
+        study.measured = _unmeasured
         claims._compute = lambda claims: {}
-        normlab.sweep.subprocess = SimpleNamespace(Popen=ForkedCell, STDOUT=subprocess.STDOUT)  # type: ignore[assignment]
+        forks: Any = SimpleNamespace(Popen=ForkedCell, STDOUT=subprocess.STDOUT)
+        normlab.studies.local.subprocess = forks
         new.places = self._places
         if self.fault is not None:
             self.fault.install()
@@ -46,10 +48,8 @@ class Within:
         return self.place / "norms" / f"{name}.py", self.place / "norm" / f"{name}.yaml"
 
 
-def _unmeasured(study: Any, scale: Any, items: Any, probes: Any, *_: object) -> Any:
-    from normlab.commands._plan import Plan
-
-    return replace(Plan(study, scale, items, len(probes.places)), unmeasured="in a test")
+def _unmeasured(table: Any, *_: object) -> Any:
+    return replace(table, unmeasured="in a test")
 
 
 class ForkedCell:
@@ -61,16 +61,21 @@ class ForkedCell:
         if self.pid == 0:
             status = 1
             try:
-                # New streams: another thread of the sweep may have been printing into the old.
                 say_into(stdout.fileno())
                 os.environ.update(env)
                 status = main(command[3:])
             finally:
                 os._exit(status)
 
-    def wait(self) -> int:
+    def wait(self) -> int | None:
         """Wait for its end; minus the signal that killed it, as of a subprocess."""
-        self.status = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.poll(0)
+
+    def poll(self, how: int = os.WNOHANG) -> int | None:
+        """Return its exit status, None while it runs."""
+        if self.status is None:
+            pid, status = os.waitpid(self.pid, how)
+            self.status = os.waitstatus_to_exitcode(status) if pid else None
         return self.status
 
     def terminate(self) -> None:

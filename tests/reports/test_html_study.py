@@ -150,7 +150,7 @@ def test_without_curves_the_page_says_so_and_is_small(tmp_path):
     assert charts(text) is None and len(text) < 100_000
     read = Text(text)
     assert "published without the rows of its runs" in read.text
-    assert "normlab reproduce norms scale=smoke --so-far --publish results" in read.text
+    assert "normlab study publish norms scale=smoke" in read.text
 
 
 def test_runs_without_curves_among_others_are_named(tmp_path):

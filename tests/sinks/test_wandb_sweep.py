@@ -45,7 +45,7 @@ def sweep(corpus, tmp_path_factory) -> Path:
     often = ("budget.steps=8", "observe.probe.updates.every=4")
     overrides = tiny(corpus, folder / "runs", *SINKS, *cells, *often)
     output = normlab("train", "-m", *overrides, log=folder / "log")
-    assert "4 of 4 cells done" in output, output
+    assert "4 of 4 runs done" in output, output
     return folder / "runs"
 
 

@@ -168,7 +168,7 @@ class Asked:
         new = list(islice((seed for seed in count(1) if seed not in made), seeds))
         given = sorted(self.plan.scale.seeds) == new
         return {
-            "command": f"normlab reproduce {study.name} scale={scale}"
+            "command": f"normlab study run {study.name} scale={scale}"
             + ("" if given else f" seeds={_spans(new)}"),
             "untuned": self._untuned(),
             "cost": f"{planned * seeds // each} runs, about {hours * seeds / each:.1f} h; "

@@ -4,12 +4,12 @@ import shutil
 
 import pytest
 
-from normlab.commands import reproduce
-from normlab.commands._queue import Queue
+from normlab.commands import study as command
 from normlab.reports import manifest
 from normlab.reports.published import read
 from normlab.studies import load_study
-from tests.commands.queues import STUDY, bleu, night, plan
+from normlab.studies.queue import Queue
+from tests.studies.queues import STUDY, bleu, night, plan
 
 RESULTS = ("--publish", "results")
 OTHER = "budget.steps=7"
@@ -32,9 +32,9 @@ def seeds(folder, row="bn"):
     return [run.seed for run, record in read(folder)[1] if run.row == row and record is not None]
 
 
-@pytest.mark.parametrize("more", [(), ("--so-far",)])
+@pytest.mark.parametrize("verb", ["run", "publish"])
 def test_another_experiment_at_a_published_row_is_refused_before_any_run(
-    place, folder, capsys, more
+    place, folder, capsys, verb
 ):
     night(capsys, "one", *RESULTS)
     before = contents(folder.parents[1])
@@ -43,7 +43,16 @@ def test_another_experiment_at_a_published_row_is_refused_before_any_run(
         "asked for is toy-bn-.* another folder, or leave out .* remove results/one/smoke, start"
     )
     with pytest.raises(ValueError, match=said):
-        reproduce.main(["one", "seeds=1", OTHER, *RESULTS, *more])
+        command.main(
+            [
+                verb,
+                "one",
+                "seeds=1",
+                OTHER,
+                "--publish" if verb == "run" else "--results",
+                "results",
+            ]
+        )
     assert len(place.lines("calls")) == 4 and contents(folder.parents[1]) == before
     assert night(capsys, "one", "seeds=1", OTHER, "--publish", "elsewhere")[0] == 0
 
@@ -102,7 +111,7 @@ def test_what_cannot_be_added_to_is_named_before_any_run(place, folder, capsys, 
     spoil(folder)
     before = contents(place.folder / "results")
     with pytest.raises(ValueError, match=message):
-        reproduce.main(["one", "seeds=2", *RESULTS])
+        command.main(["run", "one", "seeds=2", *RESULTS])
     assert len(place.lines("calls")) == 2 and contents(place.folder / "results") == before
 
 
@@ -119,24 +128,24 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     """Seeds are whole with runs 2, 4 and 6; somebody merges meanwhile in the checkout."""
     ended, listed = Queue.ended, folder.parents[1] / manifest.MANIFEST
 
-    def merging(self, number, cell):
+    def merging(self, done):
         if len(self.done) == 1:
             listed.parent.mkdir()
             listed.write_text(CONFLICT)
         if len(self.done) == 5 and mended:
             listed.unlink()
-        ended(self, number, cell)
+        ended(self, done)
 
     monkeypatch.setattr(Queue, "ended", merging)
     argv = ["one", "seeds=1-3", *RESULTS, "--processes", "1"]
-    code, err = reproduce.main(argv), capsys.readouterr().err
+    code, err = command.main(["run", *argv]), capsys.readouterr().err
     assert code == (0 if mended else 1) and len(place.lines("calls")) == 6
     problem = f"normlab: one scale=smoke is not published: results/{manifest.MANIFEST}, line 1"
     assert err.count(f"{problem}: damaged") == (1 if mended else 2)
-    assert err.count("the runs go on") == 1
-    assert ("mend this, and start the same command again" in err) == (not mended)
+    assert err.count("the runs continue") == 1
+    assert ("fix this, and start the same command again" in err) == (not mended)
     if not mended:
         assert not list(folder.rglob("*.json")), "nothing by half"
         listed.unlink()
-        assert reproduce.main(argv) == 0
+        assert command.main(["run", *argv]) == 0
     assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == []

@@ -9,9 +9,9 @@ import sys
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from normlab.commands import _grid
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
+from normlab.studies import runs as studied
 from tests.records.examples import record
 
 PROGRAM = """\
@@ -19,8 +19,8 @@ PROGRAM = """\
 import json, os, signal, sys, time
 os.chdir({folder!r})
 words = [word for word in sys.argv[4:] if not word.startswith("observe.threads=")]
-if sys.argv[3] != "train":
-    sys.exit("a test asks for no " + sys.argv[3])
+if sys.argv[2:4] != ["normlab", "train"]:
+    sys.exit("a test asks for no " + sys.argv[2])
 planned = json.load(open("planned.json"))[" ".join(words)]
 with open("calls", "a") as calls:
     calls.write(planned["name"] + "\\n")
@@ -59,7 +59,7 @@ class StandIn:
 
     def plan(self, runs, of):
         """Plan runs; `of` returns what one comes to, as keywords of `outcome`."""
-        for run in _grid.runs_of(runs):
+        for run in studied.runs_of(runs):
             self.planned[" ".join(run.planned.overrides)] = outcome(run, **of(run.planned))
         (self.folder / "planned.json").write_text(json.dumps(self.planned))
 
@@ -83,8 +83,8 @@ def outcome(
         floors={"bleu": 3.0},
     )
     return {
-        "name": f"{run.config['observe']['study']} {_grid.name_of(run.planned)}",
-        "place": str(run.place),
+        "name": f"{run.config['observe']['study']} {run.name}",
+        "place": str(run.folder),
         "record": made.to_json(),
         "rows": list(rows),
         "seconds": seconds,

@@ -1,4 +1,4 @@
-"""A night from a clone of its own, frozen at a commit, so that work may go on in the checkout."""
+"""Running a study from a clone at one commit, so that the checkout may change meanwhile."""
 
 import os
 import subprocess
@@ -6,31 +6,31 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.commands._looks import uncommitted
+from normlab.commands._study_judge import uncommitted
 from normlab.registry import CONFIG_DIR
 
 
-def go_on_in(clone: Path, argv: Sequence[str]) -> None:
-    """Make the clone if there is none, and carry out `normlab ARGV` by its code from here on.
+def continue_in(clone: Path, argv: Sequence[str]) -> None:
+    """Make the clone if there is none, and replace this process by `normlab ARGV` of its code.
 
-    Returns where the code that runs is that of the clone. Folders given in `argv` mean what they
-    mean here. Raises ValueError for changes that are not committed, which a clone would not have,
-    and for a folder that is no clone.
+    Returns if the running code is the clone's. Relative folders in `argv` keep their meaning.
+    Raises ValueError for changes that are not committed, which a clone would not have, and for a
+    folder that is no clone.
     """
     if clone.resolve() == CONFIG_DIR.parent.resolve():
         return
     commit = frozen(clone, CONFIG_DIR.parent)
-    print(f"by the clone {clone}, frozen at commit {commit}", file=sys.stderr, flush=True)
-    # Safe: else the folder of here would come before that of the clone.
+    print(f"running the clone {clone} at commit {commit}", file=sys.stderr, flush=True)
+    # Safe: otherwise the current folder would come before the clone.
     places = {"PYTHONPATH": str(clone.resolve()), "PYTHONSAFEPATH": "1"}
     os.execve(sys.executable, [sys.executable, "-m", "normlab", *argv], {**os.environ, **places})
 
 
 def frozen(clone: Path, checkout: Path) -> str:
-    """Return the commit of a clone, made of a checkout's own commit where it is not there yet."""
+    """Return the commit of a clone, which is made of the checkout's commit if it is missing."""
     if not clone.exists():
         if not (checkout / ".git").exists():
-            raise ValueError(f"--clone: {checkout} is no checkout of git that could be cloned")
+            raise ValueError(f"--clone: {checkout} is no git checkout, which could be cloned")
         if uncommitted() is not None:
             raise ValueError("--clone: code or configs have changes that are not committed: commit")
         commit = _git(checkout, "rev-parse", "HEAD")

@@ -1,10 +1,10 @@
 """Two small studies and a claim for tests of a queue, and what their runs come to."""
 
-from normlab.commands import reproduce
+from normlab.commands import study as command
 from normlab.studies import load_study
 
 STUDY = """\
-# normlab reproduce {name}
+# normlab study run {name}
 # Norms, for tests.
 document: D0
 table: Norms
@@ -16,6 +16,15 @@ figures: {{}}
 scales:
   smoke: {{overrides: [task=toy], seeds: {seeds}, minutes: 0.5, data: the built-in corpus}}
 """
+TUNING = """smoke:
+    tuning:
+      {key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}
+    overrides: [task=toy, budget.steps=100]
+    seeds: [1, 2]
+    minutes: 0.5
+    data: the built-in corpus
+  other: {overrides: [task=toy]"""
+"""The scale `smoke` with a tuning, in place of its line up to the overrides."""
 CLAIM = {
     "id": 1,
     "documents": ["D0"],
@@ -59,5 +68,9 @@ def bleu(gap, noise=0.1):
 
 
 def night(capsys, *argv, budget="1h"):
-    code = reproduce.main([*argv, "--processes", "1", "--budget", budget])
+    planned = {"--plan", "--commands", "--so-far"} & set(argv)
+    words = ["--no-measure" if word == "--plan" else word for word in argv]
+    more = [] if planned else ["--budget", budget]
+    verb = "plan" if planned else "run"
+    code = command.main([verb, *words, "--processes", "1", *more])
     return code, capsys.readouterr().out

@@ -11,16 +11,18 @@ from dataclasses import replace
 import pytest
 
 from normlab import machine
-from normlab.commands import _grid, _looks, reproduce
-from normlab.commands._plan import Item, Plan
+from normlab.commands import _study_judge, _study_words
+from normlab.commands import study as command
+from normlab.commands._study_plan import Item, Table
 from normlab.records.code import code_of
 from normlab.reports.notes import BOLD
 from normlab.reports.published import read
 from normlab.studies import load_study
+from normlab.studies import runs as studied
 from tests.reports.tables import made
 
 STUDY = """\
-# normlab reproduce tiny
+# normlab study run tiny
 # Two norms, for tests.
 document: D0
 table: Two norms
@@ -97,7 +99,7 @@ class Place:
             (folder / "records" / str(number)).write_text(record.to_json())
         calls = [f"-m normlab train {' '.join(run.overrides)}\n" for run in planned]
         (folder / "plan").write_text("".join(calls))
-        targets = [f"{run.place / 'record.json'}\n" for run in _grid.runs_of(planned)]
+        targets = [f"{run.folder / 'record.json'}\n" for run in studied.runs_of(planned)]
         (folder / "targets").write_text("".join(targets))
 
     @property
@@ -116,7 +118,7 @@ class Place:
 @pytest.fixture(scope="module")
 def composed():
     """Compose each config once for all tests."""
-    compose, configs = _grid.composed, {}
+    compose, configs = studied.composed, {}
 
     def once(run):
         key = run.overrides, machine.processor_features()  # which decide what precision=auto is
@@ -131,12 +133,11 @@ def composed():
 def place(tmp_path, monkeypatch, composed):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "300")
-    monkeypatch.setattr(_grid, "composed", composed)
-    monkeypatch.setattr(
-        reproduce, "load_study", lambda name: load_study(name, tmp_path / "configs")
-    )
-    monkeypatch.setattr(reproduce, "_RESULTS", tmp_path / "published")
-    monkeypatch.setattr(_looks, "CONFIG_DIR", tmp_path / "configs")
+    monkeypatch.setattr(studied, "composed", composed)
+    configs = tmp_path / "configs"
+    monkeypatch.setattr(_study_words, "load_study", lambda name: load_study(name, configs))
+    monkeypatch.setattr(command, "_RESULTS", tmp_path / "published")
+    monkeypatch.setattr(_study_judge, "CONFIG_DIR", configs)
     found = Place(tmp_path)
     program = tmp_path / "python"
     program.write_text(STAND_IN.format(folder=tmp_path))
@@ -147,20 +148,28 @@ def place(tmp_path, monkeypatch, composed):
 
 def carry_out(capsys, *argv):
     """Return the status, the lines before the table, the table, and what was complained about."""
-    code = reproduce.main(["tiny", "--processes", "1", *argv])
+    planned = [word for word in argv if word in ("--plan", "--so-far")]
+    verb = "plan" if planned else "run"
+    words = [word for word in argv if word != "--plan"]
+    code = command.main([verb, "tiny", "--processes", "1", *words])
     out, err = capsys.readouterr()
     before, title, table = out.partition("\nTwo norms, ")
     table = f"{title[1:]}{table}"
     return code, before.splitlines(), table, err
 
 
+def head(before):
+    """Return the line that says how many runs there are."""
+    return next(line for line in before if line.startswith("tiny at "))
+
+
 def test_every_run_is_made_and_the_table_shown(place, capsys):
     code, before, table, err = carry_out(capsys)
     assert (code, err) == (0, "")
-    assert before[1] == (
+    assert head(before) == (
         "tiny at scale=smoke: 8 runs (2 rows, 2 points, seeds 1 2), 0 ended, 8 to go"
     )
-    assert "8 of 8 cells done" in before
+    assert "8 of 8 runs done" in before
     assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
     assert table.startswith("Two norms, on data that is not named (tiny, scale=smoke)\n")
     first = next(line for line in table.splitlines() if line.startswith("ln "))
@@ -202,7 +211,7 @@ def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
         carry_out(capsys)
     said = capsys.readouterr().err
     assert said.startswith("stopped\n3 runs done") and "5 left" in said
-    assert "it goes on with: normlab reproduce tiny --processes 1" in said
+    assert "resume with: normlab study run tiny --processes 1" in said
     assert len(place.lines("calls")) == 4
     code, before, table, _ = carry_out(capsys)
     assert code == 0 and before[0].endswith("3 ended, 5 to go")
@@ -215,7 +224,7 @@ def test_a_run_that_is_killed_costs_itself_and_can_be_made_later(place, capsys):
     place.bad(2, "killed")
     place.bad(5, 3)
     code, before, table, _ = carry_out(capsys)
-    assert code == 1 and "6 of 8 cells done" in before
+    assert code == 1 and "6 of 8 runs done" in before
     assert any("failed with status -9" in line for line in before)
     assert any("failed with status 3" in line for line in before)
     assert any("normlab train: no such thing" in line for line in before)
@@ -260,7 +269,8 @@ def cells(lines):
 def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
     code, before, table, _ = carry_out(capsys, "--plan")
     assert (code, table) == (0, "") and place.lines("calls") == []
-    assert "measuring 4 configuration(s), 1 at a time" in before[0]
+    assert before[0].startswith("measuring: training 4 configuration(s) for about 2 s each, 1 at")
+    assert before[1].strip() == "ln placement=pre: 100 ms per update, 9 updates measured"
     assert cells(before) == [
         ["1", "ln", "4", "4", "3,000", "100", "512 MiB", "0.37"],
         ["2", "bn", "4", "4", "3,000", "100", "512 MiB", "0.37"],
@@ -268,8 +278,8 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
     ]
     assert "data: toy (train 2,000, valid 7, test 5), source: here" in before
     assert (
-        "time: 45 min one run after the other; measured by a probe on this machine (EPYC, "
-        "2 thread(s) a run, fp32)"
+        "time: 45 min one run after the other; measured by trial runs on this machine (EPYC, "
+        "2 thread(s) per run, fp32)"
     ) in before
     assert not list((place.folder / "runs").rglob("record.json"))
 
@@ -277,16 +287,16 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
 def test_a_plan_fits_eighty_columns(place, capsys, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     _, before, _, _ = carry_out(capsys, "--plan")
-    assert " ".join(before).startswith("measuring 4 configuration(s), 1 at a time, for ")
+    assert " ".join(before).startswith("measuring: training 4 configuration(s) for about ")
     assert max(map(len, before)) <= 80
 
 
 def test_a_plan_names_the_data_of_all_rows(place, capsys):
     other = {"label": "brown", "origin": "data_dir=F", "sizes": {"train": 3}}
     costs = {"ln": COST, "bn": {**COST, "data": other}}
-    runs = _grid.runs_of(place.study.planned("smoke"))
-    items = [Item(run.planned, run.config, False, costs[run.planned.row]) for run in runs]
-    Plan(place.study, "smoke", items, at_a_time=1).show()
+    runs = studied.runs_of(place.study.planned("smoke"))
+    items = [Item(run, False, costs[run.planned.row]) for run in runs]
+    Table(place.study, "smoke", items, at_a_time=1).show()
     said = " ".join(capsys.readouterr().out.split())
     assert (
         "data: toy (train 2,000, valid 7, test 5), source: here; brown (train 3), source: data_"
@@ -295,13 +305,13 @@ def test_a_plan_names_the_data_of_all_rows(place, capsys):
 
 
 def test_a_plan_names_the_test_sets_that_the_data_lack(place, capsys):
-    runs = _grid.runs_of(place.study.planned("smoke"))
-    items = [Item(run.planned, run.config, False, COST) for run in runs]
+    runs = studied.runs_of(place.study.planned("smoke"))
+    items = [Item(run, False, COST) for run in runs]
     study = replace(place.study, columns=("test/bleu", "test_2017/bleu", "valid/loss"))
-    Plan(study, "smoke", items, at_a_time=1).show()
+    Table(study, "smoke", items, at_a_time=1).show()
     said = " ".join(capsys.readouterr().out.split())
     assert "no test_2017 in these data: its columns stay empty" in said and "no valid" not in said
-    Plan(place.study, "smoke", items, at_a_time=1).show()
+    Table(place.study, "smoke", items, at_a_time=1).show()
     assert "in these data" not in capsys.readouterr().out
 
 
@@ -352,10 +362,10 @@ def test_hours_follow_the_budget_without_measuring_again(place, capsys):
 
 
 def test_runs_at_a_time_shorten_the_whole_and_share_the_memory(place, capsys):
-    assert reproduce.main(["tiny", "--plan", "--processes", "4"]) == 0
+    assert command.main(["plan", "tiny", "--processes", "4"]) == 0
     out = capsys.readouterr().out
     assert "time: 45 min one run after the other, 11 min with 4 at once; measured" in out
-    assert "at most 512 MiB a run, 2.0 GiB for 4 at a time" in out
+    assert "at most 512 MiB per run, 2.0 GiB for 4 at a time" in out
 
 
 def test_a_plan_without_data_has_updates_and_no_hours(place, capsys):
@@ -363,7 +373,9 @@ def test_a_plan_without_data_has_updates_and_no_hours(place, capsys):
     code, before, table, err = carry_out(capsys, "--plan", "scale=cpu")
     assert (code, table, place.lines("bench_calls")) == (0, "", [])
     assert [row[-3:] for row in cells(before)] == [["-", "-", "-"]] * 2 + [["4", "4", "-"]]
-    assert any("time: not measured, the data cannot be had; typed in" in line for line in before)
+    assert any(
+        "time: not measured, the data are not available; by the est" in line for line in before
+    )
     assert "cannot get Multi30k: no network" in err
 
 
@@ -378,13 +390,13 @@ def test_other_programs_at_work_are_told_of(place, capsys):
     (place.folder / "cost.json").write_text(json.dumps({**COST, "busy_share": 0.4}))
     before = carry_out(capsys, "--plan")[1]
     assert (
-        "while it was measured, other programs took up to 60% of the time: alone it would be about "
+        "other programs took up to 60% of the time of the trial runs: alone it would be about "
         "18 min one run after the other"
     ) in before
 
 
 def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
-    assert reproduce.main(["tiny", "--commands", "optim.betas=[0.9, 0.98]"]) == 0
+    assert command.main(["plan", "tiny", "--commands", "optim.betas=[0.9, 0.98]"]) == 0
     commands = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
     assert len(commands) == 8 and place.lines("calls") == []
     assert commands[0][:4] == ["normlab", "train", "task=toy", "norm=ln"]
@@ -394,7 +406,7 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
 def test_rows_cut_the_study_and_the_lack_of_the_baseline_is_said(place, capsys):
     code, before, table, _ = carry_out(capsys, "rows=bn", "seeds=1-2")
     assert code == 0 and len(place.lines("calls")) == 4
-    assert before[1].startswith("tiny at scale=smoke: 4 runs (1 row, 2 points, seeds 1 2)")
+    assert head(before).startswith("tiny at scale=smoke: 4 runs (1 row, 2 points, seeds 1 2)")
     assert any(line.startswith("without ln, which the others are compared") for line in before)
     settings = [line.split()[:2] for line in table.splitlines() if "placement=" in line]
     assert settings == [["bn", "placement=pre"], ["bn", "placement=post"]]
@@ -410,7 +422,7 @@ def test_a_table_so_far_runs_nothing(place, capsys):
 
 def test_seeds_and_a_part_of_the_grid(place, capsys):
     _, before, table, _ = carry_out(capsys, "seeds=2", "placement=post")
-    assert before[1].endswith("2 runs (2 rows, seed 2), 0 ended, 2 to go")
+    assert head(before).endswith("2 runs (2 rows, seed 2), 0 ended, 2 to go")
     assert all("seed=2" in call and "placement=post" in call for call in place.lines("calls"))
     assert "placement=pre" not in table
     assert ["ln", "placement=post", "30.20"] in [line.split()[:3] for line in table.splitlines()]
@@ -440,7 +452,7 @@ def test_what_is_published_has_the_same_figures_in_markdown(place, capsys):
         (["tiny", "rows=gn"], "rows: 'gn' is no row: there are 1 ln; 2 bn"),
         (["tiny", "seeds="], "seeds=: expected numbers"),
         (["tiny", "seeds=1,1"], "ln placement=pre seed=1 and ln placement=pre seed=1 are the same"),
-        (["tiny", "placement=mid"], "placement=mid: mid is no value .*: there are pre, post"),
+        (["tiny", "placement=mid"], "placement=mid: .* no value mid: there are pre, post"),
         (["tiny", "norm=rms"], "ln placement=pre seed=1 and bn placement=pre seed=1 are the same"),
         (["tiny", "batch_size=0"], "batch_size=0 must be above 0"),
         (["tiny", "--processes", "0"], "processes=0 must be above 0"),
@@ -448,16 +460,16 @@ def test_what_is_published_has_the_same_figures_in_markdown(place, capsys):
 )
 def test_what_does_not_fit_is_named_before_any_run(place, argv, message):
     with pytest.raises(ValueError, match=message):
-        reproduce.main(argv)
+        command.main(["run", *argv])
     assert place.lines("calls") == []
 
 
 def test_a_key_that_does_not_exist_is_one_line(place, capsys):
     from normlab.cli import main
 
-    assert main(["reproduce", "tiny", "nrom=bn"]) == 1
+    assert main(["study", "run", "tiny", "nrom=bn"]) == 1
     err = capsys.readouterr().err
-    assert err.startswith("normlab reproduce: nrom does not exist") and err.count("\n") == 1
+    assert err.startswith("normlab study: nrom does not exist") and err.count("\n") == 1
     assert err.endswith("(first met at row ln)\n")
     assert place.lines("calls") == []
 
@@ -468,9 +480,9 @@ def test_data_that_cannot_be_had_are_told_with_what_can(place, capsys):
     assert (code, table) == (1, "") and place.lines("calls") == []
     assert err == textwrap.dedent(
         """\
-        normlab: the data of tiny at scale=cpu cannot be had: cannot get Multi30k: no network
+        normlab: the data of tiny at scale=cpu are not available: cannot get Multi30k: no network
           it needs Multi30k: data_dir=FOLDER
-          without any data: normlab reproduce tiny scale=smoke (the built-in corpus)
+          without any data: normlab study run tiny scale=smoke (the built-in corpus)
         """
     )
 
@@ -478,7 +490,7 @@ def test_data_that_cannot_be_had_are_told_with_what_can(place, capsys):
 def test_where_no_other_scale_does_without_data_none_is_offered(place, capsys):
     (place.folder / "no_data").write_text("data_dir must be null")
     _, _, _, err = carry_out(capsys, "data_dir=here")
-    assert "scale=smoke cannot be had: data_dir must be null" in err
+    assert "scale=smoke are not available: data_dir must be null" in err
     assert "without any data" not in err
 
 
@@ -488,12 +500,12 @@ def test_the_real_command_tells_of_data_that_are_not_there(place, capsys, monkey
     planned = replace(
         place.study.planned("cpu")[0], overrides=("task=translation", "data_dir=none", "seed=1")
     )
-    problem = _grid.data_problem(_grid.runs_of([planned])[0])
+    problem = studied.data_problem(studied.runs_of([planned])[0])
     assert problem is not None and "none" in problem and not problem.startswith("normlab")
 
 
 def test_a_light_import():
-    code = "import sys, normlab.commands.reproduce; print(*sys.modules)"
+    code = "import sys, normlab.commands.study; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = done.stdout.split()
     assert "normlab.studies" in loaded

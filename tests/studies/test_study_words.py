@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.commands._cut import read_rows, read_seeds
+from normlab.commands._study_words import read_rows, read_seeds
 from normlab.studies import Scale, Study
 
 ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding filled", "none"]
@@ -56,7 +56,7 @@ def test_a_row_that_the_scale_leaves_out_is_said_to_be_one_of_the_study(text):
     with pytest.raises(
         ValueError,
         match=f"rows: '{asked}' is a row of the study, but not of scales.cpu.rows in "
-        "configs/study/one.yaml: add it there, or take of 1 ln; 2 bn",
+        "configs/study/one.yaml: add it there, or take one of 1 ln; 2 bn",
     ):
         read_rows(text, study(["ln", "bn"], ["peak", "peak, late"]), "cpu")
 

@@ -1,19 +1,17 @@
-"""The runs of studies: their configs and folders, which have ended, whether data can be had."""
+"""The runs of a study: their configs and folders, which have ended, whether data are available."""
 
 import json
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.commands._terminal import complain
 from normlab.records.code import code_of, same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.studies import Planned, Study
-from normlab.sweep import INTERRUPTED
+from normlab.studies.loop import INTERRUPTED, Cell
+from normlab.studies.study import Planned, Study
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
@@ -24,43 +22,52 @@ _BUILT_IN = (
 )
 
 
-@dataclass(frozen=True)
-class Run:
-    """A run of a study: what is carried out, its config, and the folder in which it lies."""
+class Run(NamedTuple):
+    """A planned run with its config and its folder."""
 
     planned: Planned
     config: Mapping[str, Any]
-    place: Path
+    folder: Path
 
     @property
-    def made_anew(self) -> bool:
-        """Tell whether it replaces a run that other code made."""
+    def name(self) -> str:
+        """Name it by row, point and seed."""
+        return name_of(self.planned)
+
+    @property
+    def rerun(self) -> bool:
+        """Tell whether it replaces a run of other code."""
         return self.config["observe"]["other_code"] == "rerun"
 
-    def record(self, then: str | None = None) -> "RunRecord | None":
-        """Return its record, None where there is none or it is damaged.
+    def cell(self, name: str | None = None) -> Cell:
+        """Return it as the loop carries it out."""
+        return Cell(name or self.name, self.planned.overrides, self.folder)
 
-        `then` is what is done about damage, which is said; None says nothing.
+    def record(
+        self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
+    ) -> "RunRecord | None":
+        """Return its record; None if there is none or it is damaged.
+
+        `complain` is told about damage, and that `then` is done about it.
         """
-        path = self.place / RECORD_FILE
+        path = self.folder / RECORD_FILE
         try:
-            return read_record(path, mend=then or "") if path.is_file() else None
+            return read_record(path, mend=then) if path.is_file() else None
         except ValueError as error:
-            if then is not None:
-                complain(str(error))
+            complain(str(error))
             return None
 
     def has_ended(self, record: "RunRecord | None") -> bool:
-        """Tell by its record whether it has ended; if it is made anew, whether by this code."""
+        """Tell by its record whether it has ended; a re-run only by this code."""
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
-        return not self.made_anew or same_code(record.environment, code_of(record.config))
+        return not self.rerun or same_code(record.environment, code_of(record.config))
 
 
 def runs_of(planned: Sequence[Planned]) -> list[Run]:
-    """Compose every run, once for all seeds; finds a wrong value before any starts.
+    """Compose every run, once for all its seeds, so that a wrong value is found before any starts.
 
-    Raises ValueError for two that would be one run, as when an override makes two rows the same.
+    Raises ValueError for two rows or seeds that are the same run.
     """
     known: dict[tuple[str, ...], dict[str, Any]] = {}
     found: dict[Path, Run] = {}
@@ -72,32 +79,33 @@ def runs_of(planned: Sequence[Planned]) -> list[Run]:
             except ValueError as error:
                 raise ValueError(f"{error} (first met at row {run.row})") from None
         config = {**known[others], "seed": run.seed}
-        place = RunStore(config["runs_dir"]).run_dir(config)
-        if place in found:
-            twice = " and ".join(name_of(one) for one in (found[place].planned, run))
+        folder = RunStore(config["runs_dir"]).run_dir(config)
+        if folder in found:
+            twice = " and ".join(name_of(one) for one in (found[folder].planned, run))
             raise ValueError(
                 f"{twice} are the same run: leave out the overrides or seeds that make them so"
             )
-        found[place] = Run(run, config, place)
+        found[folder] = Run(run, config, folder)
     return list(found.values())
 
 
 def name_of(run: Planned) -> str:
+    """Name a run by row, point and seed."""
     return " ".join(part for part in (run.row, run.point, f"seed={run.seed}") if part)
 
 
 def composed(run: Planned) -> dict[str, Any]:
-    """Return the config of a run; ValueError for what is wrong with its overrides."""
+    """Return the config of a run; ValueError for wrong overrides."""
     from normlab.config import compose, to_dict
 
     return to_dict(compose(run.overrides))
 
 
 def data_problem(run: Run) -> str | None:
-    """Prepare the data of a run, once for all that share it; return why they cannot be had."""
+    """Prepare the data of a run, once for all runs that share them; return why it fails."""
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
-    # In a process of its own, which gives back what torch and the text take.
+    # A process of its own gives back the memory of torch and of the text.
     command = [sys.executable, "-m", "normlab", "data", task, *overrides, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
@@ -109,7 +117,7 @@ def data_problem(run: Run) -> str | None:
 
 
 def data_problems(runs: Iterable[Run]) -> str | None:
-    """Return why the data of some runs cannot be had, each data asked for once."""
+    """Return why the data of some runs are not available; each data set is asked for once."""
     asked: dict[str, Run] = {}
     for run in runs:
         task = run.config["task"]
@@ -120,13 +128,13 @@ def data_problems(runs: Iterable[Run]) -> str | None:
 
 
 def what_instead(study: Study, scale: str, problem: str) -> str:
-    """Say what a study needs whose data cannot be had, and at which scales it needs none."""
+    """Say which data a study needs, and which of its scales need none."""
     lines = [
-        f"the data of {study.name} at scale={scale} cannot be had: {problem}",
+        f"the data of {study.name} at scale={scale} are not available: {problem}",
         f"  it needs {study.scale(scale).data}",
     ]
     lines += [
-        f"  without any data: normlab reproduce {study.name} scale={other} ({size.data})"
+        f"  without any data: normlab study run {study.name} scale={other} ({size.data})"
         for other, size in study.scales.items()
         if other != scale and built_in(composed(study.planned(other)[0]))
     ]
@@ -134,6 +142,6 @@ def what_instead(study: Study, scale: str, problem: str) -> str:
 
 
 def built_in(config: Mapping[str, Any]) -> bool:
-    """Tell whether a run trains on data that every installation carries or generates."""
+    """Tell whether a run trains on data that come with the installation."""
     corpus = config["task"].get("corpus") or config["task"].get("source") or {}
     return str(corpus.get("_target_")).startswith(_BUILT_IN)

@@ -8,12 +8,13 @@ from itertools import groupby
 import pytest
 import yaml
 
-from normlab.commands import _grid, ls
+from normlab.commands import ls
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.records.fingerprint import fingerprint
 from normlab.registry import option_names, options
-from normlab.studies import load_study, tuning_of
+from normlab.studies import load_study, tuning_of, unchosen
+from normlab.studies import runs as studied
 from normlab.train.schedule import Schedule
 from normlab.train.stopping import Budget
 from tests.claims.planned import by_study, without_runs
@@ -22,7 +23,7 @@ STUDIES = option_names("study")
 SCALES = ("smoke", "cpu", "gpu")
 
 GOOD = """\
-# normlab reproduce good
+# normlab study run good
 # A study for tests.
 document: D0
 table: Norms
@@ -67,7 +68,7 @@ def written(tmp_path):
 def test_a_study_says_what_it_is_and_how_to_start_it(name):
     option = next(option for option in options("study") if option.name == name)
     study = load_study(name)
-    assert option.command.startswith(f"normlab reproduce {name}")
+    assert option.command.startswith(f"normlab study run {name}")
     assert study.description == option.description != ""
     pilot = all(scale.pilot for scale in study.scales.values())
     assert pilot or [scale for scale in study.scales if scale in SCALES] == list(SCALES)
@@ -91,7 +92,7 @@ def test_every_row_and_point_composes_is_another_experiment_and_found_by_its_cla
         assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
         Budget(**config["budget"])
         if scale == "smoke":
-            assert _grid.built_in(config), "a check that everything runs takes no data"
+            assert studied.built_in(config), "a check that everything runs takes no data"
         if scale.startswith("gpu"):  # what `auto` is there depends on the GPU
             assert config["precision"] != "auto"
         if name == "batch_size":  # at equal tokens
@@ -105,6 +106,21 @@ def test_every_row_and_point_composes_is_another_experiment_and_found_by_its_cla
 def test_the_smoke_scale_is_small(name):
     runs, hours = load_study(name).cost("smoke")
     assert runs <= 15 and hours <= 0.25
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "linear"])
+def test_the_smoke_scale_takes_a_budget_of_five_steps(schedule):
+    config = to_dict(compose(["scale=smoke", f"schedule={schedule}", "budget.steps=5"]))
+    assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
+    assert config["validate"]["best"] is False, "one set of weights is tested"
+
+
+def test_the_rows_of_the_translation_table_get_rates_of_their_own_on_a_gpu():
+    study = load_study("iwslt_norms")
+    values = [float(value) for value in tuning_of(study, "gpu").values]
+    recipes = {1.5e-3, 5e-4}  # layer norm's, pre and post
+    assert recipes < set(values) and min(values) < min(recipes) < max(recipes) < max(values)
+    assert "bn @ placement=post" in unchosen(study, "gpu"), "a plan says that it is not chosen yet"
 
 
 def test_runs_come_seed_by_seed_point_by_point(written):
@@ -148,14 +164,14 @@ def test_an_override_of_the_grid_keeps_its_values_alone(written):
         "placement=post batch_size=8",
     ]
     assert all(run.overrides.count("placement=post") == 1 for run in planned)
-    with pytest.raises(ValueError, match=r"batch_size=9: 9 is no value of .*: there are 8, 32"):
+    with pytest.raises(ValueError, match=r"batch_size=9: has no value 9: there are 8, 32"):
         written().planned("cpu", extra=["batch_size=9"])
 
 
 def test_rows_are_kept_in_the_order_of_the_study(written):
     planned = written().planned("cpu", seeds=[1], rows=["none", "ln"], extra=["placement=pre"])
     assert [run.row for run in planned] == ["ln", "none"] * 2
-    with pytest.raises(ValueError, match=r"'gn' is no row of .* scale=smoke: there are ln; bn$"):
+    with pytest.raises(ValueError, match=r"no row 'gn' at scale=smoke: there are ln; bn$"):
         written().planned("smoke", rows=["ln", "gn"])
 
 
@@ -284,7 +300,7 @@ def within(*keys):
         (within("grid", "placement")([None]), "grid.placement: expected text, found None"),
         (within("grid", "batch_size", 8)(8), "grid.batch_size.8: expected a list, found 8"),
         (within("columns")([]), "columns: expected a list"),
-        (within("columns")(["bleu"]), "columns: bleu is no score of a record, as test/bleu"),
+        (within("columns")(["bleu"]), "columns: bleu is no score of a record, such as test/bleu"),
         (within("figures", "gn")({}), "figures.gn: no 'gn': there are ln, bn, none"),
         (within("figures", "ln", "test/blue")(1), "figures.ln.test/blue: no 'test/blue': there"),
         (within("figures", "ln", "test/bleu")([1]), "figures.ln.test/bleu: expected text, found"),

@@ -1,4 +1,4 @@
-"""What the studies of a queue decide: their open parts by the runs so far, and what seeds show."""
+"""What the studies of a queue decide: undecided parts of claims, and what more seeds would show."""
 
 import math
 import subprocess
@@ -7,9 +7,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._queue import Job
 from normlab.registry import CONFIG_DIR
 from normlab.studies import SMOKE, rate_name, tuning_of, unchosen
+from normlab.studies.queue import Job
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Judge:
     """Judges the parts that a job decides, by published records and the runs of the jobs.
 
-    `results` is the folder of what is published, `configs` that of studies and claims.
+    `results` is the folder of published studies, `configs` that of studies and claims.
     """
 
     def __init__(self, jobs: Sequence[Job], results: Path, configs: Path | None = None) -> None:
@@ -29,9 +29,9 @@ class Judge:
         self.configs = CONFIG_DIR if configs is None else configs
 
     def standings(self, job: Job, runs: "Runs | None" = None) -> "list[Standing]":
-        """Return the parts that a job can decide, and where they stand.
+        """Return the verdicts so far on the parts that a job can decide.
 
-        These have one side among its rows and points, and each side there or published.
+        Such a part has one side among the job's rows and points, and each side there or published.
         """
         from normlab.claims.progress import standings
 
@@ -46,6 +46,36 @@ class Judge:
 
         return [each for each in standings(self._claims, runs, *place) if may(each.endpoint)]
 
+    def count_undecided(self, jobs: Sequence[Job], runs: "Runs", *, analyses: bool) -> None:
+        """Count the undecided parts of each job.
+
+        With planned `analyses`, a job that decides none makes only its own seeds; if fewer seeds
+        count for an undecided part than are published, the analyses are planned by these.
+        """
+        for job in jobs:
+            found = self.standings(job, runs)
+            job.undecided = sum(each.open for each in found)
+            counted = [each.seeds for each in found if each.open and each.seeds is not None]
+            if analyses and counted and min(counted) < len(job.published):
+                job.recount(min(counted))
+            if analyses and job.seeds and not found:
+                job.without_analyses()
+
+    def analyze(self, job: Job) -> int:
+        """Judge a job at a planned analysis and say so; return its undecided parts."""
+        found = self.standings(job)
+        print(f"planned analysis at {job.counted + len(job.seeds)} seeds of {job.name}:")
+        by: dict[str, list[str]] = {}
+        for each in found:
+            verdict = f"{each.verdict}, whatever the seeds" if each.stuck else each.verdict
+            why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
+            by.setdefault(verdict, []).append(f"{each.name}{why}")
+        for verdict, names in by.items():
+            print(f"  {verdict}: {', '.join(names)}")
+        if not by:
+            print("  it decides no part of a claim")
+        return sum(each.open for each in found)
+
     def runs(self) -> "Runs":
         """Read all runs there are; a run that jobs share belongs to each of them."""
         from normlab.claims.runs import Runs
@@ -53,10 +83,9 @@ class Judge:
         made_for: dict[Path, set[tuple[str, str]]] = {}
         folders: dict[Path, None] = {}
         for job in self.jobs:
-            for each in job.runs.values():
-                for run in each:
-                    made_for.setdefault(run.place, set()).add((job.study.name, job.scale))
-                    folders[run.place.parents[1]] = None
+            for run in (run for runs in job.runs.values() for run in runs):
+                made_for.setdefault(run.folder, set()).add((job.study.name, job.scale))
+                folders[run.folder.parents[1]] = None
         places = [place for place in (self.results, *folders) if place.is_dir()]
         return Runs.read(places, root=self.configs.parent, configs=self.configs, made_for=made_for)
 
@@ -67,18 +96,8 @@ class Judge:
         return load_all(self.configs / "claim")
 
 
-def standing_lines(found: "Sequence[Standing]") -> list[str]:
-    """Say of parts where they stand, those of one verdict in a line."""
-    by: dict[str, list[str]] = {}
-    for each in found:
-        verdict = f"{each.verdict}, whatever the seeds" if each.stuck else each.verdict
-        why = f" ({each.reason})" if each.reason and each.verdict == "not measured" else ""
-        by.setdefault(verdict, []).append(f"{each.name}{why}")
-    return [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
-
-
 def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
-    """Say of each part that a job decides the smallest difference that its looks would show."""
+    """Say of each part that a job decides the smallest difference that its analyses would show."""
     from normlab.claims.endpoints.contrast import Contrast
     from normlab.claims.finding import figures
     from normlab.claims.progress import visible
@@ -87,13 +106,13 @@ def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
     lines: list[str] = []
     for each in judge.standings(job, runs):
         endpoint = each.endpoint
-        head = f"part {each.name} ({each.verdict}): "
+        start = f"part {each.name} ({each.verdict}): "
         if not isinstance(endpoint, Contrast):
-            lines.append(f"{head}decided by {endpoint.kind}, not by a difference")
+            lines.append(f"{start}decided by {endpoint.kind}, not by a difference")
             continue
         found = visible(endpoint, runs, scales)
         if found is None:
-            lines.append(f"{head}spread not known before two seeds of both sides that differ")
+            lines.append(f"{start}spread unknown before two seeds of both sides that differ")
             continue
         write = math.exp if endpoint.ratio else float
         shown = ", ".join(
@@ -102,16 +121,16 @@ def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
         )
         kind = "a factor of " if endpoint.ratio else ""
         lines.append(
-            f"{head}{kind}{shown} would show at 80 % power (margin {endpoint.margin:g}; by the "
+            f"{start}{kind}{shown} would show at 80 % power (margin {endpoint.margin:g}; by the "
             f"spread of {found.seeds} seeds at scale={found.scale})"
         )
     return lines
 
 
 def untuned(job: Job, words: Sequence[str]) -> str | None:
-    """Say which rows asked for have no rate though their study tunes them; None where all have.
+    """Say which rows have no learning rate of their own though their study tunes them, else None.
 
-    None of a smoke test and of a pilot, which decide nothing, nor where the command gives a rate.
+    None for a smoke test and a pilot, which decide nothing, and if the command gives a rate.
     """
     study, scale = job.study, job.scale
     if scale == SMOKE or study.scale(scale).pilot or not (missing := unchosen(study, scale)):
@@ -125,23 +144,16 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
 
     return (
         f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
-        f"normlab tune {study.name} scale={scale} chooses"
+        f"normlab study tune {study.name} scale={scale} chooses"
     )
 
 
 def uncommitted() -> str | None:
     """Say that runs will decide nothing because code or configs are not committed, else None."""
-    command = [
-        "git",
-        "-C",
-        str(CONFIG_DIR.parent),
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-    ]
+    command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
+    command += ["--untracked-files=no", "--", "normlab", "configs"]
     try:
-        done = subprocess.run([*command, "normlab", "configs"], capture_output=True, text=True)
+        done = subprocess.run(command, capture_output=True, text=True)
     except OSError:
         return None
     if done.returncode or not done.stdout.strip():

@@ -11,16 +11,17 @@ from pathlib import Path
 import pytest
 
 from normlab.claims.claim import load_all
-from normlab.commands import _clone, _grid, _looks, reproduce
-from normlab.commands._budget import read_budget
-from normlab.commands._grid import Run
-from normlab.commands._probes import NO_TIME, Probes, Subject
-from normlab.commands._queue import Job, Queue, seeds_by_looks
-from normlab.config import compose, to_dict
+from normlab.commands import _study_clone, _study_judge
+from normlab.commands import study as command
+from normlab.commands._study_words import read_time
 from normlab.reports.published import read
 from normlab.studies import Planned, load_study
-from normlab.sweep import Cell, Sweep
-from tests.commands.queues import bleu, night, plan
+from normlab.studies import runs as studied
+from normlab.studies.costs import NO_TIME, Costs
+from normlab.studies.loop import Ended
+from normlab.studies.queue import Job, Queue, seeds_by_analyses
+from normlab.studies.runs import Run
+from tests.studies.queues import bleu, night, plan
 
 
 def test_runs_that_studies_share_are_made_once_and_stand_in_both_tables(place, capsys):
@@ -59,7 +60,7 @@ def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys):
     code, out = night(capsys, "one", "--publish", "results", budget="3s")
     assert code == 0 and time.monotonic() - started < 20
     assert place.lines("stopped") == ["one bn seed=2"]
-    assert "1 left" in out and "it goes on with: normlab reproduce one --publish results" in out
+    assert "1 left" in out and "resume with: normlab study run one --publish results" in out
     assert "one scale=smoke: whole seeds 1\n" in out
     _, runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.seed for run, _ in runs] == [1, 1], "half a seed is not published"
@@ -74,40 +75,40 @@ def test_a_budget_in_which_no_run_saves_its_state_is_too_small(place, capsys):
     """The same command again would end there again, for ever."""
     plan(place, lambda run: {**bleu(3.0)(run), "seconds": 30.0})
     argv = ["one", "--processes", "1", "--budget", "1s"]
-    assert reproduce.main(argv) == 1
+    assert command.main(["run", *argv]) == 1
     out, err = capsys.readouterr()
     said = " ".join(err.split())
     assert re.search(
         r"--budget is too small: no run .* about 30 s: give --budget \dm or more$", said
     )
-    assert "it goes on with" not in out
+    assert "resume with" not in out
 
 
 def test_each_data_of_a_study_is_asked_for_once(monkeypatch):
     asked = []
-    monkeypatch.setattr(_grid, "data_problem", lambda run: asked.append(run.place))
+    monkeypatch.setattr(studied, "data_problem", lambda run: asked.append(run.folder))
     study = load_study("independence")
-    runs = _grid.runs_of(study.planned("smoke", seeds=[1, 2]))
-    assert _grid.data_problems(runs) is None
+    runs = studied.runs_of(study.planned("smoke", seeds=[1, 2]))
+    assert studied.data_problems(runs) is None
     tasks = {json.dumps(run.config["task"].get("source")) for run in runs}
     assert len(tasks) == len(asked) == 2
 
 
 def test_measuring_begins_nothing_after_its_part_of_the_budget(tmp_path, monkeypatch):
-    probes = Probes(tmp_path, processes=1, minutes=1.0)
-    monkeypatch.setattr(probes, "_taken", lambda *_: time.sleep(0.2) or {"update_seconds": 1.0})
-    configs = [to_dict(compose([f"batch_size={size}"])) for size in (8, 9)]
-    missing = probes.missing([Subject(config, ()) for config in configs])
-    probes.measure(missing, until=time.monotonic() + 0.1)
-    assert [probes.cost(config) for config in configs] == [{"update_seconds": 1.0}, NO_TIME]
+    costs = Costs(tmp_path, processes=1, minutes=1.0)
+    planned = [Planned("ln", "", 1, (f"batch_size={size}",)) for size in (8, 9)]
+    runs = studied.runs_of(planned)
+    said = []
+    costs.measure(costs.missing(runs), said.append, until=time.monotonic() + 0.1)
+    assert [costs.cost(run.config) for run in runs] == [NO_TIME] * 2 and said == []
 
 
 def test_a_kill_loses_no_whole_seed(place, capsys, monkeypatch):
     plan(place, bleu(3.0))
     ended = Queue.ended
 
-    def killed(self, number, cell):
-        ended(self, number, cell)
+    def killed(self, done):
+        ended(self, done)
         if len(self.done) == 3:
             raise RuntimeError("killed")
 
@@ -143,16 +144,16 @@ def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
     plan(place, bleu(3.0))
     code, out = night(capsys, "one", "--until-decided")
     assert code == 0 and len(place.lines("calls")) == 10
-    assert "\n10 cells, 1 at a time; 14 more if parts are open after them; logs in " in out
-    assert "look at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
-    assert "look at 8" not in out
+    assert "\n10 runs, 1 at a time; 14 more if parts are undecided after them; logs in " in out
+    assert "planned analysis at 5 seeds of one scale=smoke:\n  supported: 1 worse\n" in out
+    assert "planned analysis at 8" not in out
 
 
 def test_an_open_part_goes_on_to_the_last_look_and_no_further(place, capsys):
     plan(place, bleu(0.5, noise=3.0))
     code, out = night(capsys, "one", "--until-decided")
     assert code == 0 and len(place.lines("calls")) == 24
-    assert [int(n) for n in re.findall(r"look at (\d+) seeds", out)] == [5, 8, 12]
+    assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [5, 8, 12]
     assert out.count("undecided: 1 worse") == 3
 
 
@@ -167,12 +168,12 @@ def test_looks_go_on_from_what_somebody_else_published(place, capsys):
     made = [int(call.split("seed=")[1]) for call in place.lines("calls")[-14:]]
     # Of seed 7 the row `ln` was made elsewhere, for `two`: pairs of one machine need other seeds.
     assert code == 0 and made == [seed for seed in (6, 8, 9, 10, 11, 12, 13) for _ in study.rows]
-    assert [int(n) for n in re.findall(r"look at (\d+) seeds", out)] == [8, 12]
+    assert [int(n) for n in re.findall(r"planned analysis at (\d+) seeds", out)] == [8, 12]
     assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5, 6, 8, *range(9, 14)]
     assert "finished 12/12" in out, "the table is of all seeds"
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     assert (code, len(place.lines("calls"))) == (0, 26)
-    said = "nothing to make, 12 seeds are published, and no look comes after them"
+    said = "nothing to make, 12 seeds are published, and no planned analysis comes after them"
     assert said in " ".join(out.split()) and "finished" not in out
     code, out = night(capsys, "one", "--until-decided", "--publish", "results", "--so-far")
     assert code == 0 and out.count("finished 12/12") == 2, "the table, though none is left to make"
@@ -198,7 +199,7 @@ def test_published_seeds_whose_sides_are_of_unlike_code_are_no_pairs(place, caps
     shutil.rmtree(place.folder / "runs")
     code, out = night(capsys, "one", "--until-decided", "--publish", "results")
     made = [int(call.split("seed=")[1]) for call in place.lines("calls")[10:]]
-    assert (code, made) == (0, [6, 6]) and "look at 5 seeds" in out
+    assert (code, made) == (0, [6, 6]) and "planned analysis at 5 seeds" in out
 
 
 def test_a_row_of_unlike_code_that_no_part_compares_takes_no_seed_away(place, capsys):
@@ -249,7 +250,7 @@ def test_without_looks_no_seed_is_added(place, capsys):
 def test_a_plan_names_the_smallest_difference_once_two_seeds_are_there(place, capsys):
     plan(place, bleu(3.0))
     out = " ".join(night(capsys, "one", "--plan")[1].split())
-    assert "part 1 worse (not measured): spread not known before two seeds of both sides" in out
+    assert "part 1 worse (not measured): spread unknown before two seeds of both sides" in out
     night(capsys, "one")
     out = night(capsys, "one", "--plan")[1]
     assert max(map(len, out.splitlines())) <= 80
@@ -265,7 +266,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     text = file.read_text()
     said = (
         "one scale=cpu: no rate is chosen for bn; its sides are not tuned alike; "
-        "normlab tune one scale=cpu chooses"
+        "normlab study tune one scale=cpu chooses"
     )
     for name, more, words, warned in (
         ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", [], True),
@@ -277,13 +278,13 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     ):
         other = text.replace("  smoke:", "  none:") if name == "smoke" else text
         file.write_text(f"{other}  {name}: {size}, {more}{tuning}}}\n")
-        argv = ["one", f"scale={name}", *words, "--plan", "--processes", "1", "--budget", "1h"]
-        assert reproduce.main(argv) == 0
+        argv = ["one", f"scale={name}", *words, "--no-measure", "--processes", "1"]
+        assert command.main(["plan", *argv]) == 0
         assert (said in " ".join(capsys.readouterr().err.split())) == warned, (more, words)
 
 
 def test_the_line_of_a_minute_says_what_runs_and_what_is_left(place, capsys, monkeypatch):
-    monkeypatch.setattr(Sweep, "BEAT", 0.2)
+    monkeypatch.setattr("normlab.commands._study_night.A_MINUTE", 0.2)
     plan(place, lambda run: {**bleu(3.0)(run), "seconds": 0.5})
     out = night(capsys, "one")[1]
     line = next(line for line in out.splitlines() if " running one bn seed=1 (" in line)
@@ -301,26 +302,26 @@ def test_an_override_may_be_for_one_study(place, capsys):
     [
         (["one", "one"], "name a study once"),
         (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the studies named: one"),
-        (["one", "seeds=1", "--until-decided"], "plans the seeds of each look by itself"),
+        (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis by itself"),
         (["scale=cpu"], "name a study, such as"),
     ],
 )
 def test_a_queue_that_does_not_fit_is_refused(place, argv, message):
     with pytest.raises(ValueError, match=message):
-        reproduce.main(argv)
+        command.main(["run", *argv])
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90m", 5400), ("2.5h", 9000), ("45s", 45), ("1 h", 3600)]
 )
 def test_a_budget_is_a_number_and_a_unit(text, seconds):
-    assert read_budget(text) == seconds
+    assert read_time(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["90", "h", "-1h", "0h", "2.5 years"])
 def test_a_budget_without_a_unit_is_refused(text, capsys):
     with pytest.raises(SystemExit):
-        reproduce.parser().parse_args(["one", f"--budget={text}"])
+        command.parser("run").parse_args(["one", f"--budget={text}"])
     assert "such as 90m or 2.5h" in capsys.readouterr().err
 
 
@@ -334,7 +335,7 @@ def test_a_budget_without_a_unit_is_refused(text, capsys):
     ],
 )
 def test_seeds_are_planned_by_the_looks(seeds, first, later):
-    assert seeds_by_looks(seeds) == (first, later)
+    assert seeds_by_analyses(seeds) == (first, later)
 
 
 @pytest.mark.parametrize(
@@ -348,7 +349,7 @@ def test_seeds_are_planned_by_the_looks(seeds, first, later):
     ],
 )
 def test_looks_count_seeds_that_are_published(published, taken, first, later):
-    assert seeds_by_looks([1, 2, 3, 4, 5], published, taken) == (first, later)
+    assert seeds_by_analyses([1, 2, 3, 4, 5], published, taken) == (first, later)
 
 
 def test_hours_left_follow_what_runs_took():
@@ -361,19 +362,20 @@ def test_hours_left_follow_what_runs_took():
     study = load_study("batching")
     queue = Queue(
         [Job(study, "smoke", {"a", "b"}, runs, [1])],
-        ended=lambda run: run.place == Path("x/1"),
+        ended=lambda run: run.folder == Path("x/1"),
         seconds=lambda job, run: 100.0,
-        look=None,
+        analyze=None,
         whole=lambda job: None,
     )
-    assert [run.place.name for run in queue.left()] == ["2"]
-    assert queue.take() == 1 and queue.take() is None
-    queue.ended(1, Cell((), 3, "no", 1.0))
+    assert [run.folder.name for run in queue.left()] == ["2"]
+    cell = queue.next()
+    assert cell is not None and cell.folder == Path("x/2") and queue.next() is None
+    queue.ended(Ended(cell, 3, "no", 1.0, Path("log")))
     assert queue.left() == [] and queue.failed == {Path("x/2")}
 
 
 def test_claims_are_left_out_of_a_light_import():
-    code = "import sys, normlab.commands.tune, normlab.commands.reproduce; print(*sys.modules)"
+    code = "import sys, normlab.commands.study; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not {"torch", "hydra", "omegaconf", "optuna", "scipy", "normlab.claims.ledger"} & loaded
@@ -401,7 +403,7 @@ def checkout(tmp_path, monkeypatch):
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-qm", "one")):
         subprocess.run(["git", "-C", str(folder), *words], check=True)
-    for module in (_looks, _clone):
+    for module in (_study_judge, _study_clone):
         monkeypatch.setattr(module, "CONFIG_DIR", folder / "configs")
     monkeypatch.chdir(folder)
     return folder
@@ -418,7 +420,7 @@ def by_clone(checkout, monkeypatch, *argv):
 
     monkeypatch.setattr("os.execve", run)
     with pytest.raises(SystemExit):
-        reproduce.main([*argv, "--clone", "../clone"])
+        command.main(["run", *argv, "--clone", "../clone"])
     return said[0]
 
 
@@ -427,28 +429,28 @@ def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeyp
     whole = (*argv, "--clone", "../clone")
     said = by_clone(checkout, monkeypatch, *argv)
     home = (checkout.parent / "clone").resolve()
-    assert said.split() == [str(home / "normlab" / "__main__.py"), "reproduce", *whole]
+    assert said.split() == [str(home / "normlab" / "__main__.py"), "study", "run", *whole]
     commit = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True).stdout
     assert commit.strip() in capsys.readouterr().err
     (checkout / "configs" / "a.yaml").write_text("a: 2\n")
     assert by_clone(checkout, monkeypatch, *argv) == said, "a clone that is there goes on"
     assert (home / "configs" / "a.yaml").read_text() == "a: 1\n"
-    monkeypatch.setattr(_clone, "CONFIG_DIR", home / "configs")
-    assert _clone.go_on_in(Path("../clone"), argv) is None, "the clone itself goes on"
+    monkeypatch.setattr(_study_clone, "CONFIG_DIR", home / "configs")
+    assert _study_clone.continue_in(Path("../clone"), argv) is None, "the clone itself goes on"
 
 
 def test_what_is_not_committed_is_not_cloned_in_silence(checkout):
     (checkout / "configs" / "a.yaml").write_text("a: 2\n")
     with pytest.raises(ValueError, match="not committed"):
-        reproduce.main(["batching", "--clone", "../clone"])
+        command.main(["run", "batching", "--clone", "../clone"])
 
 
 def test_nothing_is_cloned_for_words_that_are_wrong(checkout):
     with pytest.raises(ValueError, match=r"no study 'bathcing'.*Did you mean batching"):
-        reproduce.main(["bathcing", "--clone", "../clone"])
+        command.main(["run", "bathcing", "--clone", "../clone"])
     assert not (checkout.parent / "clone").exists()
 
 
 def test_a_folder_that_is_no_clone_is_refused(checkout):
     with pytest.raises(ValueError, match="is no clone of normlab"):
-        reproduce.main(["batching", f"--clone={checkout / 'configs'}"])
+        command.main(["run", "batching", f"--clone={checkout / 'configs'}"])

@@ -1,0 +1,170 @@
+"""The runner of this machine: each run is a process of its own, within its share of the machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import NamedTuple
+
+from normlab.studies.loop import Cell, Ended
+
+_NVIDIA = Path("/proc/driver/nvidia/gpus")
+_PARENT = "NORMLAB_SWEEP"
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True)
+class Place:
+    """A share of the machine: the overrides and variables that keep a process within it."""
+
+    overrides: tuple[str, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
+
+
+def places(processes: int | None) -> list[Place]:
+    """Divide the machine among `processes` at a time; None is one per GPU, else one per core.
+
+    Raises ValueError below one.
+    """
+    gpus = visible_gpus()
+    cores = _cores()
+    number = len(gpus) or cores if processes is None else processes
+    if number < 1:
+        raise ValueError(f"processes={number} must be above 0")
+    threads = f"observe.threads={max(1, cores // number)}"
+    if not gpus:
+        return [Place((threads,))] * number
+    devices = [(("CUDA_VISIBLE_DEVICES", gpus[each % len(gpus)]),) for each in range(number)]
+    return [Place((threads,), device) for device in devices]
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def visible_gpus() -> list[str]:
+    """Return the numbers of the NVIDIA GPUs that this process may use."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return [part for part in named.split(",") if part]
+    return [str(number) for number, _ in enumerate(_NVIDIA.iterdir())] if _NVIDIA.is_dir() else []
+
+
+class _Job(NamedTuple):
+    cell: Cell
+    process: "subprocess.Popen[bytes]"
+    log: Path
+    place: Place
+    begun: float
+
+
+class Local:
+    """Runs as processes on this machine, each with its share and its log.
+
+    Args:
+        processes: how many at a time, as `places` has it.
+        logs: the folder of the logs; if another sweep uses it, the first free one of `logs/2`,
+            `logs/3`, ... is taken.
+        module: what `python -m` starts for each run.
+    """
+
+    def __init__(
+        self, processes: int | None, logs: Path, module: Sequence[str] = ("normlab", "train")
+    ) -> None:
+        self._free = places(processes)
+        self.logs = logs
+        self._module = module
+        self._jobs: list[_Job] = []
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Local":
+        self.logs = self._stack.enter_context(own_folder(self.logs))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for job in self._jobs:
+            job.process.wait()
+        self._stack.close()
+
+    def has_room(self) -> bool:
+        return bool(self._free)
+
+    def start(self, cell: Cell, number: int) -> None:
+        place = self._free.pop(0)
+        given = {override.split("=")[0] for override in cell.overrides}
+        own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
+        log = self.logs / f"run{number}.log"
+        log.unlink(missing_ok=True)  # a run that outlived a killed sweep may still write into it
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *self._module, *cell.overrides, *own],
+                env={**os.environ, **dict(place.variables), _PARENT: str(os.getpid())},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+            )
+        self._jobs.append(_Job(cell, process, log, place, time.monotonic()))
+
+    def poll(self) -> list[Ended]:
+        found: list[Ended] = []
+        for job in list(self._jobs):
+            status = job.process.poll()
+            if status is None:
+                continue
+            self._jobs.remove(job)
+            self._free.append(job.place)
+            seconds = time.monotonic() - job.begun
+            found.append(Ended(job.cell, status, _last_line(job.log), seconds, job.log))
+        return found
+
+    def stop(self, cell: Cell) -> None:
+        for job in self._jobs:
+            if job.cell == cell:
+                job.process.terminate()
+
+
+def _last_line(log: Path) -> str:
+    lines = log.read_text("utf-8", errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+@contextmanager
+def own_folder(folder: Path) -> Generator[Path]:
+    """Yield a folder that no other sweep writes into: this one, or the first free one below."""
+    from filelock import FileLock, Timeout
+
+    for number in count(1):
+        own = folder if number == 1 else folder / str(number)
+        own.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(own / ".lock", timeout=0)
+        try:
+            lock.acquire()
+        except Timeout:
+            continue
+        try:
+            yield own
+        finally:
+            lock.release()
+        return
+
+
+def end_with_the_sweep() -> None:
+    """In a run of a sweep: die when the sweep is killed, so that it can be started again (Linux).
+
+    Otherwise the run would keep running and hold the lock of its folder.
+    """
+    parent = os.environ.pop(_PARENT, None)
+    if parent is None or sys.platform != "linux":
+        return
+    import ctypes
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(parent):  # it was killed before this call
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,227 @@
+"""The one loop that carries out many runs: a plan says which is next, a runner starts it.
+
+A run that fails costs only itself. Everything that has to survive lies in the run folders, so the
+same command resumes whatever was interrupted.
+"""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple, Protocol, runtime_checkable
+
+INTERRUPTED = 130
+"""Exit status of a run that was told to stop and has saved."""
+_WAIT = 0.05  # seconds between two looks at the running processes
+_ASK = 0.5  # seconds between two questions whether a run is hopeless
+
+
+class Cell(NamedTuple):
+    """A run to carry out: its name for people, its overrides, and its folder."""
+
+    name: str
+    overrides: tuple[str, ...]
+    folder: Path
+
+
+class Ended(NamedTuple):
+    """A run that has ended: its exit status, the last line of its log, and its seconds."""
+
+    cell: Cell
+    status: int
+    said: str
+    seconds: float
+    log: Path
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether it was told to stop, rather than failed."""
+        return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """Which runs there are, and which is next."""
+
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """All runs that may ever be asked for."""
+        ...
+
+    @property
+    def count(self) -> int:
+        """How many runs this command carries out, as far as is known now."""
+        ...
+
+    def next(self) -> Cell | None:
+        """Return the run to begin; None if there is none now."""
+        ...
+
+    def ended(self, done: Ended) -> None:
+        """Learn that a run has ended, or was stopped because it is hopeless."""
+        ...
+
+    def hopeless(self, cell: Cell) -> bool:
+        """Tell whether a running run is to be stopped."""
+        ...
+
+
+class Grid:
+    """A plan of given runs, one after the other."""
+
+    def __init__(self, cells: Iterable[Cell]) -> None:
+        self.cells = list(cells)
+        self.count = len(self.cells)
+        self._left = iter(self.cells)
+
+    def next(self) -> Cell | None:
+        return next(self._left, None)
+
+    def ended(self, done: Ended) -> None:
+        pass
+
+    def hopeless(self, cell: Cell) -> bool:
+        return False
+
+
+class Show:
+    """What is shown while runs are carried out; by default nothing."""
+
+    every = math.inf
+    """Seconds between two calls of `beat`."""
+
+    def say(self, line: str) -> None:
+        """Print a line of progress."""
+
+    def beat(self, running: Mapping[Cell, float]) -> None:
+        """Show the running runs, each with its seconds."""
+
+
+@runtime_checkable
+class Runner(Protocol):
+    """Where runs are carried out, within the block of a `with`."""
+
+    def has_room(self) -> bool:
+        """Tell whether another run can be started."""
+        ...
+
+    def start(self, cell: Cell, number: int) -> None:
+        """Start a run; `number` names its log."""
+        ...
+
+    def poll(self) -> list[Ended]:
+        """Return the runs that have ended since the last call."""
+        ...
+
+    def stop(self, cell: Cell) -> None:
+        """Tell a run to save and end."""
+        ...
+
+
+def carry_out(
+    plan: Plan, runner: Runner, *, deadline: float = math.inf, show: Show | None = None
+) -> list[Ended]:
+    """Carry out the runs of a plan and return those that ended, in the order of their ends.
+
+    At `deadline`, a time of `time.monotonic`, the running runs are told to stop, and none is begun
+    after it; they are returned as interrupted. Ctrl-C reaches the processes by itself, SIGTERM is
+    passed on; both raise KeyboardInterrupt once all have saved.
+    """
+    show = show or Show()
+    numbers = {cell: number for number, cell in enumerate(plan.cells)}
+    running: dict[Cell, float] = {}
+    dropped: set[Cell] = set()
+    found: list[Ended] = []
+    told: list[int] = []  # signals
+    stopped = interrupted = False
+    next_beat = next_ask = -math.inf
+
+    def stop_all() -> None:
+        for cell in running:
+            runner.stop(cell)
+
+    try:
+        with _signals_into(told):
+            while True:
+                now = time.monotonic()
+                if told:
+                    interrupted = stopped = True
+                    if signal.SIGTERM in told:
+                        stop_all()
+                    told.clear()
+                if now >= deadline and not stopped:
+                    stopped = True
+                    stop_all()
+                while not stopped and runner.has_room() and (cell := plan.next()) is not None:
+                    show.say(f"run {numbers[cell]} begins: {' '.join(cell.overrides)}")
+                    running[cell] = time.monotonic()
+                    dropped.discard(cell)  # a plan may give a run again
+                    runner.start(cell, numbers[cell])
+                if now >= next_beat:
+                    next_beat = now + show.every
+                    show.beat({cell: now - begun for cell, begun in running.items()})
+                if now >= next_ask:
+                    next_ask = now + _ASK
+                    for cell in [each for each in running if each not in dropped]:
+                        if plan.hopeless(cell):
+                            dropped.add(cell)
+                            runner.stop(cell)
+                ended = runner.poll()
+                for done in ended:
+                    del running[done.cell]
+                    found.append(done)
+                    hopeless = done.cell in dropped
+                    if done.interrupted and not (hopeless or stopped):
+                        interrupted = stopped = True  # somebody told this run to stop
+                    if not done.interrupted or hopeless:
+                        plan.ended(done)
+                    show.say(
+                        f"[{len(found)}/{plan.count}] run {numbers[done.cell]}, "
+                        f"{done.seconds:.0f} s: {_outcome(done, hopeless=hopeless)}"
+                    )
+                if not running and (stopped or not ended):
+                    break
+                if not ended:
+                    time.sleep(_WAIT)
+    except BaseException:
+        stop_all()
+        raise
+    if interrupted:
+        raise KeyboardInterrupt
+    return found
+
+
+def _outcome(done: Ended, *, hopeless: bool) -> str:
+    if done.interrupted:
+        return "stopped: hopeless" if hopeless else "saved, to be resumed"
+    return done.said if done.status == 0 else f"failed with status {done.status}: {done.said}"
+
+
+@contextmanager
+def _signals_into(told: list[int]) -> Generator[None]:
+    """Within the block, note SIGINT and SIGTERM in a list instead of what they usually do."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    former = [signal.signal(number, lambda got, _: told.append(got)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, former, strict=True):
+            signal.signal(number, handler)
+
+
+def summary_lines(ended: Sequence[Ended]) -> list[str]:
+    """Return the last lines of a sweep: how many runs are done, and why the others failed."""
+    failed = [done for done in ended if done.status]
+    lines = [f"{len(ended) - len(failed)} of {len(ended)} runs done"]
+    lines += [
+        f"  failed with status {done.status}: {' '.join(done.cell.overrides)}\n"
+        f"    {done.said or 'it said nothing'} ({done.log})"
+        for done in failed
+    ]
+    return lines

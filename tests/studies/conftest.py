@@ -1,0 +1,46 @@
+"""Two studies and a claim in a folder, whose runs take no time."""
+
+import pytest
+import yaml
+
+from normlab.commands import _study_judge, _study_words, study
+from normlab.studies import costs, load_study, runs
+from tests.studies.queues import CLAIM, STUDY
+from tests.studies.stand_in import StandIn
+
+
+@pytest.fixture(scope="module")
+def composed():
+    compose, known = runs.composed, {}
+
+    def once(run):
+        key = tuple(o for o in run.overrides if not o.startswith("seed="))
+        if key not in known:
+            known[key] = compose(run)
+        return {**known[key], "seed": run.seed}
+
+    return once
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch, composed):
+    """Return the stand-in for runs, with two studies that share a row, and a claim of the first."""
+    configs = tmp_path / "configs"
+    (configs / "study").mkdir(parents=True)
+    (configs / "claim").mkdir()
+    for name, rows in (("one", ("ln", "bn")), ("two", ("ln", "none"))):
+        written = "{" + ", ".join(f"{row}: [norm={row}]" for row in rows) + "}"
+        text = STUDY.format(name=name, rows=written, seeds="[1, 2]")
+        (configs / "study" / f"{name}.yaml").write_text(text)
+    claim = "# normlab claims 1\n# So.\n" + yaml.safe_dump(CLAIM, sort_keys=False)
+    (configs / "claim" / "01_so.yaml").write_text(claim)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runs, "composed", composed)
+    monkeypatch.setattr(runs, "data_problem", lambda run: None)
+    monkeypatch.setattr(_study_judge, "CONFIG_DIR", configs)
+    monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
+    monkeypatch.setattr(_study_words, "load_study", lambda name: load_study(name, configs))
+    monkeypatch.setattr(costs, "_START", 10**9)  # a budget never has time to measure
+    found = StandIn(tmp_path)
+    found.install(monkeypatch)
+    return found

@@ -1,0 +1,147 @@
+"""Runs side by side: how many at once, on which share of the machine, and what a failure costs."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from normlab.studies.local import Local, places, visible_gpus
+from normlab.studies.loop import Cell, Ended, Grid, Show, carry_out, summary_lines
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    """Return a function that lets a shell script stand where the interpreter would."""
+
+    def install(script):
+        program = tmp_path / "python"
+        program.write_text(f"#!/bin/sh\ncd {tmp_path}\n{textwrap.dedent(script)}")
+        program.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(program))
+
+    return install
+
+
+class Told(Show):
+    """Keeps the lines of progress."""
+
+    def __init__(self):
+        self.lines = []
+
+    def say(self, line):
+        self.lines.append(line)
+
+
+def sweep(folder, *runs, processes=2, show=None):
+    cells = [Cell(run, (run,), folder / run) for run in runs]
+    with Local(processes, folder / "logs") as runner:
+        return carry_out(Grid(cells), runner, show=show)
+
+
+def test_as_many_run_at_once_as_are_asked_for(tmp_path, stand_in):
+    stand_in(
+        'mkdir running.$$; ls -d running.* | wc -l >> seen; sleep 0.4; rmdir running.$$; echo "$@"'
+    )
+    told = Told()
+    runs = [f"seed={n}" for n in range(6)]
+    found = sweep(tmp_path, *runs, processes=3, show=told)
+    assert sorted(done.cell.name for done in found) == runs
+    assert max(map(int, (tmp_path / "seen").read_text().split())) == 3
+    assert all("-m normlab train seed=" in done.said for done in found)
+    assert sum("begins" in line for line in told.lines) == 6 and told.lines[-1].startswith("[6/6]")
+
+
+def test_a_failure_costs_itself_and_says_why(tmp_path, stand_in):
+    stand_in('case "$*" in *bn*) echo "normlab train: no such thing" >&2; exit 3;; esac; echo fine')
+    found = sweep(tmp_path, "norm=ln", "norm=bn", "norm=in", processes=1)
+    assert [done.status for done in found] == [0, 3, 0]
+    lines = summary_lines(found)
+    assert lines[0] == "2 of 3 runs done"
+    assert "norm=bn" in lines[1] and "no such thing" in lines[1] and "run1.log" in lines[1]
+    silent = Ended(Cell("bn", ("norm=bn",), tmp_path), -9, "", 1.0, Path("log"))
+    assert "failed with status -9: norm=bn" in summary_lines([silent])[1]
+    assert "it said nothing" in summary_lines([silent])[1]
+
+
+def test_sweeps_at_once_on_one_folder_have_logs_of_their_own(tmp_path, stand_in):
+    stand_in(
+        """
+        echo "began $4"; echo $4 >> calls
+        while [ "$(wc -l < calls)" -lt 2 ]; do sleep 0.05; done
+        case "$4" in norm=bn) sleep 0.4; exit 3;; esac
+        """
+    )
+    ended = {}
+
+    def one(norm):
+        ended[norm] = summary_lines(sweep(tmp_path, norm))
+
+    both = [threading.Thread(target=one, args=(norm,)) for norm in ("norm=bn", "norm=ln")]
+    for thread in both:
+        thread.start()
+        time.sleep(0.1)
+    for thread in both:
+        thread.join()
+    assert ended["norm=ln"] == ["1 of 1 runs done"]
+    failed = ended["norm=bn"][1]
+    assert Path(failed.rpartition("(")[2].rstrip(")")).read_text() == "began norm=bn\n"
+
+
+def test_a_run_that_was_told_to_stop_ends_the_sweep(tmp_path, stand_in):
+    stand_in("echo $$ >> calls; exit 130")
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, "a=1", "a=2", "a=3", processes=1)
+    assert len((tmp_path / "calls").read_text().split()) == 1
+
+
+def test_a_signal_reaches_every_run_and_begins_no_other(tmp_path, stand_in):
+    stand_in(
+        "trap 'echo saved >> ended; exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done"
+    )
+    calls = tmp_path / "calls"
+
+    def stop():
+        while not calls.exists() or len(calls.read_text().split()) < 2:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=stop).start()
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tmp_path, *(f"a={n}" for n in range(5)))
+    assert (tmp_path / "ended").read_text().split() == ["saved", "saved"]
+    assert len(calls.read_text().split()) == 2
+
+
+def test_at_the_deadline_runs_save_and_none_is_begun(tmp_path, stand_in):
+    stand_in("trap 'exit 130' TERM; echo $$ >> calls; while :; do sleep 0.1; done")
+    cells = [Cell(name, (name,), tmp_path / name) for name in ("a=1", "a=2")]
+    with Local(1, tmp_path / "logs") as runner:
+        found = carry_out(Grid(cells), runner, deadline=time.monotonic() + 1)
+    assert [done.interrupted for done in found] == [True]
+
+
+def test_each_process_keeps_to_its_share(tmp_path, stand_in, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
+    assert visible_gpus() == ["3", "5"]
+    both = "echo begun >> calls; until [ $(wc -l < calls) = 2 ]; do sleep 0.05; done"
+    stand_in(f'{both}; echo "$CUDA_VISIBLE_DEVICES $*"')
+    found = sweep(tmp_path, "observe.threads=7", "a=1", processes=None)
+    assert {done.said.split()[0] for done in found} == {"3", "5"}
+    assert all(done.said.count("observe.threads=") == 1 for done in found), "given ones stay"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert len(places(None)) == len(os.sched_getaffinity(0))
+    assert all(not place.variables for place in places(2))
+    with pytest.raises(ValueError, match="processes=-1 must be above 0"):
+        places(-1)
+
+
+def test_a_light_module():
+    code = "import sys, normlab.studies.show; print('torch' in sys.modules, 'hydra' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
