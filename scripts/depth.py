@@ -13,8 +13,8 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from normlab.health.gradients import examine
-from normlab.health.subject import subject_of_config
+from normlab.inspect.depth import gradients
+from normlab.inspect.model import subject_of_config
 from normlab.records.atomic import atomic_write
 from normlab.reports.depth import TITLE, depth_table
 from normlab.reports.figures.depth import depth
@@ -30,8 +30,8 @@ CONFIG = ("task=toy", "norm=ln", "model=small", "device=cpu", "precision=fp32", 
 def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
     """Return one value with what it is of."""
     of = (f"placement={placement}", f"model.depth={layers}", f"seed={seed}")
-    figures = examine(subject_of_config([*CONFIG, *of])).figures
-    norm = figures["last_second_weight"]
+    found = gradients(subject_of_config([*CONFIG, *of]))
+    norm = found.values["last_second_weight"]
     return {"placement": placement, "layers": layers, "seed": seed, "norm": norm}
 
 

@@ -1,4 +1,4 @@
-"""What a check of `normlab/checks` finds, piece by piece, and the file that keeps it.
+"""What a check of `normlab/inspect` finds, piece by piece, and the file that keeps it.
 
 `results/computed.json` holds what the checks last found, so that the ledger can be shown without
 computing. Figures in it are rounded to what all machines agree on.

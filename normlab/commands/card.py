@@ -13,9 +13,9 @@ from normlab.commands._paths import as_path
 from normlab.commands._terminal import print_prose
 
 if TYPE_CHECKING:
-    from normlab.card.subject import Examined
+    from normlab.inspect.card import Examined
 
-HELP = "the report card of a norm: a fixed battery of examinations, one page and one row"
+HELP = "the report card of a norm: fixed questions and short runs, one page and one row"
 _MOST_PROCESSES = 4  # by default; each has a model, its data and the libraries in memory
 
 _EXAMPLES = """examples:
@@ -23,17 +23,17 @@ _EXAMPLES = """examples:
   normlab card norm=mine scale=smoke        under a minute: does everything run?
   normlab card norm=bn norm.ghost=4         another value of the option, and its own card
   normlab card norm=dyt placement=post
-  normlab card norm=mine --only cost,rate   some of the examinations
+  normlab card norm=mine --only cost,rate   some of the questions
   normlab card norm=dyt --publish results   to the board of all norms, results/cards.md
   normlab card norm=dyt --only pictures --publish results    into the card that is published
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
-digits. Natural pictures and recurrent nets have studies: normlab study run vision_norms, and
+digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and
 normlab study run recurrent.
 
-What was found is kept below --folder. Stopped, the same command goes on where it was; after a
-change of the norm's code or values it examines anew. The page compares with the cards of ln, rms,
-bn and none, where they were made at the same scale and placement: in --folder, or in results/cards.
+Answers are kept below --folder. Interrupted, the same command resumes; after a change of the norm's
+code or values it asks again. The page compares with the cards of ln, rms, bn and none, where they
+were made at the same scale and placement: in --folder, or in results/cards.
 """
 
 
@@ -46,22 +46,22 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=HelpFormatter,
     )
     result.add_argument("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
-    result.add_argument("--only", default="", metavar="NAME,...", help="these examinations alone")
+    result.add_argument("--only", default="", metavar="NAME,...", help="these questions alone")
     result.add_argument(
         "--folder", type=as_path, default=Path("cards"), help="where cards are kept; default: cards"
     )
     result.add_argument(
-        "--publish", type=as_path, metavar="RESULTS", help="also put the card on the board there"
+        "--publish", type=as_path, metavar="RESULTS", help="also add the card to the board there"
     )
     result.add_argument(
-        "--processes", type=int, help="examinations at a time; default: one a core, four at most"
+        "--processes", type=int, help="questions at a time; default: one per core, at most four"
     )
     result.add_argument("--json", action="store_true", help="print the card as JSON")
     return result
 
 
 def main(argv: list[str]) -> int:
-    """Examine a norm, print each answer as it comes, and write its page."""
+    """Ask the questions, print each answer as it comes, and write the page."""
     arguments = parser().parse_intermixed_args(argv)
     processes = arguments.processes
     if processes is None:
@@ -69,17 +69,17 @@ def main(argv: list[str]) -> int:
     if processes < 1:
         raise ValueError(f"--processes {processes}: give at least 1")
 
-    from normlab.card.battery import EXAMINATIONS, carry_out, chosen
-    from normlab.card.subject import examined
+    from normlab.inspect.card import carry_out, examined
+    from normlab.inspect.question import questions
 
-    names = chosen([name for name in arguments.only.split(",") if name])
+    asked = questions("card", [name for name in arguments.only.split(",") if name])
     subject = examined(arguments.overrides, arguments.folder)
     if arguments.publish is not None:
         _check_publishable(subject, arguments.publish)
     subject.check()
     if not arguments.json:
-        print(f"card of {subject.name}, scale={subject.scale}: {len(names)} examinations")
-    for name, found, kept in carry_out(subject, names, processes=processes):
+        print(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
+    for name, found, kept in carry_out(subject, asked, processes=processes):
         if not arguments.json:
             print_prose(f"{name}: {found['answer']}{' (kept)' if kept else ''}")
     card = _write(subject, arguments.publish)
@@ -88,11 +88,13 @@ def main(argv: list[str]) -> int:
     else:
         print(f"written to {subject.folder / 'card.html'}")
     if arguments.publish is not None:
-        if any(name not in card["examinations"] for name in EXAMINATIONS):
+        every = [each.name for each in questions("card")]
+        if any(name not in card["examinations"] for name in every):
+            names = [each.name for each in asked]
             card = _into_published(subject, card, names, arguments.publish)
-        missing = [name for name in EXAMINATIONS if name not in card["examinations"]]
+        missing = [name for name in every if name not in card["examinations"]]
         if missing:
-            raise ValueError(f"not published, for want of {', '.join(missing)}: leave --only out")
+            raise ValueError(f"not published: {', '.join(missing)} missing; leave --only out")
         _publish(subject, card, arguments.publish)
     return 0
 
@@ -102,13 +104,13 @@ def _check_publishable(subject: "Examined", results: Path) -> None:
     if subject.scale != "cpu":
         raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=cpu")
     if not results.is_dir():
-        raise ValueError(f"--publish {results}: no such folder; the board lies in results")
+        raise ValueError(f"--publish {results}: no such folder; the board is in results")
 
 
 def _write(subject: "Examined", results: Path | None) -> dict[str, Any]:
     """Write `card.json` and the page, and return the card."""
-    from normlab.card.battery import card as assemble
     from normlab.config import to_dict
+    from normlab.inspect.card import card as assemble
     from normlab.records.atomic import atomic_write
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for
     from normlab.reports.html.card import card_page
@@ -145,8 +147,8 @@ def _into_published(
     published = read_card(path)
     for key in ("overrides", "norm"):
         if published[key] != card[key]:
-            raise ValueError(f"{path}: its {key} is another: leave --only out, for a new card")
-    # The code of each run stands in its record.
+            raise ValueError(f"{path}: its {key} differs: leave --only out for a new card")
+    # The code of each run is in its record.
     where = {k: v for k, v in card["environment"].items() if k not in ("code", "code_files")}
     new = {name: {**card["examinations"][name], "environment": where} for name in names}
     return {**published, "examinations": {**published["examinations"], **new}}
@@ -176,8 +178,8 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
 
 def _records(subject: "Examined") -> Sequence[Path]:
     """Return the records of the short runs that were made."""
-    from normlab.card.subject import TASKS
     from normlab.config import to_dict
+    from normlab.inspect.card import TASKS
     from normlab.records.store import RECORD_FILE, RunStore
 
     configs = [

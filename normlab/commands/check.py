@@ -1,4 +1,4 @@
-"""`normlab check norm NAME`: does a norm keep the contract of all norms?"""
+"""`normlab check norm NAME`: check a norm against the norm contract."""
 
 import argparse
 import shutil
@@ -11,16 +11,17 @@ from functools import partial
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
 
-HELP = "check that a norm keeps what the rest takes for granted: axes, padding, gradients, ..."
+HELP = "check a norm against the norm contract: axes, padding, gradients, ..."
 
 _EXAMPLES = """examples:
   normlab check norm mine       a norm of one's own (normlab new norm mine), in seconds
   normlab check norm ln bn      several
 
-A line a check: ok, violated or does not apply, and what was seen. The status is 1 where a check is
-violated. Measured beside other norms it is by the report card: normlab card norm=mine
+One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
+check is violated. normlab card norm=mine compares it with other norms.
 """
 _INDENT = 28
+_STATUS = {True: "ok", False: "violated", None: "does not apply"}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str]) -> int:
-    """Check norms, a line a check; return 1 where one is violated."""
+    """Check norms, one line per check; return 1 if one is violated."""
     arguments = parser().parse_args(argv)
     _check_names(arguments.names)
     violations = [_check(name) for name in arguments.names]
@@ -61,17 +62,18 @@ def _check(name: str) -> int:
     """Print the verdicts on a norm, and return how many checks it violates."""
     with at_work("loading"):
         from normlab.build import make_norm
-        from normlab.contract import examine
-        from normlab.contract.subject import Subject
+        from normlab.inspect.contract import examine
+        from normlab.inspect.subject import BareNorm
 
     start = time.monotonic()
-    subject = Subject(partial(make_norm, name))
+    subject = BareNorm(partial(make_norm, name))
     norm = subject.new()
     print(f"norm {name}: {type(norm).__module__}.{type(norm).__name__}")
-    counts = {"ok": 0, "violated": 0, "does not apply": 0}
-    for check, verdict in examine(subject):
-        counts[verdict.status] += 1
-        _line(check, verdict.status, verdict.text)
+    counts = dict.fromkeys(_STATUS.values(), 0)
+    for question, found in examine(subject):
+        status = _STATUS[found.holds]
+        counts[status] += 1
+        _line(question, status, found.why_not or found.answer)
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     print(f"{sum(counts.values())} checks in {time.monotonic() - start:.1f} s: {said}")
     for key in _without_range(name):

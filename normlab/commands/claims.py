@@ -145,9 +145,9 @@ def _refuse(arguments: argparse.Namespace) -> None:
 
 def _compute(claims: "Sequence[Claim]") -> "dict[str, list[Evidence]]":
     """Run every check that a claim names; raises `ValueError` for one that there is not."""
-    from normlab import checks
+    from normlab.inspect.computed import compute
 
-    return {name: checks.run(name) for name in _checks(claims)}
+    return {name: compute(name) for name in _checks(claims)}
 
 
 def _checks(claims: "Iterable[Claim]") -> list[str]:

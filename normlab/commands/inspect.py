@@ -14,14 +14,15 @@ from normlab.commands._terminal import print_prose, print_table
 from normlab.records.labels import placement_label
 
 if TYPE_CHECKING:
-    from normlab.health.subject import Finding, Subject
+    from normlab.inspect.model import Subject
+    from normlab.inspect.question import Finding, Question
 
-HELP = "examine a config at initialisation, or a finished run: leaks, statistics, gradients, ..."
+HELP = "examine a model at initialization, or a finished run: leaks, statistics, gradients, ..."
 SHEET_FILE = "inspect.json"
-# The examinations are worded for text; of pictures the screen says it in these words.
-_OF_PICTURES = {
-    "nats a token": "nats a picture",
-    "sentence": "picture",
+# The questions are worded for text; of images the screen says it in these words.
+_OF_IMAGES = {
+    "nats a token": "nats an image",
+    "sentence": "image",
     "token": "position",
     r"\Atext\Z": "split",  # the head of a column
 }
@@ -42,22 +43,21 @@ def main(argv: list[str]) -> int:
     from normlab.records.atomic import atomic_write
 
     with at_work("preparing"):
-        from normlab.health.sheet import chosen, examine, sheet
+        from normlab.inspect.model import sheet
+        from normlab.inspect.question import questions
         from normlab.tasks.pictures import Classification
 
-        names = chosen([name for name in arguments.only.split(",") if name])
+        asked = questions("model", [name for name in arguments.only.split(",") if name])
         subject, folder = _subject(arguments.subject)
     if not arguments.json:
         print_prose(_title(subject))
     pictures = isinstance(subject.task, Classification)
     findings = {}
-    found = examine(subject, names)
-    for number, name in enumerate(names):
-        with at_work(f"{name}, {number + 1} of {len(names)}", done=number, total=len(names)):
-            _, finding = next(found)
-        findings[name] = finding
+    for number, each in enumerate(asked):
+        with at_work(f"{each.name}, {number + 1} of {len(asked)}", done=number, total=len(asked)):
+            findings[each.name] = each.ask(subject)
         if not arguments.json:
-            _show(name, finding, _OF_PICTURES if pictures else {})
+            _show(each, findings[each.name], _OF_IMAGES if pictures else {})
     text = json.dumps(sheet(subject, findings), indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
@@ -80,9 +80,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="RUN | key=value",
         help="a run folder with settings that replace its own, or a config as for normlab train",
     )
-    result.add_argument(
-        "--only", default="", metavar="NAME,...", help="carry out these examinations alone"
-    )
+    result.add_argument("--only", default="", metavar="NAME,...", help="ask these questions alone")
     result.add_argument("--json", action="store_true", help="print the sheet as JSON")
     result.add_argument(
         "--out", type=as_path, help=f"the file (default: {SHEET_FILE} in the run's folder, or here)"
@@ -93,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
     """Return what is examined and the folder its sheet is written to."""
     from normlab.choices import check_given_once
-    from normlab.health.subject import subject_of_config, subject_of_run
+    from normlab.inspect.model import subject_of_config, subject_of_run
 
     runs = [word for word in words if "=" not in word]
     if len(runs) > 1:
@@ -116,21 +114,21 @@ def _title(subject: "Subject") -> str:
     stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
     layers = "layer" if stacks == ["1"] else "layers"
     depth = f"{'+'.join(stacks)} {layers} of width {model['dim']}, " if stacks else ""
-    state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialisation"
+    state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialization"
     return f"{named} seed={subject.seed}: {depth}{state}"
 
 
-def _show(name: str, finding: "Finding", words: Mapping[str, str]) -> None:
+def _show(asked: "Question", finding: "Finding", words: Mapping[str, str]) -> None:
     print()
-    print_prose(f"{name}: {_worded(finding.question, words)}")
+    print_prose(f"{asked.name}: {_worded(asked.text, words)}")
     print_prose(_worded(finding.answer, words), indent="  ")
-    if finding.rows:
-        columns = [_worded(column, words) for column in finding.columns]
-        rows = [[_worded(_cell(value), words) for value in row] for row in finding.rows]
+    if finding.table.rows:
+        columns = [_worded(column, words) for column in finding.table.columns]
+        rows = [[_worded(_cell(value), words) for value in row] for row in finding.table.rows]
         numeric = [
             column
             for index, column in enumerate(columns)
-            if not isinstance(finding.rows[0][index], str)
+            if not isinstance(finding.table.rows[0][index], str)
         ]
         print_table(columns, rows, numeric=numeric)
 

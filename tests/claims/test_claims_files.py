@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 import yaml
 
-from normlab import checks
 from normlab.claims.claim import DOCUMENTS, load, load_all
 from normlab.claims.endpoints import KINDS
 from normlab.claims.endpoints.computed import Computed
@@ -17,6 +16,7 @@ from normlab.claims.endpoints.timing import Timing
 from normlab.claims.endpoints.trains import Trains
 from normlab.claims.membership import Plan
 from normlab.config import compose, to_dict
+from normlab.inspect import computed
 from normlab.registry import CONFIG_DIR, option_names, options
 from normlab.studies import load_study
 from tests.claims.made import CONTRAST, configs, contrast, part
@@ -229,11 +229,11 @@ def test_ls_says_what_each_claim_is(committed):
 
 def test_every_check_exists_and_decides_a_claim(committed):
     named = {e.check for _, e in endpoints(committed) if isinstance(e, Computed)}
-    assert named == set(checks.names())
+    assert named == set(computed.names())
 
 
 def test_every_finding_that_a_claim_picks_is_one_of_its_check(committed):
-    run_once = cache(checks.run)
+    run_once = cache(computed.compute)
     for name, endpoint in endpoints(committed):
         if isinstance(endpoint, Computed) and endpoint.only:
             questions = [piece.question for piece in run_once(endpoint.check)]

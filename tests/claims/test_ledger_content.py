@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from normlab import checks
 from normlab.claims.claim import Claim, Part, load_all
 from normlab.claims.endpoints import Endpoint
 from normlab.claims.endpoints.awaits import Awaits
@@ -17,6 +16,7 @@ from normlab.claims.endpoints.document import Document
 from normlab.claims.endpoints.level import Level
 from normlab.claims.endpoints.timing import Timing
 from normlab.claims.endpoints.trains import Trains
+from normlab.inspect import computed
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.studies import load_study
 
@@ -28,7 +28,7 @@ SEEDS = (1, 2, 3, 4, 5)
 MARGINS = {"bleu": 0.5, "loss": 0.05, "accuracy": 0.01}
 FACTOR = 1.25
 
-found = cache(checks.run)
+found = cache(computed.compute)
 
 
 def test_every_claim_of_the_documents_has_a_file():
@@ -57,7 +57,7 @@ def test_every_check_decides_a_part():
         for part in claim.parts
         if isinstance(part.endpoint, Computed)
     }
-    assert used == set(checks.names())
+    assert used == set(computed.names())
 
 
 @EACH

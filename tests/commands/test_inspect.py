@@ -4,8 +4,7 @@ import pytest
 
 import normlab
 from normlab.cli import main
-from normlab.health.sheet import EXAMINATIONS, FORMAT
-from normlab.registry import CONFIG_DIR
+from normlab.inspect.model import FORMAT
 from tests.tiny_runs import tiny, write_corpus
 
 
@@ -20,21 +19,11 @@ def read(path):
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_every_file_of_the_package_that_examines_is_on_the_sheet():
-    folder = CONFIG_DIR.parent / "normlab" / "health"
-    examine = [
-        path.stem
-        for path in folder.glob("*.py")
-        if "\ndef examine(subject: Subject) -> Finding" in path.read_text()
-    ]
-    assert sorted(examine) == sorted(EXAMINATIONS)
-
-
 def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert main(["inspect", *config, "--only", "gradients,order"]) == 0
     shown = capsys.readouterr().out
     assert "task=translation norm=bn placement=pre model=tiny seed=1" in shown
-    assert "at initialisation" in shown
+    assert "at initialization" in shown
     sheet = read(tmp_path / "inspect.json")
     assert sheet["format"] == FORMAT == "normlab.inspect/1"
     assert sheet["subject"]["run"] is None
@@ -85,7 +74,7 @@ def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--only", "leaks"], "no examination 'leaks': there are gradients, statistics"),
+        (["--only", "leaks"], "no question 'leaks': there are batch_mates, gradients, leak"),
         (["model.dept=3"], "model.dept"),
         (["norm=batch"], "norm takes one option"),
     ],

@@ -5,10 +5,13 @@ import torch
 from torch import nn
 
 from normlab.build import make_fast
-from normlab.health import batch_mates, leak, outlier, padding
-from normlab.health.subject import subject_of_config
+from normlab.inspect import batch_mates
+from normlab.inspect.leak import leak
+from normlab.inspect.model import subject_of_config
+from normlab.inspect.outlier import outlier
+from normlab.inspect.padding import padding
 from normlab.models.anatomy import stacks
-from tests.health.subjects import examined
+from tests.inspect.subjects import examined
 
 RESNET = ("task=digits", "model=resnet8", "model.width=4")
 ROWS = ("task=digits", "model=lstm", "model.dim=4", "model.read=rows")
@@ -41,7 +44,7 @@ def test_a_picture_sees_others_through_batch_norm_alone(overrides, name, norm, m
     monkeypatch.setattr(batch_mates, "SETS", 3)
     subject = about(*overrides, f"norm={norm}")
     assert list(stacks(subject.model)) == [name]
-    leaked, moved = (examined(subject, which).figures for which in (leak, batch_mates))
+    leaked, moved = (examined(subject, which).values for which in (leak, batch_mates.batch_mates))
     over_batch = norm == "bn"
     assert leaked["training"][name]["own"] > 0
     assert (leaked["training"][name]["others"] > 1e-6) == over_batch
@@ -58,7 +61,7 @@ def test_a_picture_sees_others_through_batch_norm_alone(overrides, name, norm, m
 def test_a_recurrent_language_model_is_causal_but_for_norms_over_its_input(norm, sees_later):
     sites = ("norm@hidden_norm=ln", "norm@cell_norm=ln") if sees_later else ()
     subject = about(*LSTM, *norm, *sites)
-    found = examined(subject, leak).figures
+    found = examined(subject, leak).values
     assert found["attends_both_ways"] == {"recurrent": False}
     assert (found["eval"]["recurrent"]["later"] > 1e-6) == sees_later
     if not sees_later:
@@ -68,6 +71,6 @@ def test_a_recurrent_language_model_is_causal_but_for_norms_over_its_input(norm,
 
 def test_padding_is_asked_of_a_recurrent_language_model(monkeypatch):
     monkeypatch.setattr(padding, "SHARES", (0.0, 0.5))
-    found = examined(about(*LSTM, "norm=bn"), padding).figures
+    found = examined(about(*LSTM, "norm=bn"), padding).values
     assert found["shares"] == [0.0, 0.5]
     assert max(found["moved"]["training"]["recurrent"]) < 1e-9

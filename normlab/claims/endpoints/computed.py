@@ -1,4 +1,4 @@
-"""The endpoint `computed`: what a check of `normlab/checks` finds, of the norm alone (grade D).
+"""The endpoint `computed`: what a check of `normlab/inspect` finds, of the norm alone (grade D).
 
     computed: padding.pollutes
 
@@ -40,7 +40,7 @@ class Computed(Endpoint):
             found = cls(node.text(cls.kind))
         if not _CHECK.fullmatch(found.check):
             raise node.wrong(
-                cls.kind, f"expected file.function of normlab/checks, found {found.check!r}"
+                cls.kind, f"expected file.function of normlab/inspect, found {found.check!r}"
             )
         return found
 

@@ -1,1 +1,0 @@
-"""The examinations of a card, one question a file: `examine(examined)` returns its `Finding`."""

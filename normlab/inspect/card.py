@@ -1,0 +1,310 @@
+"""The card of a norm: what it is of, its scale, and the questions that are asked and kept."""
+
+import hashlib
+import json
+import multiprocessing
+import re
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from normlab.choices import check_given_once
+from normlab.config import compose, to_dict
+from normlab.inspect.question import Finding, Question, questions
+from normlab.records.atomic import atomic_write
+from normlab.records.canonical import plain
+from normlab.records.code import code_of
+from normlab.records.fingerprint import fingerprint
+from normlab.records.labels import norm_label
+from normlab.registry import options
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+FORMAT = "normlab.card/1"
+REFERENCE = "ln"
+STAGES = ("quiet", "training", "trained")
+"""A quiet question has the processor to itself; trained ones read the translation run."""
+_OF_A_CARD = re.compile(r"\+?((\w+_)?norm|placement)([.@]\w+)*=.*")
+_UNSAFE = re.compile(r"[^\w.+-]")
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INSTRUMENTS = ("inspect", "bench")
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the runs of a card are.
+
+    Attributes:
+        seeds: of the short runs on text.
+        steps: updates of each of them.
+        picture_seeds, picture_steps: of the short runs on images, which are quicker.
+        rate_steps: updates of a run that tries a rate.
+        most_rates: rates that are tried at most.
+        depth: layers per stack of the model that gradients are followed through.
+        rounds: turns of each side in a timing.
+        text: keys of every run on text.
+        pictures: keys of runs on images.
+        translation: keys of runs of the translation task alone.
+        rate: keys of those among them that try a rate.
+    """
+
+    seeds: tuple[int, ...]
+    steps: int
+    picture_seeds: tuple[int, ...]
+    picture_steps: int
+    rate_steps: int
+    most_rates: int
+    depth: int
+    rounds: int
+    text: tuple[str, ...]
+    pictures: tuple[str, ...]
+    translation: tuple[str, ...]
+    rate: tuple[str, ...]
+
+
+SCALES = {
+    "smoke": Scale(
+        seeds=(1,),
+        steps=6,
+        picture_seeds=(1,),
+        picture_steps=6,
+        rate_steps=4,
+        most_rates=2,
+        depth=3,
+        rounds=2,
+        text=("model.dim=32", "model.ffn_dim=64", "batch_size=8", "task.vocab_size=400"),
+        pictures=("model.width=8", "batch_size=32"),
+        translation=(
+            *("task.corpus.size=300", "task.corpus.valid_size=16", "task.corpus.test_size=16"),
+            "task.max_length=256",
+        ),
+        rate=(),
+    ),
+    "cpu": Scale(
+        seeds=(1, 2),
+        steps=600,
+        picture_seeds=(1, 2, 3, 4, 5),
+        picture_steps=60,  # after 600 all norms, and none, name the same share of the digits
+        rate_steps=100,
+        most_rates=9,
+        depth=12,
+        rounds=7,
+        text=("model.dim=128", "model.ffn_dim=512", "batch_size=32", "task.vocab_size=1000"),
+        pictures=("model.width=16", "batch_size=64"),
+        translation=("task.corpus.valid_size=200", "task.corpus.test_size=200"),
+        rate=("task.corpus.valid_size=50", "task.corpus.test_size=50"),
+    ),
+}  # fmt: skip
+_NO_TESTS = ("task.test_batch_sizes=[]", "task.test_eval_stats=[]")
+TASKS = {
+    "translation": (
+        *("task=toy", "model=tiny", "task.valid_search.length_offset=10"),
+        *("task.test_search.beam=1", "task.test_search.length_offset=10"),
+    ),
+    "language_model": ("task=lm", "task.max_length=64", "task.one_by_one=0"),
+    "bert": ("task=mlm", "task.max_length=64"),
+    "pictures": ("task=digits", "model=resnet8", *_NO_TESTS),
+}
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A norm under examination.
+
+    Attributes:
+        name: of the norm with what differs from its option, such as `bn-ghost=4`.
+        overrides: the arguments that choose it, such as `norm=bn norm.ghost=4`.
+        scale: the name of a scale.
+        folder: where its findings and runs are kept.
+    """
+
+    name: str
+    overrides: tuple[str, ...]
+    scale: str
+    folder: Path
+    device: str = "cpu"
+
+    @property
+    def sizes(self) -> Scale:
+        """The scale itself."""
+        return SCALES[self.scale]
+
+    def seeds(self, task: str) -> tuple[int, ...]:
+        """Return the seeds of the short runs of a task."""
+        return self.sizes.picture_seeds if task == "pictures" else self.sizes.seeds
+
+    def steps(self, task: str) -> int:
+        """Return the updates of a short run of a task."""
+        return self.sizes.picture_steps if task == "pictures" else self.sizes.steps
+
+    def config(self, task: str, *more: str, seed: int = 1, reference: bool = False) -> "DictConfig":
+        """Return the config of a run of a task, of the norm or of layer norm in its place."""
+        sizes = self.sizes
+        steps = self.steps(task)
+        own = {"pictures": sizes.pictures, "translation": (*sizes.text, *sizes.translation)}
+        text = (*sizes.text, *_NO_TESTS, "task.length_buckets=[]")
+        placement = [word for word in self.overrides if word.startswith("placement")]
+        return compose(
+            [
+                *([f"norm={REFERENCE}", *placement] if reference else self.overrides),
+                *(*TASKS[task], *own.get(task, text)),
+                *("precision=fp32", f"device={self.device}", "observe.threads=1", f"seed={seed}"),
+                *("probe=[]", "sink=[jsonl]", "schedule=cosine", f"schedule.warmup={steps // 5}"),
+                *(f"budget.steps={steps}", f"validate.every={max(1, steps // 6)}"),
+                *("validate.best=false", f"observe.log_every={max(1, steps // 20)}"),
+                *(f"runs_dir='{self.folder / 'runs'}'", "observe.other_code=rerun", *more),
+            ]
+        )
+
+    def check(self) -> None:
+        """Raise ValueError, or Hydra's errors, where the norm cannot be composed."""
+        for task in TASKS:
+            self.config(task)
+
+
+def examined(arguments: Sequence[str], folder: Path) -> Examined:
+    """Return the norm that arguments such as `norm=bn placement=post scale=smoke` name.
+
+    Raises ValueError for a key that the card sets itself, an unknown scale, and no norm.
+    """
+    check_given_once(arguments)
+    own, chosen = {"scale": "cpu", "device": "cpu"}, list[str]()
+    for argument in arguments:
+        key, _, value = argument.partition("=")
+        if key in own:
+            own[key] = value
+        elif _OF_A_CARD.fullmatch(argument):
+            chosen.append(argument)
+        else:
+            raise ValueError(
+                f"{argument!r}: the runs of a card are fixed, so that cards compare; a card takes "
+                "norm=OPTION, norm.KEY=VALUE, norm@SITE=OPTION, placement, scale and device"
+            )
+    if own["scale"] not in SCALES:
+        raise ValueError(f"scale={own['scale']}: a card has {' and '.join(SCALES)}")
+    if not any(argument.startswith("norm=") for argument in chosen):
+        raise ValueError("whose card? give norm=OPTION; `normlab ls norm` lists the options")
+    name = _name(chosen)
+    home = folder / own["scale"] / _UNSAFE.sub("_", name)
+    return Examined(name, tuple(chosen), own["scale"], home, own["device"])
+
+
+def _name(overrides: Sequence[str]) -> str:
+    """Name the norms by site, the placement unless it is pre-norm, and changed values."""
+    choices = to_dict(compose(overrides))["choices"]
+    placement = [] if choices["placement"] == "pre" else [choices["placement"]]
+    changed = [text.removeprefix("norm.") for text in overrides if "." in text.partition("=")[0]]
+    return "-".join([norm_label(choices), *placement, *changed])
+
+
+def carry_out(
+    subject: Examined, asked: Sequence[Question], *, processes: int
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield each finding as it comes, as plain values, and whether it was kept from before.
+
+    Several at a time where they only train or read; an interrupted card resumes.
+    """
+    key = key_of(subject)
+    for stage in STAGES:
+        left: list[str] = []
+        for name in (each.name for each in asked if each.stage == stage):
+            if (found := read(subject, name, key)) is None:
+                left.append(name)
+            else:
+                yield name, found, True
+        alone = len(left) if stage == "quiet" or processes == 1 else 0
+        if stage == "trained":  # they would all wait for the lock of one run
+            alone = max(alone, 1)
+        for name in left[:alone]:
+            yield name, examine(subject, name, key), False
+        if left[alone:]:
+            yield from _together(subject, left[alone:], key, processes)
+
+
+def _together(
+    subject: Examined, names: Sequence[str], key: str, processes: int
+) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    with ProcessPoolExecutor(
+        min(processes, len(names)),
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=_ignore_interrupts,
+    ) as pool:
+        waiting = {pool.submit(examine, subject, name, key): name for name in names}
+        try:
+            for done in as_completed(waiting):
+                yield waiting[done], done.result(), False
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the parent; a run that is training takes it as its own and saves."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def examine(subject: Examined, name: str, key: str) -> dict[str, Any]:
+    """Ask one question, keep the finding in a file, and return it."""
+    (asked,) = questions("card", [name])
+    finding: Finding = asked.ask(subject)
+    found = plain(finding.plain(asked))
+    path = _file(subject, name)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(json.dumps({"key": key, "finding": found}, indent=1, allow_nan=False) + "\n")
+    return found
+
+
+def read(subject: Examined, name: str, key: str) -> dict[str, Any] | None:
+    """Return what the same code found before of the same norm; None where nothing was."""
+    try:
+        kept = json.loads(_file(subject, name).read_text("utf-8"))
+        return kept["finding"] if kept["key"] == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # there is none, or it is damaged: it is made again
+
+
+def _file(subject: Examined, name: str) -> Path:
+    return subject.folder / "exams" / f"{name}.json"
+
+
+def key_of(subject: Examined) -> str:
+    """Return what a finding depends on: the norm, the scale, the code of runs and questions."""
+    config = to_dict(subject.config("translation"))
+    parts = [
+        *(subject.overrides, subject.device, asdict(subject.sizes)),
+        *(fingerprint(config), code_of(config)["code"], _instruments()),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+def _instruments() -> str:
+    digest = hashlib.sha256()
+    for folder in _INSTRUMENTS:
+        for path in sorted((_PACKAGE / folder).rglob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def card(subject: Examined, environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `card.json` holds: all that was found so far, as plain values."""
+    key = key_of(subject)
+    config = to_dict(subject.config("translation"))
+    names = [each.name for each in questions("card")]
+    found = {name: read(subject, name, key) for name in names}
+    described = {option.name: option.description for option in options("norm")}
+    return {
+        "format": FORMAT,
+        "name": subject.name,
+        "description": described[config["choices"]["norm"]],
+        "overrides": list(subject.overrides),
+        "scale": subject.scale,
+        "seeds": list(subject.sizes.seeds),
+        "norm": config["norm"],
+        "environment": plain(dict(environment)),
+        "examinations": {name: each for name, each in found.items() if each is not None},
+    }

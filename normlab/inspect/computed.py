@@ -1,0 +1,371 @@
+"""The parts of claims that are decided in seconds: norms on numbers whose answer is exact.
+
+A part is named by file and function in a claim's `computed:`, as `padding.pollutes`. Seeds are
+fixed and all is float64, so that the numbers are the same everywhere.
+"""
+
+import copy
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.build import make_norm
+from normlab.claims.evidence import Evidence
+from normlab.inspect.axes import axes_in_words, dependence, pooled_cells
+from normlab.inspect.documents import attempts
+from normlab.inspect.model import movement, percent
+from normlab.inspect.question import question, questions
+from normlab.inspect.subject import (
+    Norm,
+    OnTable,
+    call,
+    on_table,
+    one_by_one,
+    run,
+    sum_with,
+    trained,
+)
+from normlab.inspect.worked import FIVE, Group, pad, work
+from normlab.registry import options
+
+SEED = 1
+_ROUNDING = 1e-9  # of float64, far above what the order of sums explains
+WIDTH, LENGTH = 64, 12
+
+
+def names() -> list[str]:
+    """List the computed parts by name."""
+    return sorted(each.name for each in questions("claim"))
+
+
+def compute(name: str) -> list[Evidence]:
+    """Compute a part; raises `ValueError` naming those there are."""
+    (found,) = questions("claim", [name])
+    return found.ask()
+
+
+def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence:
+    """Return what was found; where it does not hold, it contradicts the claim."""
+    return Evidence("unit", asked, answer, "supports" if holds else "contradicts", numbers)
+
+
+def changes(share: float) -> bool:
+    """Tell whether a relative change is more than rounding."""
+    return share > _ROUNDING
+
+
+def change_piece(asked: str, share: float, *, expected: bool = True, because: str = "") -> Evidence:
+    """Return whether an output changes, by a share of its size, as the claim expects."""
+    answer = f"changes by {percent(share)}" if changes(share) else "identical"
+    return piece(asked, answer + because, holds=changes(share) == expected, moved=share)
+
+
+def new_norm(name: str, **values: Any) -> Norm:
+    """Return the norm of an option in float64 and training mode."""
+    return make_norm(name, WIDTH, **values).double().train()
+
+
+def draw_tokens(*shape: int, seed: int = SEED) -> Float[Tensor, "... D"]:
+    """Draw normal values whose mean and spread differ by feature, the same for all draws."""
+    draw = torch.Generator().manual_seed(seed)
+    features = torch.Generator().manual_seed(SEED)
+    mean, spread = torch.randn(2, WIDTH, generator=features, dtype=torch.float64)
+    values = torch.randn(*shape, WIDTH, generator=draw, dtype=torch.float64)
+    return values * (1 + spread.abs()) + 2 * mean
+
+
+def trained_norm(name: str, **values: Any) -> Norm:
+    """Return a norm in eval mode that has seen 60 batches of 32 sequences of 16 tokens."""
+    return trained(new_norm(name, **values), *draw_tokens(60, 32, 16, seed=SEED + 1))
+
+
+def _option(name: str) -> OnTable:
+    return on_table(next(option for option in options("norm") if option.name == name))
+
+
+def _first_group(name: str) -> Group:
+    norm = _option(name).make()
+    return work(norm, pooled_cells(norm, dependence(norm))).groups[0]
+
+
+@question("axes.worked", of="claim", claims=(37, 53))
+def worked() -> list[Evidence]:
+    """What statistics does the module take of the documents' tensor?"""
+    wanted = {
+        "bn_sample": ("position 0, mean([1,2,3,4,-1,0,1,2])", 1.5, 2.25),
+        "ln": ("sample 1, token 1, [1,2,3,4]", 2.5, 1.25),
+        "bn": ("feature 0 over all six tokens", 4.0, 35 / 3),
+    }
+    pieces = []
+    for name, (what, mean, var) in wanted.items():
+        group = _first_group(name)
+        assert group.line is not None
+        pieces.append(
+            piece(
+                f"{name}: {what} = {mean:g}, variance {var:.4g}",
+                f"by hand mean {group.mean:.4g}, variance {group.var:.4g}; the module subtracts "
+                f"{group.line.center:.4g} and divides by {group.line.divisor:.4g}",
+                holds=_close((group.mean, group.var, group.line.center), (mean, var, mean)),
+                mean=group.mean,
+                var=group.var,
+            )
+        )
+    return pieces
+
+
+@question("axes.positions", of="claim", claims=(11,))
+def positions() -> list[Evidence]:
+    """What does the documents' batch norm pool: in their code, their example and their table?"""
+    first, _, third = attempts()
+    example, table, papers = (_first_group(name) for name in ("bn_sample", "bn_position", "bn"))
+    assert third.axes is not None
+    return [
+        piece(
+            f"document 000's code runs: {first.call}",
+            f"raises: {first.error}" if first.error else "it runs",
+            holds=first.error is None,
+        ),
+        piece(
+            "its worked example pools what its table says: one feature over the batch",
+            f"the example pools {len(example.values)} values of all features (mean "
+            f"{example.mean:g}), the table's BN {len(table.values)} of one (mean {table.mean:g})",
+            holds=len(example.values) == len(table.values),
+        ),
+        piece(
+            "batch norm as the papers have it pools the same position of different samples",
+            f"it pools {len(papers.values)} values, {axes_in_words(third.axes)}: every position",
+            holds=third.axes == {"batch"},
+        ),
+    ]
+
+
+@question("batch.alone", of="claim", claims=(13, 41))
+def alone() -> list[Evidence]:
+    """What do norms in eval make of one sentence alone, and of one longer than any in training?"""
+    x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
+    bn, rows = trained_norm("bn"), trained_norm("bn_position", num_positions=32)
+    by_batch = trained_norm("bn", eval_stats="batch")
+    single, own = (movement(run(norm, x[:1]), run(norm, x)[:1]) for norm in (bn, by_batch))
+    far = movement(run(bn, longer)[:, 16:], run(bn, longer[:, 16:]))
+    try:
+        run(rows, longer)
+        refusal = "it takes them"
+    except ValueError as error:
+        refusal = str(error).split(":")[0]
+    alone = "a sentence alone has another output than in a batch"
+    one_row = ": one row of statistics serves all positions"
+    beyond = "bn: positions beyond the longest of training are treated differently"
+    return [
+        change_piece(f"bn with running statistics: {alone}", single),
+        change_piece(f"bn with the batch's own statistics: {alone}", own),
+        change_piece(beyond, far, because=one_row),
+        piece(
+            "bn_position, the documents' own reading: it has no statistics for such positions",
+            refusal,
+            holds="num_positions" in refusal,
+        ),
+    ]
+
+
+@question("batch.generation", of="claim", claims=(17,))
+def generation() -> list[Evidence]:
+    """Does token by token give another output than the whole sentence?"""
+    x = draw_tokens(1, 16)
+    norms = {
+        "bn with running statistics": trained_norm("bn"),
+        "bn with the batch's own statistics": trained_norm("bn", eval_stats="batch"),
+    }
+    text = "decoding token by token gives another output than the whole sentence"
+    return [
+        change_piece(f"{name}: {text}", movement(one_by_one(norm, x), run(norm, x)))
+        for name, norm in norms.items()
+    ]
+
+
+@question("batch.ranks", of="claim", claims=(33,))
+def ranks() -> list[Evidence]:
+    """Does dividing a batch over two processes change the output?"""
+    x = draw_tokens(16, LENGTH)
+    whole = {name: run(new_norm(name), x) for name in ("bn", "ln")}
+    moved = {
+        name: movement(torch.cat([run(new_norm(name), half) for half in x.chunk(2)]), y)
+        for name, y in whole.items()
+    }
+    shared = movement(_in_step(x), whole["bn"])
+    half = "half of the batch on each of two processes"
+    both = "bn: it does so with statistics summed over processes, too (norm.sync=true)"
+    return [
+        change_piece(f"bn: {half} changes the output (norm.sync=false)", moved["bn"]),
+        change_piece(both, shared),
+        change_piece(f"ln: {half} does not change the output", moved["ln"], expected=False),
+    ]
+
+
+def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    """Normalize each half of a batch in a thread, whose sums wait for and include the other's."""
+    together = threading.Barrier(2)
+    sums: dict[int, Tensor] = {}
+
+    def summed(rank: int, table: Tensor) -> Tensor:
+        sums[rank] = table
+        together.wait()
+        total = sums[0] + sums[1]
+        together.wait()
+        return total
+
+    def half(rank: int) -> Tensor:
+        norm = new_norm("bn")
+        sum_with(norm, partial(summed, rank))
+        with torch.no_grad():
+            return call(norm, x.chunk(2)[rank])
+
+    with ThreadPoolExecutor(2) as pool:
+        return torch.cat(list(pool.map(half, (0, 1))))
+
+
+@question("modes.mismatch", of="claim", claims=(12, 15))
+def mismatch() -> list[Evidence]:
+    """Does the same batch have another output in eval than in training?"""
+
+    def gap(name: str, sequences: int) -> float:
+        norm, x = trained_norm(name), draw_tokens(sequences, 16)
+        return movement(run(norm, x), run(copy.deepcopy(norm).train(), x))
+
+    few, many, layer = gap("bn", 2), gap("bn", 256), gap("ln", 2)
+    return [
+        piece(
+            "bn: the same batch has another output in eval than in training",
+            f"changes by {percent(few)} for 32 tokens, by {percent(many)} for 4,096",
+            holds=changes(few),
+            few=few,
+            many=many,
+        ),
+        change_piece("ln: the same batch has the same output in both", layer, expected=False),
+    ]
+
+
+@question("modes.agreement", of="claim", claims=(38,))
+def agreement() -> list[Evidence]:
+    """Is layer norm the same in both modes, and alone as in a batch, bit by bit?"""
+    norm, x = new_norm("ln"), draw_tokens(8, 16)
+    training = run(norm, x)
+    same = torch.equal(training, run(copy.deepcopy(norm).eval(), x))
+    single = torch.equal(training, torch.cat([run(norm, sentence[None]) for sentence in x]))
+    bits = {True: "equal bit by bit", False: "not equal"}
+    return [
+        piece("ln: training and inference are the same", bits[same], holds=same),
+        piece("ln: a batch of one is the same as a batch of eight", bits[single], holds=single),
+    ]
+
+
+@question("modes.buffers", of="claim", claims=(38,))
+def buffers() -> list[Evidence]:
+    """Which buffers do layer norm and batch norm keep, and does eval compute something else?"""
+    x = draw_tokens(4, 8)
+    norms = {name: new_norm(name) for name in ("ln", "bn")}
+    kept = {
+        name: ", ".join(n for n, _ in norm.named_buffers() if n in norm.state_dict())
+        for name, norm in norms.items()
+    }
+    two = {
+        name: not torch.equal(run(norm, x), run(copy.deepcopy(norm).eval(), x))
+        for name, norm in norms.items()
+    }
+    modes = {True: "two modes", False: "one mode"}
+    return [
+        piece("ln keeps no buffers", kept["ln"] or "none", holds=not kept["ln"]),
+        piece("bn keeps running statistics", kept["bn"] or "none", holds=bool(kept["bn"])),
+        piece("ln has one mode", modes[two["ln"]], holds=not two["ln"]),
+        piece("bn switches between two modes", modes[two["bn"]], holds=two["bn"]),
+    ]
+
+
+@question("modes.memory", of="claim", claims=(47,))
+def memory() -> list[Evidence]:
+    """How many values does batch norm keep, with one row per position and with one for all?"""
+
+    def size(name: str, **values: Any) -> int:
+        return sum(buffer.numel() for _, buffer in new_norm(name, **values).named_buffers())
+
+    sizes = {count: size("bn_position", num_positions=count) for count in (64, 128, 256)}
+    one = size("bn")
+    listed = ", ".join(f"{each:,} of {count} positions" for count, each in sizes.items())
+    proportional = len({each / count for count, each in sizes.items()}) == 1
+    return [
+        piece(
+            "bn_position: what it keeps grows in proportion to the longest sequence",
+            f"values of {WIDTH} features: {listed}; bn keeps {one:,} whatever the length",
+            holds=proportional and one < min(sizes.values()),
+            **{f"of_{count}": float(each) for count, each in sizes.items()},
+        ),
+    ]
+
+
+@question("padding.pollutes", of="claim", claims=(7,))
+def pollutes() -> list[Evidence]:
+    """What are the statistics of 1 2 3 4 5 with five zeros of padding, counted and left out?"""
+    padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
+    torchs = nn.BatchNorm1d(1, momentum=1.0).double()
+    torchs(padded[:, None])
+    assert torchs.running_mean is not None and torchs.running_var is not None
+    # The buffer keeps the variance over n - 1; the batch is normalized by that over n.
+    biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
+    ours = {
+        treatment.name: (treatment.five.mean, treatment.five.var)
+        for treatment in pad(_option("bn")).treatments
+        if treatment.five is not None
+    }
+    move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
+    left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
+    found = (
+        (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
+        (f"bn: {move}", ours["include"], (1.5, 3.25)),
+        (left_out, ours["exclude"], (3.0, 2.0)),
+    )
+    return [
+        piece(
+            text,
+            f"mean {mean:.4g}, variance {var:.4g}",
+            holds=_close((mean, var), wanted),
+            mean=mean,
+            var=var,
+        )
+        for text, (mean, var), wanted in found
+    ]
+
+
+def _close(found: Sequence[float], wanted: Sequence[float]) -> bool:
+    return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
+
+
+@question("padding.spares", of="claim", claims=(8,))
+def spares() -> list[Evidence]:
+    """Does padding change the output of layer norm at real tokens, bit by bit?"""
+    x = draw_tokens(8, 12)
+    before = run(new_norm("ln"), x)
+    largest = 0.0
+    for extra in (1, 12, 48):
+        filler = torch.full((8, extra, WIDTH), 1e3, dtype=torch.float64)
+        valid = torch.arange(12 + extra).expand(8, -1) < 12
+        after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
+        largest = max(largest, float((after - before).abs().max()))
+    moves = pad(_option("ln")).treatments[0].moves
+    return [
+        piece(
+            "ln: 8 to 80 % of padding does not change real tokens",
+            f"changes by {largest:g} at most" if largest else "identical",
+            holds=largest == 0,
+            largest=largest,
+        ),
+        piece(
+            "ln: padding does not change the documents' tensor, whatever its values",
+            "changes" if moves else "identical",
+            holds=not moves,
+        ),
+    ]

@@ -1,0 +1,144 @@
+"""Depth: how large is the gradient in each layer, and what does one update change?"""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from normlab.build import build_optimizer
+from normlab.data.batching import BatchStream
+from normlab.inspect.model import Subject, backward, layers_watched, movement
+from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.subject import batch_statistics
+from normlab.probes.gradients import gradient_norms
+from normlab.probes.sites import layer
+from normlab.tasks.base import Batch
+
+MOST_SENTENCES = 32  # so that 50 layers fit into the memory of a laptop
+SHOWN = 5  # layers of a stack in the table
+_SECOND_WEIGHT = "feed_forward.fc2.weight"
+_NUMBERED = re.compile(r"^(.+)\.\d+$")
+
+
+@question("gradients", of="model", claims=(26,))
+def gradients(subject: Subject) -> Finding:
+    """How large is the gradient in each layer, with training statistics and no dropout?
+
+    On one batch of training text, for the loss per token as the training loop divides it:
+
+        gradient norm of a layer   ||dL/dw||_2 over all parameters w of the layer
+        growth of a stack          that of its last layer over that of its first
+
+    Embeddings that streams share with each other and with the output count as the first they are.
+
+    Xiong et al. 2020 ("On Layer Normalization in the Transformer Architecture", theorem 1,
+    figure 3) for layer norm at initialization: the gradient of the last feed-forward layer's
+    second weight is of order d sqrt(ln d) at any depth in post-norm, and smaller by sqrt(depth) in
+    pre-norm; by layer it rises towards the top of a post-norm model and is flat in a pre-norm one.
+    Claim 26, of post-norm at depth ("the gradient vanishes"), predicts a large growth.
+    """
+    model = subject.model
+    loss = backward(subject, training_batch(subject))
+    norms = {name: float(value) for name, value in gradient_norms(model).items()}
+    second = second_weights(model)
+    model.zero_grad(set_to_none=True)
+    layers = _below("norm/", norms)
+    deepest = next(reversed(second), None)
+    values = {
+        "loss": loss,
+        "norm": math.hypot(*layers.values()),
+        "layers": layers,
+        "kinds": _below("kind/", norms),
+        "growth": {stack: ratio(layers, names) for stack, names in by_stack(list(layers)).items()},
+        "second_weights": second,
+        "last_second_weight": None if deepest is None else second[deepest],
+    }
+    rows = [(name, layers[name]) for name in _shown(list(layers))]
+    return Finding(_answer(values), values, Table(("layer", "gradient norm"), rows))
+
+
+def training_batch(subject: Subject) -> Batch:
+    """Return the run's first training batch; its first as of 32 sentences if it had more."""
+    config = subject.config
+    stream = BatchStream(
+        subject.task.lengths("train"),
+        batching=config["batching"],
+        batch_size=min(config["batch_size"] or MOST_SENTENCES, MOST_SENTENCES),
+        max_tokens=None,
+        seed=subject.seed,
+    )
+    return subject.batch("train", next(stream).tolist())
+
+
+def second_weights(model: nn.Module) -> dict[str, float]:
+    """Return the gradient norm of each feed-forward layer's second weight, by layer."""
+    return {
+        layer(name): float(torch.linalg.vector_norm(parameter.grad.double()))
+        for name, parameter in model.named_parameters()
+        if name.endswith(_SECOND_WEIGHT) and parameter.grad is not None
+    }
+
+
+def by_stack(layers: Sequence[str]) -> dict[str, list[str]]:
+    """Gather numbered layers (`encoder.0`) by their stack, in the given order."""
+    found: dict[str, list[str]] = {}
+    for name in layers:
+        if numbered := _NUMBERED.match(name):
+            found.setdefault(numbered[1], []).append(name)
+    return found
+
+
+def ratio(norms: Mapping[str, float], names: Sequence[str]) -> float:
+    """Return the norm of the last of some layers over that of the first."""
+    first, last = norms[names[0]], norms[names[-1]]
+    return last / first if first else math.inf if last else math.nan
+
+
+def _below(prefix: str, norms: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix(prefix): v for name, v in norms.items() if name.startswith(prefix)}
+
+
+def _shown(layers: Sequence[str]) -> list[str]:
+    """Return the layers for the table: of a deep stack only some, the first and last among them."""
+    left_out: set[str] = set()
+    for names in by_stack(layers).values():
+        last = len(names) - 1
+        kept = {round(i * last / (SHOWN - 1)) for i in range(SHOWN)}
+        left_out |= {name for i, name in enumerate(names) if i not in kept}
+    return [name for name in layers if name not in left_out]
+
+
+def _answer(values: Mapping[str, Any]) -> str:
+    growth = " and ".join(
+        f"x {value:.2g} from the first to the last {stack} layer"
+        for stack, value in values["growth"].items()
+    )
+    second = values["last_second_weight"]
+    last = "" if second is None else f", {second:.2g} at the last feed-forward's second weight"
+    return f"{growth}; {values['norm']:.3g} over all{last}, at a loss of {values['loss']:.3g}"
+
+
+def first_update(subject: Subject) -> dict[str, float]:
+    """Return by layer how far one update of the run's optimizer moves its output.
+
+    With x the output on the same batch before and x' after, RMS(x' - x) / RMS(x) over real tokens:
+    what Liu et al. 2020 (Admin) and Wang et al. 2022 (DeepNet) follow instead of the gradient. A
+    model whose function moves too far in its first updates does not recover.
+    """
+    batch = training_batch(subject)
+    before = _outputs(subject, batch)
+    optimizer = build_optimizer(subject.config, subject.model)
+    backward(subject, batch)
+    optimizer.step()
+    after = _outputs(subject, batch)
+    return {name: movement(after[name], x) for name, x in before.items()}
+
+
+@torch.no_grad()
+def _outputs(subject: Subject, batch: Batch) -> dict[str, torch.Tensor]:
+    with batch_statistics(subject.model), layers_watched(subject.model) as seen:
+        subject.losses(batch)
+    return seen

@@ -1,0 +1,289 @@
+"""Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
+
+import copy
+import math
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normlab.build import make_norm
+from normlab.claims.evidence import Evidence
+from normlab.inspect.computed import piece
+from normlab.inspect.model import Subject, attentions_watched, mean_loss, stacks_watched
+from normlab.inspect.question import Cell, Finding, Table, question
+from normlab.inspect.subject import (
+    Norm,
+    batch_statistics,
+    evaluates_by_batch,
+    no_norm,
+    remembers,
+    running_norms,
+)
+from normlab.inspect.worked import SENTENCE, through
+from normlab.instantiate import instantiate
+from normlab.probes.attention import describe_attention
+from normlab.tasks.base import Batch
+
+OUTLIER = 999.0
+SENTENCES = 8
+SATURATED = 0.99
+_ALIVE = 0.5  # most rows that may be saturated
+_COLUMNS = (
+    *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
+    *("others in its sentence move", "other sentences move", "gradient at the others"),
+)
+Values = Mapping[str, Any]
+
+
+@question("outlier", of="model", claims=(29,))
+def outlier(subject: Subject) -> Finding:
+    """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
+
+    Document 002's sentence "I love eat" is three tokens of four features with a 999 among them;
+    without a norm, it says, the 999 drowns the others, the softmax gives all weight to one token,
+    and its gradient is 0.
+
+    (a) The sentence goes through a new norm of the subject's option, in float64, and attends to
+    itself. By row: the largest weight, and the slope 1 - sum p^2, the trace of the softmax's
+    Jacobian diag(p) - p p', which is 0 where the softmax is saturated. Layer norm brings the 999
+    down to 1.73, and its token still has one dominant entry: the others are -0.55 to -0.60.
+
+    (b) In the model 999 is added to one feature of the first token of one held-out sentence, where
+    its stream begins (the embedded tokens), in one stack at a time. Against the unchanged batch:
+
+        attention   entropy, largest logit, saturated rows and slope of each attention, in the
+                    sentence of the outlier (`own`) and in the others, as `probes.attention` has
+        moved       ||x' - x|| / ||x|| over the last values x of a stack, at the other tokens of
+                    the sentence and at those of other sentences
+        gradient    ||dL/dx'|| / ||dL/dx|| over the first values x at the same tokens, L the mean
+                    loss
+
+    once as the model evaluates and once, where norms can, by the batch's own statistics.
+    """
+    if not subject.has_attention:
+        return Finding.none("the model has no attention, and so no softmax over tokens")
+    sentences = in_sentence(subject.config)
+    generator = subject.generator("outlier")
+    picked = generator.permutation(subject.number("valid"))[:SENTENCES]
+    batch = subject.batch("valid", picked.tolist())
+    feature = float(generator.random())
+    modes: dict[str, Callable[[], AbstractContextManager[None]]] = {"as evaluated": nullcontext}
+    if any(not evaluates_by_batch(norm) for norm in running_norms(subject.model)):
+        modes["of the batch"] = lambda: batch_statistics(subject.model)
+    in_model = {}
+    for name, mode in modes.items():
+        with mode():
+            in_model[name] = disturbances(subject, batch, feature)
+    values = {"sentence": sentences, "model": in_model}
+    return Finding(_answer(values), values, Table(_COLUMNS, _rows(values)))
+
+
+def in_sentence(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the document's sentence without a norm and through each norm of the model's stacks.
+
+    A norm with running statistics is run in training mode and, new as it is, in eval mode.
+    """
+    width = len(SENTENCE[0])
+    found: dict[str, Any] = {"no norm": {**through(no_norm(width)), "changed": {}}}
+    for site in ("norm", "encoder_norm", "decoder_norm"):
+        if config[site] is not None:
+            norm, changed = fitted(config[site], width)
+            fresh = copy.deepcopy(norm).eval()
+            found[site] = {**through(norm.train()), "changed": changed}
+            if remembers(norm):
+                found[f"{site}, new in eval"] = {**through(fresh), "changed": changed}
+    return found
+
+
+def fitted(node: Mapping[str, Any], dim: int) -> tuple[Norm, dict[str, int]]:
+    """Return the norm of a config node at a width, and the values that had to change to fit it.
+
+    Half the width is tried first: group norm with as many groups as features would erase them.
+    """
+    whole = [key for key, value in node.items() if type(value) is int]
+    error: ValueError | None = None
+    for changed in ({}, *({key: n} for key in whole for n in (dim // 2, dim, 1))):
+        try:
+            return instantiate({**node, **changed}, "norm", Norm, dim=dim), changed
+        except ValueError as refused:
+            error = error or refused
+    assert error is not None
+    raise error
+
+
+@dataclass(frozen=True)
+class _Look:
+    """What a pass of the batch showed, by attention and by stack."""
+
+    attention: dict[str, dict[str, dict[str, float]]]
+    valid: dict[str, Bool[Tensor, "B P"]]
+    last: dict[str, Float[Tensor, "B P D"]]
+    gradient: dict[str, Float[Tensor, "B P D"]]
+
+
+def disturbances(subject: Subject, batch: Batch, feature: float) -> dict[str, Any]:
+    """Return the attentions of the batch unchanged, and what an outlier in each stack changes.
+
+    `feature` chooses the feature by its place in the width, from 0 to below 1. The softmax is alive
+    where in no attention more than half of the rows of the outlier's sentence are saturated.
+    """
+    before = _look(subject, batch, lambda _, x: x)
+    found = {
+        stack: _disturbed(before, _look(subject, batch, _adding(stack, feature)))
+        for stack in before.last
+    }
+    unchanged = worst(before.attention)
+    changed = [worst(by["attention"]) for by in found.values()]
+    saturated = max(by["saturated"] for by in changed)
+    return {
+        "unchanged": before.attention,
+        "outlier_in": found,
+        "saturated": {"before": unchanged["saturated"], "after": saturated},
+        "least_slope": {
+            "before": unchanged["slope"],
+            "after": min(by["slope"] for by in changed),
+        },
+        "alive": saturated <= _ALIVE,
+    }
+
+
+def _disturbed(before: _Look, after: _Look) -> dict[str, Any]:
+    """Compare two passes at the tokens that have no outlier added, by stack."""
+    moved, gradients = {}, {}
+    for name, valid in before.valid.items():
+        tokens = _by_sentence(valid)
+        tokens["own"][0, 0] = False
+        old, new = before.last[name], after.last[name]
+        moved[name] = {where: ratio(new - old, old, chosen) for where, chosen in tokens.items()}
+        old, new = before.gradient[name], after.gradient[name]
+        gradients[name] = {where: ratio(new, old, chosen) for where, chosen in tokens.items()}
+    return {"attention": after.attention, "moved": moved, "gradient": gradients}
+
+
+def ratio(
+    above: Float[Tensor, "B P D"], below: Float[Tensor, "B P D"], tokens: Bool[Tensor, "B P"]
+) -> float:
+    """Return the ratio of the Euclidean norms over chosen tokens; nan where both are 0."""
+    upper, lower = (float(table[tokens].double().norm()) for table in (above, below))
+    return upper / lower if lower else math.inf if upper else math.nan
+
+
+def describe(
+    query: Tensor, key: Tensor, visible: Tensor | None, real: Bool[Tensor, "B P"] | None
+) -> dict[str, dict[str, float]]:
+    """Describe an attention in the batch's first sentence and in the others."""
+    assert real is not None, "an attention stands in a residual connection"
+    found = {}
+    for where, rows in _by_sentence(real).items():
+        values = describe_attention(query, key, visible, rows, threshold=SATURATED)
+        found[where] = {name: float(value) for name, value in values.items()}
+    return found
+
+
+def _by_sentence(valid: Bool[Tensor, "B P"]) -> dict[str, Bool[Tensor, "B P"]]:
+    first = torch.arange(len(valid), device=valid.device)[:, None] == 0
+    return {"own": valid & first, "others": valid & ~first}
+
+
+def _adding(stack: str, feature: float) -> Callable[[str, Tensor], Tensor]:
+    def enter(name: str, x: Tensor) -> Tensor:
+        if name != stack:
+            return x
+        added = torch.zeros_like(x)
+        added[0, 0, int(feature * x.shape[-1])] = OUTLIER
+        return x + added
+
+    return enter
+
+
+def _look(subject: Subject, batch: Batch, enter: Callable[[str, Tensor], Tensor]) -> _Look:
+    with (
+        torch.enable_grad(),
+        stacks_watched(subject.model, enter) as ends,
+        attentions_watched(subject.model, describe) as attention,
+    ):
+        loss = mean_loss(subject, batch)
+        gradients = torch.autograd.grad(loss, [end.first for end in ends.values()])
+    return _Look(
+        attention=dict(attention),
+        valid={name: end.valid for name, end in ends.items()},
+        last={name: end.last.detach() for name, end in ends.items()},
+        gradient=dict(zip(ends, gradients, strict=True)),
+    )
+
+
+def worst(attention: Values) -> dict[str, float]:
+    """Return the most saturated attention values in the outlier's sentence."""
+    own = [found["own"] for found in attention.values()]
+    return {
+        "largest": max(found["largest"] for found in own),
+        "slope": min(found["slope"] for found in own),
+        "saturated": max(found["saturated"] for found in own),
+    }
+
+
+def _rows(values: Values) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    for site, found in values["sentence"].items():
+        saturated = fmean(weight > SATURATED for weight in found["largest_weight"])
+        rows.append(
+            ("3 words", site, found["largest_logit"], min(found["slope"]), saturated, *[None] * 3)
+        )
+    for statistics, found in values["model"].items():
+        rows.append(("-", statistics, *worst(found["unchanged"]).values(), *[None] * 3))
+        for stack, by in found["outlier_in"].items():
+            effects = by["moved"][stack]["own"], by["moved"][stack]["others"]
+            gradient = by["gradient"][stack]["own"]
+            rows.append((stack, statistics, *worst(by["attention"]).values(), *effects, gradient))
+    return rows
+
+
+def _answer(values: Values) -> str:
+    parts = [
+        f"{site} makes {found['values'][0][2]:.3g} of the document's 999, least slope "
+        f"{min(found['slope']):.2g}"
+        for site, found in values["sentence"].items()
+    ]
+    for statistics, found in values["model"].items():
+        moved = [by["moved"][stack] for stack, by in found["outlier_in"].items()]
+        own, others = (max(by[where] for by in moved) for where in ("own", "others"))
+        before, after = (found["saturated"][when] for when in ("before", "after"))
+        fate = "keeps the softmax alive" if after <= _ALIVE else "saturates"
+        if before > _ALIVE:
+            fate = "is saturated without the 999 already"
+        parts.append(
+            f"the model {statistics} {fate} (saturated rows {before:.0%} -> {after:.0%}) and "
+            f"changes other tokens of the sentence by {own:.0%}, other sentences by {others:.0%}"
+        )
+    return "; ".join(parts)
+
+
+@question("outlier.softmax", of="claim", claims=(29,))
+def softmax() -> list[Evidence]:
+    """Does an outlier of 999 saturate the softmax, with and without layer norm?"""
+    bare, ln = (through(make_norm(name, 4)) for name in ("none", "ln"))
+    logits, slopes = ([found[key] for found in (bare, ln)] for key in ("largest_logit", "slope"))
+    return [
+        piece(
+            "without a norm the token of the 999 saturates the softmax, whose gradient is 0",
+            f"largest logit {logits[0]:,.0f}, slope {slopes[0][0]:.3g}",
+            holds=slopes[0][0] < 1e-6,
+            logit=logits[0],
+            slope=slopes[0][0],
+        ),
+        piece(
+            "ln brings the 999 down, so the softmax still has a gradient",
+            f"999 becomes {ln['values'][0][2]:.2f} (not in -1 to 1), largest logit "
+            f"{logits[1]:.2f}, slope {slopes[1][0]:.3f}",
+            holds=slopes[1][0] > 0.01,
+            logit=logits[1],
+            slope=slopes[1][0],
+            value=ln["values"][0][2],
+        ),
+    ]

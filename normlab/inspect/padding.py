@@ -1,0 +1,228 @@
+"""Padding: does it change the output of real tokens, or batch statistics?"""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from normlab.inspect.model import (
+    MODES,
+    NO_STACKS,
+    ROUNDING,
+    Subject,
+    by_how_much,
+    movement,
+    norms_watched,
+    over,
+    rms,
+    stacks,
+    stacks_watched,
+)
+from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.subject import Moments, batch_statistics, moments_watched, statistics_rows
+
+SHARES = tuple(step / 10 for step in range(9))
+SENTENCES = 32
+FEWEST = 8  # sentences of one length combination that are enough
+_RATIOS = ("mean_ratio", "mean_offset", "var_ratio")
+
+
+@question("padding", of="model", claims=(7, 8))
+@torch.no_grad()
+def padding(subject: Subject) -> Finding:
+    """Does padding change the output of real tokens or the batch statistics?
+
+    The same sentences, of one length in each stream so that they start without any padding, are
+    padded to growing shares p of the batch. With x_p what is found at share p and x_0 at the
+    lowest share, over real tokens and features:
+
+        moved        RMS(x_p - x_0) / RMS(x_0), of each stack's last values and each norm's output
+        mean ratio   ||mu_p|| / ||mu_0||            mu, var: what a norm that pools over the batch
+        mean offset  RMS(mu_p - mu_0) / RMS(sd_0)   normalizes real tokens by
+        var ratio    sum var_p / sum var_0
+
+    with the batch's statistics, as in training, and as the model evaluates. All but `moved` are
+    means over the norms that pool over the batch, and are taken with the batch's statistics.
+
+    Were padding zeros that count like tokens, a share p of them would give
+
+        mu_p = (1 - p) mu_0        var_p = (1 - p) (var_0 + p mu_0^2)
+
+    which for 1 2 3 4 5 and five zeros is the documents' mean 3 -> 1.5 and variance 2 -> 3.25.
+    Padding is zeros where a stream begins, and no longer after the first layer.
+    """
+    if not subject.task.padded:
+        return Finding.none("its batches have no padding")
+    if not subject.stacks:
+        return Finding.none(NO_STACKS)
+    room, lengths = positions(subject.model), subject.task.lengths("train")
+    generator = subject.generator("padding")
+    picked = alike(lengths, longest=int(room * (1 - SHARES[-1])), generator=generator)
+    longest = int(lengths[picked].max())
+    shares = [share for share in SHARES if math.ceil(longest / (1 - share)) <= room]
+    if len(shares) < 2:
+        return Finding.none(
+            f"sentences of {longest} tokens leave no room for padding in {room} positions"
+        )
+    looks = {mode: [_look(subject, mode, picked, share) for share in shares] for mode in MODES}
+    first, *_ = looks["training"]
+    values = {
+        "sentences": len(picked),
+        "lengths": lengths[picked].mean(0).tolist(),
+        "shares": shares,
+        "real_share": _by_name([look.padding for look in looks["eval"]]),
+        "moved": {mode: _by_name(moved(looks[mode], "last")) for mode in MODES},
+        "norms": {mode: _over_norms(moved(looks[mode], "outputs")) for mode in MODES},
+        "statistics": _over_sites(
+            [
+                {name: compare(found, each.moments[name]) for name, found in first.moments.items()}
+                for each in looks["training"]
+            ]
+        ),
+    }
+    return Finding(_answer(values), values, _table(values))
+
+
+def positions(model: nn.Module) -> int:
+    """Return how many positions a model has: of its stacks and of its norms' statistics."""
+    rooms = [stack.room for stack in stacks(model).values() if stack.room is not None]
+    rows = [number for number in statistics_rows(model) if number > 1]
+    return min([*rooms, *rows], default=sys.maxsize)
+
+
+def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) -> np.ndarray:
+    """Return the indices of at most 32 examples of the most common combination of lengths.
+
+    `lengths` is `[n, k]`, of each example in each stream. Combinations with a length above
+    `longest` are left out, unless there is no other. Where the most common one has fewer than 8
+    examples, those nearest to it in length are taken with it.
+    """
+    combinations, counts = np.unique(lengths, axis=0, return_counts=True)
+    fitting = combinations.max(1) <= longest
+    if not fitting.any():
+        fitting = combinations.max(1) == combinations.max(1).min()
+    common = int(np.argmax(np.where(fitting, counts, 0)))
+    order = generator.permutation(len(lengths))
+    far = np.abs(lengths[order] - combinations[common]).sum(1)
+    number = int(counts[common]) if counts[common] >= FEWEST else FEWEST
+    return np.sort(order[np.argsort(far, kind="stable")[: min(number, SENTENCES)]])
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one batch came to: by stack its share of padding and last values, by norm the rest.
+
+    Values are those of real tokens, in their order, which padding does not change.
+    """
+
+    padding: dict[str, float]
+    last: dict[str, Float[Tensor, "N D"]]
+    outputs: dict[str, Float[Tensor, "N _"]]
+    moments: dict[str, Moments]
+
+
+def _look(subject: Subject, mode: str, indices: np.ndarray, share: float) -> Look:
+    model, acting = subject.model, subject.norms
+    with (
+        batch_statistics(model) if mode == "training" else nullcontext(),
+        moments_watched(acting) as watches,
+        norms_watched(model) as norms,
+        stacks_watched(model) as ends,
+    ):
+        subject.losses(subject.batch("train", indices.tolist(), padding=share))
+    return Look(
+        padding={name: 1 - float(end.valid.float().mean()) for name, end in ends.items()},
+        last={name: end.last[end.valid] for name, end in ends.items()},
+        outputs={name: norms[name].y[norms[name].valid] for name in norms if name in acting},
+        moments={name: watch.result() for name, watch in watches.items()},
+    )
+
+
+def moved(looks: Sequence[Look], what: str) -> list[dict[str, float]]:
+    """Return for each look by how much its `last` values or `outputs` moved since the first."""
+    first = getattr(looks[0], what)
+    return [
+        {name: movement(values, first[name]) for name, values in getattr(look, what).items()}
+        for look in looks
+    ]
+
+
+def compare(first: Moments, other: Moments) -> dict[str, float]:
+    """Return the ratios and the offset that `padding` defines, where `first` pooled anything."""
+    there = (first.count > 0).expand_as(first.mean)
+    mean, var = first.mean[there], first.var[there]
+    other_mean, other_var = other.mean[there], other.var[there]
+    return {
+        "mean_ratio": over(rms(other_mean), rms(mean)),
+        "mean_offset": over(rms(other_mean - mean), rms(var.sqrt())),
+        "var_ratio": over(float(other_var.sum()), float(var.sum())),
+    }
+
+
+def _by_name(found: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
+    """Turn a list of values by name into lists by name."""
+    return {name: [values[name] for values in found] for name in found[0]}
+
+
+def _over_norms(found: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
+    """Return the largest and mean movement over norms by share, and that of each; None of none."""
+    if not found[0]:
+        return None
+    return {
+        "max": [max(values.values()) for values in found],
+        "mean": [fmean(values.values()) for values in found],
+        "by_site": _by_name(found),
+    }
+
+
+def _over_sites(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any] | None:
+    """Return each value of the statistics by share, a mean over norms; None without such norms."""
+    if not found[0]:
+        return None
+    means = {
+        name: [fmean(site[name] for site in by_site.values()) for by_site in found]
+        for name in _RATIOS
+    }
+    by_site = {site: {n: [each[site][n] for each in found] for n in _RATIOS} for site in found[0]}
+    return {**means, "by_site": by_site}
+
+
+def _answer(values: Mapping[str, Any]) -> str:
+    most = {mode: max(x[-1] for x in values["moved"][mode].values()) for mode in MODES}
+    first = max(shares[0] for shares in values["real_share"].values())
+    start = f" from {first:.0%}" if first else ""
+    text = (
+        f"real tokens' outputs change {by_how_much(most['training'])}{start} at "
+        f"{values['shares'][-1]:.0%} padding (training statistics), "
+        f"{by_how_much(most['eval'])} in eval"
+    )
+    if statistics := values["statistics"]:
+        offset, ratio = statistics["mean_offset"][-1], statistics["var_ratio"][-1]
+        if max(offset, abs(ratio - 1)) < ROUNDING:
+            text += "; batch statistics stay as they are"
+        else:
+            text += (
+                f"; batch means change {by_how_much(offset)} of a standard deviation, and batch "
+                f"variances are {ratio:.3g} of what they were"
+            )
+    return text
+
+
+def _table(values: Mapping[str, Any]) -> Table:
+    columns, series = ["padding"], [values["shares"]]
+    for mode in MODES:
+        for stack, found in values["moved"][mode].items():
+            columns.append(f"{stack}, {mode}")
+            series.append(found)
+    if statistics := values["statistics"]:
+        columns += ["mean offset", "var ratio"]
+        series += [statistics["mean_offset"], statistics["var_ratio"]]
+    return Table(columns, [list(row) for row in zip(*series, strict=True)])

@@ -1,0 +1,104 @@
+"""The registry of questions about norms and models, and the form of an answer."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, Literal, NamedTuple, TypeVar
+
+Cell = str | float | int | None
+Of = Literal["norm", "model", "card", "claim"]
+Ask = TypeVar("Ask", bound=Callable[..., Any])
+
+
+class Table(NamedTuple):
+    """The values that a person reads."""
+
+    columns: Sequence[str] = ()
+    rows: Sequence[Sequence[Cell]] = ()
+
+
+NO_TABLE = Table()
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What came out when a question was asked.
+
+    Attributes:
+        answer: one plain sentence.
+        values: all numbers behind it, as plain values.
+        table: those of them that a person reads.
+        holds: whether the norm keeps the contract, where the question is one of the contract.
+        why_not: why the question does not apply to the subject; empty if it does.
+        board: what the board of all norms shows, by the title of the column.
+    """
+
+    answer: str
+    values: Mapping[str, Any] = field(default_factory=dict)
+    table: Table = NO_TABLE
+    holds: bool | None = None
+    why_not: str = ""
+    board: Mapping[str, Cell] = field(default_factory=dict)
+
+    @classmethod
+    def none(cls, why_not: str) -> "Finding":
+        """Return the finding of a question that does not apply."""
+        return cls(f"does not apply: {why_not}", why_not=why_not)
+
+    def plain(self, question: "Question") -> dict[str, Any]:
+        """Return the entry of this question in `inspect.json` and `card.json`."""
+        found = {
+            "question": question.text,
+            "answer": self.answer,
+            "figures": self.values,
+            "columns": self.table.columns,
+            "rows": self.table.rows,
+            "why_not": self.why_not or None,
+            "applies": not self.why_not,
+        }
+        return found | {"cells": self.board} if question.of == "card" else found
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question by its name, what it is asked of, its text, and the claims that rest on it.
+
+    `stage` is when the norm card asks it: see `normlab.inspect.card`.
+    """
+
+    name: str
+    of: Of
+    text: str
+    ask: Callable[..., Any]
+    claims: tuple[int, ...] = ()
+    stage: str = ""
+
+
+_REGISTRY: dict[tuple[Of, str], Question] = {}
+
+
+def question(
+    name: str, *, of: Of, claims: Sequence[int] = (), stage: str = ""
+) -> Callable[[Ask], Ask]:
+    """Register a function as a question; the first line of its docstring is the text."""
+
+    def register(ask: Ask) -> Ask:
+        text = (inspect.getdoc(ask) or "").partition("\n")[0]
+        _REGISTRY[of, name] = Question(name, of, text, ask, tuple(claims), stage)
+        return ask
+
+    return register
+
+
+def questions(of: Of, names: Sequence[str] = ()) -> list[Question]:
+    """Return the named questions of a kind, or all; ValueError lists them for a wrong name."""
+    package = __name__.rpartition(".")[0]
+    for item in iter_modules(import_module(package).__path__):
+        import_module(f"{package}.{item.name}")
+    there = {name: found for (kind, name), found in _REGISTRY.items() if kind == of}
+    for name in names:
+        if name not in there:
+            raise ValueError(f"no question {name!r:.60}: there are {', '.join(there)}")
+    return [found for name, found in there.items() if not names or name in names]

@@ -1,0 +1,362 @@
+"""A norm by itself: making, running and reading it. Only this file knows how norms work inside."""
+
+import contextlib
+import copy
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+import torch
+import yaml
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from normlab.build import make_norm
+from normlab.norms.base import (
+    Axis,
+    Norm,
+    RunningNorm,
+    running_norms,
+)
+from normlab.norms.base import batch_statistics as batch_statistics
+from normlab.norms.base import recalibrated as recalibrated
+from normlab.norms.batch import BatchNorm
+from normlab.norms.local import NoNorm
+from normlab.norms.model import ModelNorms
+from normlab.norms.moments import Moments, Pooling
+from normlab.norms.stream import Stream
+from normlab.norms.tally import Tally
+from normlab.norms.warmup import WarmupNorm
+from normlab.registry import Option
+
+AXES: tuple[str, ...] = get_args(Axis)
+STEPS = 12  # of a run in which every schedule comes to its end
+HALF_WAY, LONG_RUN = 500, 1000  # where `explain` shows a norm that pools nothing at the start
+WIDTH = 4  # of the documents' tensor
+_WIDTHS = (16, 64, 512)
+_LENGTHS = (6, 2, 4, 5)
+_DIVISORS = (2, 4, 1)
+_ROUNDING = 1e-9  # of float64, far above what the order of sums explains
+
+
+class BareNorm:
+    """A norm as new and as trained, a copy of it each time, in float64."""
+
+    def __init__(self, build: Callable[[int], Norm]) -> None:
+        """Build it at the first width that it takes; raises what the last width raises."""
+        self._made = _first_made(build)
+        self._trained: dict[int, Norm] = {}
+
+    @property
+    def width(self) -> int:
+        """The number of features of a token."""
+        return self._made.dim
+
+    def new(self, dtype: torch.dtype = torch.float64) -> Norm:
+        """Return a new norm in training mode."""
+        return copy.deepcopy(self._made).to(dtype).train()
+
+    def trained(self, steps: int = STEPS) -> Norm:
+        """Return a norm in training mode after the first steps of a run of `STEPS`."""
+        if steps not in self._trained:
+            norm = self.new()
+            for number in range(1, steps + 1):
+                train_step(norm, number)
+            self._trained[steps] = norm
+        return copy.deepcopy(self._trained[steps])
+
+    def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        """Return four sequences of 2 to 6 tokens, padded to 6, and which tokens are real."""
+        valid = torch.arange(max(_LENGTHS)) < torch.tensor(_LENGTHS)[:, None]
+        return self.values(*valid.shape, seed=seed), valid
+
+    def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
+        """Return normal values of mean 2 and deviation 3."""
+        return _normal(*shape, self.width, seed=seed)
+
+    def line_of(self, error: Exception) -> str:
+        """Return ` (file:line)` of an error's last line in the norm's own file; empty if none."""
+        file = inspect.getfile(type(self._made))
+        calls = traceback.extract_tb(error.__traceback__)
+        lines = [each.lineno for each in calls if each.filename == file]
+        return f" ({Path(file).name}:{lines[-1]})" if lines else ""
+
+
+def _first_made(build: Callable[[int], Norm]) -> Norm:
+    for width in _WIDTHS[:-1]:
+        with contextlib.suppress(ValueError), _seeded():
+            return build(width)
+    with _seeded():
+        return build(_WIDTHS[-1])
+
+
+def _normal(*shape: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64) * 3 + 2
+
+
+@contextlib.contextmanager
+def _seeded() -> Iterator[None]:
+    """Let what is drawn at random on the CPU be the same each time."""
+    former = torch.get_rng_state()
+    torch.default_generator.manual_seed(0)
+    try:
+        yield
+    finally:
+        torch.set_rng_state(former)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value of the norm's config; `allowed` lists the alternatives where they are named."""
+
+    name: str
+    value: Any
+    allowed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class OnTable:
+    """An option of `configs/norm` at the width of 4, and the values that had to change to fit it.
+
+    `step` is where in a run of 1000 steps it is shown, 0 for a norm that was told of no step.
+    """
+
+    option: Option
+    settings: tuple[Setting, ...]
+    changed: Mapping[str, int] = field(default_factory=dict)
+    step: int = 0
+
+    def make(self, width: int = WIDTH, **values: Any) -> Norm:
+        """Return a new norm in training mode, with other values where given."""
+        with _seeded():
+            norm = make_norm(self.option.name, width, **{**self.changed, **values})
+        if self.step:
+            norm.begin_step(self.step, LONG_RUN)
+        return norm.double().train()
+
+    def alternatives(self, name: str) -> tuple[str, ...]:
+        """Return the allowed values of a setting; empty where there is no such choice."""
+        return next((s.allowed for s in self.settings if s.name == name), ())
+
+
+def on_table(option: Option) -> OnTable:
+    """Return the norm of an option at the width of 4.
+
+    Group norm's 8 groups do not divide 4: such a norm is made with the first whole number that
+    fits. Raises ValueError where none does.
+    """
+    node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
+    values = {name: value for name, value in node.items() if name != "_target_"}
+    whole = [name for name, value in values.items() if type(value) is int]
+    for changed in ({}, *({name: number} for name in whole for number in _DIVISORS)):
+        with contextlib.suppress(ValueError):
+            norm = make_norm(option.name, WIDTH, **changed)
+            break
+    else:
+        raise ValueError(
+            f"norm {option.name} cannot be made for the documents' tensor, {WIDTH} features wide: "
+            f"none of its values {', '.join(whole) or '(it has no whole number)'} makes it fit"
+        )
+    hints = get_type_hints(type(norm).__init__)
+    settings = (Setting(name, value, _choices(hints.get(name))) for name, value in values.items())
+    return OnTable(option, tuple(settings), changed)
+
+
+def _choices(hint: Any) -> tuple[str, ...]:
+    return tuple(map(str, get_args(hint))) if get_origin(hint) is Literal else ()
+
+
+def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
+    """Return the norm's output; all tokens are real unless `valid` says otherwise.
+
+    What the norm draws at random is the same each time.
+    """
+    if valid is None:
+        valid = torch.ones(x.shape[:2], dtype=torch.bool)
+    with _seeded():
+        return norm(x, Stream(valid, start=start))
+
+
+def call_dense(norm: Norm, x: Tensor) -> Tensor:
+    """Return the output for a batch that says nothing of padding, as one of images."""
+    with _seeded():
+        return norm(x, Stream())
+
+
+def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the norm's output without a gradient; in training its statistics move."""
+    with torch.no_grad():
+        return call(norm, x.clone(), valid)
+
+
+def look(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the output of a copy of the norm, which stays as it was."""
+    return run(copy.deepcopy(norm), x, valid)
+
+
+def trained(norm: Norm, *batches: Tensor) -> Norm:
+    """Return a copy in eval mode that was trained on these batches."""
+    other = copy.deepcopy(norm).train()
+    for batch in batches:
+        run(other, batch)
+    return other.eval()
+
+
+def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
+    """Return the outputs for one position at a time, as in decoding."""
+    real = torch.ones(x.shape[:2], dtype=torch.bool) if valid is None else valid
+    with torch.no_grad():
+        steps = range(x.shape[1])
+        return torch.cat([call(norm, x[:, [t]], real[:, [t]], start=t) for t in steps], 1)
+
+
+def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
+    """Train on one batch; return the output and the gradient of the input at real tokens."""
+    norms = ModelNorms(nn.Sequential(norm))
+    norms.begin_step(number, STEPS)
+    valid = torch.arange(6) < torch.tensor(_LENGTHS)[:, None]
+    x = _normal(4, 6, norm.dim, seed=number).requires_grad_()
+    y = call(norm, x, valid)
+    loss = (y * y.detach().cos())[valid].sum()
+    price = norms.penalty()
+    (loss if price is None else loss + price).backward()
+    norms.commit()
+    assert x.grad is not None
+    return y.detach()[valid], x.grad[valid]
+
+
+def begin_step(norm: Norm, number: int) -> None:
+    """Tell a norm that a step of a run of `STEPS` begins."""
+    ModelNorms(nn.Sequential(norm)).begin_step(number, STEPS)
+
+
+def extra_loss(norm: Norm) -> Tensor | None:
+    """Return what the last forward adds to the loss, once."""
+    return norm.penalty()
+
+
+def differ(before: Tensor, after: Tensor) -> bool:
+    """Tell whether two results differ by more than rounding, or one is not finite."""
+    limit = _ROUNDING * (1 + before.abs().max())
+    return not bool((before - after).abs().max() <= limit)
+
+
+def state(norm: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of the tensors that are saved with a norm."""
+    saved = norm.state_dict().items()
+    return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
+
+
+def acts(norm: Norm) -> bool:
+    """Tell whether it is any norm at all."""
+    return not isinstance(norm, NoNorm)
+
+
+def no_norm(width: int) -> Norm:
+    """Return the norm that leaves values as they are."""
+    return NoNorm(width)
+
+
+def remembers(norm: Norm) -> bool:
+    """Tell whether it keeps running statistics."""
+    return isinstance(norm, RunningNorm)
+
+
+def tables(norm: Norm) -> dict[str, Tensor]:
+    """Return the running statistics by name: the buffers themselves; empty for a norm without."""
+    return norm.tables if isinstance(norm, RunningNorm) else {}
+
+
+def running(norm: Norm) -> tuple[Tensor, Tensor] | None:
+    """Return the mean and variance that inference normalizes by, `[rows, cols]`; None for none."""
+    return norm.running_moments() if isinstance(norm, RunningNorm) else None
+
+
+def last_moments(norm: Norm) -> Moments | None:
+    """Return the statistics of the last batch, by the norm's own account; None for none."""
+    return norm.seen if isinstance(norm, RunningNorm) else None
+
+
+def statistics_rows(model: nn.Module) -> list[int]:
+    """Return how many rows of running statistics each norm of a model keeps."""
+    return [len(norm.running_moments()[0]) for norm in running_norms(model)]
+
+
+def fixed_map(norm: Norm) -> tuple[Tensor, Tensor] | None:
+    """Return scale and shift, if evaluation is no more than that per feature."""
+    return norm.fixed_map()
+
+
+def scheduled(norm: Norm) -> bool:
+    """Tell whether it changes as training goes on."""
+    return isinstance(norm, WarmupNorm)
+
+
+def evaluates_by_batch(norm: Norm) -> bool:
+    """Tell whether evaluation takes the statistics of its batch."""
+    return isinstance(norm, RunningNorm) and norm.eval_by_batch
+
+
+def sum_with(norm: Norm, summed: Callable[[Tensor], Tensor]) -> None:
+    """Let a batch norm add its sums to those of other processes."""
+    assert isinstance(norm, BatchNorm)
+    norm.together = Pooling(norm.pools, summed)
+
+
+@contextlib.contextmanager
+def running_statistics(model: nn.Module) -> Iterator[None]:
+    """Let norms take running statistics, also those that evaluate by the batch's own."""
+    norms = running_norms(model)
+    by_batch = [norm.eval_by_batch for norm in norms]
+    try:
+        for norm in norms:
+            norm.eval_by_batch = False
+        yield
+    finally:
+        for norm, was in zip(norms, by_batch, strict=True):
+            norm.eval_by_batch = was
+
+
+class Watch(Tally):
+    """The moments that a norm normalizes a batch by; a recurrence gives one position at a time."""
+
+    calls: int = 0
+    last: Moments
+
+    def begin(self) -> None:
+        """Forget the batch before."""
+        self.calls = 0
+        self.sums.zero_()
+
+    def add(self, found: Moments, first: int = 0) -> None:  # noqa: D102
+        self.calls, self.last = self.calls + 1, found
+        super().add(found, first)
+
+    @property
+    def moments(self) -> Moments:
+        """The moments of the batch."""
+        return self.last if self.calls == 1 else self.result()
+
+
+@contextlib.contextmanager
+def moments_watched(norms: Mapping[str, Norm]) -> Iterator[dict[str, Watch]]:
+    """Collect, by name, the moments of norms with running statistics, where these are a batch's."""
+    found = {name: norm for name, norm in norms.items() if isinstance(norm, RunningNorm)}
+    watches = {name: Watch(norm.running_moments()[0]) for name, norm in found.items()}
+    try:
+        for name, norm in found.items():
+            norm.tally = watches[name]
+        yield watches
+    finally:
+        for norm in found.values():
+            norm.tally = None
+
+
+def estimates(norm: Norm, found: Moments) -> tuple[Tensor, Tensor]:
+    """Return the mean and variance that a norm would keep of a batch, `[rows, cols]` each."""
+    assert isinstance(norm, RunningNorm)
+    return norm.estimates(found)

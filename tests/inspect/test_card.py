@@ -1,0 +1,267 @@
+"""A card: what it takes, what it keeps, what its page and the board show."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from normlab.commands import card as command
+from normlab.inspect import card_questions, runs
+from normlab.inspect.card import SCALES, STAGES, carry_out, examined
+from normlab.inspect.question import Finding, Question, questions
+from normlab.reports.cards import baselines_for, beside, board, read_card
+from normlab.reports.html.card import card_page
+from normlab.reports.html.lines import HEIGHT, lines
+
+
+def test_every_question_has_a_text_and_a_stage():
+    for each in questions("card"):
+        assert each.text.endswith("?") and each.stage in STAGES
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["scale=smoke"], "whose card"),
+        (["norm=bn", "task=lm"], "'task=lm': the runs of a card are fixed"),
+        (["norm=bn", "scale=gpu"], "scale=gpu: a card has smoke and cpu"),
+        (["norm=bn", "--only", "foo"], "no question 'foo'"),
+        (["norm=bn", "scale=smoke", "--publish", "."], "is a check and no result"),
+        (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
+        (["norm=bn", "--processes", "0"], "--processes 0"),
+    ],
+)
+def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        command.main([*arguments, "--folder", str(tmp_path)])
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("norm=bn",), "bn"),
+        (("norm=bn", "placement=post", "norm.ghost=4"), "bn-post-ghost=4"),
+        (("norm=bn", "norm@decoder_norm=ln"), "bn+ln"),
+    ],
+)
+def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
+    subject = examined([*arguments, "scale=smoke"], tmp_path)
+    assert subject.name == name
+    assert subject.folder == tmp_path / "smoke" / name.replace("=", "_")
+    assert subject.config("translation", reference=True).choices.norm == "ln"
+
+
+def test_a_finding_is_kept_until_the_norm_changes(tmp_path, monkeypatch):
+    asked = []
+
+    def ask(subject):
+        asked.append(subject.overrides)
+        return Finding("so", {"x": float("nan")}, board={"c": 1.0})
+
+    pools = Question("pools", "card", "?", ask, stage="quiet")
+    monkeypatch.setattr("normlab.inspect.card.questions", lambda *_: [pools])
+    for arguments, kept in ((["norm=bn"], False), (["norm=bn"], True), (["norm=ln"], False)):
+        subject = replace(examined([*arguments, "scale=smoke"], tmp_path), folder=tmp_path / "one")
+        ((name, found, was_kept),) = carry_out(subject, [pools], processes=1)
+        assert (name, found["answer"], was_kept) == ("pools", "so", kept)
+        assert found["figures"] == {"x": "nan"}
+    assert len(asked) == 2
+
+
+def test_the_rate_is_doubled_until_it_fails_and_where_the_first_fails_tried_both_ways(
+    tmp_path, monkeypatch
+):
+    subject = examined(["norm=bn"], tmp_path)
+
+    def largest(limit, *, least=0.0, lost=9.0):
+        def trial(_, value):
+            training = None if value >= lost else 1.0
+            return runs.Trial(training, 7.0, trains=least <= value <= limit, ended="")
+
+        monkeypatch.setattr(runs, "_try", trial)
+        return runs.rate(subject)
+
+    assert largest(0.005).values["largest"] == 0.004
+    assert "0.008 does not" in largest(0.005).answer
+    assert largest(0.0003).values["largest"] == 0.00025
+    assert [row[0] for row in largest(0.0003).table.rows] == [0.00025, 0.0005, 0.001, 0.002, 0.004]
+    assert [row[0] for row in largest(0.0003, lost=0.001).table.rows] == [0.00025, 0.0005, 0.001]
+    assert largest(0.01, least=0.004).values["largest"] == 0.008
+    assert largest(0.0).board == {"largest lr": "none"}
+    assert largest(9.0).board == {"largest lr": "0.256+"}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "changed"),
+    [
+        (["norm=bn"], ["norm.ghost=4"]),
+        (["norm=ln"], None),
+    ],
+)
+def test_small_statistics_batches_leave_the_update_as_it_is(
+    overrides, changed, tmp_path, monkeypatch
+):
+    given = []
+
+    def against_usual(*values):
+        given.append(values[3])
+        return Finding("so")
+
+    monkeypatch.setattr(runs, "against_usual", against_usual)
+    found = runs.small_batch(examined(overrides, tmp_path))
+    assert given == ([changed] if changed else [])
+    assert changed or found.why_not == "the norm takes no statistics from the batch"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """Return the folder of the card of a norm whose short run and others were carried out."""
+    folder = tmp_path_factory.mktemp("cards")
+    names = ["pools", "translation", "pictures", "depth"]
+    arguments = ["norm=rms", "scale=smoke", "--folder", str(folder), "--processes", "1"]
+    assert command.main([*arguments, "--only", ",".join(names)]) == 0
+    return folder / "smoke" / "rms"
+
+
+def test_a_card_is_carried_out_and_written(made):
+    card = read_card(made / "card.json")
+    assert list(card["examinations"]) == sorted(["pools", "translation", "pictures", "depth"])
+    figures = card["examinations"]["translation"]["figures"]
+    assert figures["scores"]["test/nll"].keys() == {"1"}
+    pictures = card["examinations"]["pictures"]
+    assert pictures["cells"].keys() == {"digits loss", "digits acc"}
+    assert pictures["figures"]["scores"]["test/accuracy"].keys() == {"1"}
+    assert pictures["figures"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
+    assert card["examinations"]["pools"]["cells"] == {"pools": "feature"}
+    layers = SCALES["smoke"].depth * 2
+    assert len(card["examinations"]["depth"]["figures"]["moved"]) == layers
+    page = (made / "card.html").read_text("utf-8")
+    assert all(f'id="{name}"' in page for name in card["examinations"])
+    assert "No baseline of this scale was found" in page
+
+
+@pytest.mark.parametrize(
+    ("chosen", "reason"),
+    [
+        (["norm=ln", "placement=post"], "placement: a residual network has its norms behind its"),
+        (["norm=gn", "norm.groups=32"], "norm gn: groups=32 does not divide the width 8"),
+        (["norm=scale"], "on images the norm raises TypeError: no padding"),
+    ],
+)
+def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path, monkeypatch):
+    def forward(*_):
+        raise TypeError("no padding\nthere")
+
+    monkeypatch.setattr("normlab.norms.scale.ScaleNorm.forward", forward)
+    subject = examined([*chosen, "scale=smoke"], tmp_path)
+    subject.check()
+    found = runs.pictures(subject)
+    assert found.answer.startswith(f"does not apply: {reason}") and "\n" not in found.answer
+    assert found.board == {} and not list(tmp_path.iterdir())
+
+
+def test_examinations_go_into_a_published_card_and_say_where_they_were_made(tmp_path):
+    subject = examined(["norm=bn"], tmp_path)
+    old = {**card_of("bn", [2.0, 3.0], nll=2.5), "environment": {"commit": "old"}}
+    new = {**card_of("bn", [1.0, 1.0]), "environment": {"commit": "new", "code": "1"}}
+    new["examinations"] = {**new["examinations"], "pictures": picture(cells={"digits acc": 0.9})}
+    assert command._into_published(subject, new, ["pictures"], tmp_path) is new
+    path = tmp_path / "cards" / "bn" / "card.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(old))
+    card = command._into_published(subject, new, ["pictures"], tmp_path)
+    assert card["examinations"]["translation"] == old["examinations"]["translation"]
+    assert card["environment"] == {"commit": "old"}
+    assert card["examinations"]["pictures"]["environment"] == {"commit": "new"}
+    page = card_page(card, {"ln": card_of("ln", [1.0, 2.0])})
+    assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
+    assert "| `ln` | 1 | - |" in board([card, card_of("ln", [1.0, 2.0], nll=1.0)])
+    with pytest.raises(ValueError, match=r"card\.json: its norm differs"):
+        command._into_published(subject, {**new, "norm": {"eps": 1}}, ["pictures"], tmp_path)
+
+
+def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
+    monkeypatch.setattr(card_questions, "of_the_trained", lambda *_: {})
+    for ask in (card_questions.company, card_questions.stepwise, card_questions.health):
+        found = ask(examined(["norm=bn"], tmp_path))
+        assert found.answer.startswith("does not apply: the translation run diverged")
+        assert found.board == {}
+
+
+def picture(**found):
+    return card_of("x", [0.1, 0.2])["examinations"]["translation"] | found
+
+
+def card_of(name, losses, **cells):
+    by_seed = {str(seed): loss for seed, loss in enumerate(losses, 1)}
+    worse = {seed: -loss for seed, loss in by_seed.items()}  # BLEU, which is higher for the better
+    scores = {"test/bleu": worse, "test/nll": by_seed}
+    figures = {"steps": 6, "scores": scores, "floors": {}, "curves": {"1": [[3, 2.0], [6, 1.5]]}}
+    figures |= {
+        "diverged": {} if losses else {"1": 4},
+        "higher_is_better": {"test/nll": False, "test/bleu": True},
+    }
+    found = {"question": "?", "answer": "so", "figures": figures, "columns": [], "rows": []}
+    found |= {"cells": cells, "applies": True}
+    return {
+        "format": "normlab.card/1",
+        "name": name,
+        "description": f"{name} <of> tests.",
+        "overrides": [f"norm={name}"],
+        "scale": "cpu",
+        "seeds": [1, 2],
+        "norm": {},
+        "environment": {"commit": "abc"},
+        "examinations": {"translation": found},
+    }
+
+
+def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
+    cards = {
+        "ln": card_of("ln", [2.0, 3.0], nll=2.5, lr="0.1+"),
+        "mine": card_of("mine", [1.5, 2.6], nll=2.05, lr=None),
+        "none": card_of("none", [], nll="diverged 1/2"),
+        "peeks": card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7),
+    }
+    for name, card in cards.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "card.json").write_text(json.dumps(card))
+    rows = [line for line in board(cards.values()).splitlines() if line.startswith("| `")]
+    assert rows == [
+        "| `mine` | 2.05 | - | - |",
+        "| `ln` | 2.5 | 0.1+ | - |",
+        "| `none` | diverged 1/2 | - | - |",
+        "| `peeks` \\* | 0.1 | - | 1.7 |",
+    ]
+    found = baselines_for(cards["mine"], [tmp_path])
+    assert list(found) == ["ln", "none"]
+    own = {**card_of("ln", [9.0, 9.0]), "examinations": {"pictures": picture()}}
+    (tmp_path / "own" / "ln").mkdir(parents=True)
+    (tmp_path / "own" / "ln" / "card.json").write_text(json.dumps(own))
+    found = baselines_for(cards["mine"], [tmp_path / "own", tmp_path])
+    assert list(found["ln"]["examinations"]) == ["translation", "pictures"]
+    (only,) = beside(cards["mine"], found, "translation", "test/nll")
+    assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
+    assert only.interval == "[-1.09, +0.185]"
+    page = card_page(cards["mine"], found)
+    assert "mine &lt;of&gt; tests." in page and "Beside it: ln and none" in page
+    (tmp_path / "ln" / "card.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"card\.json: damaged, or no card"):
+        baselines_for(cards["mine"], [tmp_path])
+
+
+def test_lines_name_what_they_draw_and_nothing_is_drawn_of_nothing():
+    drawn = lines({"<a>": [(0.0, 1.0), (5.0, 2.0)], "b": []}, across="updates", up="loss")
+    assert drawn.count("<polyline") == 1 and "&lt;a&gt;" in drawn
+    assert lines({}, across="x", up="y") == ""
+
+
+def test_names_of_lines_that_end_at_the_bottom_stay_in_the_drawing():
+    low = {name: [(0.0, 1.0), (5.0, 0.0)] for name in "abcde"}
+    drawn = lines(low, across="updates", up="loss")
+    heights = [float(y) for y in re.findall(r'y="([\d.]+)" fill="var\(--hue', drawn)]
+    assert heights == sorted(set(heights)) and len(heights) == 5 and heights[-1] < HEIGHT

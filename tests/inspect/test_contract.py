@@ -1,0 +1,199 @@
+"""All norms keep the contract, and a norm that breaks it is told which part, in words."""
+
+import re
+from functools import partial
+from typing import get_args
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.inspect.contract import examine
+from normlab.inspect.question import questions
+from normlab.inspect.subject import BareNorm
+from normlab.norms.base import Axis, Norm, RunningNorm
+from normlab.norms.moments import Moments, widen
+from normlab.registry import option_names
+
+BATCH, POSITION, FEATURE = get_args(Axis)
+
+
+@pytest.mark.parametrize("option", option_names("norm"))
+def test_every_norm_keeps_the_contract(option):
+    found = dict(examine(BareNorm(partial(make_norm, option))))
+    assert [*found] == [each.name for each in questions("norm")]
+    assert {name: v.answer for name, v in found.items() if v.holds is False} == {}
+    norm = make_norm(option, 8)
+    assert norm.batch_independent
+    assert (found["running"].holds is True) == isinstance(norm, RunningNorm)
+    assert (found["gradient"].holds is True) == norm.exact_gradient
+
+
+def root(x, axes):
+    return (x.square().mean(axes, keepdim=True) + 1e-5).sqrt()
+
+
+def by_token(x):
+    return x / root(x, -1)
+
+
+class Right(Norm):
+    pools = frozenset({FEATURE})
+
+    def __init__(self, dim):
+        super().__init__(dim, scale=True, shift=True)
+        self.calls = 0
+
+    def forward(self, x, stream):
+        wide, weight, bias = widen(x, self.weight, self.bias)
+        return (self.map(wide, stream) * weight + bias).to(x.dtype)
+
+    def map(self, x, stream):
+        return by_token(x)
+
+
+class Counts(Right):
+    def map(self, x, stream):
+        self.calls += self.training
+        return by_token(x) * self.calls
+
+
+class Prices(Right):
+    price = None
+
+    def map(self, x, stream):
+        self.price = x[stream.real(x)].sum()
+        return by_token(x)
+
+    def penalty(self):
+        return self.price
+
+
+class Running(RunningNorm):
+    pools = frozenset({BATCH, POSITION})
+
+    def __init__(self, dim):
+        kind = {"eps": 1e-5, "affine": False, "eval_stats": "running", "sync": True}
+        super().__init__(dim, momentum=0.1, **kind)
+        self.keep("square", torch.ones(1, dim))
+
+    def forward(self, x, stream):
+        y = x * self.square.to(x).rsqrt()
+        if self.by_batch:
+            real = stream.real(x)[..., None].to(x)
+            count = real.sum((0, 1), keepdim=True)
+            square = (x.detach().square() * real).sum((0, 1), keepdim=True) / count
+            self.observe(Moments(square * 0, square, count, count))
+        return y.to(x.dtype)
+
+    def running_moments(self):
+        return torch.zeros_like(self.square), self.square
+
+    def enter(self, rows, mean, var, share):
+        self.square[rows].lerp_(var, share)
+
+
+class Deaf(Running):
+    def enter(self, rows, mean, var, share):
+        """Take no notice of the batch."""
+
+
+class InPlace(Running):
+    def forward(self, x, stream):
+        self.observe(Moments(x, x, x, x))
+        return (self.square * x).to(x.dtype)
+
+    def update(self, found, first=0):
+        self.square.mul_(0.9)
+
+
+def places(count, dim):
+    return torch.arange(1.0, count + 1).view([-1 if n == dim else 1 for n in range(3)])
+
+
+def wrong(map_=None, base=Right, **own):
+    """Return a class of norms that differ from the right one in these things."""
+    own["__module__"] = __name__
+    return type("Wrong", (base,), own if map_ is None else {**own, "map": map_})
+
+
+def without_cast(self, x, stream):
+    return widen(by_token(x))[0] * self.weight + self.bias
+
+
+def without_widening(self, x, stream):
+    return ((x - x.mean(-1, keepdim=True)) * self.weight + self.bias).to(x.dtype)
+
+
+ALL = frozenset({BATCH, POSITION})
+WRONG = {
+    "pools over more": (
+        wrong(lambda self, x, s: x / root(x, (1, 2))),
+        "pools",
+        rf"declares pools=\{{{FEATURE}}}, but a position's output changes with other positions: "
+        rf"it pools over {POSITION} as well",
+    ),
+    "pools over less": (
+        wrong(pools=frozenset({FEATURE, BATCH})),
+        "pools",
+        f"does not change with other sequences: it does not pool over {BATCH}",
+    ),
+    "says nothing of features": (
+        wrong(pools=frozenset()),
+        "pools",
+        f"its token's other features: it pools over {FEATURE} as well",
+    ),
+    "one feature": (wrong(lambda self, x, s: x, forward=lambda self, x, s: x[..., :1]), "shape"),
+    "in place": (wrong(forward=lambda self, x, s: x.mul_(2)), "shape", "its input"),
+    "no floor": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "zeros", "is 0"),
+    "float32": (wrong(forward=without_cast), "precision", r"of bfloat16 values.*to\(x.dtype\)"),
+    "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
+    "padding": (
+        wrong(lambda self, x, s: x / root(x, 1), pools=frozenset({POSITION})),
+        "padding",
+        "in training the outputs of real tokens.*stream.valid",
+    ),
+    "order": (wrong(lambda self, x, s: by_token(x) * places(len(x), 0)), "order", "change places"),
+    "alone": (
+        wrong(lambda self, x, s: x / root(x, (0, 1)), pools=ALL, batch_independent=True),
+        "alone",
+        "another alone than in its batch, and `batch_independent` is True",
+    ),
+    "never alone": (wrong(batch_independent=False), "alone", "is the same alone"),
+    "start": (
+        wrong(lambda self, x, s: by_token(x) * places(x.shape[1], 1)),
+        "stepwise",
+        "`incremental` is True.*stream.start",
+    ),
+    "slow for nothing": (wrong(incremental=False), "stepwise", "slow path for nothing"),
+    "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),
+    "idle": (wrong(forward=lambda self, x, s: by_token(x)), "parameters", "weight, bias"),
+    "in place of a table": (InPlace, "twice", "two calls before one backward pass fail"),
+    "priced twice": (Prices, "penalty", "twice"),
+    "counts in Python": (Counts, "saved", "must be a buffer"),
+    "deaf": (Deaf, "running", "recalibration changes nothing"),
+    "fixed": (
+        wrong(base=Running, fixed_map=lambda self: (torch.ones(16), torch.zeros(16))),
+        "running",
+        "`fixed_map` is not what eval computes",
+    ),
+    "raises": (
+        wrong(lambda self, x, s: x / self.scale),
+        "gradient",
+        r"raises AttributeError: .*scale.* \(test_contract.py:\d+\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("norm", [Right, Running])
+def test_the_norms_that_the_wrong_ones_differ_from_are_right(norm):
+    found = dict(examine(BareNorm(norm)))
+    assert {name: v.answer for name, v in found.items() if v.holds is False} == {}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_a_wrong_norm_is_told_what_is_wrong(case):
+    norm, check, *phrase = WRONG[case]
+    verdict = dict(examine(BareNorm(norm)))[check]
+    assert verdict.holds is False
+    assert not phrase or re.search(phrase[0], verdict.answer), verdict.answer

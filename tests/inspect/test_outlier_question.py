@@ -1,0 +1,210 @@
+"""The documents' 999 by hand, and what an outlier in the model does to whom."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.inspect import outlier
+from normlab.inspect.model import attentions_watched, mean_loss
+from normlab.inspect.outlier import fitted, in_sentence, ratio
+from normlab.inspect.worked import attend, slope, through
+from normlab.norms.base import batch_statistics
+from normlab.norms.local import NoNorm
+from normlab.records.canonical import plain
+from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, config_of, trained
+
+
+@EVERY_KIND
+def test_an_outlier_reaches_other_sentences_only_through_the_statistics_of_the_batch(
+    tmp_path, norm, placement
+):
+    about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
+    with Untouched(about):
+        finding = outlier.outlier(about)
+    json.dumps(plain(dict(finding.values)), allow_nan=False)
+    assert "\n" not in finding.answer
+    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    model = finding.values["model"]
+    assert ("of the batch" in model) == (norm in OVER_BATCH)
+    for statistics, found in model.items():
+        assert found["outlier_in"].keys() == {"encoder", "decoder"}
+        for stack, by in found["outlier_in"].items():
+            assert by["moved"][stack]["own"] > 0
+            assert (by["moved"][stack]["others"] > 0) == (statistics == "of the batch")
+        # The encoder does not see the decoder; the decoder sees what the encoder made of it.
+        assert found["outlier_in"]["decoder"]["moved"]["encoder"] == {"own": 0, "others": 0}
+        assert found["outlier_in"]["encoder"]["moved"]["decoder"]["own"] > 0
+
+
+def test_the_same_sentence_and_feature_are_taken_each_time(tmp_path):
+    about = trained(tmp_path, "norm=bn")
+    assert outlier.outlier(about) == outlier.outlier(about)
+
+
+# The document's sentence ------------------------------------------------------------------------
+
+
+def test_layer_norm_of_the_documents_sentence_by_hand():
+    found = through(make_norm("ln", 4))
+    # Of 10, 20, 999, -5: mean 256, variance 736382 / 4.
+    deviation = math.sqrt(736382 / 4)
+    expected = [(value - 256) / deviation for value in (10, 20, 999, -5)]
+    assert found["values"][0] == pytest.approx(expected, rel=1e-6)
+    assert found["values"][0] == pytest.approx([-0.573, -0.550, 1.732, -0.608], abs=1e-3)
+    assert found["values"][2] == [0, 0, 0, 0]
+    # "I" on itself 4 / 2, on "eat" 0, on "love" y_1 y_2 / 2 with y_2 = -a, 3 a, -a, -a.
+    a = 0.025 / math.sqrt(0.001875 + 1e-5)
+    love = a * (-expected[0] + 3 * expected[1] - expected[2] - expected[3]) / 2
+    weights = [math.exp(2), math.exp(love), 1]
+    shares = [weight / sum(weights) for weight in weights]
+    assert found["largest_weight"][0] == pytest.approx(shares[0], rel=1e-5)
+    assert found["slope"][0] == pytest.approx(1 - sum(p * p for p in shares), rel=1e-5)
+    assert found["slope"][2] == pytest.approx(2 / 3)  # "eat" looks at all three alike
+    assert found["largest_logit"] == pytest.approx(2, rel=1e-5)
+
+
+def test_without_a_norm_every_word_looks_at_one_only():
+    found = through(NoNorm(4))
+    assert found["largest_weight"] == [1, 1, 1]
+    assert max(found["slope"]) < 1e-12
+    assert found["largest_logit"] == (10**2 + 20**2 + 999**2 + 5**2) / 2
+
+
+def test_batch_norm_of_the_sentence_is_by_feature():
+    found = through(make_norm("bn", 4).train())
+    column = torch.tensor([999.0, 0.1, 5.0]).double()
+    expected = (column - column.mean()) / column.std(correction=0)
+    assert [row[2] for row in found["values"]] == pytest.approx(expected.tolist(), rel=1e-4)
+
+
+def test_running_statistics_of_a_new_norm_know_nothing_of_the_outlier():
+    nodes = {"norm": config_of("bn"), "encoder_norm": None, "decoder_norm": config_of("ln")}
+    found = in_sentence(nodes)
+    assert list(found) == ["no norm", "norm", "norm, new in eval", "decoder_norm"]
+    assert found["norm, new in eval"]["values"][0][2] == pytest.approx(999, rel=1e-4)
+    assert found["norm"]["values"][0][2] < 2
+    assert found["decoder_norm"]["values"] == through(make_norm("ln", 4))["values"]
+
+
+def test_a_norm_that_does_not_fit_four_features_is_made_to_and_says_so():
+    norm, changed = fitted(config_of("gn"), 4)
+    assert changed == {"groups": 2}
+    assert norm.groups == 2
+    assert fitted(config_of("ln"), 4)[1] == {}
+    with pytest.raises(ValueError, match="eps"):
+        fitted({"_target_": "normlab.norms.local.LayerNorm", "affine": True}, 4)
+
+
+def test_the_slope_of_the_softmax_in_closed_form():
+    uniform = torch.full((2, 5), 0.2)
+    assert slope(uniform).tolist() == pytest.approx([1 - 1 / 5] * 2)
+    assert slope(torch.eye(3)).tolist() == [0, 0, 0]
+    # The trace of the Jacobian, by autograd.
+    logits = torch.tensor([0.3, -1.0, 2.0]).double()
+    jacobian = torch.autograd.functional.jacobian(lambda z: z.softmax(-1), logits)
+    assert float(slope(logits.softmax(-1))) == pytest.approx(float(jacobian.trace()))
+
+
+def test_attention_of_the_vectors_themselves():
+    y = torch.tensor([[2.0, 0.0], [0.0, 0.0]]).double()
+    share = math.exp(4 / math.sqrt(2))
+    expected = [[share / (share + 1), 1 / (share + 1)], [0.5, 0.5]]
+    torch.testing.assert_close(attend(y), torch.tensor(expected).double())
+
+
+# The model --------------------------------------------------------------------------------------
+
+
+def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_path):
+    alive = outlier.outlier(trained(tmp_path, "norm=ln", "placement=pre"))
+    dead = outlier.outlier(trained(tmp_path, "norm=none", "placement=pre"))
+    kept, lost = (found.values["model"]["as evaluated"] for found in (alive, dead))
+    assert kept["alive"]
+    assert kept["saturated"]["after"] == 0
+    assert not lost["alive"]
+    assert lost["saturated"]["after"] > 0.5
+    assert lost["least_slope"]["after"] < kept["least_slope"]["after"] / 3
+    assert "keeps the softmax alive" in alive.answer
+    assert "saturates" in dead.answer
+
+
+def test_running_statistics_let_the_outlier_through_and_those_of_the_batch_do_not(tmp_path):
+    model = outlier.outlier(trained(tmp_path, "norm=bn", "placement=pre")).values["model"]
+
+    def largest_logit(statistics):
+        by = model[statistics]["outlier_in"]["encoder"]["attention"]["encoder.0.self"]
+        return by["own"]["largest"]
+
+    assert largest_logit("as evaluated") > 10 * largest_logit("of the batch")
+
+
+def test_a_ratio_is_over_the_chosen_tokens():
+    table = torch.tensor([[[3.0, 4.0], [100.0, 0.0]], [[0.0, 0.0], [0.0, 12.0]]])
+    chosen = torch.tensor([[True, False], [False, True]])
+    assert ratio(table, torch.ones(2, 2, 2), chosen) == pytest.approx(13 / 2)
+    zero = torch.zeros_like(table)
+    assert ratio(table, zero, chosen) == math.inf
+    assert math.isnan(ratio(zero, zero, chosen))
+
+
+@pytest.mark.parametrize("statistics", ["as evaluated", "of the batch"])
+def test_moves_and_gradients_are_those_of_a_model_whose_embedding_has_the_outlier(
+    tmp_path, statistics
+):
+    about = trained(tmp_path, "norm=bn", "placement=pre")
+    generator = about.generator("outlier")
+    batch = about.batch("valid", generator.permutation(7).tolist())
+    feature = int(generator.random() * 16)
+    ends = {}
+    for name, size in (("plain", 0.0), ("disturbed", 999.0)):
+        model = copy.deepcopy(about.model)
+        kept = {}
+
+        def add(_, arguments, output, size=size, kept=kept):
+            mark = torch.zeros_like(output)
+            mark[0, 0, feature] = size
+            kept["first"] = (output + mark).detach().requires_grad_()
+            return kept["first"]
+
+        model.encoder.embedding.register_forward_hook(add)
+        model.encoder.register_forward_hook(lambda _, a, out, kept=kept: kept.update(last=out))
+        if statistics == "of the batch":
+            with batch_statistics(model):
+                mean_loss(replace(about, model=model), batch).backward()
+        else:
+            mean_loss(replace(about, model=model), batch).backward()
+        ends[name] = (kept["last"].detach(), kept["first"].grad)
+    found = outlier.outlier(about).values["model"][statistics]["outlier_in"]["encoder"]
+    (old, old_slope), (new, new_slope) = ends["plain"], ends["disturbed"]
+    length = int(batch.source_valid[0].sum())
+    others = batch.source_valid.clone()
+    others[0] = False
+    moved = (new - old)[0, 1:length].norm() / old[0, 1:length].norm()
+    assert found["moved"]["encoder"]["own"] == pytest.approx(float(moved), rel=1e-4)
+    moved = (new - old)[others].norm() / old[others].norm()
+    assert found["moved"]["encoder"]["others"] == pytest.approx(float(moved), rel=1e-4)
+    reach = new_slope[0, 1:length].norm() / old_slope[0, 1:length].norm()
+    assert found["gradient"]["encoder"]["own"] == pytest.approx(float(reach), rel=1e-4)
+
+
+def test_an_attention_is_described_over_the_real_tokens_of_the_sentence(tmp_path):
+    about = trained(tmp_path, "norm=ln")
+    lengths = about.task.lengths("valid")
+    shortest, longest = int(lengths[:, 1].argmin()), int(lengths[:, 1].argmax())
+    assert (lengths[shortest] < lengths[longest]).all()  # so that the first is padded
+    seen = []
+    for indices in ([shortest, longest], [shortest], [longest]):
+        with torch.no_grad(), attentions_watched(about.model, outlier.describe) as attention:
+            about.task.losses(about.model, about.batch("valid", indices))
+        seen.append(attention)
+    both, short, long = seen
+    assert list(both) == ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
+    for name, found in both.items():
+        assert found["own"] == pytest.approx(short[name]["own"], rel=1e-4)
+        assert found["others"] == pytest.approx(long[name]["own"], rel=1e-4)
+        assert 0 < found["own"]["entropy"] < 1

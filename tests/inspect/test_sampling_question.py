@@ -1,0 +1,176 @@
+"""The law of the batch mean on tokens whose law is known, and on models."""
+
+import copy
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from normlab.inspect import sampling
+from normlab.inspect.sampling import Sums, describe, intraclass, powers_of_two, resampled, slope
+from normlab.norms.base import Stream, running_norms
+from tests.inspect.subjects import EVERY_KIND, examined, subject, trained
+
+SIZES = [1, 2, 4, 8, 16, 32]
+
+
+def orders(groups, sets=2000, largest=32):
+    rng = np.random.default_rng(7)
+    return np.stack([rng.permutation(groups)[:largest] for _ in range(sets)])
+
+
+def counts(groups, low=3, high=9):
+    return np.random.default_rng(5).integers(low, high, groups)
+
+
+def test_independent_tokens_have_the_law_of_tokens():
+    number = counts(600)
+    tokens = np.random.default_rng(3).normal(2.0, 3.0, (number.sum(), 24))
+    found = describe(Sums.of(tokens, number), orders(600), SIZES)
+    assert found["slope"] == pytest.approx(-1, abs=0.03)
+    assert found["design_effect"] == pytest.approx([1] * 6, abs=0.12)
+    assert found["effective"] == pytest.approx(found["tokens"], rel=0.12)
+    assert found["intraclass"] == pytest.approx(0, abs=0.01)
+    assert found["sigma2"] == pytest.approx(24 * 9, rel=0.02)
+    # sigma^2 / N is as many times too large as a sentence has tokens.
+    assert found["per_sentences"][5] == pytest.approx(number.mean(), rel=0.12)
+
+
+def test_equal_tokens_have_the_law_of_sentences():
+    number = np.full(600, 7)
+    sentences = np.random.default_rng(3).normal(0, 1, (600, 24))
+    found = describe(Sums.of(sentences.repeat(7, axis=0), number), orders(600), SIZES)
+    assert found["tokens"] == pytest.approx([7 * size for size in SIZES])
+    assert found["slope"] == pytest.approx(-1, abs=0.03)
+    assert found["design_effect"] == pytest.approx([7] * 6, rel=0.12)
+    assert found["effective"] == pytest.approx(SIZES, rel=0.12)
+    assert found["per_sentences"] == pytest.approx([1] * 6, rel=0.12)
+    assert found["intraclass"] == pytest.approx(1)
+
+
+def test_tokens_half_alike_have_kishs_design_effect():
+    rng = np.random.default_rng(3)
+    shared = rng.normal(0, 1, (600, 24)).repeat(6, axis=0)
+    found = describe(
+        Sums.of(shared + rng.normal(0, 1, shared.shape), np.full(600, 6)), orders(600), SIZES
+    )
+    assert found["intraclass"] == pytest.approx(0.5, abs=0.02)
+    assert found["design_effect"] == pytest.approx([1 + 5 * 0.5] * 6, rel=0.12)
+
+
+def test_sets_that_are_a_large_part_of_the_sentences_are_corrected():
+    number = np.full(64, 2)
+    tokens = np.random.default_rng(3).normal(0, 1, (128, 200))
+    sums = Sums.of(tokens, number)
+    _, variance = resampled(sums, orders(64, largest=32), [1, 32])
+    # Without replacement Var = S^2 / N (1 - N / M), with S^2 among all sentence means.
+    spread = tokens.reshape(64, 2, 200).mean(1).var(0, ddof=1).sum()
+    assert variance == pytest.approx([spread, spread / 32], rel=0.03)
+
+
+def test_resampling_by_hand():
+    sums = Sums.of(np.array([[1.0], [3.0], [6.0], [0.0]]), np.array([2, 1, 1]))
+    number, variance = resampled(sums, np.array([[0, 1], [2, 0]]), [1, 2])
+    assert number == pytest.approx([2 / (1 / 2 + 1), 3])
+    # Means 2 and 0 of single sentences, 10 / 3 and 4 / 3 of pairs, out of three.
+    assert variance == pytest.approx([2 / (1 - 1 / 3), 2 / (1 - 2 / 3)])
+    assert sums.variance == pytest.approx(46 / 4 - 2.5**2)
+
+
+def test_joined_parts_are_the_whole():
+    tokens, number = np.random.default_rng(0).normal(size=(20, 3)), np.array([4, 6, 1, 9])
+    parts = [Sums.of(tokens[:10], number[:2]), Sums.of(tokens[10:], number[2:])]
+    joined, whole = Sums.joined(parts), Sums.of(tokens, number)
+    for name in ("counts", "sums", "squares"):
+        np.testing.assert_allclose(getattr(joined, name), getattr(whole, name))
+    assert whole.variance == pytest.approx(tokens.var(0).sum())
+
+
+def test_intraclass_correlation_by_hand():
+    # Groups (1, 3), (5, 7): MSB = 2 (2 - 4)^2 + 2 (6 - 4)^2 = 16, MSW = 4 / 2 = 2, n_0 = 2.
+    sums = Sums.of(np.array([[1.0], [3.0], [5.0], [7.0]]), np.array([2, 2]))
+    assert intraclass(sums) == pytest.approx((16 - 2) / (16 + 2))
+    # Groups (0), (3, 5, 7): mean 15/4; MSB = 225/16 + 3 * 25/16, MSW = 8 / 2, n_0 = 4 - 10 / 4.
+    sums = Sums.of(np.array([[0.0], [3.0], [5.0], [7.0]]), np.array([1, 3]))
+    between = 225 / 16 + 3 * 25 / 16
+    assert intraclass(sums) == pytest.approx((between - 4) / (between + 0.5 * 4))
+    assert math.isnan(intraclass(Sums.of(np.array([[0.0], [3.0]]), np.array([1, 1]))))
+
+
+def test_slope_and_sizes_by_hand():
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    assert slope(x, 5 * x**-0.7) == pytest.approx(-0.7)
+    assert powers_of_two(256) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
+    assert powers_of_two(50) == SIZES
+    assert powers_of_two(0) == []
+
+
+@EVERY_KIND
+def test_figures_of_models(tmp_path, monkeypatch, norm, placement):
+    monkeypatch.setattr(sampling, "SENTENCES", 128)
+    finding = examined(
+        trained(tmp_path, f"norm={norm}", f"placement={placement}"), sampling.batch_mean
+    )
+    figures = finding.values
+    assert figures["sizes"] == [1, 2, 4, 8, 16]
+    assert figures["sentences"] == 128
+    mean, shuffled = figures["mean"], figures["shuffled"]
+    assert shuffled["slope"] == pytest.approx(-1, abs=0.15)
+    assert shuffled["design_effect"] == pytest.approx([1] * 5, abs=0.4)
+    assert abs(shuffled["intraclass"]) < 0.05
+    assert mean["slope"] < -0.5
+    assert len(mean["variance"]) == 5
+    by_site = figures["by_site"]
+    identities = norm == "none"
+    assert ("decoder.final" in by_site) == (identities or placement == "pre")
+    assert ("encoder.embedding" in by_site) == identities
+    for key in ("variance", "design_effect"):
+        across = [site[key][2] for site in by_site.values()]
+        assert mean[key][2] == pytest.approx(sum(across) / len(across))
+    for found in (mean, by_site["encoder.0.self"]):
+        assert np.array(found["effective"]) * found["variance"] == pytest.approx([1] * 5)
+        products = np.array(found["per_sentences"]) * figures["sizes"] / found["effective"]
+        assert products == pytest.approx([1] * 5)
+
+
+def test_tokens_are_those_at_the_norms_input(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampling, "SENTENCES", 64)
+    about = trained(tmp_path, "norm=ln", "placement=pre")
+    figures = sampling.batch_mean(about).values["by_site"]["encoder.0.self"]
+    picked = about.generator("batch_mean").permutation(400)[:64].tolist()
+    tokens = []
+    for index in picked:
+        batch = about.batch("train", [index])
+        with torch.no_grad():
+            stream = Stream(batch.source_valid)
+            tokens.append(about.model.encoder.embedding(batch.source, stream)[0].numpy())
+    sums = Sums.of(np.concatenate(tokens), np.array([len(part) for part in tokens]))
+    assert figures["sigma2"] == pytest.approx(sums.variance, rel=1e-5)
+    assert figures["intraclass"] == pytest.approx(intraclass(sums), rel=1e-4)
+    assert sums.counts.tolist() == about.task.lengths("train")[picked, 0].tolist()
+
+
+def test_running_statistics_do_not_matter(tmp_path, monkeypatch):
+    monkeypatch.setattr(sampling, "SENTENCES", 128)
+    about = trained(tmp_path, "norm=bn", "norm.eval_stats=batch", "placement=post")
+    off = replace(about, model=copy.deepcopy(about.model))
+    for norm in running_norms(off.model):
+        norm.running_mean.fill_(5)
+        norm.running_var.fill_(40)
+        norm.eval_by_batch = False
+    assert sampling.batch_mean(about).values == sampling.batch_mean(off).values
+
+
+def test_too_few_sentences_to_draw_sets_from(tmp_path):
+    about = subject(tmp_path, "norm=bn")
+
+    class Few(type(about.task)):
+        def __init__(self):
+            pass
+
+        def lengths(self, split):
+            return about.task.lengths(split)[:15]
+
+    assert sampling.batch_mean(replace(about, task=Few())).why_not

@@ -1,0 +1,174 @@
+"""The losses of running, batch and recalibrated statistics, and the discrepancy, by other ways."""
+
+import copy
+import json
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from normlab.build import make_norm
+from normlab.inspect import statistics
+from normlab.inspect.model import norms_watched
+from normlab.inspect.statistics import against_running, by_length, closing, discrepancies, loss
+from normlab.norms.base import RunningNorm, batch_statistics, running_norms
+from normlab.norms.local import LayerNorm
+from normlab.norms.moments import Moments
+from normlab.probes.sites import sites
+from normlab.records.canonical import plain
+from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, subject, trained
+
+
+@pytest.fixture(autouse=True)
+def _few(monkeypatch):
+    monkeypatch.setattr(statistics, "SENTENCES", 40)
+    monkeypatch.setattr(statistics, "RECALIBRATION_BATCHES", 6)
+
+
+WITHOUT_A_MEAN = {"pn", "pn_v", "mabn", "un"}
+
+
+@EVERY_KIND
+def test_every_norm_has_its_losses_and_stays_as_it_was(tmp_path, norm, placement):
+    about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
+    with Untouched(about):
+        finding = statistics.statistics(about)
+    json.dumps(plain(dict(finding.values)), allow_nan=False)
+    assert "\n" not in finding.answer
+    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    if norm in OVER_BATCH:
+        figures = finding.values
+        assert figures["gap"] == figures["loss"]["running"] - figures["loss"]["batch"]
+        # Seven held-out sentences are one batch at 8, 32 and 128.
+        by_size = figures["loss_by_batch_size"]
+        assert by_size["8"] == by_size["32"] == by_size["128"] != by_size["1"]
+        assert figures["recalibration"]["batches"] == 6
+        assert figures["tid"]["by_site"].keys() == sites(about.model, RunningNorm).keys()
+        assert (figures["tid"]["mean"] > 0) == (norm not in WITHOUT_A_MEAN)
+    else:
+        assert finding.values["same"]
+        assert finding.values["gap"] == 0
+        assert "to the last bit" in finding.answer
+
+
+def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):
+    about = trained(tmp_path, "norm=ln")
+    batch = about.batch("valid", range(7))
+    with torch.no_grad():
+        logits = about.task.stepwise(about.model, batch)[0]
+    smoothing = about.config["task"]["label_smoothing"]
+    expected = float(F.cross_entropy(logits, batch.tgt_out, label_smoothing=smoothing))
+    for size in (1, 3, 7):
+        batches = by_length(about, "valid", statistics._sentences(about, "valid"), size=size)
+        assert len(batches) == math.ceil(7 / size)
+        assert loss(about, batches) == pytest.approx(expected, rel=1e-5)
+
+
+def test_batches_are_cut_from_sentences_sorted_by_length(tmp_path):
+    about = subject(tmp_path, "norm=ln")
+    batches = by_length(about, "train", statistics._sentences(about, "train"), size=32)
+    widths = [batch.source.shape[1] for batch in batches]
+    assert [len(batch.source) for batch in batches] == [32, 8]
+    assert widths == sorted(widths, reverse=True)
+    assert widths[0] > widths[-1]
+
+
+def test_what_recalibration_closes_is_a_share_of_the_gap():
+    assert closing(3.0, 2.0, 2.25) == {"gap": 1.0, "closed": 0.75}
+    assert closing(3.0, 2.0, 3.0)["closed"] == 0.0
+    assert closing(2.0, 2.0, 2.5) == {"gap": 0.0, "closed": None}
+    assert closing(1.0, 2.0, 2.0) == {"gap": -1.0, "closed": None}
+
+
+def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(tmp_path):
+    about = trained(tmp_path, "norm=bn", "norm.unbiased=false")
+    batch = about.batch("valid", range(7))
+    before = statistics.statistics(about).values
+    model = copy.deepcopy(about.model).train()
+    for module in model.modules():
+        if not isinstance(module, RunningNorm):
+            module.training = False
+        else:
+            module.momentum = 1.0
+    with torch.no_grad():
+        about.task.losses(model, batch)
+    figures = statistics.statistics(replace(about, model=model.eval())).values
+    assert abs(before["gap"]) > 0.01
+    assert abs(figures["gap"]) < 1e-5
+    assert figures["closed"] is None
+    assert before["tid"]["mean"] > 0.01
+    assert figures["tid"]["mean"] < 1e-5
+    assert figures["tid"]["var"] < 1e-5
+
+
+def test_running_statistics_of_a_new_model_cost_and_recalibration_pays(tmp_path):
+    about = subject(tmp_path, "norm=bn", "placement=pre")
+    finding = statistics.statistics(about)
+    assert finding.values["gap"] > 0.1
+    assert finding.values["closed"] > 0.5
+    assert "at initialization" in finding.answer
+
+
+def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
+    running = trained(tmp_path, "norm=bn")
+    by_batch = trained(tmp_path, "norm=bn", "norm.eval_stats=batch")
+    with Untouched(by_batch):
+        found = statistics.statistics(by_batch).values
+    assert found == statistics.statistics(running).values
+    assert all(norm.eval_by_batch for norm in running_norms(by_batch.model))
+
+
+def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
+    about = trained(tmp_path, "norm=bn", "norm.unbiased=true")
+    batches = [about.batch("valid", [0, 1, 2]), about.batch("valid", [3, 4, 5, 6])]
+    found = discrepancies(about, batches)
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    for batch in batches:
+        with (
+            torch.no_grad(),
+            batch_statistics(about.model),
+            norms_watched(about.model, RunningNorm) as seen,
+        ):
+            about.task.losses(about.model, batch)
+        for name, norm in sites(about.model, RunningNorm).items():
+            tokens = seen[name].x[seen[name].valid]
+            sigma = norm.running_var[0].sqrt()
+            mean = (tokens.mean(0) - norm.running_mean[0]).norm() / sigma.norm()
+            spread = (tokens.std(0) - sigma).norm() / sigma.norm()
+            ratios.setdefault(name, []).append((float(mean), float(spread)))
+    assert found["by_site"].keys() == ratios.keys()
+    for name, pairs in ratios.items():
+        means, spreads = zip(*pairs, strict=True)
+        assert found["by_site"][name]["mean"] == pytest.approx(sum(means) / 2, rel=1e-4)
+        assert found["by_site"][name]["var"] == pytest.approx(sum(spreads) / 2, rel=1e-3)
+    whole = [by["mean"] for by in found["by_site"].values()]
+    assert found["mean"] == pytest.approx(sum(whole) / len(whole))
+
+
+def test_positions_of_one_token_are_left_out_of_the_discrepancy():
+    norm = make_norm("bn_position", 2)
+    norm.running_mean[:3] = torch.tensor([[5.0, 6.0], [7.0, 8.0], [9.0, 10.0]])
+    table = torch.arange(6.0).view(1, 3, 2)
+    count = torch.tensor([5.0, 2.0, 1.0]).view(1, 3, 1)
+    compared = against_running(norm, Moments(table, table + 1, count, count))
+    torch.testing.assert_close(compared.mean, torch.tensor([0.0, 1.0, 2.0, 3.0]))
+    # The kept variance is the n - 1 estimate: times 5/4 and 2/1.
+    torch.testing.assert_close(compared.var, torch.tensor([1.25, 2.5, 6.0, 8.0]))
+    torch.testing.assert_close(compared.mean_before, torch.tensor([5.0, 6.0, 7.0, 8.0]))
+
+
+class LoudInTraining(LayerNorm):
+    def forward(self, x, stream):
+        return super().forward(x, stream) * (3 if self.training else 1)
+
+
+def test_a_norm_that_does_otherwise_in_training_is_found_out(tmp_path):
+    about = trained(tmp_path, "norm=ln")
+    model = copy.deepcopy(about.model)
+    model.encoder.final_norm = LoudInTraining(16, eps=1e-5, affine=True).eval()
+    finding = statistics.statistics(replace(about, model=model))
+    assert not finding.values["same"]
+    assert finding.values["gap"] != 0
+    assert "yet" in finding.answer
