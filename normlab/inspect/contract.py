@@ -44,7 +44,6 @@ _OTHERS = dict(
     zip(AXES, ("other sequences", "other positions", "its token's other features"), strict=True)
 )
 _WIDEN = "take it from `widen(x)` of normlab/norms/moments.py"
-_STOPS = (3, STEPS - 3)
 
 
 def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
@@ -305,8 +304,7 @@ def twice(norm: BareNorm) -> Finding:
             f"two calls before one backward pass fail ({text}): clone a table that `forward` "
             "reads before it changes"
         )
-    grads = [x.grad for x, _ in pairs]
-    if any(grad is None or not grad.isfinite().all() for grad in grads):
+    if any(x.grad is None or not x.grad.isfinite().all() for x, _ in pairs):
         return _broken("two calls before one backward pass have gradients that are not finite")
     return _kept("may be called twice before one backward pass")
 
@@ -344,7 +342,7 @@ def saved(norm: BareNorm) -> Finding:
     run(own, *norm.tokens(STEPS + 1))
     if altered := _altered(before, state(own)):
         return _broken(f"a forward in eval changes {', '.join(altered)}")
-    for stop in _STOPS:
+    for stop in (3, STEPS - 3):
         own, other = norm.trained(stop), norm.new()
         other.load_state_dict(copy.deepcopy(own.state_dict()))
         at = f"saved after step {stop} and loaded,"
@@ -378,7 +376,11 @@ def running(norm: BareNorm) -> Finding:
     if altered := _altered(before, state(own)):
         return _broken(f"with the statistics of a batch in eval it changes {', '.join(altered)}")
     former = {name: table.clone() for name, table in tables(own).items()}
-    with recalibrated(model, lambda: run(own, x, valid)):
+
+    def feed() -> None:
+        run(own, x, valid)
+
+    with recalibrated(model, feed):
         fresh = {name: table.clone() for name, table in tables(own).items()}
     if not _altered(former, fresh):
         return _broken(

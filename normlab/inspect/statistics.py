@@ -144,7 +144,7 @@ def discrepancies(subject: Subject, batches: Iterable[Batch]) -> dict[str, Any]:
     Entries of too few values are left out, and norms without any other.
     """
     found: dict[str, list[dict[str, float]]] = defaultdict(list)
-    norms: Mapping[str, Any] = subject.norms
+    norms: dict[str, Any] = dict(subject.norms)
     with batch_statistics(subject.model), moments_watched(norms) as watches:
         for batch in batches:
             for watch in watches.values():
