@@ -332,7 +332,7 @@ class Watch(Tally):
         self.calls = 0
         self.sums.zero_()
 
-    def add(self, found: Moments, first: int = 0) -> None:  # noqa: D102
+    def add(self, found: Moments, first: int = 0) -> None:
         self.calls, self.last = self.calls + 1, found
         super().add(found, first)
 
