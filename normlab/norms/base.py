@@ -1,49 +1,60 @@
-"""What a norm is: a set of axes to pool statistics over, called on a stream of tokens.
+"""What a norm is: the axes that share statistics, and what it remembers between batches.
 
-Everything about a norm that other code may ask follows from its axes: whether a token depends on
-its batch, and whether tokens may be decoded one at a time. `RunningNorm` adds what pooling over
-the batch needs, statistics that stand in for a batch when there is none, and the two ways of
-replacing them from outside: recalibration and averaging over processes. `ModelNorms` is what a
-run asks of all norms of its model.
+Whether a token depends on its batch, or may be decoded one at a time, follows from `pools`. A norm
+that pools over the batch is a `RunningNorm`: its tables stand in for a batch when there is none.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from normlab.distributed import average_
-from normlab.norms.moments import Moments, merge
-from normlab.norms.stream import Stream
-from normlab.norms.tally import Tally
+from normlab.distributed import all_reduce_sum, world
+from normlab.norms.pool import AllReduce, Axis, Counted, Moments, Stream, here, merge
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
 compiler with the class: seconds, of every command."""
-Axis = Literal["batch", "position", "feature"]
 EvalStats = Literal["running", "batch", "recalibrated"]
 Regime = Literal["train", "batch", "running"]
-"""What a norm with statistics of its own does: train; the same without a trace; inference."""
+"""By what a norm normalizes: a batch that enters its tables, a batch that leaves no trace, or its
+tables."""
+Watcher = Callable[[Moments, int], None]
+"""Called with the moments of a batch, `[rows, columns]`, and the first of their rows."""
+
+
+class Clock(NamedTuple):
+    """Where a run is: its step, from 1, of `total` (None: not known); 0 outside of a run."""
+
+    step: int = 0
+    total: int | None = None
 
 
 class Norm(nn.Module, ABC):
-    """A normalization of `[B, P, D]`: statistics over `pools`, then a scale and shift per feature.
+    """A normalization of `[B, P, D]`: statistics over `pools`, then a gain and a shift per feature.
 
     `weight` and `bias` are parameters where they are learned, else the constants 1 and 0.
     """
 
     pools: ClassVar[frozenset[Axis]]
+    exact_gradient: ClassVar[bool] = True
+    """Whether the backward pass is the gradient of what training computes."""
+    phases: ClassVar[tuple[str, ...]] = ()
+    """What it does in one part of a run only; each has a setting `<phase>_share` of the run's steps
+    and `<phase>_steps`, which replaces it."""
     weight: Tensor
     bias: Tensor
-    exact_gradient: ClassVar[bool] = True
-    """Whether the backward pass gives the gradient of what training computes."""
-    blended: bool = False
-    """Whether evaluation, too, mixes in what training does (`blend`)."""
+    clock: Clock = Clock()
+    """Written by the run before each step."""
+    extra_loss: Tensor | None = None
+    """What the last training forward adds to the summed loss. The run takes it, once."""
     most_positions: int | None = None
     """The positions that one call may have; None for any number."""
     by_position: bool = False
@@ -65,23 +76,25 @@ class Norm(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized, in its own dtype. What stands at padding is unspecified."""
+        """Return `x` normalized, in its own dtype. The output at padding is unspecified."""
 
     @property
     def batch_independent(self) -> bool:
-        """Whether, in eval, a sequence comes out the same whatever its batch."""
+        """Whether, in eval, the output of a sequence is the same in every batch."""
         return "batch" not in self.pools
+
+    @property
+    def sees_future(self) -> bool:
+        """Whether, in eval, a token's output depends on later tokens of its sequence."""
+        return "position" in self.pools
 
     @property
     def incremental(self) -> bool:
         """Whether, in eval, tokens may come one at a time: none depends on another."""
-        return self.pools.isdisjoint({"batch", "position"})
-
-    def begin_step(self, step: int, total: int | None) -> None:
-        """Take notice that step `step` of `total` comes: for schedules of a norm's own."""
+        return self.batch_independent and not self.sees_future
 
     def take_positions(self) -> None:
-        """Take notice that it is called with one position at a time, from the first on."""
+        """Expect one position at a time, from the first on."""
         self.by_position = True
 
     def forgo_shift(self) -> None:
@@ -91,91 +104,89 @@ class Norm(nn.Module, ABC):
             del self.bias
             self._affine("bias", value, learned=False)
 
-    def milestones(self, total: int | None) -> dict[str, int]:
-        """Return by name the last step of each part of a schedule of its own, in a run of `total`.
+    def last_steps(self, total: int | None) -> dict[str, int]:
+        """Return the last step of each phase in a run of `total` steps.
 
         Raises ValueError where it is a share of a number of steps that is not known.
         """
-        return {}
+        return {phase: self._last_step(phase, total) for phase in self.phases}
 
-    @property
-    def blend(self) -> float:
-        """The share of something else that training mixes in, and evaluation leaves out."""
-        return 0.0
+    def _last_step(self, phase: str, total: int | None) -> int:
+        share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
+        if steps is None and total is None:
+            raise ValueError(
+                f"norm.{phase}_share={share} is a share of budget.steps, which this run does not "
+                f"have: give norm.{phase}_steps, or budget.steps"
+            )
+        return round(share * total) if steps is None else steps
 
-    def penalty(self) -> Float[Tensor, ""] | None:
-        """Return what the last training forward adds to the summed loss; None for nothing."""
-        return None
+    def during(self, phase: str) -> bool:
+        """Return whether the step is in a phase, as all steps before a run are."""
+        step, total = self.clock
+        return step == 0 or step <= self.last_steps(total)[phase]
 
     def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
         """Return scale and shift in float64 if, in eval, each feature is only scaled and shifted.
 
-        None where the output depends on more than the value at hand, its feature and constants.
+        None where the output depends on more than the value, its feature and constants.
         """
         return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out of a copy what is the original's alone."""
+        return {**vars(self), "extra_loss": None}
 
     def extra_repr(self) -> str:
         """Name the width and the axes."""
         return f"{self.dim}, pools={{{', '.join(sorted(self.pools))}}}"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RunningNorm(Norm):
-    """A norm that pools over the batch, and keeps statistics of its own between batches.
+    """Batch statistics in training, remembered ones in inference.
 
-    These are its `tables`: persistent buffers that a subclass starts with `keep`. Nobody outside
-    knows them by name: `running_moments` says by which mean and variance inference normalizes,
-    `enter` changes them, and `tables` is what is averaged, swapped and put back as a whole.
-    Where `self.by_batch`, a subclass hands the moments of the batch to `self.observe`.
-
-    `seen` are the moments of the last call in training, for probes, and `seen_from` is the first of
-    their rows; nothing is computed from them. Norms without the mean have moments with mean 0 and
-    the second moment as variance. `in_step` tells that all processes call it together out of
-    training, too.
+    What it remembers are its `tables`, persistent buffers that a subclass starts with `keep`.
+    `running_moments` is the mean and the variance by which inference normalizes, and `enter`
+    changes them; norms without a mean have a mean of 0 and their second moment as variance. Unless
+    its `regime` is running, a subclass hands each batch's moments to `see`.
     """
 
-    once_an_update: bool = False
-    """Whether the calls of an update enter the statistics together, at its end."""
+    once_an_update: ClassVar[bool] = False
+    """Whether the calls of an update enter the tables together, at its end, as the positions of a
+    recurrence do where they share a row: each by itself would leave little of the first ones."""
+    fewest: ClassVar[int] = 2
+    """The values that a statistic needs: one has a mean square, and no variance."""
+    fixed: ClassVar[bool] = False
+    """Whether inference only scales and shifts each feature, where there is one row for all."""
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        eps: float,
-        affine: bool,
-        eval_stats: EvalStats,
-        sync: bool,
-        momentum: float,
-    ) -> None:
-        super().__init__(dim, scale=affine, shift=affine)
-        if not 0 < momentum <= 1:
-            raise ValueError(f"momentum={momentum}: must be above 0 and at most 1")
-        self.eps = eps
-        self.sync = sync
-        self.momentum = momentum
-        self.evaluate_with(eval_stats)
-        self.tally: Tally | None = None
-        self.seen: Moments | None = None
-        self.seen_from = 0
-        self.held: list[Moments] | None = None
-        self.frozen = False
+    dim: int = field(kw_only=False)
+    eps: float
+    momentum: float
+    affine: bool
+    eval_stats: EvalStats
+    sync: bool
+
+    def __post_init__(self) -> None:
+        """Make the parameters, and check the momentum and the phases.
+
+        Raises ValueError where one of them is out of its range.
+        """
+        super().__init__(self.dim, scale=self.affine, shift=self.affine)
+        if not 0 < self.momentum <= 1:
+            raise ValueError(f"momentum={self.momentum}: must be above 0 and at most 1")
+        for phase in self.phases:
+            share = getattr(self, f"{phase}_share")
+            if not 0 <= share <= 1:
+                raise ValueError(f"norm.{phase}_share={share}: must be in 0 to 1")
+        self.rows = 1  # of its tables
+        self.batches = 0  # that have entered them: all micro-batches of an update are one
+        self.forced: Regime | None = None
         self.in_step = False
+        self.frozen = False
+        self.held: list[Moments] = []
+        self.watchers: list[Watcher] = []
+        self.summed: AllReduce | None = None  # instead of the sum over processes
         self._tables: list[str] = []
-
-    def evaluate_with(self, eval_stats: EvalStats) -> None:
-        """Choose the statistics of eval mode."""
-        self.eval_stats: EvalStats = eval_stats
-        self.eval_by_batch = _EVAL_BY_BATCH[eval_stats]
-
-    def train(self, mode: bool = True) -> "RunningNorm":
-        """Go into training, or out of it; frozen statistics let a norm stay out of it."""
-        super().train(mode and not self.frozen)
-        return self
-
-    def freeze(self) -> None:
-        """From now on do in training what inference does; gain and shift go on learning."""
-        self.frozen = True
-        self.seen = None
-        self.eval()
 
     def keep(self, name: str, value: Tensor) -> None:
         """Start a table: a persistent buffer of that name, in the place of a former one."""
@@ -183,108 +194,138 @@ class RunningNorm(Norm):
         if name not in self._tables:
             self._tables.append(name)
 
-    def drop(self, name: str) -> None:
-        """Give up a table that a base class keeps."""
-        delattr(self, name)
-        self._tables.remove(name)
-
     @property
     def tables(self) -> dict[str, Tensor]:
-        """The statistics kept between batches, by name: the buffers themselves."""
+        """What is remembered between batches, by name: the buffers themselves."""
         return {name: getattr(self, name) for name in self._tables}
 
     @abstractmethod
     def running_moments(self) -> tuple[Tensor, Tensor]:
-        """Return the mean and the variance by which inference normalizes, `[rows, cols]` each."""
+        """Return the mean and the variance by which inference normalizes, `[rows, columns]`."""
 
     @abstractmethod
     def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        """Move the statistics of some rows by a share, 0 to 1, towards a mean and a variance."""
-
-    def batch_divisor(self) -> Tensor | None:
-        """Return what the last training batch was divided by, `[cols]`, after its mean was taken.
-
-        None where the statistics of that batch alone did not do it.
-        """
-        return None
+        """Move some rows of the tables by a share, 0 to 1, towards a mean and a variance."""
 
     @property
     def regime(self) -> Regime:
-        """What it normalizes by."""
+        """By what it normalizes now."""
+        if self.forced is not None:
+            return self.forced
         if self.training:
             return "train"
-        return "batch" if self.eval_by_batch else "running"
-
-    @property
-    def by_batch(self) -> bool:
-        """Whether it does what training does."""
-        return self.regime != "running"
-
-    @property
-    def synced(self) -> bool:
-        """Whether processes sum a batch's statistics: where each calls the norm as often."""
-        return self.sync and (self.training or self.in_step)
+        return "batch" if self.eval_stats == "batch" else "running"
 
     @property
     def batch_independent(self) -> bool:
-        """Whether eval takes running statistics."""
-        return not self.eval_by_batch
+        return self.eval_stats != "batch" and self.forced != "batch"
 
     @property
-    def incremental(self) -> bool:
-        """Whether eval takes running statistics."""
-        return not self.eval_by_batch
+    def sees_future(self) -> bool:
+        return "position" in self.pools and not self.batch_independent
+
+    def train(self, mode: bool = True) -> "RunningNorm":
+        """Go into training, or out of it; frozen statistics let a norm stay out of it."""
+        super().train(mode and not self.frozen)
+        return self
+
+    def freeze(self) -> None:
+        """From now on do in training what inference does; gain and shift still learn."""
+        self.frozen = True
+        self.eval()
 
     @torch.no_grad()
-    def observe(self, found: Moments, first: int = 0) -> None:
-        """Let a batch's moments, `[1, P or 1, D or 1]`, into the statistics or a tally.
+    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
+        if not self.fixed or self.rows > 1 or self.regime != "running":
+            return None
+        points = torch.tensor([0.0, 1.0], dtype=torch.float64, device=self.weight.device)
+        shift, ends = self.forward(points[:, None, None].expand(2, 1, self.dim), Stream())[:, 0]
+        return ends - shift, shift
 
-        They are those of the rows from `first` on. A position where fewer than two values were
-        pooled leaves its row as it was.
+    def watch(self, watcher: Watcher) -> Callable[[], None]:
+        """Call `watcher` with the moments of each batch; return what ends that."""
+        self.watchers.append(watcher)
+        return lambda: self.watchers.remove(watcher)
+
+    @property
+    def all_reduce(self) -> AllReduce:
+        """The sum of tables over the processes that share a batch's statistics.
+
+        Those of each process where not all call the norm equally often.
         """
-        if self.training:
-            self.seen, self.seen_from = found, first
-            if self.held is None:
-                self.update(found, first)
-            else:
+        if not self.sync or not (self.training or self.in_step):
+            return here
+        if self.summed is not None:
+            return self.summed
+        return here if world().size == 1 else self._sum_over_processes
+
+    def _sum_over_processes(self, table: Tensor) -> Tensor:
+        """Sum a table `[..., R, d]`; batches of different length have all rows there are."""
+        rows = 1 if self.by_position else self.rows
+        if rows > 1:
+            table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
+        return all_reduce_sum(table)
+
+    def require_tokens(self, counted: Counted) -> None:
+        """Refuse to train on a batch without a statistic: it would teach nothing, or NaN.
+
+        Where the number of real tokens is not known, only the batch's shape is looked at; the
+        tables then stay as they are (`update`).
+        """
+        fewest = 1 if self.by_position or "position" not in self.pools else self.fewest
+        known = fewest if counted.known is None else counted.known
+        if self.training and known < fewest and (not self.sync or world().size == 1):
+            raise ValueError(
+                f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: its "
+                f"statistics pool over the batch and need at least {('', 'one', 'two')[fewest]}. "
+                "Raise batch_size or max_tokens, drop short sentences, or take a norm that does "
+                "not pool over the batch (norm=ln)"
+            )
+
+    @torch.no_grad()
+    def see(self, found: Moments, first: int = 0) -> None:
+        """Let a batch's moments, `[rows, columns]`, into the tables and tell the watchers.
+
+        They are those of the rows from `first` on.
+        """
+        for watcher in self.watchers:
+            watcher(found, first)
+        if self.regime == "train":
+            together = self.once_an_update or (self.by_position and self.rows == 1)
+            if together and self.clock.step:
                 self.held.append(found)
-        elif self.tally is not None:
-            self.tally.add(found, first)
-
-    def take_positions(self) -> None:
-        """Let the positions of an update enter the statistics together, where these have one row.
-
-        Each by itself would leave little of the first ones: with a momentum of 0.1 the last ten
-        make two thirds of the row.
-        """
-        super().take_positions()
-        if len(self.running_moments()[0]) == 1:
-            self.once_an_update = True
-
-    def hold(self) -> None:
-        """Keep the moments of micro-batches apart until `commit`, if that is this norm's way."""
-        if self.once_an_update:
-            self.held = []
+            else:
+                self.update(found, first)
 
     def commit(self) -> None:
-        """Let the moments that were kept into the statistics, as those of one batch."""
-        held, self.held = self.held, None
+        """Let what an update's calls brought into the tables, as one batch."""
+        held, self.held = self.held, []
         if held:
-            self.update(merge(held))
+            self.update(merge([Moments(*(t[None, None] for t in found)) for found in held]))
 
     def update(self, found: Moments, first: int = 0) -> None:
-        """Let the moments of a batch that is trained on into the rows from `first` on."""
+        """Let the moments of a batch into the rows from `first` on, where they have enough values."""
         mean, var = self.estimates(found)
-        share = self.momentum * (found.count[0] > 1).to(mean)
+        share = self.momentum * (found.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
 
     def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance to keep of `found`, `[P or 1, D or 1]` each."""
-        mean, var = self.running_moments()
-        return found.mean[0].to(mean), found.var[0].to(var)
+        """Return the mean and the variance to remember of a batch, `[rows, columns]` each."""
+        mean, _ = self.running_moments()
+        return found.mean.to(mean), found.var.to(mean)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "watchers": []}
 
-_EVAL_BY_BATCH: dict[EvalStats, bool] = {"running": False, "batch": True, "recalibrated": False}
+    def get_extra_state(self) -> Tensor:
+        """Return the clock and the batches that have entered, as whole numbers."""
+        step, total = self.clock
+        return torch.tensor([step, -1 if total is None else total, self.batches])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Restore the clock of a saved norm."""
+        step, total, self.batches = (int(number) for number in state.tolist())
+        self.clock = Clock(step, None if total < 0 else total)
 
 
 def running_norms(model: nn.Module) -> list[RunningNorm]:
@@ -293,98 +334,25 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 
 @contextmanager
-def batch_statistics(model: nn.Module, *, in_step: bool = False) -> Iterator[None]:
-    """Put the model in eval mode while its norms take each batch's own statistics.
+def normalized_by(
+    model: nn.Module, regime: Literal["batch", "running"], *, in_step: bool = False
+) -> Iterator[None]:
+    """Put the model in eval mode while its norms take each batch's statistics, or running ones.
 
-    So it computes what it does in training, without dropout and without a trace in the running
-    statistics. All modes are put back on exit. Where processes go `in_step`, each with as many
-    batches, synced norms take those of all processes' batches.
+    `batch` computes what training does, without dropout and without a trace in the tables. Where
+    processes go `in_step`, each with as many batches, synced norms take the statistics of all
+    processes' batches. All modes are put back on exit.
     """
     norms = running_norms(model)
-    by_batch = [norm.eval_by_batch for norm in norms]
+    former = [(norm.forced, norm.in_step) for norm in norms]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
         for norm in norms:
-            norm.eval_by_batch, norm.in_step = True, in_step
+            norm.forced, norm.in_step = regime, in_step
         yield
     finally:
-        for norm, was in zip(norms, by_batch, strict=True):
-            norm.eval_by_batch, norm.in_step = was, False
+        for norm, (forced, was_in_step) in zip(norms, former, strict=True):
+            norm.forced, norm.in_step = forced, was_in_step
         for module, was_training in modes:
             module.training = was_training
-
-
-@contextmanager
-def evaluated_with(model: nn.Module, eval_stats: EvalStats) -> Iterator[None]:
-    """Let the model's norms evaluate with other statistics than their own `eval_stats` says."""
-    norms = running_norms(model)
-    former: list[EvalStats] = [norm.eval_stats for norm in norms]
-    try:
-        for norm in norms:
-            norm.evaluate_with(eval_stats)
-        yield
-    finally:
-        for norm, own in zip(norms, former, strict=True):
-            norm.evaluate_with(own)
-
-
-@contextmanager
-def blended(model: nn.Module) -> Iterator[None]:
-    """Let the model's norms evaluate what they train on, where that is a blend."""
-    norms = [module for module in model.modules() if isinstance(module, Norm) and module.blend]
-    try:
-        for norm in norms:
-            norm.blended = True
-        yield
-    finally:
-        for norm in norms:
-            norm.blended = False
-
-
-@contextmanager
-def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
-    """Put freshly estimated running statistics in place, the former ones back on exit.
-
-    `run_batches` feeds batches to the model, which is in eval mode (no dropout) while its norms
-    take each batch's own statistics; the estimate is the pooled moments of them all, over all
-    processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
-    Rows that no batch reached keep their statistics.
-
-    Raises:
-        ValueError: `run_batches` fed nothing.
-    """
-    norms = running_norms(model)
-    former = [{name: table.clone() for name, table in norm.tables.items()} for norm in norms]
-    try:
-        try:
-            for norm in norms:
-                norm.tally = Tally(norm.running_moments()[0])
-            with batch_statistics(model), torch.no_grad():
-                run_batches()
-            pooled = [norm.tally.result() for norm in norms if norm.tally is not None]
-        finally:
-            for norm in norms:
-                norm.tally = None
-        if norms and not any(bool((found.count > 1).any()) for found in pooled):
-            raise ValueError(
-                "recalibration fed no tokens to any norm: give run_batches at least one batch"
-            )
-        for norm, found in zip(norms, pooled, strict=True):
-            mean, var = norm.estimates(found)
-            norm.enter(slice(mean.shape[0]), mean, var, (found.count[0] > 1).to(mean))
-        yield
-    finally:
-        for norm, tables in zip(norms, former, strict=True):
-            for name, table in norm.tables.items():
-                table.copy_(tables[name])
-
-
-def average_statistics_over_ranks(model: nn.Module) -> None:
-    """Replace unsynced running statistics by their mean over processes.
-
-    Due before evaluating or saving: with `sync=false` each process has its own. The variance is
-    the mean variance within processes; how far their means lie apart is left out.
-    """
-    unsynced = [norm for norm in running_norms(model) if not norm.sync]
-    average_([table for norm in unsynced for table in norm.tables.values()])

@@ -1,184 +1,152 @@
-"""The norms with the batch axis: one class, and the axes that go with the batch.
+"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and the norms that pool other axes with the batch.
 
-BN's open questions are values: how padding counts (`padding`), what eval normalizes by
-(`eval_stats`), whether processes share statistics (`sync`), what the running statistics keep
-(`momentum`, `unbiased`), and how many sequences are a batch (`ghost`). Each is resolved at
-construction.
+The tokens of a batch are its examples. Open questions of batch norm in a Transformer are options:
+which tokens count (`padding`), by what inference normalizes (`eval_stats`), whether processes share
+statistics (`sync`), what is remembered (`momentum`, `unbiased`), and how many sequences are a batch
+(`ghost`).
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.distributed import all_reduce_sum, world
-from normlab.norms.base import Axis, EvalStats, RunningNorm, Stream
-from normlab.norms.ghost import Ghost, GhostBatches
-from normlab.norms.moments import Moments, Pooling, Weights, standardize, widen
-from normlab.norms.stream import real_tokens
+from normlab.norms.base import RunningNorm, uncompiled
+from normlab.norms.kernels import standardize
+from normlab.norms.pool import (
+    AllReduce,
+    Axis,
+    Counted,
+    Ghost,
+    Moments,
+    Padding,
+    Pool,
+    Stream,
+    all_tokens,
+    here,
+    merge,
+    real_tokens,
+    select,
+    widen,
+)
 
-Padding = Literal["exclude", "include", "fill"]
-
-
-def include(stream: Stream, x: Tensor) -> Weights:
-    """Pool padding like any token, as `nn.BatchNorm1d` on the padded batch does."""
-    return real_tokens(Stream(), x)
-
-
-def fill(stream: Stream, x: Tensor) -> Weights:
-    """Overwrite padding by the mean of real tokens, then pool everything.
-
-    The mean stays right; the variance shrinks by real tokens over all tokens (PowerNorm's code).
-    """
-    return real_tokens(stream, x)._replace(spread=include(stream, x).sums)
-
-
-_WEIGH: dict[Padding, Callable[[Stream, Tensor], Weights]] = {
-    "exclude": real_tokens,  # the true masked moments
-    "include": include,
-    "fill": fill,
+COUNT: dict[Padding, Callable[[Stream, Tensor], Counted]] = {
+    "exclude": real_tokens,
+    "include": lambda stream, x: all_tokens(x),
+    # Padding is overwritten by the mean: the variance shrinks by real over all tokens (PowerNorm's
+    # code).
+    "fill": partial(real_tokens, filled=True),
 }
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BatchNorm(RunningNorm):
-    """Batch norm as in the papers: each feature over all tokens of the batch.
+    """`weight (x - mean) / sqrt(var + eps) + bias`: each feature over all tokens of the batch.
 
-    Ioffe and Szegedy 2015, algorithm 1, with the tokens of a batch as its examples. Padding comes
-    out as 0 where the batch gives the statistics, unless `padding` includes it.
-
-    `ghost` makes a batch of every so many sequences (see `GhostBatches`); None, of all.
+    Padding comes out as 0 in training, unless `padding` includes it. The remembered variance is the
+    n - 1 estimate (`unbiased`), while batches are normalized by the n one, as in `nn.BatchNorm1d`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
-    running_mean: Tensor
-    running_var: Tensor
+    fixed: ClassVar[bool] = True
+    kernel: ClassVar[bool] = True
+    """Whether `kernels.standardize` computes the same as `formula`, in fewer passes over memory."""
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        eps: float,
-        momentum: float,
-        affine: bool,
-        padding: Padding,
-        eval_stats: EvalStats,
-        sync: bool,
-        unbiased: bool,
-        ghost: Ghost = None,
-    ) -> None:
-        super().__init__(
-            dim, eps=eps, affine=affine, eval_stats=eval_stats, sync=sync, momentum=momentum
-        )
-        self.unbiased = unbiased
-        self.ghosts = None if ghost is None else GhostBatches(ghost, self.pools)
-        self.padding: Padding = padding
-        self.weigh = _WEIGH[padding]
+    padding: Padding
+    unbiased: bool
+    ghost: Ghost = None
+    running_mean: Tensor = field(init=False)
+    running_var: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pool = Pool(self.pools).ghosts(self.ghost)
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
-        """Start running statistics for `rows` positions."""
-        cols = 1 if "feature" in self.pools else self.dim
-        self.keep("running_mean", torch.zeros(rows, cols))
-        self.keep("running_var", torch.ones(rows, cols))
-        self.alone = Pooling(self.pools)
-        self.together = (
-            Pooling(self.pools, partial(sum_rows_over_ranks, rows)) if self.sync else self.alone
-        )
+        """Start tables with a row for each of `rows` positions, or one for all."""
+        self.rows = rows
+        columns = 1 if "feature" in self.pools else self.dim
+        self.keep("running_mean", torch.zeros(rows, columns))
+        self.keep("running_var", torch.ones(rows, columns))
+
+    def formula(self, x: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
+        """Return groups of tokens by their moments, before gain and shift."""
+        scale = self.inverse(m.var) * (m.count > 1)  # one value has no variance
+        return (x - m.mean) * scale
+
+    def inverse(self, var: Tensor) -> Tensor:
+        """Return what centered values are multiplied by for their variance."""
+        return (var + self.eps).rsqrt()
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` by the statistics of the batch, or by the running ones.
+        """Return `x` normalized by the statistics of the batch, or by the running ones.
 
         Raises:
             ValueError: the batch is too small for the statistics, or too long for their rows.
         """
-        rows = self.rows(stream.start, x.shape[1])
-        if not self.by_batch:
+        rows = self.rows_of(stream.start, x.shape[1])
+        if self.regime == "running":
             return self.by_running(x, rows)
-        weights = self.weigh(stream, x)
-        self.require_tokens(weights)
-        pooling = self.together if self.synced else self.alone  # evaluation shards differ in length
-        if self.ghosts is None:
-            y, found = self.standardize(x, weights, pooling)
+        counted = COUNT[self.padding](stream, x)
+        self.require_tokens(counted)
+        of_groups, of_all = self.reductions
+        if self.kernel:
+            y, moments = standardize(
+                *(x, counted, self.weight, self.bias),
+                pool=self.pool,
+                all_reduce=of_groups,
+                eps=self.eps,
+            )
         else:
-            y, found = self.ghosts.apart(self.standardize, x, weights, pooling)
-        self.observe(found, rows.start)
+            y, moments = self.standardize(x, counted, of_groups)
+        self.see(merge([moments], of_all), rows.start)
         return y
 
+    @property
+    def reductions(self) -> tuple[AllReduce, AllReduce]:
+        """How processes share the moments of groups, and those of all: ghost batches are their own."""
+        return (self.all_reduce, here) if self.ghost is None else (here, self.all_reduce)
+
     def standardize(
-        self, x: Float[Tensor, "B P D"], weights: Weights, pooling: Pooling
+        self, x: Float[Tensor, "B P D"], counted: Counted, all_reduce: AllReduce
     ) -> tuple[Float[Tensor, "B P D"], Moments]:
-        """Return `x` by the statistics of one batch, or of the ghost batches, and these."""
-        return standardize(x, weights, self.weight, self.bias, pooling=pooling, eps=self.eps)
-
-    def running_moments(self) -> tuple[Tensor, Tensor]:
-        """Return the running mean and variance, `[rows, cols]`."""
-        return self.running_mean, self.running_var
-
-    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
-        """Move the running mean and variance of some rows by a share."""
-        self.running_mean[rows].lerp_(mean, share)
-        self.running_var[rows].lerp_(var, share)
-
-    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
-        """Return the mean and variance to keep of `found`, `[P or 1, D or 1]` each.
-
-        `unbiased` keeps the variance's n - 1 estimate, while batches are normalized by the
-        n one, as `nn.BatchNorm1d` does.
-        """
-        freedom = (found.spread - 1).clamp(min=1)
-        var = found.var * (found.spread / freedom) if self.unbiased else found.var
-        return found.mean[0].to(self.running_mean), var[0].to(self.running_var)
-
-    def batch_divisor(self) -> Tensor | None:
-        """Return the standard deviation of the last training batch, eps in it, `[cols]`."""
-        if self.seen is None or self.ghosts is not None or len(self.running_mean) > 1:
-            return None
-        return 1 / self.inverse(self.seen.var.flatten())
+        """Return `x` by the statistics of its groups, and these."""
+        wide, weight, bias = widen(x, self.weight, self.bias)
+        groups, mask, filled = self.pool.grouped(wide, counted)
+        groups = select(groups, mask)
+        moments = self.pool.moments(groups, mask, filled, all_reduce=all_reduce)
+        z = self.formula(groups, moments.rows(groups.shape[2]))
+        y = select(torch.addcmul(bias, z, weight), mask)
+        return self.pool.join(y, like=wide).to(x.dtype), moments
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Return `x` by the running statistics: one multiply and add per value."""
+        """Return `x` by the running statistics: one multiplication and addition per value."""
         wide, weight, bias, mean, var = widen(
             x, self.weight, self.bias, *(moment[rows] for moment in self.running_moments())
         )
         scale = weight * self.inverse(var)
         return torch.addcmul(bias - mean * scale, wide, scale).to(x.dtype)
 
-    def inverse(self, var: Tensor) -> Tensor:
-        """Return what values are multiplied by for their variance."""
-        return (var + self.eps).rsqrt()
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        return self.running_mean, self.running_var
 
-    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-        """Return what `by_running` does, if it is the same at every position."""
-        moments = self.running_moments()
-        if self.by_batch or len(moments[0]) > 1:
-            return None
-        wide = (self.weight, self.bias, *(moment[0] for moment in moments))
-        weight, bias, mean, var = (table.detach().double() for table in wide)
-        scale = weight * self.inverse(var)
-        return scale, bias - mean * scale
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        self.running_mean[rows].lerp_(mean, share)
+        self.running_var[rows].lerp_(var, share)
 
-    def rows(self, start: int, length: int) -> slice:
-        """Return the rows of running statistics for `length` positions from `start`."""
+    def estimates(self, found: Moments) -> tuple[Tensor, Tensor]:
+        mean, var = super().estimates(found)
+        freedom = (found.var_count - 1).clamp(min=1)
+        return mean, (found.var * (found.var_count / freedom)).to(var) if self.unbiased else var
+
+    def rows_of(self, start: int, length: int) -> slice:
+        """Return the rows of the tables for `length` positions from `start`."""
         return slice(0, 1)
-
-    def require_tokens(self, weights: Weights) -> None:
-        """Refuse to train on the statistics of a single token, which would erase it.
-
-        Where how many tokens are real is not known, only the batch's shape is looked at.
-        """
-        tokens = weights.sums.numel() if weights.known is None else weights.known
-        if self.by_position:
-            return
-        if self.training and tokens < 2 and (not self.sync or world().size == 1):
-            raise ValueError(
-                f"{type(self).__name__} cannot train on a batch of one token: its statistics pool "
-                "over the batch and need at least two. Raise batch_size or max_tokens, drop "
-                "one-token sentences, or take a norm that does not pool over the batch (norm=ln)"
-            )
 
 
 class GlobalNorm(BatchNorm):
@@ -187,50 +155,25 @@ class GlobalNorm(BatchNorm):
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position", "feature"})
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PositionBatchNorm(BatchNorm):
     """Batch norm per position: each feature over the tokens that share a position.
 
-    At a far position one sequence may be alone in the batch. One value has no spread, so it comes
-    out as the bias, and the running row stays as it was. Where a recurrence gives one position at a
+    At a far position one sequence may be alone in the batch. One value has no variance, so the
+    output is the bias, and the row is left as it was. Where a recurrence gives one position at a
     time, those beyond the last row share it (Cooijmans et al. 2017, section 3).
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch"})
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        eps: float,
-        momentum: float,
-        affine: bool,
-        padding: Padding,
-        eval_stats: EvalStats,
-        sync: bool,
-        unbiased: bool,
-        num_positions: int,
-        ghost: Ghost = None,
-    ) -> None:
-        super().__init__(
-            dim,
-            eps=eps,
-            momentum=momentum,
-            affine=affine,
-            padding=padding,
-            eval_stats=eval_stats,
-            sync=sync,
-            unbiased=unbiased,
-            ghost=ghost,
-        )
-        self.num_positions = self.most_positions = num_positions
-        self.keep_rows(num_positions)
+    num_positions: int
 
-    def rows(self, start: int, length: int) -> slice:
-        """Return the rows of running statistics for `length` positions from `start`.
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.most_positions = self.num_positions
+        self.keep_rows(self.num_positions)
 
-        Raises:
-            ValueError: a position lies beyond the last row, and they do not come one at a time.
-        """
+    def rows_of(self, start: int, length: int) -> slice:
         if self.by_position:
             start = min(start, self.num_positions - length)
         if start + length > self.num_positions:
@@ -241,18 +184,9 @@ class PositionBatchNorm(BatchNorm):
             )
         return slice(start, start + length)
 
-    def take_positions(self) -> None:
-        """Take one position at a time; then tables are alike on all processes as they are."""
-        super().take_positions()
-        if self.sync:
-            self.together = Pooling(self.pools, all_reduce_sum)
-
-    def require_tokens(self, weights: Weights) -> None:
-        """Accept any number: a position with one token is dealt with by itself."""
-
 
 class SampleBatchNorm(PositionBatchNorm):
-    """All features of the tokens that share a position: what the documents draw as batch norm.
+    """All features of the tokens that share a position.
 
     A token alone at its position is normalized over its features, as layer norm would.
     """
@@ -260,9 +194,62 @@ class SampleBatchNorm(PositionBatchNorm):
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "feature"})
 
 
-def sum_rows_over_ranks(rows: int, table: Tensor) -> Tensor:
-    """Sum a table `[..., t, d]` over processes, whose batches may differ in length up to `rows`."""
-    if world().size == 1:
-        return table
-    length = table.shape[-2]
-    return all_reduce_sum(F.pad(table, (0, 0, 0, rows - length)))[..., :length, :]
+class ScaledBatchNorm(BatchNorm):
+    """Batch norm of tokens that were divided by their root mean square.
+
+    Shen et al. 2020 compare PowerNorm with it (`mask_syncbatchnorm.py` of their code).
+    """
+
+    fixed: ClassVar[bool] = False
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        (wide,) = widen(x)
+        square = wide.square().mean(-1, keepdim=True)
+        return super().forward(wide * (square + self.eps).rsqrt(), stream).to(x.dtype)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class NoisyBatchNorm(BatchNorm):
+    """Batch norm whose output has another mean and deviation in each update, in training alone.
+
+    With `z` the normalized value of a feature, `m` drawn from `[-noise_shift, noise_shift]` and `s`
+    from `[1, noise_scale]` for each update, place and feature,
+
+        y = weight (z s + m) + bias
+
+    so that what follows is given a distribution that moves, and no larger gain drowns that. After
+    the "noisy" batch norm of Santurkar et al. 2018 (section 2.2), who draw from sample to sample,
+    too, and behind the gain. Here all tokens of an update move by the same amount, on all
+    processes: it is drift, the internal covariate shift of Ioffe and Szegedy 2015, and nothing
+    else. It does not move outside of a run.
+
+    Raises:
+        ValueError: `noise_shift` is below 0 or `noise_scale` below 1.
+    """
+
+    noise_shift: float
+    noise_scale: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise_shift < 0 or self.noise_scale < 1:
+            raise ValueError(
+                f"norm.noise_shift={self.noise_shift} must be at least 0, "
+                f"norm.noise_scale={self.noise_scale} at least 1"
+            )
+        self._seed = 0
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw where this place's own noise begins."""
+        self._seed = int(torch.randint(2**62, (), generator=generator))
+
+    @uncompiled
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        y = super().forward(x, stream)
+        if not self.training or self.clock.step == 0:
+            return y
+        draw = torch.Generator().manual_seed(self._seed + self.clock.step)
+        shift, scale = torch.rand(2, self.dim, generator=draw).to(self.weight)
+        scale = 1 + (self.noise_scale - 1) * scale
+        moved = self.noise_shift * (2 * shift - 1) * self.weight + self.bias * (1 - scale)
+        return torch.addcmul(moved, y, scale).to(y.dtype)

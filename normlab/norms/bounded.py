@@ -1,4 +1,4 @@
-"""Bounded maps in the place of a norm: each value by itself, no statistics.
+"""Bounded maps in place of a norm: each value by itself, no statistics.
 
 DyT (Zhu et al. 2025, equation 1) takes tanh, Derf (Chen et al. 2025) erf with a learned shift. The
 other maps are some of those that Derf's repository compares it with, and `identity`: that bounds
@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Axis, Norm, Stream
-from normlab.norms.moments import widen
+from normlab.norms.base import Norm
+from normlab.norms.pool import Axis, Stream, widen
 
 Function = Literal[
     "tanh",

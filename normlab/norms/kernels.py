@@ -1,58 +1,193 @@
-"""torch's kernels of batch norm for the formulas of `moments`, on tensors `[B, P, D]`.
+"""Hand-written backward passes of batch norm and RMS norm: the formulas, in fewer passes over memory.
 
-A tensor goes to them as the pixels of a picture whose channels lie last, a view of the same memory.
-torch's kernel of group norm is not here: with the channels last it takes the variance as the
-difference of two sums, which cancels where a mean is large.
+Plain autograd takes two to four times as long on a CPU. `tests/norms/test_kernels.py` holds each
+kernel against its formula.
 """
+
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-Row = Float[Tensor, "1 1 D"]
+from normlab.norms.pool import AllReduce, Counted, Moments, Pool, here, select, select_, widen
 
 
-def batch_norm(
-    x: Float[Tensor, "B P D"], weight: Float[Tensor, " D"], bias: Float[Tensor, " D"], eps: float
-) -> tuple[Float[Tensor, "B P D"], Row, Row]:
-    """Return `x` by its own statistics, and these: mean and variance, without a gradient."""
+def standardize(
+    x: Float[Tensor, "B P D"],
+    counted: Counted,
+    weight: Float[Tensor, " D"],
+    bias: Float[Tensor, " D"],
+    *,
+    pool: Pool,
+    all_reduce: AllReduce = here,
+    eps: float,
+) -> tuple[Float[Tensor, "B P D"], Moments]:
+    """Return `weight (x - mean) / sqrt(var + eps) + bias`, 0 at tokens that do not count.
+
+    The output has `x`'s dtype; the moments, of the groups of `pool`, carry no gradient.
+    """
+    wide, weight, bias = widen(x, weight, bias)
+    weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
+    compiling = torch.compiler.is_compiling()
+    own = counted.dense and pool.plain and pool.dims == (1,) and all_reduce is here
+    if own and not compiling:
+        y, moments = _batch_norm(wide, weight[0], bias[0], eps)
+        return y.to(x.dtype), moments
+    groups, mask, filled = pool.grouped(wide, counted)
+    if compiling:  # torch derives and fuses a backward by itself
+        chosen = select(groups, mask)
+        moments = pool.moments(chosen, mask, filled, all_reduce=all_reduce)
+        y, _ = _affine(chosen, weight, bias, moments.rows(groups.shape[2]), eps)
+        y, moments = select(y, mask), Moments(*(table.detach() for table in moments))
+    else:
+        with torch.no_grad():
+            chosen = select(groups, mask)
+            moments = _moments(chosen, mask, filled, pool, all_reduce)
+        y = _Standardize.apply(groups, chosen, mask, weight, bias, moments, pool, all_reduce, eps)
+    return pool.join(y, like=wide).to(x.dtype), moments
+
+
+def inverse_deviation(moments: Moments, eps: float) -> Tensor:
+    """Return what centered values are multiplied by: 0 for one value, which has no spread."""
+    return (moments.var + eps).rsqrt() * (moments.count > 1)
+
+
+def _affine(
+    x: Tensor, weight: Tensor, bias: Tensor, moments: Moments, eps: float
+) -> tuple[Tensor, Tensor]:
+    scale = inverse_deviation(moments, eps)
+    slope = scale * weight
+    return torch.addcmul(torch.addcmul(bias, moments.mean, slope, value=-1), x, slope), scale
+
+
+class _Standardize(torch.autograd.Function):
+    """With g the gradient of the output, h = g weight, and z the standardized input:
+
+        dx = (h - sum(h) / n - z sum(h z) / m) / sqrt(var + eps)
+
+    (Ioffe and Szegedy 2015, section 3, where n = m), with the counts n of the mean and m of the
+    variance. `weight` and `bias` need both sums anyway; over several processes they are all that is
+    sent. `chosen` is the input at counted tokens, else 0.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        chosen: Tensor,
+        mask: Tensor | None,
+        weight: Tensor,
+        bias: Tensor,
+        moments: Moments,
+        pool: Pool,
+        all_reduce: AllReduce,
+        eps: float,
+    ) -> Tensor:
+        found = moments.rows(x.shape[2])
+        y, scale = _affine(chosen, weight, bias, found, eps)
+        counts = torch.stack([found.count, found.var_count]).clamp_(min=1)
+        ctx.save_for_backward(chosen, mask, weight, scale, found.mean, counts)
+        ctx.pool, ctx.all_reduce = pool, all_reduce
+        return select_(y, mask)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        x, mask, weight, scale, mean, counts = ctx.saved_tensors
+        chosen = select(grad, mask)
+        by_bias, by_weight = _pulls(chosen, x, mean)
+        by_weight = by_weight * scale
+        pulls = [ctx.pool.over_features(table * weight) for table in (by_bias, by_weight)]
+        pulls = ctx.all_reduce(torch.stack(pulls))[..., : x.shape[2], :]
+        mean_pull, var_pull = pulls * scale / counts
+        slope = scale * var_pull
+        room = None if mask is None else chosen
+        dx = torch.addcmul(mean * slope - mean_pull, x, slope, value=-1, out=room)
+        dx = select_(dx.addcmul_(grad, scale * weight), mask)
+        dweight, dbias = (table.sum_to_size(weight.shape) for table in (by_weight, by_bias))
+        return dx, None, None, dweight, dbias, None, None, None, None
+
+
+def _moments(
+    x: Tensor, mask: Tensor | None, filled: Tensor | None, pool: Pool, all_reduce: AllReduce
+) -> Moments:
+    def squares(x: Tensor, center: Tensor) -> Tensor:
+        if not _one_matrix(x):
+            return select_((x - center).square_(), mask).sum(1, keepdim=True)
+        row = _row(center, x)
+        # Masked rows are put at the mean, where they add nothing.
+        rows = (x if mask is None else torch.lerp(row, x, mask.to(x))).reshape(-1, x.shape[3])
+        middle, var = torch.batch_norm_update_stats(rows, None, None, 0.0)
+        return (len(rows) * (var + (middle - row).square())).view(1, 1, 1, -1)
+
+    return pool.moments(x, mask, filled, all_reduce=all_reduce, squares=squares)
+
+
+def _pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum `grad`, and `grad` times the centered `x`, for each feature."""
+    if not _one_matrix(x):
+        centered = (x - mean).mul_(grad)
+        return grad.sum(1, keepdim=True), centered.sum(1, keepdim=True)
+    # The gradients of batch norm's weight and bias, with a variance of 1. As pixels of an image
+    # whose channels lie last, rows take two thirds of the time.
+    row = _row(mean, x)
+    _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
+        *(table.reshape(-1, x.shape[3]).T[None, :, :, None] for table in (grad, x)),
+        *(None, None, None, row, torch.ones_like(row), True, 0.0, [False, True, True]),
+    )
+    return by_bias.view(1, 1, 1, -1), by_weight.view(1, 1, 1, -1)
+
+
+def _one_matrix(x: Tensor) -> bool:
+    """Whether the sums are over all rows of a matrix, for which torch has kernels on a CPU."""
+    return x.is_cpu and x.shape[0] == 1 and x.shape[2] == 1
+
+
+def _row(table: Tensor, x: Tensor) -> Tensor:
+    return table.flatten().expand(x.shape[3]).contiguous()
+
+
+def _batch_norm(
+    x: Float[Tensor, "B P D"], weight: Tensor, bias: Tensor, eps: float
+) -> tuple[Float[Tensor, "B P D"], Moments]:
+    """Return torch's own batch norm of `x` as the pixels of an image, a view of the same memory."""
     pixels = x.unsqueeze(2).permute(0, 3, 1, 2)
     y, mean, inverse = torch.native_batch_norm(pixels, weight, bias, None, None, True, 0.0, eps)
-    mean, inverse = mean.detach(), inverse.detach()
+    mean, inverse = (table.detach().view(1, 1, 1, -1) for table in (mean, inverse))
     var = (inverse.square().reciprocal() - eps).clamp_(min=0)
-    return y.permute(0, 2, 3, 1).squeeze(2), mean[None, None], var[None, None]
+    count = torch.full_like(mean[..., :1], x.shape[0] * x.shape[1])
+    return y.permute(0, 2, 3, 1).squeeze(2), Moments(mean, var, count, count)
 
 
-def row_squares(x: Float[Tensor, "B P D"], mask: Tensor | None, mean: Tensor) -> Row:
-    """Sum the squares about a mean over the tokens that `mask` leaves, `[B, P, 1]`."""
-    center = _of_each_feature(mean, x)
-    # Masked rows stand at the mean, where they add nothing.
-    rows = (x if mask is None else torch.lerp(center, x, mask)).flatten(0, 1)
-    middle, var = torch.batch_norm_update_stats(rows, None, None, 0.0)
-    return len(rows) * (var + (middle - center).square())[None, None]
+class RootMeanSquare(torch.autograd.Function):
+    """`weight x / sqrt(mean(x^2) + eps)` over the last axis, by torch's kernels of layer norm.
 
+    torch makes RMS norm of many small operators on a CPU. Layer norm's backward kernel, given a
+    mean of 0, is RMS norm's but for the gradient's mean over features, which is put back.
+    """
 
-def row_pulls(
-    grad: Float[Tensor, "B P D"], x: Float[Tensor, "B P D"], mean: Tensor
-) -> tuple[Row, Row]:
-    """Sum `grad`, and `grad` times the centred `x`, over all tokens."""
-    # The gradients of batch norm's weight and bias, with a variance of 1. As pixels of an image
-    # whose channels lie last rows take two thirds of the time.
-    center = _of_each_feature(mean, x)
-    _, by_weight, by_bias = torch.ops.aten.native_batch_norm_backward(
-        grad.flatten(0, 1).T[None, :, :, None],
-        x.flatten(0, 1).T[None, :, :, None],
-        None,
-        None,
-        None,
-        center,
-        torch.ones_like(center),
-        True,
-        0.0,
-        [False, True, True],
-    )
-    return by_bias[None, None], by_weight[None, None]
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
+        inverse = (square / x.shape[-1] + eps).rsqrt()
+        ctx.save_for_backward(x, weight, inverse)
+        return (x * inverse).mul_(weight)
 
-
-def _of_each_feature(table: Tensor, x: Tensor) -> Tensor:
-    return table.flatten().expand(x.shape[-1]).contiguous()
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
+        x, weight, inverse = ctx.saved_tensors
+        dx, dweight, _ = torch.ops.aten.native_layer_norm_backward(
+            grad.contiguous(),
+            x,
+            [x.shape[-1]],
+            torch.zeros_like(inverse),
+            inverse,
+            weight,
+            None,
+            [True, True, False],
+        )
+        pull = (grad * weight).mean(-1, keepdim=True)
+        return dx.add_(inverse * pull), dweight, None

@@ -1,19 +1,18 @@
-"""Decides the norms without the batch axis: each takes its statistics from the sequence itself.
+"""Norms without the batch axis: each takes its statistics from a token, or from its sequence.
 
-They keep nothing between batches and do the same in training and in eval.
+They remember nothing between batches, and do the same in training and in eval.
 """
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch import Tensor, nn
 
-from normlab.norms.base import Axis, Norm, Stream
-from normlab.norms.moments import Pooling, standardize, widen
-from normlab.norms.stream import real_tokens
+from normlab.norms.base import Norm
+from normlab.norms.kernels import RootMeanSquare, standardize
+from normlab.norms.pool import Axis, Pool, Stream, real_tokens, widen
 
 Detach = Literal["none", "mean", "std", "both", "value"]
 
@@ -42,7 +41,7 @@ class TokenNorm(Norm):
 
 
 class LayerNorm(TokenNorm):
-    """Layer norm (Ba, Kiros and Hinton 2016, equation 4).
+    """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
 
     `detach` names the statistics through which no gradient flows: they are constants of the
     backward pass, and the output is the same (DetachNorm; Xu et al. 2019, section 3). `value` is
@@ -69,8 +68,28 @@ class LayerNorm(TokenNorm):
         return torch.addcmul(bias, (wide - mean) * inverse, weight).to(x.dtype)
 
 
+class AdaNorm(TokenNorm):
+    """`C (1 - k n) n` with `n` the normalized token, and nothing learned (Xu et al. 2019, eq. 10).
+
+    No gradient flows through the factor `1 - k n`. As in the authors' code `n` is the token less
+    its mean, over `sd + eps` with the n - 1 standard deviation.
+    """
+
+    exact_gradient: ClassVar[bool] = False
+
+    def __init__(self, dim: int, *, eps: float, scale: float, k: float) -> None:
+        super().__init__(dim, eps=eps, affine=False)
+        self.scale, self.k = scale, k
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return each token normalized, large values of either sign made smaller or larger."""
+        (wide,) = widen(x)
+        n = (wide - wide.mean(-1, keepdim=True)) / (wide.std(-1, keepdim=True) + self.eps)
+        return (self.scale * (1 - self.k * n.detach()) * n).to(x.dtype)
+
+
 class RMSNorm(Norm):
-    """Layer norm without the mean (Zhang and Sennrich 2019, equation 4): a scale and no shift.
+    """`x / sqrt(mean(x^2) + eps)` of each token (Zhang and Sennrich 2019, equation 4): no shift.
 
     `eps` is added to the mean square (`eps_inside`), or to its root, as the authors' code does.
     """
@@ -88,15 +107,14 @@ class RMSNorm(Norm):
         if not self.eps_inside:
             return (weight * wide / (_root_mean_square(wide) + self.eps)).to(x.dtype)
         if x.is_cpu and not torch.compiler.is_compiling():
-            return _RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
+            return RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
         return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
 
 
 class PartialRMSNorm(RMSNorm):
     """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
 
-    `share` of the features, rounded down and at least one, are what the statistic is made of; all
-    are scaled by it.
+    The statistic is of `share` of the features, rounded down and at least one; all are scaled by it.
     """
 
     def __init__(
@@ -113,6 +131,10 @@ class PartialRMSNorm(RMSNorm):
         square = _root_mean_square(wide[..., : self.pooled])
         root = (square.square() + self.eps).sqrt() if self.eps_inside else square + self.eps
         return (weight * wide / root).to(x.dtype)
+
+
+def _root_mean_square(x: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
 
 
 class UnitNorm(Norm):
@@ -133,48 +155,30 @@ class UnitNorm(Norm):
         return (F.normalize(wide, dim=-1) * (self.factor * gain)).to(x.dtype)
 
 
-def _root_mean_square(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
+class ScaleNorm(Norm):
+    """`g x / ||x||`, one learned scalar g, at first sqrt(D) (Nguyen and Salazar 2019, equation 2).
 
-
-class _RootMeanSquare(torch.autograd.Function):
-    """`x / sqrt(mean(x^2) + eps) * weight` in the few passes that layer norm takes on a CPU.
-
-    torch has a kernel of layer norm there, and makes RMS norm of many small operators. Layer
-    norm's backward kernel, given a mean of 0, is RMS norm's but for the gradient's mean over
-    features, which is put back.
+    `eps` bounds the length from below.
     """
 
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
-        square = torch.linalg.vector_norm(x, dim=-1, keepdim=True).square()
-        inverse = (square / x.shape[-1] + eps).rsqrt()
-        ctx.save_for_backward(x, weight, inverse)
-        return (x * inverse).mul_(weight)
+    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
-        x, weight, inverse = ctx.saved_tensors
-        width = x.shape[-1]
-        dx, dweight, _ = torch.ops.aten.native_layer_norm_backward(
-            grad.contiguous(),
-            x,
-            [width],
-            torch.zeros_like(inverse),
-            inverse,
-            weight,
-            None,
-            [True, True, False],
-        )
-        pull = (grad * weight).mean(-1, keepdim=True)
-        return dx.add_(inverse * pull), dweight, None
+    def __init__(self, dim: int, *, eps: float) -> None:
+        super().__init__(dim, scale=False, shift=False)
+        self.eps = eps
+        self.g = nn.Parameter(torch.tensor(dim**0.5))
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return each token at the length `g`."""
+        wide, g = widen(x, self.g)
+        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
+        return (wide * (g / length.clamp(min=self.eps))).to(x.dtype)
 
 
 class GroupNorm(TokenNorm):
-    """Layer norm in groups of neighbouring features (Wu and He 2018), each token by itself.
+    """Layer norm in groups of neighboring features (Wu and He 2018), each token by itself.
 
-    On pictures group norm pools over space too (`SampleGroupNorm`); here positions are left out, so
+    On images group norm pools over space too (`SampleGroupNorm`); here positions are left out, so
     that a token does not see its future. Without `center` each group keeps its mean and is divided
     by its root mean square: without `affine` too, the group scaling of PowerNorm's appendix.
 
@@ -186,7 +190,7 @@ class GroupNorm(TokenNorm):
         self, dim: int, *, eps: float, affine: bool, groups: int, center: bool = True
     ) -> None:
         super().__init__(dim, eps=eps, affine=affine)
-        self.groups = dividing("gn", groups, dim)
+        self.groups = _dividing("gn", groups, dim)
         self.center = center
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
@@ -198,7 +202,7 @@ class GroupNorm(TokenNorm):
         return torch.addcmul(bias, y, weight).to(x.dtype)
 
 
-def dividing(option: str, groups: int, dim: int) -> int:
+def _dividing(option: str, groups: int, dim: int) -> int:
     """Return the groups of a norm; ValueError naming the option unless they divide the width."""
     if groups < 1 or dim % groups:
         fits = [str(n) for n in range(1, min(dim, 64) + 1) if dim % n == 0]
@@ -212,7 +216,7 @@ def dividing(option: str, groups: int, dim: int) -> int:
 class InstanceNorm(Norm):
     """Each feature over the real tokens of its sequence (Ulyanov et al. 2016), the future too.
 
-    A sequence of one token comes out as the bias alone: one value has no spread.
+    A sequence of one token comes out as the bias alone: one value has no variance.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
@@ -220,13 +224,12 @@ class InstanceNorm(Norm):
     def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
         super().__init__(dim, scale=affine, shift=affine)
         self.eps = eps
-        self.pooling = Pooling(self.pools)
+        self.pool = Pool(self.pools)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
-        scale_and_shift = self.weight, self.bias
-        tokens = real_tokens(stream, x)
-        y, _ = standardize(x, tokens, *scale_and_shift, pooling=self.pooling, eps=self.eps)
+        tokens, affine = real_tokens(stream, x), (self.weight, self.bias)
+        y, _ = standardize(x, tokens, *affine, pool=self.pool, eps=self.eps)
         return y
 
 
@@ -234,3 +237,18 @@ class SequenceNorm(InstanceNorm):
     """All features of all real tokens of a sequence together."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})
+
+
+class SampleGroupNorm(SequenceNorm):
+    """Each group of neighboring features over a sample's positions (Wu and He 2018, equation 7).
+
+    With one group it is the layer norm of that paper, `SequenceNorm`; with as many groups as
+    features it is instance norm. `GroupNorm` takes the groups of one position alone.
+
+    Raises:
+        ValueError: `groups` does not divide `dim`.
+    """
+
+    def __init__(self, dim: int, *, eps: float, affine: bool, groups: int) -> None:
+        super().__init__(dim, eps=eps, affine=affine)
+        self.pool = Pool(self.pools, groups=_dividing("gn_sample", groups, dim))

@@ -1,4 +1,4 @@
-"""The norms of a model as a run meets them."""
+"""The norms of a model as a run meets them: each step, each micro-batch, each checkpoint."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,11 +7,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.distributed import world
-from normlab.norms.base import Norm, RunningNorm, average_statistics_over_ranks, running_norms
+from normlab.norms.base import Clock, Norm, RunningNorm, running_norms
+from normlab.norms.recalibration import average_statistics_over_ranks
 
 
 class ModelNorms:
-    """All norms of a model: once a step, once a micro-batch, at the end of an update, to share.
+    """All norms of a model.
 
     `freeze_statistics` is the share of a run after which running statistics stay as they are and
     training normalizes by them; None for never.
@@ -23,40 +24,41 @@ class ModelNorms:
         self._model = model
         self._freeze_statistics = freeze_statistics
         self._named = {n: m for n, m in model.named_modules() if isinstance(m, Norm)}
-        self._norms = list(self._named.values())
         self._running = running_norms(model)
-        if freeze_statistics is not None and any(norm.eval_by_batch for norm in self._running):
+        by_batch = any(norm.eval_stats == "batch" for norm in self._running)
+        if freeze_statistics is not None and by_batch:
             raise ValueError(
                 f"freeze_statistics={freeze_statistics}: norm.eval_stats=batch takes no running "
                 "statistics that could be frozen; give norm.eval_stats=running"
             )
 
     def milestones(self, total: int | None) -> dict[str, int]:
-        """Return the last step of each part of the norms' own schedules in a run of `total` steps.
+        """Return the last step of each phase of the norms in a run of `total` steps.
 
-        Parts of no steps are left out. Their names are `BatchRenorm/warmup`; where norms of one
-        class differ, the later are called after their place,
+        Phases of no steps are left out. Their names are `BatchRenorm/warmup`; where norms of one
+        class differ, the later are named by their place,
         `decoder.layers.0.self_residual.norm/warmup`.
         """
         found: dict[str, int] = {}
         if (last := self._last_unfrozen(total)) is not None:
             found["freeze_statistics"] = last
         for place, norm in self._named.items():
-            for part, step in norm.milestones(total).items():
-                name = f"{type(norm).__name__}/{part}"
+            for phase, step in norm.last_steps(total).items():
+                name = f"{type(norm).__name__}/{phase}"
                 if step and found.setdefault(name, step) != step:
-                    found[f"{place}/{part}"] = step
+                    found[f"{place}/{phase}"] = step
         return found
 
     def begin_step(self, step: int, total: int | None) -> None:
         """Tell all norms which step comes, from 1, of how many; None where that is not known."""
-        for norm in self._norms:
-            norm.begin_step(step, total)
+        clock = Clock(step, total)
+        for norm in self._named.values():
+            norm.clock = clock
         last = self._last_unfrozen(total)
         for norm in self._running:
             if last is not None and step > last and not norm.frozen:
                 norm.freeze()
-            norm.hold()
+            norm.held.clear()
 
     def _last_unfrozen(self, total: int | None) -> int | None:
         """Return the last step with statistics of the batch; None where they are not frozen."""
@@ -70,16 +72,18 @@ class ModelNorms:
         return round(self._freeze_statistics * total)
 
     def commit(self) -> None:
-        """Let what the micro-batches of an update brought into statistics that waited for it."""
+        """Let an update's micro-batches into the statistics that waited for all of them."""
         for norm in self._running:
             norm.commit()
 
     def penalty(self) -> Float[Tensor, ""] | None:
-        """Return the sum of what norms add to the summed loss of the last micro-batch, if any do.
+        """Take the sum of what norms add to the summed loss of the last micro-batch, if any do.
 
         It carries a gradient, and is to be taken before the backward pass.
         """
-        terms = [term for norm in self._norms if (term := norm.penalty()) is not None]
+        terms = [norm.extra_loss for norm in self._named.values() if norm.extra_loss is not None]
+        for norm in self._named.values():
+            norm.extra_loss = None
         return torch.stack(terms).sum() if terms else None
 
     def share_statistics(self) -> None:
@@ -92,7 +96,7 @@ class ModelNorms:
 
     @torch.no_grad()
     def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
-        """Put a copy of these tables back in place."""
+        """Restore a copy of these tables."""
         for name, table in self._unsynced():
             table.copy_(own[name])
 

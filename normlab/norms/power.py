@@ -1,63 +1,207 @@
 """PowerNorm: division by a running root mean square, with its own backward (Shen et al. 2020)."""
 
-from typing import ClassVar, Literal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-from normlab.distributed import all_reduce_sum
-from normlab.norms.base import EvalStats
-from normlab.norms.ghost import Ghost
-from normlab.norms.moments import Moments
-from normlab.norms.square import Counted, SquareNorm, SquarePadding, scaled
+from normlab.norms.base import RunningNorm, uncompiled
+from normlab.norms.pool import (
+    AllReduce,
+    Axis,
+    Counted,
+    Ghost,
+    Moments,
+    Pool,
+    Stream,
+    all_tokens,
+    here,
+    merge,
+    real_tokens,
+    select,
+    widen,
+)
 
-Backward = Literal["code", "paper"]
+SquarePadding = Literal["exclude", "include", "forward"]
+_Ways = dict[SquarePadding, Callable[[Stream, Tensor], tuple[Counted, Counted]]]
+# Which tokens enter the mean square, and which the moment of the gradient.
+_COUNT: _Ways = {
+    "exclude": lambda stream, x: (real_tokens(stream, x),) * 2,
+    "include": lambda stream, x: (all_tokens(x),) * 2,
+    "forward": lambda stream, x: (real_tokens(stream, x), all_tokens(x)),
+}
 
 
+class Groups(NamedTuple):
+    """The values of each group, and which enter the mean square and the gradient's moment."""
+
+    u: Float[Tensor, "G S 1 D"]
+    forward: Tensor | None
+    backward: Tensor | None
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class SquareNorm(RunningNorm):
+    """Division by a root mean square over the batch, and by `running_square` in inference.
+
+    `padding` says which tokens count: `exclude` real ones, `include` all, `forward` real ones in
+    the forward pass and all in the moment of the gradient, as published code has it.
+
+    A subclass trains by `train_by`, and enters a moment of the gradient by `enter_gradient`.
+    """
+
+    pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
+    phases: ClassVar[tuple[str, ...]] = ("warmup",)
+    once_an_update: ClassVar[bool] = True
+    fewest: ClassVar[int] = 1
+    fixed: ClassVar[bool] = True
+
+    padding: SquarePadding
+    warmup_share: float
+    warmup_steps: int | None
+    ghost: Ghost = None
+    running_square: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pool = Pool(self.pools).ghosts(self.ghost)
+        self.held_gradients: list[tuple[Tensor, Tensor]] = []
+        self.keep("running_square", torch.ones(1, self.dim))
+
+    @uncompiled
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return `x` over the root mean square of the batch, or the running one."""
+        (wide,) = widen(x)
+        if self.regime == "running":
+            u = self.before(wide)
+            return self.affine(u * (self.running_square.to(u) + self.eps).rsqrt()).to(x.dtype)
+        forward, backward = _COUNT[self.padding](stream, x)
+        self.require_tokens(forward)
+        u = self.before(select(wide, backward.mask))
+        masks = (self.pool.cut_mask(counted.mask, x) for counted in (forward, backward))
+        y = self.pool.join(self.train_by(Groups(self.pool.cut(u), *masks)), like=x)
+        return select(y, backward.mask).to(x.dtype)
+
+    def before(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+        """Return what the mean square is taken of."""
+        return x
+
+    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
+        """Return the output of training, and let the batch into the tables."""
+        raise NotImplementedError
+
+    def affine(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
+        """Return `weight z + bias`."""
+        return torch.addcmul(self.bias.to(z), z, (self.weight if weight is None else weight).to(z))
+
+    @property
+    def of_groups(self) -> AllReduce:
+        """How processes share the moments of groups: ghost batches are of one process."""
+        return self.all_reduce if self.ghost is None else here
+
+    @torch.no_grad()
+    def mean_square(self, groups: Groups) -> Moments:
+        """Return the mean square of each group as moments with mean 0."""
+        count, square = self.pool.mean(groups.u.square(), groups.forward, self.of_groups)
+        return Moments(torch.zeros_like(square), square, count, count)
+
+    def see_groups(self, found: Moments) -> None:
+        """Let the mean squares of the groups into the tables, as one batch."""
+        self.see(merge([found], here if self.ghost is None else self.all_reduce))
+
+    def entering(self, found: Moments) -> Float[Tensor, "1 D"]:
+        """Return the mean square of a batch; without a token the running one, as if nothing came."""
+        running = self.running_square
+        return torch.where(found.count > 0, found.var.to(running), running)
+
+    @torch.no_grad()
+    def see_gradient(self, count: Tensor, mean: Tensor, entry: Any = None) -> None:
+        """Let a training batch's moment of the gradient, `[G, 1, 1, D]`, into the tables."""
+        if self.ghost is not None:
+            count, mean = _pooled([(count, mean)], self.all_reduce)
+        if self.clock.step:
+            self.held_gradients.append((count, mean))
+        else:
+            self.enter_gradient(mean[0, 0], entry)
+
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Any) -> None:
+        """Let a moment of the gradient into the tables; `entry` is that of its batch."""
+        raise NotImplementedError
+
+    def last_entry(self) -> Any:
+        """Return how the batch that entered last did so."""
+        return None
+
+    def commit(self) -> None:
+        super().commit()
+        held, self.held_gradients = self.held_gradients, []
+        if held:
+            _, mean = _pooled(held, here)
+            self.enter_gradient(mean[0, 0], self.last_entry())
+
+    def running_moments(self) -> tuple[Tensor, Tensor]:
+        return torch.zeros_like(self.running_square), self.running_square
+
+    def enter(self, rows: slice, mean: Tensor, var: Tensor, share: Tensor) -> None:
+        self.running_square[rows].lerp_(var, share)
+
+
+def _pooled(means: Sequence[tuple[Tensor, Tensor]], all_reduce: AllReduce) -> tuple[Tensor, Tensor]:
+    """Return count and mean of all groups together."""
+    sums = torch.cat([torch.cat([count, count * mean], -1) for count, mean in means])
+    total = all_reduce(sums.sum(0, keepdim=True))
+    return total[..., :1], total[..., 1:] / total[..., :1].clamp(min=1)
+
+
+class _Scale(torch.autograd.Function):
+    """`u * scale`, whose gradient is multiplied by another scale."""
+
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, scale: Tensor, backward_scale: Tensor) -> Tensor:
+        ctx.save_for_backward(backward_scale)
+        return u * scale
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (backward_scale,) = ctx.saved_tensors
+        return grad * backward_scale, None, None
+
+
+def scaled(u: Tensor, scale: Tensor, *, backward: Tensor) -> Tensor:
+    """Return `u * scale`; the gradient of `u` is that of the output times `backward`.
+
+    The scales are constants of the backward pass.
+    """
+    return _Scale.apply(u, scale, backward)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class GroupScaling(SquareNorm):
-    """Divides each of `groups` runs of neighbouring features of a token by its root mean square.
+    """Divides each of `groups` runs of neighboring features of a token by its root mean square.
 
-    That is done before the batch's moment is taken (appendix of the paper, in all of its code);
-    None leaves it out. Without it the norm is a fixed map in inference.
+    That is done before the batch's mean square is taken (appendix of the paper, in all of its
+    code); None leaves it out. Without it the norm is a fixed map in inference.
 
     Raises:
         ValueError: `groups` does not divide the width.
     """
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        eps: float,
-        affine: bool,
-        padding: SquarePadding,
-        eval_stats: EvalStats,
-        sync: bool,
-        momentum: float,
-        warmup_share: float,
-        warmup_steps: int | None,
-        groups: int | None,
-        ghost: Ghost = None,
-    ) -> None:
-        super().__init__(
-            dim,
-            eps=eps,
-            affine=affine,
-            padding=padding,
-            eval_stats=eval_stats,
-            sync=sync,
-            momentum=momentum,
-            warmup_share=warmup_share,
-            warmup_steps=warmup_steps,
-            ghost=ghost,
-        )
-        if groups is not None and (groups < 1 or dim % groups):
-            raise ValueError(f"norm.groups={groups} does not divide the width {dim}: or null")
-        self.groups = groups
+    groups: int | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.groups is not None and (self.groups < 1 or self.dim % self.groups):
+            raise ValueError(
+                f"norm.groups={self.groups} does not divide the width {self.dim}: use a divisor, "
+                "or null"
+            )
 
     def before(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
-        """Return each group of each token over its root mean square."""
         if self.groups is None:
             return x
         grouped = x.unflatten(-1, (self.groups, -1))
@@ -65,18 +209,19 @@ class GroupScaling(SquareNorm):
         return (grouped * (square + self.eps).rsqrt()).flatten(-2)
 
     def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-        """Return what inference does, where that is a scale and shift."""
         return super().fixed_map() if self.groups is None else None
 
     @torch.no_grad()
     def update(self, found: Moments, first: int = 0) -> None:
-        """Let a batch's mean square into the running one: all batches alike, and the newest more.
+        """Let a batch's mean square into the running one.
 
-        The first is done in the warm-up only, the second there too, as in the authors' code.
+        In the warm-up all batches weigh the same first; then, there too, the newest more, as in the
+        authors' code.
         """
         self.batches += 1
-        square = found.var[0].to(self.running_square)
-        if self.step == 0 or self.step < self.warmup:
+        step, total = self.clock
+        square = self.entering(found)
+        if step == 0 or step < self.last_steps(total)["warmup"]:
             self.running_square.lerp_(square, 1 / self.batches)
         self.running_square.lerp_(square, self.momentum)
 
@@ -87,20 +232,19 @@ class PowerNormV(GroupScaling):
     The authors' repository has no code of it.
     """
 
-    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
-        """Return the tokens over the root mean square of the batch."""
-        found = self.moments(u, counted)
-        self.observe_batch(found)
-        total = (u.square() * counted.forward).sum(self.pooled, keepdim=True)
-        if self.synced and self.ghosts is None:
-            total = all_reduce_sum(total)
+    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
+        u, mask, _ = groups
+        found = self.mean_square(groups)
+        self.see_groups(found)
+        total = self.of_groups(select(u.square(), mask).sum(1, keepdim=True))
         return self.affine(u * (total / found.count.clamp(min=1) + self.eps).rsqrt())
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PowerNorm(GroupScaling):
     """PN: by the running root mean square after a warm-up, by the batch's before (algorithm 2).
 
-    z = u / sqrt(square + eps) with the square of the batch in the warm-up, else the running one
+    z = u / sqrt(square + eps), with the square of the batch in the warm-up, else the running one
     before the batch. Backward, with g the gradient of z, nu an average that starts at 0, and means
     over tokens:
 
@@ -111,66 +255,37 @@ class PowerNorm(GroupScaling):
     """
 
     exact_gradient: ClassVar[bool] = False
-    gradient_moment: Tensor
 
-    def __init__(
-        self,
-        dim: int,
-        *,
-        eps: float,
-        affine: bool,
-        padding: SquarePadding,
-        eval_stats: EvalStats,
-        sync: bool,
-        momentum: float,
-        backward_momentum: float,
-        backward: Backward,
-        warmup_share: float,
-        warmup_steps: int | None,
-        groups: int | None,
-        ghost: Ghost = None,
-    ) -> None:
-        super().__init__(
-            dim,
-            eps=eps,
-            affine=affine,
-            padding=padding,
-            eval_stats=eval_stats,
-            sync=sync,
-            momentum=momentum,
-            warmup_share=warmup_share,
-            warmup_steps=warmup_steps,
-            groups=groups,
-            ghost=ghost,
-        )
-        self.backward_momentum = backward_momentum
-        self.by_forward = backward == "paper"
-        self.keep("gradient_moment", torch.zeros(1, dim))
+    backward_momentum: float
+    backward: Literal["code", "paper"]
+    nu: Tensor = field(init=False)
 
-    def train_by(self, u: Float[Tensor, "B P D"], counted: Counted) -> Float[Tensor, "B P D"]:
-        """Return the tokens over the root mean square of the batch or the running one."""
-        found = self.moments(u, counted)
-        square = found.var if self.warming_up else self.running_square.to(u)[None].clone()
-        self.observe_batch(found)
-        scale = (square + self.eps).rsqrt()
-        z = scaled(u, scale, scale if self.by_forward else (found.var + self.eps).rsqrt())
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.keep("nu", torch.zeros(1, self.dim))
+
+    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
+        found = self.mean_square(groups)
+        running = self.running_square.to(groups.u).clone()
+        scale = ((found.var if self.during("warmup") else running) + self.eps).rsqrt()
+        self.see_groups(found)
+        by_batch = (found.var + self.eps).rsqrt()
+        z = scaled(groups.u, scale, backward=by_batch if self.backward == "code" else scale)
         if z.requires_grad:
-            self.hook(z, counted)
+            self.without_nu(z, groups.backward)
         return self.affine(z)
 
-    def hook(self, z: Float[Tensor, "B P D"], counted: Counted) -> None:
-        """Take the running moment out of the gradient of `z`, and let the new one in."""
-        value, training = z.detach(), self.training
-        moment = self.gradient_moment.to(z).clone()
+    def without_nu(self, z: Tensor, mask: Tensor | None) -> None:
+        """Take nu z out of the gradient of `z`, and let the new moment into nu."""
+        value, trains, nu = z.detach(), self.regime == "train", self.nu.to(z).clone()
 
         def taken_out(grad: Tensor) -> Tensor:
-            left = grad - self.backward_momentum * moment * value
-            if training:
-                self.observe_gradient(*self.mean(left * value, counted.backward))
+            left = grad - self.backward_momentum * nu * value
+            if trains:
+                self.see_gradient(*self.pool.mean(left * value, mask, self.of_groups))
             return left
 
         z.register_hook(taken_out)
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: None) -> None:
-        """Add a batch's moment."""
-        self.gradient_moment.add_(mean.to(self.gradient_moment))
+        self.nu.add_(mean.to(self.nu))

@@ -1,0 +1,82 @@
+"""Running statistics of a whole model: estimated from many batches, averaged over processes."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import nn
+
+from normlab.distributed import average_, sum_over_ranks
+from normlab.norms.base import RunningNorm, normalized_by, running_norms
+from normlab.norms.pool import Moments
+
+
+class Tally:
+    """The moments of many batches pooled into one, in float64: as of one long batch."""
+
+    def __init__(self, norm: RunningNorm) -> None:
+        """Start empty, with the rows and columns of a norm's tables."""
+        mean, _ = norm.running_moments()
+        self.sums = mean.new_zeros(4, *mean.shape, dtype=torch.float64)
+
+    def add(self, found: Moments, first: int = 0) -> None:
+        """Add a batch to the rows from `first` on."""
+        mean, var, count, var_count = (table.double() for table in found)
+        parts = (count, var_count, count * mean, var_count * var + count * mean.square())
+        for total, part in zip(self.sums, parts, strict=True):
+            total[first : first + len(mean)] += part
+
+    def result(self) -> Moments:
+        """Return the pooled moments over all batches and processes, `[rows, columns]` each."""
+        count, var_count, firsts, seconds = sum_over_ranks(self.sums)
+        mean = firsts / count.clamp(min=1)
+        var = (seconds - count * mean.square()).clamp(min=0) / var_count.clamp(min=1)
+        return Moments(mean, var, count, var_count)
+
+
+@contextmanager
+def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[None]:
+    """Put freshly estimated running statistics in place, the former ones back on exit.
+
+    `run_batches` feeds batches to the model, which is in eval mode (no dropout) while its norms
+    take each batch's own statistics; the estimate is the pooled moments of them all, over all
+    processes, which may feed different numbers of batches ("precise BN", Wu and Johnson 2021).
+    Rows that no batch reached keep their statistics.
+
+    Raises:
+        ValueError: `run_batches` fed nothing.
+    """
+    norms = running_norms(model)
+    former = [{name: table.clone() for name, table in norm.tables.items()} for norm in norms]
+    tallies = [Tally(norm) for norm in norms]
+    ends = [norm.watch(tally.add) for norm, tally in zip(norms, tallies, strict=True)]
+    try:
+        try:
+            with normalized_by(model, "batch"), torch.no_grad():
+                run_batches()
+        finally:
+            for end in ends:
+                end()
+        pooled = [tally.result() for tally in tallies]
+        if norms and not any(bool((found.count > 1).any()) for found in pooled):
+            raise ValueError(
+                "recalibration fed no tokens to any norm: give run_batches at least one batch"
+            )
+        for norm, found in zip(norms, pooled, strict=True):
+            mean, var = norm.estimates(found)
+            norm.enter(slice(None), mean, var, (found.count >= norm.fewest).to(mean))
+        yield
+    finally:
+        for norm, tables in zip(norms, former, strict=True):
+            for name, table in norm.tables.items():
+                table.copy_(tables[name])
+
+
+def average_statistics_over_ranks(model: nn.Module) -> None:
+    """Replace unsynced running statistics by their mean over processes.
+
+    Due before evaluating or saving: with `sync=false` each process has its own. The variance is
+    the mean variance within processes; how far their means are apart is left out.
+    """
+    unsynced = [norm for norm in running_norms(model) if not norm.sync]
+    average_([table for norm in unsynced for table in norm.tables.values()])
