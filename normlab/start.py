@@ -56,8 +56,8 @@ def _check_sequences(config: Mapping[str, Any], norms: list[RunningNorm], most: 
             continue
         if "position" in norm.pools and not norm.by_position:
             continue
-        if norm.ghosts is not None and norm.ghosts.size == 1:
-            key = f"norm.ghost={norm.ghosts.given}"
+        if norm.ghost is not None and norm.pool.size == 1:
+            key = f"norm.ghost={norm.ghost}"
         elif most == 1:
             key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
         else:

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import Axis, RunningNorm, Stream
-from normlab.norms.moments import Moments, widen
+from normlab.norms.pool import Moments, widen
 
 
 class RunningPeak(RunningNorm):
@@ -33,23 +33,18 @@ class RunningPeak(RunningNorm):
         self.price = price
         self.keep("square", torch.ones(1, dim))
         self.keep("gradient", torch.zeros(1, dim))
-        self.term: Tensor | None = None
-        self.share = 0.0
-
-    def begin_step(self, step: int, total: int | None) -> None:
-        """Know how much of the run is over."""
-        self.share = step / (total or step)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` over the running root mean square."""
-        if self.by_batch:
+        if self.regime != "running":
             real = stream.real(x)[..., None].to(x)
-            count = real.sum((0, 1), keepdim=True)
-            mean_square = (x.square() * real).sum((0, 1), keepdim=True) / count
+            count = real.sum((0, 1))[None]
+            mean_square = (x.square() * real).sum((0, 1)) / count
             found = mean_square.detach()
-            self.observe(Moments(torch.zeros_like(found), found, count, count))
+            self.see(Moments(torch.zeros_like(found), found, count, count))
             if self.training and x.requires_grad:
-                self.term = self.price * self.share * mean_square.sum()
+                step, total = self.clock
+                self.extra_loss = self.price * step / (total or step or 1) * mean_square.sum()
         wide, square, weight, bias = widen(x, self.square, self.weight, self.bias)
         z = wide * (square.clone() + self.eps).rsqrt()
         if z.requires_grad and self.training:
@@ -62,11 +57,6 @@ class RunningPeak(RunningNorm):
         mean = (grad * real).sum((0, 1)) / real.sum()
         self.gradient.lerp_(mean[None].to(before), 0.1)
         return (grad - before) * real
-
-    def penalty(self) -> Tensor | None:
-        """Return the price of a large square."""
-        term, self.term = self.term, None
-        return term
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         """Return the running mean square as variance."""

@@ -48,7 +48,7 @@ MAY_IMPORT = {
     # 4
     "decoding": ("models", "norms.base"),
     "probes": (
-        *("norms.base", "norms.moments", "placements.base", "records"),
+        *("norms.base", "norms.pool", "placements.base", "records"),
         *("models.anatomy", "models.attention"),
     ),
     # 5: the signatures of a task name scores, shards, streams and placements

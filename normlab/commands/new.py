@@ -29,7 +29,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import Axis, Norm, Stream
-from normlab.norms.moments import widen
+from normlab.norms.pool import widen
 
 
 class {title}(Norm):

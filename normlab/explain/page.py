@@ -16,7 +16,6 @@ from normlab.explain.subject import HALF_WAY, Setting, docstring, subject
 from normlab.explain.tables import Table, tables
 from normlab.explain.worked import Worked, work
 from normlab.norms.base import Norm, RunningNorm
-from normlab.norms.warmup import WarmupNorm
 
 T = TypeVar("T")
 
@@ -105,7 +104,7 @@ def explain(option: registry.Option) -> Page:
             return None
 
     seen = try_(lambda: dependence(norm))
-    if isinstance(norm, WarmupNorm) and seen is not None and not Sees.of(seen).others:
+    if norm.phases and seen is not None and not Sees.of(seen).others:
         on_table = dataclasses.replace(on_table, step=HALF_WAY)  # it pools nothing at the start
         norm = on_table.make()
         seen = try_(lambda: dependence(norm))
@@ -138,7 +137,7 @@ def explain(option: registry.Option) -> Page:
         parameters=parameters,
         buffers=buffers,
         running=isinstance(norm, RunningNorm),
-        scheduled=isinstance(norm, WarmupNorm),
+        scheduled=bool(norm.phases),
         step=on_table.step,
         incremental=norm.incremental,
         batch_independent=norm.batch_independent,

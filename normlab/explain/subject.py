@@ -15,7 +15,7 @@ import yaml
 from torch import Tensor
 
 from normlab.build import make_norm
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Clock, Norm, Stream
 from normlab.registry import Option
 
 WIDTH = 4
@@ -51,7 +51,7 @@ class Subject:
             torch.manual_seed(0)
             norm = make_norm(self.option.name, width, **{**self.changed, **values})
         if self.step:
-            norm.begin_step(self.step, STEPS)
+            norm.clock = Clock(self.step, STEPS)
         return norm.double().train()
 
     def alternatives(self, name: str) -> tuple[str, ...]:

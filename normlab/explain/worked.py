@@ -149,7 +149,7 @@ def entered(norm: RunningNorm, cell: Cell) -> Kept | None:
     """Return what the last batch's statistics of a cell's group were, by the norm's own account."""
     if norm.seen is None:
         return None
-    return _at(cell, norm.seen.mean[0], norm.seen.var[0])
+    return _at(cell, norm.seen.mean, norm.seen.var)
 
 
 def kept(norm: RunningNorm, cell: Cell) -> Kept:

@@ -180,10 +180,11 @@ class RunningNorm(Norm):
                 raise ValueError(f"norm.{phase}_share={share}: must be in 0 to 1")
         self.rows = 1  # of its tables
         self.batches = 0  # that have entered them: all micro-batches of an update are one
-        self.forced: Regime | None = None
         self.in_step = False
         self.frozen = False
-        self.held: list[Moments] = []
+        self.held: list[Moments] | None = None  # what waits for `commit`, in a run's update
+        self.seen: Moments | None = None  # of the last training batch, for probes
+        self.seen_from = 0  # the first of their rows
         self.watchers: list[Watcher] = []
         self.summed: AllReduce | None = None  # instead of the sum over processes
         self._tables: list[str] = []
@@ -210,15 +211,13 @@ class RunningNorm(Norm):
     @property
     def regime(self) -> Regime:
         """By what it normalizes now."""
-        if self.forced is not None:
-            return self.forced
         if self.training:
             return "train"
         return "batch" if self.eval_stats == "batch" else "running"
 
     @property
     def batch_independent(self) -> bool:
-        return self.eval_stats != "batch" and self.forced != "batch"
+        return self.eval_stats != "batch"
 
     @property
     def sees_future(self) -> bool:
@@ -241,6 +240,13 @@ class RunningNorm(Norm):
         points = torch.tensor([0.0, 1.0], dtype=torch.float64, device=self.weight.device)
         shift, ends = self.forward(points[:, None, None].expand(2, 1, self.dim), Stream())[:, 0]
         return ends - shift, shift
+
+    def batch_divisor(self) -> Tensor | None:
+        """Return what the last training batch was divided by, `[columns]`, less its mean.
+
+        None where more than the statistics of that batch had a part in it.
+        """
+        return None
 
     def watch(self, watcher: Watcher) -> Callable[[], None]:
         """Call `watcher` with the moments of each batch; return what ends that."""
@@ -276,8 +282,8 @@ class RunningNorm(Norm):
         known = fewest if counted.known is None else counted.known
         if self.training and known < fewest and (not self.sync or world().size == 1):
             raise ValueError(
-                f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: its "
-                f"statistics pool over the batch and need at least {('', 'one', 'two')[fewest]}. "
+                f"{type(self).__name__} cannot train on a batch of {('no', 'one')[known]} token: "
+                f"its statistics pool over it and need at least {('one', 'two')[fewest - 1]}. "
                 "Raise batch_size or max_tokens, drop short sentences, or take a norm that does "
                 "not pool over the batch (norm=ln)"
             )
@@ -291,20 +297,21 @@ class RunningNorm(Norm):
         for watcher in self.watchers:
             watcher(found, first)
         if self.regime == "train":
+            self.seen, self.seen_from = found, first
             together = self.once_an_update or (self.by_position and self.rows == 1)
-            if together and self.clock.step:
+            if together and self.held is not None:
                 self.held.append(found)
             else:
                 self.update(found, first)
 
     def commit(self) -> None:
         """Let what an update's calls brought into the tables, as one batch."""
-        held, self.held = self.held, []
+        held, self.held = self.held, None
         if held:
             self.update(merge([Moments(*(t[None, None] for t in found)) for found in held]))
 
     def update(self, found: Moments, first: int = 0) -> None:
-        """Let the moments of a batch into the rows from `first` on, where they have enough values."""
+        """Let a batch's moments of enough values into the rows from `first` on."""
         mean, var = self.estimates(found)
         share = self.momentum * (found.count >= self.fewest).to(mean)
         self.enter(slice(first, first + mean.shape[0]), mean, var, share)
@@ -335,24 +342,24 @@ def running_norms(model: nn.Module) -> list[RunningNorm]:
 
 @contextmanager
 def normalized_by(
-    model: nn.Module, regime: Literal["batch", "running"], *, in_step: bool = False
+    model: nn.Module, eval_stats: EvalStats, *, in_step: bool = False
 ) -> Iterator[None]:
     """Put the model in eval mode while its norms take each batch's statistics, or running ones.
 
-    `batch` computes what training does, without dropout and without a trace in the tables. Where
+    `batch` computes what training does, without dropout and without changing the tables. Where
     processes go `in_step`, each with as many batches, synced norms take the statistics of all
     processes' batches. All modes are put back on exit.
     """
     norms = running_norms(model)
-    former = [(norm.forced, norm.in_step) for norm in norms]
+    former: list[tuple[EvalStats, bool]] = [(norm.eval_stats, norm.in_step) for norm in norms]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
         for norm in norms:
-            norm.forced, norm.in_step = regime, in_step
+            norm.eval_stats, norm.in_step = eval_stats, in_step
         yield
     finally:
-        for norm, (forced, was_in_step) in zip(norms, former, strict=True):
-            norm.forced, norm.in_step = forced, was_in_step
+        for norm, (own, was_in_step) in zip(norms, former, strict=True):
+            norm.eval_stats, norm.in_step = own, was_in_step
         for module, was_training in modes:
             module.training = was_training

@@ -1,4 +1,4 @@
-"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and the norms that pool other axes with the batch.
+"""Batch norm (Ioffe and Szegedy 2015, algorithm 1), and norms that pool other axes, too.
 
 The tokens of a batch are its examples. Open questions of batch norm in a Transformer are options:
 which tokens count (`padding`), by what inference normalizes (`eval_stats`), whether processes share
@@ -109,7 +109,7 @@ class BatchNorm(RunningNorm):
 
     @property
     def reductions(self) -> tuple[AllReduce, AllReduce]:
-        """How processes share the moments of groups, and those of all: ghost batches are their own."""
+        """How processes share the moments of groups, and of all; ghosts are of one process."""
         return (self.all_reduce, here) if self.ghost is None else (here, self.all_reduce)
 
     def standardize(
@@ -143,6 +143,10 @@ class BatchNorm(RunningNorm):
         mean, var = super().estimates(found)
         freedom = (found.var_count - 1).clamp(min=1)
         return mean, (found.var * (found.var_count / freedom)).to(var) if self.unbiased else var
+
+    def batch_divisor(self) -> Tensor | None:
+        alone = self.exact_gradient and self.ghost is None and self.rows == 1
+        return 1 / self.inverse(self.seen.var.flatten()) if alone and self.seen else None
 
     def rows_of(self, start: int, length: int) -> slice:
         """Return the rows of the tables for `length` positions from `start`."""
@@ -249,7 +253,8 @@ class NoisyBatchNorm(BatchNorm):
         if not self.training or self.clock.step == 0:
             return y
         draw = torch.Generator().manual_seed(self._seed + self.clock.step)
-        shift, scale = torch.rand(2, self.dim, generator=draw).to(self.weight)
-        scale = 1 + (self.noise_scale - 1) * scale
-        moved = self.noise_shift * (2 * shift - 1) * self.weight + self.bias * (1 - scale)
+        shift, scale = torch.rand(2, self.dim, generator=draw)
+        shift, scale = self.noise_shift * (2 * shift - 1), 1 + (self.noise_scale - 1) * scale
+        shift, scale = shift.to(self.weight), scale.to(self.weight)
+        moved = torch.addcmul(self.bias * (1 - scale), self.weight, shift)
         return torch.addcmul(moved, y, scale).to(y.dtype)

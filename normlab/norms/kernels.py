@@ -1,4 +1,4 @@
-"""Hand-written backward passes of batch norm and RMS norm: the formulas, in fewer passes over memory.
+"""Hand-written backward passes of batch norm and RMS norm, in fewer passes over memory.
 
 Plain autograd takes two to four times as long on a CPU. `tests/norms/test_kernels.py` holds each
 kernel against its formula.
@@ -63,13 +63,15 @@ def _affine(
 
 
 class _Standardize(torch.autograd.Function):
-    """With g the gradient of the output, h = g weight, and z the standardized input:
+    """Batch norm with its backward pass (Ioffe and Szegedy 2015, section 3).
+
+    With g the gradient of the output, h = g weight, and z the standardized input,
 
         dx = (h - sum(h) / n - z sum(h z) / m) / sqrt(var + eps)
 
-    (Ioffe and Szegedy 2015, section 3, where n = m), with the counts n of the mean and m of the
-    variance. `weight` and `bias` need both sums anyway; over several processes they are all that is
-    sent. `chosen` is the input at counted tokens, else 0.
+    where n and m are the counts of the mean and of the variance. `weight` and `bias` need both sums
+    anyway; over several processes they are all that is sent. `chosen` is the input at counted
+    tokens, else 0.
     """
 
     @staticmethod

@@ -114,7 +114,7 @@ class RMSNorm(Norm):
 class PartialRMSNorm(RMSNorm):
     """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
 
-    The statistic is of `share` of the features, rounded down and at least one; all are scaled by it.
+    `share` of the features, rounded down and at least one, make the statistic; all are scaled.
     """
 
     def __init__(

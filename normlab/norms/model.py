@@ -58,7 +58,7 @@ class ModelNorms:
         for norm in self._running:
             if last is not None and step > last and not norm.frozen:
                 norm.freeze()
-            norm.held.clear()
+            norm.held = []
 
     def _last_unfrozen(self, total: int | None) -> int | None:
         """Return the last step with statistics of the batch; None where they are not frozen."""

@@ -1,6 +1,6 @@
 """What a norm pools: groups of tokens, and the mean and variance of each group without its padding.
 
-A pool is a reshape, `[B, P, D]` to `[G, S, R, D]`. Statistics are taken over `S`, and over `D` where
+A pool is a reshape, `[B, P, D]` to `[G, S, R, D]`. Statistics are taken over `S`, and over `D` if
 features are pooled; the `G` groups and the `R` positions each have their own. Batch norm has one
 group of all tokens (S = B P, R = 1), batch norm per position has R = P, ghost batches are G groups
 of a few sequences, and instance norm has a group for each sequence.
@@ -26,8 +26,8 @@ Ghost = int | str | None
 Padding = Literal["exclude", "include", "fill"]
 
 Grouped = Float[Tensor, "G S R D"]
-Table = Float[Tensor, "G 1 R d"]  # d is D, or 1 where features are pooled
-Mask = Bool[Tensor, "*G 1"]
+Table = Float[Tensor, "G 1 #R _"]  # as wide as x, or 1 where features are pooled
+Mask = Bool[Tensor, "*_ 1"]
 AllReduce = Callable[[Tensor], Tensor]
 
 _INTERLEAVED = re.compile(r"interleaved-([1-9][0-9]{0,17})")
@@ -173,8 +173,8 @@ class _Select(torch.autograd.Function):
 class Pool:
     """The axes that share statistics; `size` sequences are a batch of their own, if given.
 
-    Groups are `size` neighbors, the last of what is left over; or, `interleaved`, n = ceil(B / size)
-    groups, where sequence i is in group i mod n (as the view `[B / n, n C]` of Page 2019).
+    Groups are `size` neighbors, the last of what is left over. If they are `interleaved`, sequence
+    i is in group i mod n of n = ceil(B / size), as in the view `[B / n, n C]` of Page 2019.
     """
 
     axes: frozenset[Axis]
@@ -231,8 +231,9 @@ class Pool:
         return self.cut(every if mask is None else mask)
 
     def grouped(self, x: Tensor, counted: Counted) -> tuple[Tensor, Tensor | None, Tensor | None]:
-        """Return the groups of `x`, the mask of what counts, and that of what divides a variance."""
-        filled = self.cut(torch.ones_like(x[..., :1], dtype=torch.bool)) if counted.filled else None
+        """Return the groups of `x`, the mask of what counts, and of what divides a variance."""
+        every = torch.ones_like(x[..., :1], dtype=torch.bool)
+        filled = self.cut(every) if counted.filled else None
         return self.cut(x), self.cut_mask(counted.mask, x), filled
 
     def join(self, y: Tensor, *, like: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:

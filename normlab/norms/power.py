@@ -30,8 +30,8 @@ SquarePadding = Literal["exclude", "include", "forward"]
 _Ways = dict[SquarePadding, Callable[[Stream, Tensor], tuple[Counted, Counted]]]
 # Which tokens enter the mean square, and which the moment of the gradient.
 _COUNT: _Ways = {
-    "exclude": lambda stream, x: (real_tokens(stream, x),) * 2,
-    "include": lambda stream, x: (all_tokens(x),) * 2,
+    "exclude": lambda stream, x: (real_tokens(stream, x), real_tokens(stream, x)),
+    "include": lambda stream, x: (all_tokens(x), all_tokens(x)),
     "forward": lambda stream, x: (real_tokens(stream, x), all_tokens(x)),
 }
 
@@ -77,8 +77,8 @@ class SquareNorm(RunningNorm):
         """Return `x` over the root mean square of the batch, or the running one."""
         (wide,) = widen(x)
         if self.regime == "running":
-            u = self.before(wide)
-            return self.affine(u * (self.running_square.to(u) + self.eps).rsqrt()).to(x.dtype)
+            z = self.before(wide) * (self.running_square.to(wide) + self.eps).rsqrt()
+            return self.gain_and_shift(z).to(x.dtype)
         forward, backward = _COUNT[self.padding](stream, x)
         self.require_tokens(forward)
         u = self.before(select(wide, backward.mask))
@@ -94,7 +94,7 @@ class SquareNorm(RunningNorm):
         """Return the output of training, and let the batch into the tables."""
         raise NotImplementedError
 
-    def affine(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
+    def gain_and_shift(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
         """Return `weight z + bias`."""
         return torch.addcmul(self.bias.to(z), z, (self.weight if weight is None else weight).to(z))
 
@@ -114,7 +114,7 @@ class SquareNorm(RunningNorm):
         self.see(merge([found], here if self.ghost is None else self.all_reduce))
 
     def entering(self, found: Moments) -> Float[Tensor, "1 D"]:
-        """Return the mean square of a batch; without a token the running one, as if nothing came."""
+        """Return the mean square of a batch, or the running one if no token came."""
         running = self.running_square
         return torch.where(found.count > 0, found.var.to(running), running)
 
@@ -123,7 +123,7 @@ class SquareNorm(RunningNorm):
         """Let a training batch's moment of the gradient, `[G, 1, 1, D]`, into the tables."""
         if self.ghost is not None:
             count, mean = _pooled([(count, mean)], self.all_reduce)
-        if self.clock.step:
+        if self.held is not None:
             self.held_gradients.append((count, mean))
         else:
             self.enter_gradient(mean[0, 0], entry)
@@ -237,7 +237,7 @@ class PowerNormV(GroupScaling):
         found = self.mean_square(groups)
         self.see_groups(found)
         total = self.of_groups(select(u.square(), mask).sum(1, keepdim=True))
-        return self.affine(u * (total / found.count.clamp(min=1) + self.eps).rsqrt())
+        return self.gain_and_shift(u * (total / found.count.clamp(min=1) + self.eps).rsqrt())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -258,11 +258,11 @@ class PowerNorm(GroupScaling):
 
     backward_momentum: float
     backward: Literal["code", "paper"]
-    nu: Tensor = field(init=False)
+    gradient_moment: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.keep("nu", torch.zeros(1, self.dim))
+        self.keep("gradient_moment", torch.zeros(1, self.dim))
 
     def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
         found = self.mean_square(groups)
@@ -273,11 +273,11 @@ class PowerNorm(GroupScaling):
         z = scaled(groups.u, scale, backward=by_batch if self.backward == "code" else scale)
         if z.requires_grad:
             self.without_nu(z, groups.backward)
-        return self.affine(z)
+        return self.gain_and_shift(z)
 
     def without_nu(self, z: Tensor, mask: Tensor | None) -> None:
         """Take nu z out of the gradient of `z`, and let the new moment into nu."""
-        value, trains, nu = z.detach(), self.regime == "train", self.nu.to(z).clone()
+        value, trains, nu = z.detach(), self.regime == "train", self.gradient_moment.to(z).clone()
 
         def taken_out(grad: Tensor) -> Tensor:
             left = grad - self.backward_momentum * nu * value
@@ -288,4 +288,4 @@ class PowerNorm(GroupScaling):
         z.register_hook(taken_out)
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: None) -> None:
-        self.nu.add_(mean.to(self.nu))
+        self.gradient_moment.add_(mean.to(self.gradient_moment))

@@ -1,4 +1,4 @@
-"""RBN: batch norm with a penalty on the distance of batch from running statistics (Wang et al. 2022).
+"""RBN: batch norm that penalizes distance from the running statistics (Wang et al. 2022).
 
 The penalty draws a batch's mean and deviation towards the running ones, so that inference finds
 what training had. A batch's penalty has a term of means and one of variances, each with a weight of

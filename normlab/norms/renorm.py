@@ -1,4 +1,4 @@
-"""Batch renormalization: batch norm kept close to the running statistics (Ioffe 2017, algorithm 1)."""
+"""Batch renormalization: batch norm close to the running statistics (Ioffe 2017, algorithm 1)."""
 
 from dataclasses import dataclass, field
 from typing import ClassVar

@@ -4,7 +4,7 @@ SLAB trains with layer norm first and ends in a norm that is a fixed scale and s
 and so folds into the neighboring linear layers.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
@@ -33,6 +33,9 @@ class RepBatchNorm(BatchNorm):
             wide = select(wide, COUNT[self.padding](stream, x).mask)
         return torch.addcmul(super().forward(wide, stream), wide, alpha).to(x.dtype)
 
+    def batch_divisor(self) -> Tensor | None:
+        return None  # a part of `x` is divided by nothing
+
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ProgressiveRepBatchNorm(RepBatchNorm):
@@ -53,6 +56,8 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
     blend_steps: int | None
     warmup_share: float
     warmup_steps: int | None
+    token_weight: Tensor = field(init=False)
+    token_bias: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -52,7 +52,7 @@ class WindowNorm(SquareNorm):
     correction_share: float
     correction_steps: int | None
     squares: Tensor = field(init=False)
-    gradients: Tensor = field(init=False)
+    gradient_moments: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -60,7 +60,7 @@ class WindowNorm(SquareNorm):
             raise ValueError(f"norm.window={self.window} must be at least 1 batch")
         self.last: Entry | None = None
         self.keep("squares", torch.zeros(self.window, self.dim))
-        self.keep("gradients", torch.zeros(self.window, self.dim))
+        self.keep("gradient_moments", torch.zeros(self.window, self.dim))
 
     def last_steps(self, total: int | None) -> dict[str, int]:
         warmup, correction = super().last_steps(total).values()
@@ -124,7 +124,7 @@ class WindowNorm(SquareNorm):
 
         def taken_out(grad: Tensor) -> Tensor:
             count, mean = self.pool.mean(grad * value, mask, self.of_groups)
-            out = center(mean[:, 0, 0].to(self.gradients))
+            out = center(mean[:, 0, 0].to(self.gradient_moments))
             if trains:
                 self.see_gradient(count, mean, entry)
             return grad - out[:, None, None].to(grad) * value
@@ -161,16 +161,16 @@ class MovingAverageBatchNorm(WindowNorm):
         return Entry(slot, full, torch.zeros_like(newest[:, :1], dtype=torch.bool), newest, square)
 
     def taken_out(self, entry: Entry) -> Callable[[Tensor], Tensor]:
-        before = self.gradients.clone()
+        before = self.gradient_moments.clone()
         if not entry.full:
             return lambda newest: newest
         return lambda newest: with_newest(before, newest, entry.slot).mean(1)
 
     def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
-        return self.affine(z * r)
+        return self.gain_and_shift(z * r)
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Entry) -> None:
-        self.gradients[entry.slot] = mean[0].to(self.gradients)
+        self.gradient_moments[entry.slot] = mean[0].to(self.gradient_moments)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -185,11 +185,11 @@ class UnifiedNorm(WindowNorm):
     """
 
     filter: bool
-    nu: Tensor = field(init=False)
+    gradient_moment: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.keep("nu", torch.zeros(1, self.dim))
+        self.keep("gradient_moment", torch.zeros(1, self.dim))
 
     def entry(self, newest: Float[Tensor, "G D"]) -> Entry:
         slot, full = self.next_slot, self.full
@@ -207,7 +207,7 @@ class UnifiedNorm(WindowNorm):
         return (windows.mean(1) - geometric_mean(windows) > allowed).any(-1, keepdim=True)
 
     def taken_out(self, entry: Entry) -> Callable[[Tensor], Tensor]:
-        moments, nu = self.gradients.clone(), self.nu.clone()
+        moments, nu = self.gradient_moments.clone(), self.gradient_moment.clone()
 
         def center(newest: Tensor) -> Tensor:
             _, mean = self.gradient_mean(newest, entry, moments, nu)
@@ -218,7 +218,7 @@ class UnifiedNorm(WindowNorm):
     def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
         one = torch.ones_like(r)
         weight = scaled(self.weight.to(z).expand_as(r), one, backward=r)
-        return self.affine(scaled(z, one, backward=r), weight)
+        return self.gain_and_shift(scaled(z, one, backward=r), weight)
 
     def gradient_mean(
         self, newest: Float[Tensor, "G D"], entry: Entry, moments: Tensor, nu: Tensor
@@ -231,9 +231,10 @@ class UnifiedNorm(WindowNorm):
         return kept, torch.where(entry.outlier, newest, of_window)
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Entry) -> None:
-        kept, towards = self.gradient_mean(mean.to(self.nu), entry, self.gradients, self.nu)
-        self.gradients[entry.slot] = kept[0]
-        self.nu.lerp_(towards, self.momentum)
+        moments, nu = self.gradient_moments, self.gradient_moment
+        kept, towards = self.gradient_mean(mean.to(nu), entry, moments, nu)
+        moments[entry.slot] = kept[0]
+        nu.lerp_(towards, self.momentum)
 
 
 def geometric_mean(windows: Float[Tensor, "G K D"]) -> Float[Tensor, "G D"]:

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.distributed import sum_over_ranks
-from normlab.norms.base import Norm, Stream, batch_statistics
+from normlab.norms.base import Norm, Stream, normalized_by
 from normlab.placements.base import Residual
 
 
@@ -79,7 +79,7 @@ def calibrate(model: nn.Module, run_batch: Callable[[], object], *, seed: int) -
 
     with ExitStack() as stack:
         stack.enter_context(torch.random.fork_rng(list(devices)))
-        stack.enter_context(batch_statistics(model, in_step=True))
+        stack.enter_context(normalized_by(model, "batch", in_step=True))
         torch.manual_seed(seed)
         for module in model.modules():
             module.training = not isinstance(module, Norm)

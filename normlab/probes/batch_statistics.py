@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import RunningNorm
-from normlab.norms.moments import Moments
+from normlab.norms.pool import Moments
 from normlab.probes.sites import sites
 
 NO_RUNNING = "no norm keeps running statistics"
@@ -62,7 +62,7 @@ class StatisticsReader:
 def _compare(norm: RunningNorm, seen: Moments, mean_before: Tensor, var_before: Tensor):
     mean, var = norm.estimates(seen)
     rows = slice(norm.seen_from, norm.seen_from + mean.shape[0])
-    pooled = (seen.count[0] > 1).expand(mean.shape)
+    pooled = (seen.count > 1).expand(mean.shape)
     mean_after, var_after = norm.running_moments()
     return Statistics(
         mean=mean[pooled],

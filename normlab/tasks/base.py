@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from normlab.distributed import Shard
 from normlab.models.noise import noisy
 from normlab.models.spec import Spec
-from normlab.norms.base import EvalStats, Norm, blended, evaluated_with, recalibrated, running_norms
+from normlab.norms.base import EvalStats, normalized_by, running_norms
+from normlab.norms.recalibration import recalibrated
 from normlab.records.record import Score
 
 
@@ -67,8 +68,6 @@ class Condition:
 
     eval_stats: EvalStats | None = None
     batch_size: int | None = None
-    blend: bool = False
-    """Whether norms that train on a blend (PRepBN) are tested with it."""
     noise: float | None = None
     """Standard deviation of noise on the input (see `noisy`)."""
 
@@ -81,13 +80,11 @@ class Condition:
             "noise": None if self.noise is None else f"{self.noise:g}",
         }
         named = [f"{name}_{value}" for name, value in values.items() if value is not None]
-        return "/".join([*named, *(["blend"] if self.blend else [])])
+        return "/".join(named)
 
     def applied(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return a context in which the model's norms do what the condition says."""
-        if self.blend:
-            return blended(model)
-        return nullcontext() if self.eval_stats is None else evaluated_with(model, self.eval_stats)
+        return nullcontext() if self.eval_stats is None else normalized_by(model, self.eval_stats)
 
     def disturbed(self, model: nn.Module) -> AbstractContextManager[None]:
         """Return a context in which the model's input has the condition's noise."""
@@ -95,8 +92,6 @@ class Condition:
 
     def matters(self, model: nn.Module) -> bool:
         """Tell whether the condition may change what comes of the model."""
-        if self.blend:
-            return any(norm.blend for norm in model.modules() if isinstance(norm, Norm))
         return self.eval_stats is None or bool(running_norms(model))
 
 

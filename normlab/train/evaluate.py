@@ -22,7 +22,6 @@ from normlab.train.runtime import Runtime
 
 # A stream of its own: re-estimating statistics must not draw from the batches of training.
 _RECALIBRATION_SEED = 0x5EED
-_BLEND = Condition(blend=True)
 _LOSS = "loss"
 
 
@@ -51,7 +50,7 @@ class Evaluator:
         self.runtime = runtime
         self.recalibration_batches = recalibration_batches
         self.test_seen = test_seen
-        self.conditions = (*task.conditions, *(Condition(noise=value) for value in noise), _BLEND)
+        self.conditions = (*task.conditions, *(Condition(noise=value) for value in noise))
 
     def scores(
         self,
@@ -128,11 +127,8 @@ class Evaluator:
         model.train(was_training)
 
     def validation(self, model: nn.Module) -> dict[str, Score]:
-        """Score the validation split, and again by the blend that a norm trains on, if one does."""
-        scores = self.scores(model, "valid")
-        return scores | (
-            self.scores(model, "valid", condition=_BLEND) if _BLEND.matters(model) else {}
-        )
+        """Score the validation split."""
+        return self.scores(model, "valid")
 
     def test(
         self,

@@ -12,8 +12,9 @@ from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.models.linear import initialize
 from normlab.models.spec import Image, ModelArchitecture
-from normlab.norms.base import RunningNorm, Stream, average_statistics_over_ranks, running_norms
+from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.model import ModelNorms
+from normlab.norms.recalibration import average_statistics_over_ranks
 from normlab.placements.calibration import Pass
 from normlab.placements.pre import Pre
 from normlab.registry import CONFIG_DIR, option_names

@@ -109,9 +109,9 @@ class Untouched:
         assert self._norms() == self.norms
         assert torch.equal(torch.get_rng_state(), self.random)
 
-    def _norms(self) -> list[tuple[int, int, bool]]:
+    def _norms(self) -> list[tuple[int, int, str]]:
         norms = running_norms(self.model)
-        return [(id(norm.tally), id(norm.seen), norm.eval_by_batch) for norm in norms]
+        return [(len(norm.watchers), id(norm.seen), norm.eval_stats) for norm in norms]
 
     def _hooks(self) -> list[int]:
         return [

@@ -16,7 +16,7 @@ from normlab.inspect.batch_mates import (
 )
 from normlab.inspect.model import by_how_much, deviation, movement, percent
 from normlab.models.attention import AttentionCore
-from normlab.norms.base import Stream, batch_statistics
+from normlab.norms.base import Stream, normalized_by
 from normlab.probes.sites import sites
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, examined, subject, trained
 
@@ -62,7 +62,7 @@ def test_sets_agree_with_a_computation_by_hand(tmp_path, monkeypatch):
         chosen = generator.choice(others, 31, replace=False).tolist()
         assert sentence not in chosen
         batch = about.batch("train", [sentence, *chosen])
-        with torch.no_grad(), batch_statistics(about.model):
+        with torch.no_grad(), normalized_by(about.model, "batch"):
             memory = about.model.encode(batch.source, Stream(batch.source_valid))
         sets.append(memory[0, :length])
     together = torch.stack(sets).double()

@@ -12,7 +12,7 @@ from normlab.inspect.contract import examine
 from normlab.inspect.question import questions
 from normlab.inspect.subject import BareNorm
 from normlab.norms.base import Axis, Norm, RunningNorm
-from normlab.norms.moments import Moments, widen
+from normlab.norms.pool import Moments, widen
 from normlab.registry import option_names
 
 BATCH, POSITION, FEATURE = get_args(Axis)
@@ -59,14 +59,9 @@ class Counts(Right):
 
 
 class Prices(Right):
-    price = None
-
     def map(self, x, stream):
-        self.price = x[stream.real(x)].sum()
+        self.extra_loss = x[stream.real(x)].sum()
         return by_token(x)
-
-    def penalty(self):
-        return self.price
 
 
 class Running(RunningNorm):
@@ -79,11 +74,11 @@ class Running(RunningNorm):
 
     def forward(self, x, stream):
         y = x * self.square.to(x).rsqrt()
-        if self.by_batch:
+        if self.regime != "running":
             real = stream.real(x)[..., None].to(x)
-            count = real.sum((0, 1), keepdim=True)
-            square = (x.detach().square() * real).sum((0, 1), keepdim=True) / count
-            self.observe(Moments(square * 0, square, count, count))
+            count = real.sum((0, 1))[None]
+            square = (x.detach().square() * real).sum((0, 1)) / count
+            self.see(Moments(square * 0, square, count, count))
         return y.to(x.dtype)
 
     def running_moments(self):
@@ -100,7 +95,7 @@ class Deaf(Running):
 
 class InPlace(Running):
     def forward(self, x, stream):
-        self.observe(Moments(x, x, x, x))
+        self.see(Moments(x, x, x, x))
         return (self.square * x).to(x.dtype)
 
     def update(self, found, first=0):
@@ -169,7 +164,7 @@ WRONG = {
     "detached": (wrong(lambda self, x, s: x / root(x, -1).detach()), "gradient", "exact_gradient"),
     "idle": (wrong(forward=lambda self, x, s: by_token(x)), "parameters", "weight, bias"),
     "in place of a table": (InPlace, "twice", "two calls before one backward pass fail"),
-    "priced twice": (Prices, "penalty", "twice"),
+    "priced in eval": (Prices, "penalty", "in eval"),
     "counts in Python": (Counts, "saved", "must be a buffer"),
     "deaf": (Deaf, "running", "recalibration changes nothing"),
     "fixed": (

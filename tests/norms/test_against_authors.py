@@ -9,8 +9,9 @@ from normlab.models.attention import SelfAttention
 from normlab.models.layers import EncoderLayer, LayerShape
 from normlab.models.linear import Linear
 from normlab.models.qk_norm import qk_sites
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Clock, Norm, RunningNorm, Stream
 from normlab.norms.local import NoNorm
+from normlab.norms.model import ModelNorms
 from normlab.placements.base import Place
 from scripts.parity import TRACES, trace
 from scripts.parity_subjects import HEADS, HIDDEN, SHAPE, SUBJECTS, Driver
@@ -94,14 +95,14 @@ def _norms(module):
 def _begin(module, step):
     """Let step and batches stand as after so many steps of one micro-batch each."""
     for norm in _norms(module):
-        norm.begin_step(step, None)
-        norm.batches = step - 1
+        norm.clock = Clock(step)
+        if isinstance(norm, RunningNorm):
+            norm.batches = step - 1
 
 
 def _penalty(module):
     """Return what the norms add to the loss, or None."""
-    terms = [term for norm in _norms(module) if (term := norm.penalty()) is not None]
-    return sum(terms) if terms else None
+    return ModelNorms(module).penalty()
 
 
 OURS = Driver(

@@ -8,7 +8,7 @@ from normlab.norms.base import RunningNorm, Stream
 from normlab.registry import option_names
 from tests.norms.test_padding import paddings
 
-GHOSTS = [name for name in option_names("norm") if hasattr(make_norm(name, 8), "ghosts")]
+GHOSTS = [name for name in option_names("norm") if hasattr(make_norm(name, 8), "ghost")]
 assert len(GHOSTS) >= 4
 GROUPS = {  # the sequences of each group, of seven
     1: [[0], [1], [2], [3], [4], [5], [6]],

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from normlab.build import make_norm
-from normlab.norms.base import RunningNorm, Stream, recalibrated
+from normlab.norms.base import RunningNorm, Stream
 from normlab.norms.model import ModelNorms
+from normlab.norms.recalibration import recalibrated
 from normlab.registry import option_names
 
 NORMS = option_names("norm")
@@ -73,8 +74,7 @@ def test_what_cannot_be_frozen_is_named():
 COMPILE = """
 import torch
 from normlab.build import make_norm
-from normlab.norms.base import Stream
-from normlab.norms.warmup import WarmupNorm
+from normlab.norms.base import Clock, Stream
 from normlab.registry import option_names
 
 torch.manual_seed(0)
@@ -83,14 +83,14 @@ stream = Stream(torch.arange(6)[None] < torch.tensor([6, 2, 4, 5])[:, None])
 for option in option_names("norm"):
     torch.compiler.reset()
     plain, norm = (make_norm(option, 8).double() for _ in range(2))
-    steps = (1, 8) if isinstance(norm, WarmupNorm) else (1,)  # the last is past all warm-ups
+    steps = (1, 8) if norm.phases else (1,)  # the last is past all warm-ups
     whole = not hasattr(type(norm).forward, "__wrapped__")  # by what leaves it out of graphs
     compiled = torch.compile(norm, fullgraph=whole, dynamic=True, backend="aot_eager")
     assert whole or option not in ("ln", "in", "bn")
     for step, batch in zip(steps, batches):
         found = []
         for module, call in ((norm, compiled), (plain, plain)):
-            module.begin_step(step, 8)
+            module.clock = Clock(step, 8)
             x = batch.clone().requires_grad_()
             y = call(x, stream) * stream.valid[..., None]
             (y * batch.cos()).sum().backward()

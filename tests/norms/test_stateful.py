@@ -4,13 +4,12 @@ import pytest
 import torch
 
 from normlab.build import make_norm
-from normlab.norms.base import RunningNorm, Stream
+from normlab.norms.base import Clock, RunningNorm, Stream
 from normlab.norms.model import ModelNorms
-from normlab.norms.warmup import WarmupNorm
 from normlab.registry import option_names
 
 STATEFUL = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
-WARMUPS = [n for n in STATEFUL if isinstance(make_norm(n, 8), WarmupNorm)]
+WARMUPS = [n for n in STATEFUL if make_norm(n, 8).phases]
 PAST = 20  # steps: the end of every warm-up
 
 
@@ -24,7 +23,7 @@ def _batch(seed=0):
 def _step(norm, step, *, total=PAST, seed=None):
     x, stream = _batch(step if seed is None else seed)
     x.requires_grad_()
-    norm.begin_step(step, total)
+    norm.clock = Clock(step, total)
     y = norm(x, stream) * stream.valid[..., None]
     (y * y.detach().cos()).sum().backward()
     return y.detach(), x.grad
@@ -39,16 +38,14 @@ def _trained(option, steps=PAST, **values):
 
 @pytest.mark.parametrize("option", WARMUPS)
 def test_a_warm_up_is_a_share_of_the_run_unless_it_is_given_in_steps(option):
-    norm = make_norm(option, 8, warmup_share=0.5)
-    norm.begin_step(1, 40)
-    assert norm.warmup == 20
+    assert make_norm(option, 8, warmup_share=0.5).last_steps(40)["warmup"] == 20
     norm = make_norm(option, 8, warmup_steps=7)
-    norm.begin_step(7, 40)
-    assert norm.warmup == 7 and norm.warming_up
-    norm.begin_step(8, 40)
-    assert not norm.warming_up
+    norm.clock = Clock(7, 40)
+    assert norm.during("warmup")
+    norm.clock = Clock(8, 40)
+    assert not norm.during("warmup")
     with pytest.raises(ValueError, match=r"norm\.\w+_share=.*budget\.steps.*norm\.\w+_steps"):
-        make_norm(option, 8).begin_step(1, None)
+        make_norm(option, 8).last_steps(None)
     with pytest.raises(ValueError, match=r"norm\.warmup_share=2\.0"):
         make_norm(option, 8, warmup_share=2.0)
 
@@ -93,7 +90,7 @@ def test_micro_batches_enter_the_statistics_one_by_one_where_there_is_no_warm_up
     norm, alone = _trained(option, 3), _trained(option, 3)
     norms = ModelNorms(torch.nn.Sequential(norm))
     norms.begin_step(4, PAST)
-    alone.begin_step(4, PAST)
+    alone.clock = Clock(4, PAST)
     for seed in (40, 41):
         torch.testing.assert_close(norm(*_batch(seed)), alone(*_batch(seed)))
     norms.commit()
@@ -138,7 +135,7 @@ def test_two_micro_batches_are_one_batch_to_power_norm_after_its_warm_up(ghost):
 def test_power_norm_divides_by_the_running_square_after_its_warm_up():
     norm = _trained("pn", groups=None, affine=False)
     x, stream = _batch(60)
-    norm.begin_step(PAST + 1, PAST)
+    norm.clock = Clock(PAST + 1, PAST)
     before = norm.running_square.clone()
     y = norm(x, stream)
     expected = x / (before + norm.eps).sqrt()
@@ -167,7 +164,7 @@ def test_batch_renorm_is_batch_norm_while_its_bounds_stand():
     steps = _step(renorm, 2, total=4 * PAST), _step(plain, 2)
     for found, expected in zip(*steps, strict=True):
         torch.testing.assert_close(found, expected)
-    renorm.begin_step(PAST, PAST)
+    renorm.clock = Clock(PAST, PAST)
     assert not torch.allclose(renorm(*_batch(5)), plain(*_batch(5)))
 
 
@@ -183,7 +180,7 @@ def test_noisy_batch_norm_moves_all_tokens_alike_by_the_step_and_the_place_alone
     x, stream = _batch()
     moves = []
     for step in (1, 2, 1):
-        norm.begin_step(step, None)
+        norm.clock = Clock(step)
         z = (plain(x, stream) - plain.bias)[stream.valid] / plain.weight
         moved = (norm(x, stream) - norm.bias)[stream.valid] / norm.weight
         scale = moved.std(0) / z.std(0)
@@ -218,7 +215,7 @@ def test_the_penalty_draws_on_the_batch_and_is_given_once_and_only_in_training()
 def test_unified_norm_leaves_an_outlying_batch_out_of_its_window():
     norm = _trained("un", filter=True)
     x, stream = _batch(33)
-    norm.begin_step(PAST + 1, PAST)
+    norm.clock = Clock(PAST + 1, PAST)
     running = norm.running_square.clone()
     y = norm(100 * x, stream)
     torch.testing.assert_close(norm.squares[norm.last.slot], running[0])
