@@ -156,7 +156,7 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
     def forward(*_):
         raise TypeError("no padding\nthere")
 
-    monkeypatch.setattr("normlab.norms.scale.ScaleNorm.forward", forward)
+    monkeypatch.setattr("normlab.norms.local.ScaleNorm.forward", forward)
     subject = examined([*chosen, "scale=smoke"], tmp_path)
     subject.check()
     found = runs.pictures(subject)

@@ -9,6 +9,7 @@ import torch
 from normlab.build import make_norm
 from normlab.config import compose, to_dict
 from normlab.loaded import load_run
+from normlab.norms.base import Clock
 from normlab.records.fingerprint import fingerprint
 from normlab.run import train
 from normlab.start_file import FILE, settled
@@ -47,13 +48,13 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
 
 def test_only_tensors_that_the_model_holds_then_count_as_taken(tmp_path: Path):
     pn = make_norm("pn", 8)
-    pn.begin_step(3, 4)
+    pn.clock = Clock(3, 4)
     (path := tmp_path / FILE).parent.mkdir()
     weights = {**pn.state_dict(), "weight": torch.full((8,), 2.0)}
     torch.save({"format": FORMAT, "model": weights}, path)
     found = start_from(own := make_norm("pn", 8), settled(str(tmp_path)))
     assert "4 of 5 tensors taken; initialized _extra_state" in found
-    assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.step == 0
+    assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.clock.step == 0
 
 
 def test_the_weights_are_part_of_the_experiment_and_their_folder_is_not(
