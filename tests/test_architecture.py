@@ -53,7 +53,8 @@ MAY_IMPORT = {
     ),
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": (
-        *("records", "distributed", "norms.base", "placements.base"),
+        *("records", "distributed", "norms.base", "norms.recalibration"),
+        "placements.base",
         *("models.spec", "models.noise"),
     ),
     "tasks": (

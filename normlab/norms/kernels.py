@@ -1,6 +1,6 @@
 """Hand-written backward passes of batch norm and RMS norm, in fewer passes over memory.
 
-Plain autograd takes two to four times as long on a CPU. `tests/norms/test_kernels.py` holds each
+Plain autograd takes two to four times as long on a CPU. `tests/norms/test_pools.py` holds each
 kernel against its formula.
 """
 

@@ -1,0 +1,146 @@
+"""Pools against plain formulas: groups, padding, kernels, and batches that lack tokens."""
+
+from typing import get_args, get_type_hints
+
+import pytest
+import torch
+
+from normlab.build import make_norm
+from normlab.norms.base import RunningNorm, Stream
+from normlab.norms.batch import BatchNorm
+from normlab.norms.pool import Padding
+from normlab.registry import option_names
+
+MADE = {name: make_norm(name, 8) for name in option_names("norm")}
+POOLED = [name for name, norm in MADE.items() if norm.pools & {"batch", "position"}]
+RUNNING = [name for name in POOLED if isinstance(MADE[name], RunningNorm)]
+FAMILY = ("bn", "global", "bn_position", "bn_sample")
+GHOSTS = {
+    None: [range(7)],
+    3: [[0, 1, 2], [3, 4, 5], [6]],
+    "interleaved-3": [[0, 3, 6], [1, 4], [2, 5]],
+}
+LENGTHS = torch.tensor([6, 3, 2, 5, 6, 4, 5])
+
+
+def _batch(seed=4):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(7, 6, 8, generator=generator, dtype=torch.float64) * 2 + 1
+    return x, torch.arange(6)[None] < LENGTHS[:, None]
+
+
+def _moments(values, real, padding, dims):
+    """Return mean and variance of `[n, D]` tokens, and the count that divided the variance."""
+    counted = values if padding == "include" else values[real]
+    mean = counted.mean(dims, keepdim=True)
+    count = (len(counted) if padding == "exclude" else len(values)) * (8 if 1 in dims else 1)
+    return mean, (counted - mean).square().sum(dims, keepdim=True) / count, count
+
+
+def _plain(x, valid, groups, *, padding, pools):
+    """Return the output at real tokens, and the running statistics after one batch."""
+    dims = (0, 1) if "feature" in pools else (0,)
+    spans = [range(6)] if "position" in pools else [[position] for position in range(6)]
+    y, kept = torch.zeros_like(x), []
+    for rows in groups:
+        for span in spans:
+            at = torch.tensor([*rows])[:, None], torch.tensor([*span])[None]
+            values, real = x[at].flatten(0, 1), valid[at].flatten()
+            if padding == "include" or real.any():
+                mean, var, _ = _moments(values, real, padding, dims)
+                few = (len(values) if padding == "include" else int(real.sum())) < 2
+                z = (values - mean) / (var + 1e-5).sqrt() * (0.0 if few and len(dims) == 1 else 1.0)
+                y[at] = z.view(len(rows), len(span), 8)
+    for span in spans:
+        values, real = x[:, span].flatten(0, 1).detach(), valid[:, span].flatten()
+        mean, var, count = _moments(values, real, padding, dims)
+        few = len(dims) == 1 and (len(values) if padding == "include" else int(real.sum())) < 2
+        share = 0.0 if few else 0.1
+        kept.append((share * mean[0], 1 + share * (var[0] * count / max(count - 1, 1) - 1)))
+    return y, *(torch.stack(tables) for tables in zip(*kept, strict=True))
+
+
+@pytest.mark.parametrize("ghost", GHOSTS)
+@pytest.mark.parametrize("padding", get_args(Padding))
+@pytest.mark.parametrize("option", FAMILY)
+def test_batch_norms_equal_their_formula_in_every_pool(option, padding, ghost):
+    x, valid = _batch()
+    rows = {"num_positions": 6} if "position" not in MADE[option].pools else {}
+    norm = make_norm(option, 8, padding=padding, ghost=ghost, **rows).double()
+    pull = _batch(5)[0] * valid[..., None]
+    found, expected = [], []
+    x.requires_grad_()
+    y = norm(x, Stream(valid))
+    found += [y[valid], torch.autograd.grad((y * pull).sum(), x)[0][valid]]
+    y, mean, var = _plain(x, valid, GHOSTS[ghost], padding=padding, pools=norm.pools)
+    expected += [y[valid], torch.autograd.grad((y * pull).sum(), x)[0][valid]]
+    found.append(norm.eval()(x, Stream(valid))[valid])
+    by_row = (x - mean[:, None].transpose(0, 1)) / (var[:, None].transpose(0, 1) + 1e-5).sqrt()
+    expected.append(by_row[valid])
+    torch.testing.assert_close(found, expected, rtol=4e-13, atol=4e-13)
+
+
+@pytest.mark.parametrize("ghost", GHOSTS)
+@pytest.mark.parametrize("padding", ["dense", *get_args(Padding)])
+@pytest.mark.parametrize("option", FAMILY)
+def test_the_kernel_of_batch_norm_equals_its_formula(option, padding, ghost, monkeypatch):
+    x, valid = _batch()
+    x[1, 0] += 300  # a variance that a difference of two sums would lose
+    way, stream = ("exclude", Stream()) if padding == "dense" else (padding, Stream(valid))
+    found = []
+    for kernel in (True, False):
+        monkeypatch.setattr(BatchNorm, "kernel", kernel)
+        norm = make_norm(option, 8, padding=way, ghost=ghost).double()
+        norm.weight.data.copy_(torch.linspace(0.5, 2, 8))
+        y = norm(x.requires_grad_(), stream)
+        pull = torch.where(stream.real(x)[..., None], y.detach().cos(), 0.0)
+        learned = (x, norm.weight, norm.bias)
+        found.append([y, *torch.autograd.grad((y * pull).sum(), learned), norm.tables])
+    torch.testing.assert_close(found[0], found[1])
+
+
+def _ways(option):
+    hints = get_type_hints(type(MADE[option]).__init__)
+    return [way for way in get_args(hints.get("padding")) if way not in ("include", "forward")]
+
+
+@pytest.mark.parametrize(
+    ("option", "padding"), [(o, way) for o in POOLED for way in _ways(o) or [None]]
+)
+def test_a_nan_at_padding_reaches_no_real_token_and_no_table(option, padding):
+    found = []
+    for filler in (0.0, float("nan")):
+        norm = make_norm(option, 8, **({"padding": padding} if padding else {})).double()
+        for seed in (1, 2):
+            x, valid = _batch(seed)
+            x[~valid] = filler
+            norm.zero_grad()
+            y = norm(x.requires_grad_(), Stream(valid))
+            (y * y.detach().cos())[valid].sum().backward()
+        learned = [parameter.grad for parameter in norm.parameters()]
+        found.append([y[valid], x.grad[valid], *learned, *dict(norm.named_buffers()).values()])
+    torch.testing.assert_close(found[1], found[0])
+    assert all(bool(part.isfinite().all()) for part in found[1] if part is not None)
+
+
+@pytest.mark.parametrize("option", RUNNING)
+def test_a_batch_without_a_real_token_changes_no_statistics(option, monkeypatch):
+    """It is refused, or leaves them alone where a device would have to be waited for."""
+    norm = make_norm(option, 8).double()
+    x, valid = _batch()
+    (norm(x.requires_grad_(), Stream(valid))[valid]).sum().backward()
+    before = [table.clone() for table in norm.running_moments()]
+    empty = Stream(torch.zeros_like(valid))
+    if "position" in norm.pools:
+        with pytest.raises(ValueError, match="batch of no token"):
+            norm(x, empty)
+    monkeypatch.setattr(Stream, "known_tokens", lambda self, x: None)
+    norm(x, empty).sum().backward()
+    torch.testing.assert_close(list(norm.running_moments()), before, rtol=0, atol=0)
+
+
+def test_norms_that_pool_positions_in_eval_see_the_future():
+    found = {name for name, norm in MADE.items() if norm.sees_future}
+    assert found == {"in", "seqn", "gn_sample"}
+    assert make_norm("bn", 8, eval_stats="batch").sees_future
+    assert not make_norm("bn_position", 8, eval_stats="batch").sees_future
