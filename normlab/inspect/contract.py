@@ -320,13 +320,11 @@ def penalty(norm: BareNorm) -> Finding:
     if price is None:
         return Finding.none("it adds nothing to the loss")
     if price.ndim or not price.requires_grad or not price.isfinite():
-        return _broken("`penalty` returns no finite scalar with a gradient")
-    if extra_loss(own) is not None:
-        return _broken("`penalty` gives the same price twice: forget it when it is given")
+        return _broken("`extra_loss` is no finite scalar with a gradient")
     call(own.eval(), x, valid)
     if extra_loss(own) is not None:
-        return _broken("`penalty` asks for a price in eval, where nothing is trained")
-    return _kept("adds a scalar to the loss, once and in training alone")
+        return _broken("it sets `extra_loss` in eval, where nothing is trained")
+    return _kept("adds a scalar to the loss, in training alone")
 
 
 def _loss(norm: Norm, x: Tensor, valid: Tensor) -> Tensor:
@@ -384,8 +382,8 @@ def running(norm: BareNorm) -> Finding:
         fresh = {name: table.clone() for name, table in tables(own).items()}
     if not _altered(former, fresh):
         return _broken(
-            "recalibration changes nothing: hand the batch's moments to `self.observe` where "
-            "`self.by_batch`, and let `enter` move the tables"
+            "recalibration changes nothing: hand the batch's moments to `self.see` unless "
+            "`self.regime` is running, and let `enter` move the tables"
         )
     if altered := _altered(before, state(own)):
         return _broken(f"after recalibration {', '.join(altered)} are not as before")

@@ -162,7 +162,7 @@ def discrepancies(subject: Subject, batches: Iterable[Batch]) -> dict[str, Any]:
 def against_running(norm: Norm, found: Moments) -> Statistics:
     """Return a batch's statistics with the running ones, which it does not enter."""
     mean, var = estimates(norm, found)
-    pooled = (found.count[0] > 1).expand(mean.shape)
+    pooled = (found.count > 1).expand(mean.shape)
     kept = running(norm)
     assert kept is not None
     running_mean, running_var = (moment[: len(mean)][pooled] for moment in kept)

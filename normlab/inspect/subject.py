@@ -15,21 +15,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from normlab.build import make_norm
-from normlab.norms.base import (
-    Axis,
-    Norm,
-    RunningNorm,
-    running_norms,
-)
-from normlab.norms.base import batch_statistics as batch_statistics
-from normlab.norms.base import recalibrated as recalibrated
+from normlab.norms.base import Clock, Norm, RunningNorm, normalized_by, running_norms
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import NoNorm
 from normlab.norms.model import ModelNorms
-from normlab.norms.moments import Moments, Pooling
-from normlab.norms.stream import Stream
-from normlab.norms.tally import Tally
-from normlab.norms.warmup import WarmupNorm
+from normlab.norms.pool import Axis, Moments, Stream
+from normlab.norms.recalibration import Tally
+from normlab.norms.recalibration import recalibrated as recalibrated
 from normlab.registry import Option
 
 AXES: tuple[str, ...] = get_args(Axis)
@@ -135,7 +127,7 @@ class OnTable:
         with _seeded():
             norm = make_norm(self.option.name, width, **{**self.changed, **values})
         if self.step:
-            norm.begin_step(self.step, LONG_RUN)
+            norm.clock = Clock(self.step, LONG_RUN)
         return norm.double().train()
 
     def alternatives(self, name: str) -> tuple[str, ...]:
@@ -236,7 +228,8 @@ def begin_step(norm: Norm, number: int) -> None:
 
 def extra_loss(norm: Norm) -> Tensor | None:
     """Return what the last forward adds to the loss, once."""
-    return norm.penalty()
+    found, norm.extra_loss = norm.extra_loss, None
+    return found
 
 
 def differ(before: Tensor, after: Tensor) -> bool:
@@ -293,32 +286,28 @@ def fixed_map(norm: Norm) -> tuple[Tensor, Tensor] | None:
 
 def scheduled(norm: Norm) -> bool:
     """Tell whether it changes as training goes on."""
-    return isinstance(norm, WarmupNorm)
+    return bool(norm.phases)
 
 
 def evaluates_by_batch(norm: Norm) -> bool:
     """Tell whether evaluation takes the statistics of its batch."""
-    return isinstance(norm, RunningNorm) and norm.eval_by_batch
+    return isinstance(norm, RunningNorm) and norm.eval_stats == "batch"
 
 
 def sum_with(norm: Norm, summed: Callable[[Tensor], Tensor]) -> None:
     """Let a batch norm add its sums to those of other processes."""
     assert isinstance(norm, BatchNorm)
-    norm.together = Pooling(norm.pools, summed)
+    norm.summed = summed
 
 
-@contextlib.contextmanager
-def running_statistics(model: nn.Module) -> Iterator[None]:
+def batch_statistics(model: nn.Module) -> contextlib.AbstractContextManager[None]:
+    """Let norms take each batch's statistics, in eval mode and without a trace."""
+    return normalized_by(model, "batch")
+
+
+def running_statistics(model: nn.Module) -> contextlib.AbstractContextManager[None]:
     """Let norms take running statistics, also those that evaluate by the batch's own."""
-    norms = running_norms(model)
-    by_batch = [norm.eval_by_batch for norm in norms]
-    try:
-        for norm in norms:
-            norm.eval_by_batch = False
-        yield
-    finally:
-        for norm, was in zip(norms, by_batch, strict=True):
-            norm.eval_by_batch = was
+    return normalized_by(model, "running")
 
 
 class Watch(Tally):
@@ -346,14 +335,13 @@ class Watch(Tally):
 def moments_watched(norms: Mapping[str, Norm]) -> Iterator[dict[str, Watch]]:
     """Collect, by name, the moments of norms with running statistics, where these are a batch's."""
     found = {name: norm for name, norm in norms.items() if isinstance(norm, RunningNorm)}
-    watches = {name: Watch(norm.running_moments()[0]) for name, norm in found.items()}
+    watches = {name: Watch(norm) for name, norm in found.items()}
+    ends = [norm.watch(watches[name].add) for name, norm in found.items()]
     try:
-        for name, norm in found.items():
-            norm.tally = watches[name]
         yield watches
     finally:
-        for norm in found.values():
-            norm.tally = None
+        for end in ends:
+            end()
 
 
 def estimates(norm: Norm, found: Moments) -> tuple[Tensor, Tensor]:

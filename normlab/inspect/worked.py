@@ -166,7 +166,7 @@ def moments(values: Sequence[float]) -> tuple[float, float]:
 def entered(norm: Norm, cell: Cell) -> Pair | None:
     """Return the last batch's statistics of a cell's group, by the norm's own account."""
     seen = last_moments(norm)
-    return None if seen is None else _at(cell, seen.mean[0], seen.var[0])
+    return None if seen is None else _at(cell, seen.mean, seen.var)
 
 
 def kept(norm: Norm, cell: Cell) -> Pair | None:

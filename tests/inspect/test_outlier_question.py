@@ -13,7 +13,7 @@ from normlab.inspect import outlier
 from normlab.inspect.model import attentions_watched, mean_loss
 from normlab.inspect.outlier import fitted, in_sentence, ratio
 from normlab.inspect.worked import attend, slope, through
-from normlab.norms.base import batch_statistics
+from normlab.norms.base import normalized_by
 from normlab.norms.local import NoNorm
 from normlab.records.canonical import plain
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, config_of, trained
@@ -174,7 +174,7 @@ def test_moves_and_gradients_are_those_of_a_model_whose_embedding_has_the_outlie
         model.encoder.embedding.register_forward_hook(add)
         model.encoder.register_forward_hook(lambda _, a, out, kept=kept: kept.update(last=out))
         if statistics == "of the batch":
-            with batch_statistics(model):
+            with normalized_by(model, "batch"):
                 mean_loss(replace(about, model=model), batch).backward()
         else:
             mean_loss(replace(about, model=model), batch).backward()

@@ -13,9 +13,9 @@ from normlab.build import make_norm
 from normlab.inspect import statistics
 from normlab.inspect.model import norms_watched
 from normlab.inspect.statistics import against_running, by_length, closing, discrepancies, loss
-from normlab.norms.base import RunningNorm, batch_statistics, running_norms
+from normlab.norms.base import RunningNorm, normalized_by, running_norms
 from normlab.norms.local import LayerNorm
-from normlab.norms.moments import Moments
+from normlab.norms.pool import Moments
 from normlab.probes.sites import sites
 from normlab.records.canonical import plain
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, subject, trained
@@ -128,7 +128,7 @@ def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
     for batch in batches:
         with (
             torch.no_grad(),
-            batch_statistics(about.model),
+            normalized_by(about.model, "batch"),
             norms_watched(about.model, RunningNorm) as seen,
         ):
             about.task.losses(about.model, batch)

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 
 from normlab.inspect import stepwise
 from normlab.inspect.stepwise import differences, log_probabilities
-from normlab.norms.base import Stream, batch_statistics
+from normlab.norms.base import Stream, normalized_by
 from normlab.records.canonical import plain
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, OVER_TIME, Untouched, subject, trained
 
@@ -62,7 +62,7 @@ def test_the_losses_on_the_whole_are_the_models_own(tmp_path):
     assert figures["eval"]["tokens"] == tokens
     expected = float(sum(by_hand(about, batch) for batch in batches)) / tokens
     assert figures["eval"]["loss"]["whole"] == pytest.approx(expected, rel=1e-5)
-    with batch_statistics(about.model):
+    with normalized_by(about.model, "batch"):
         alone = float(sum(by_hand(about, batch) for batch in batches)) / tokens
         together = float(by_hand(about, about.batch("valid", range(7)))) / tokens
     assert figures["batch"]["loss"]["whole"] == pytest.approx(alone, rel=1e-5)
