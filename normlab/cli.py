@@ -1,18 +1,15 @@
-"""The command line: finds the subcommand, and turns errors into one clear message.
-
-Each subcommand is a file in `normlab/commands` with a one-line `HELP` and `main(argv)`; it is
-imported only when it is called.
-"""
+"""The command line: finds the subcommand, and turns errors into one clear message."""
 
 import errno
 import os
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 
-from normlab.commands import names
+from normlab.commands import COMMANDS, names
 
 _ROOM = "what was there is kept: make room, then start the same command again"
-_FILE_THERE = "a file stands where a folder has to be: move it, or name another place"
+_FILE_THERE = "a file is where a folder has to be: move it, or name another place"
 _CURES = {
     errno.ENOSPC: _ROOM,
     errno.EDQUOT: _ROOM,
@@ -31,9 +28,9 @@ def main(argv: list[str] | None = None) -> int:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return 0
-    # Threads that wait for each other actively keep from the processor what they wait for: beside
-    # other work two ran at a tenth of what they run at asleep (results/bench/terminal.md). OpenMP
-    # reads this when torch is loaded; cells inherit it.
+    # Threads that spin while they wait keep the processor from the thread that they wait for: next
+    # to other work two threads ran at a tenth of their speed (results/bench/terminal.md). OpenMP
+    # reads this when torch is loaded; the runs of a sweep inherit it.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name, *rest = arguments
     if name == "--version":
@@ -42,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
         print(version("normlab"))
         return 0
     if name not in names():
-        print(f"normlab: no command {name!r:.80}; there are {', '.join(names())}", file=sys.stderr)
+        print(f"normlab: no command {name!r:.80}; {_suggestion(name, rest)}", file=sys.stderr)
         return 2
     command = import_module(f"normlab.commands.{name}")
     from normlab.commands._terminal import printable_output
@@ -67,21 +64,25 @@ def main(argv: list[str] | None = None) -> int:
 
 def usage() -> str:
     """Return the page that `normlab --help` prints."""
-    from normlab.commands._help import listing
-
-    does = {name: import_module(f"normlab.commands.{name}").HELP for name in names()}
-    lines = [
-        "usage: normlab COMMAND ...    what does normalization do in a Transformer?",
-        "",
-        *(listing(f"  {name:<12}", does[name].split()) for name in does),
-        "",
-        "normlab COMMAND --help describes a command; start with: normlab train norm=bn",
-    ]
+    lines = ["usage: normlab COMMAND ...    what does normalization do in a Transformer?"]
+    for group, commands in COMMANDS.items():
+        lines.append(f"{group}:")
+        lines += [f"  {name:<9} {does}" for name, does in commands.items()]
+    lines.append("normlab COMMAND --help describes a command; start with: normlab demo")
     return "\n".join(lines)
 
 
+def _suggestion(name: str, rest: list[str]) -> str:
+    """Say what to type instead of a command that does not exist."""
+    if name == "help":
+        known = [word for word in rest if word in names()]
+        return f"type normlab {' '.join([*known[:1], '--help'])}"
+    near = get_close_matches(name, names(), n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(names())}"
+
+
 def _message(error: Exception) -> str | None:
-    """Return the message of an error that is the user's to mend; None for any other."""
+    """Return the message of an error that the user can fix; None for any other."""
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):
         from normlab.config import error_line
 

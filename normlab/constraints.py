@@ -3,7 +3,7 @@
 Types are the schema's and the classes' business. This is what types cannot say: ranges, lengths of
 lists, and values that belong together. A value that cannot work is refused when the run is
 composed, before it has cost anything, and what ends as "diverged" is never a wrong value. Messages,
-`normlab ls keys` and tests are made of this table. Numbers without a row must be finite.
+`normlab list keys` and tests are made of this table. Numbers without a row must be finite.
 """
 
 import math

@@ -43,9 +43,16 @@ class LoadedRun:
     weights: str
     recalibrate: bool
 
-    def evaluate(self, split: str = "test", *, outputs: Path | None = None) -> dict[str, Score]:
-        """Score a split under the config as loaded, and what changes of `observe` ask for."""
-        score = partial(self.evaluator.scores, self.model, split, recalibrate=self.recalibrate)
+    def evaluate(
+        self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
+    ) -> dict[str, Score]:
+        """Score a split under the config as loaded, and what changes of `observe` ask for.
+
+        With a `limit` about so many of its examples are scored.
+        """
+        score = partial(
+            self.evaluator.scores, self.model, split, recalibrate=self.recalibrate, limit=limit
+        )
         scores = score(outputs=outputs)
         for condition in self.evaluator.conditions:
             if condition.noise is not None:

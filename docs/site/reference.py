@@ -59,7 +59,7 @@ def _options() -> str:
     parts = [
         "# Options",
         "An option is a file of `configs/`, chosen as `group=option`. The first sentence is what "
-        "`normlab ls GROUP` says; values are changed as `group.key=value`.",
+        "`normlab list GROUP` says; values are changed as `group.key=value`.",
     ]
     for group in registry.run_groups():
         parts.append(f"## {group}")

@@ -13,7 +13,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,8 +26,6 @@ from torch import Tensor
 from normlab.bench.speed import Clock, start
 from normlab.config import compose, to_dict
 from normlab.data.batching import eval_batches
-from normlab.data.corpus import ParallelText
-from normlab.data.encoded import EncodedPairs
 from normlab.distributed import Shard
 from normlab.norms.base import running_norms
 from normlab.tasks.base import Batch, BatchStream, Condition, Task
@@ -250,20 +248,20 @@ class _Probe:
     ) -> tuple[float, float]:
         """Score every n-th batch; return the seconds and the share of the tokens."""
         trainer = self.trainer
-        part = Shard(every // 2, every)
+        shard, part = Shard(every // 2, every), nullcontext()
         lengths = self.task.lengths(split).sum(axis=1)
-        chosen = np.concatenate(batches[part.rank :: part.size])
+        chosen = np.concatenate(batches[shard.rank :: shard.size])
+        if isinstance(self.task, Translation):  # its scores need all of a split
+            shard, part = Shard(0, 1), self.task.reduced(split, chosen)
         model = trainer.model.eval()
         with (
-            _only(self.task, split, chosen) as cut,
+            part,
             self.runtime.autocast(),
             condition.applied(model),
             condition.disturbed(model),
         ):
             self.clock.restart()
-            self.task.evaluate(
-                model, split, Shard(0, 1) if cut else part, batch_size=condition.batch_size
-            )
+            self.task.evaluate(model, split, shard, batch_size=condition.batch_size)
             took = self.clock.read().wall
         model.train()
         return took, float(lengths[chosen].sum() / lengths.sum())
@@ -303,27 +301,6 @@ class _Probe:
         task.test_search = replace(task.test_search, **size)
         with full_length(model, task.data.target_tokenizer.eos_id):
             yield
-
-
-@contextmanager
-def _only(task: Task, split: str, chosen: np.ndarray) -> Iterator[bool]:
-    """Reduce a split of translation to these sentences; False for other tasks."""
-    if not isinstance(task, Translation):
-        yield False
-        return
-    whole = task.data
-    pairs, text = whole.pairs[split], whole.texts[split]
-    fewer = EncodedPairs(pairs.source.select(chosen), pairs.target.select(chosen))
-    lines = ([text.source[i] for i in chosen], [text.target[i] for i in chosen])
-    task.data = replace(
-        whole,
-        pairs={**whole.pairs, split: fewer},
-        texts={**whole.texts, split: ParallelText(*lines)},
-    )
-    try:
-        yield True
-    finally:
-        task.data = whole
 
 
 @contextmanager

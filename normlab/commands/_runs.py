@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from normlab.commands._at_work import at_work
 from normlab.commands._terminal import complain
 from normlab.records.record import RunRecord
-from normlab.records.store import RECORD_FILE, RunStore, read_record
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
 
 if TYPE_CHECKING:
     from normlab.loaded import LoadedRun
@@ -36,6 +36,31 @@ def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], l
         if not entries and not store.damaged and len(places) > 1:
             problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))
     return list(runs.values()), problems
+
+
+def runs_of(place: Path) -> list[Path]:
+    """Return the folders of the runs that RUN names: a run, or an experiment's in order of seeds.
+
+    Raises ValueError for a place without runs, with a damaged one, or of several experiments.
+    """
+    if (place / CONFIG_FILE).is_file() and not (place / RECORD_FILE).is_file():
+        RunStore(place).read(place)  # says that the run has not ended
+    runs, problems = read_places([place])
+    if problems:
+        raise ValueError(problems[0])
+    if not runs:
+        raise ValueError(none_below([place]))
+    if len({record.fingerprint for _, record in runs}) > 1:
+        raise ValueError(f"{place} has several experiments: name one, such as {runs[0][0].parent}")
+    return [folder for folder, _ in sorted(runs, key=lambda run: run[1].seed)]
+
+
+def one_run(place: Path) -> Path:
+    """Return the folder of the one run that RUN names; ValueError for an experiment of several."""
+    folders = runs_of(place)
+    if len(folders) > 1:
+        raise ValueError(f"{place} has {len(folders)} runs: name one, such as {folders[0]}")
+    return folders[0]
 
 
 def none_below(places: Sequence[Path], which: str = "") -> str:

@@ -1,4 +1,4 @@
-"""`normlab card norm=mine`: the report card of a norm."""
+"""`normlab norm card mine`: the report card of a norm."""
 
 import argparse
 import json
@@ -19,13 +19,13 @@ HELP = "the report card of a norm: fixed questions and short runs, one page and 
 _MOST_PROCESSES = 4  # by default; each has a model, its data and the libraries in memory
 
 _EXAMPLES = """examples:
-  normlab card norm=mine                    about ten minutes on two cores; a page, a row
-  normlab card norm=mine scale=smoke        under a minute: does everything run?
-  normlab card norm=bn norm.ghost=4         another value of the option, and its own card
-  normlab card norm=dyt placement=post
-  normlab card norm=mine --only cost,rate   some of the questions
-  normlab card norm=dyt --publish results   to the board of all norms, results/cards.md
-  normlab card norm=dyt --only pictures --publish results    into the card that is published
+  normlab norm card mine                    about ten minutes on two cores; a page, a row
+  normlab norm card mine scale=smoke        under a minute: does everything run?
+  normlab norm card bn norm.ghost=4         another value of the option, and its own card
+  normlab norm card dyt placement=post
+  normlab norm card mine --only cost,rate   some of the questions
+  normlab norm card dyt --publish results   to the board of all norms, results/cards.md
+  normlab norm card dyt --only pictures --publish results    into the card that is published
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
 digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and
@@ -40,7 +40,7 @@ were made at the same scale and placement: in --folder, or in results/cards.
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     result = argparse.ArgumentParser(
-        "normlab card",
+        "normlab norm card",
         description=HELP[0].upper() + HELP[1:] + ".",
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,

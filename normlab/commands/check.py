@@ -1,4 +1,4 @@
-"""`normlab check norm NAME`: check a norm against the norm contract."""
+"""`normlab norm check NAME`: check a norm against the norm contract."""
 
 import argparse
 import shutil
@@ -14,11 +14,11 @@ from normlab.commands._help import HelpFormatter
 HELP = "check a norm against the norm contract: axes, padding, gradients, ..."
 
 _EXAMPLES = """examples:
-  normlab check norm mine       a norm of one's own (normlab new norm mine), in seconds
-  normlab check norm ln bn      several
+  normlab norm check mine       a norm of your own (normlab norm new mine), in seconds
+  normlab norm check ln bn      several
 
 One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
-check is violated. normlab card norm=mine compares it with other norms.
+check is violated. normlab norm card mine compares it with other norms.
 """
 _INDENT = 28
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
@@ -27,12 +27,11 @@ _STATUS = {True: "ok", False: "violated", None: "does not apply"}
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     result = argparse.ArgumentParser(
-        prog="normlab check",
+        prog="normlab norm check",
         description="C" + HELP[1:] + ".",
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    result.add_argument("kind", choices=["norm"], help="what is checked")
     result.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
     return result
 

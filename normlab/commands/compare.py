@@ -11,6 +11,7 @@ from normlab.commands._comparison import show, usual_scores
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
 from normlab.commands._runs import conditions, given_twice, none_below, read_places
+from normlab.commands._samples import add_samples, show_samples
 from normlab.commands._terminal import complain
 from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
@@ -26,6 +27,7 @@ _EXAMPLES = """examples:
   normlab compare --score test/chrf --score valid/loss
   normlab compare --where task=mlm --score valid/steps_to/mlm_accuracy_0.2
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
+  normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3 --differ
 
 A row averages the seeds that finished; `outcome` tells of the others.
 norm=bn+ln is bn in the encoder and ln in the decoder. Rows stand best first, by
@@ -76,8 +78,9 @@ def parser() -> argparse.ArgumentParser:
         "--data-dir",
         type=as_path,
         metavar="FOLDER",
-        help="with --bootstrap: where the text of the test lies now, if it was moved",
+        help="where the text of the test is now, if it was moved",
     )
+    add_samples(result)
     result.add_argument("--markdown", action="store_true", help="print the table in Markdown")
     result.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     return result
@@ -93,8 +96,10 @@ def main(argv: list[str]) -> int:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
     if arguments.bootstrap and arguments.baseline:
         raise ValueError("--bootstrap: its baseline is the run named first; leave out --baseline")
-    if arguments.data_dir is not None and not arguments.bootstrap:
-        raise ValueError("--data-dir is for --bootstrap, which needs the references of the test")
+    if arguments.data_dir is not None and not (arguments.bootstrap or arguments.samples):
+        raise ValueError("--data-dir is for --bootstrap and --samples, which need the test's text")
+    if arguments.samples is None and (arguments.worst or arguments.differ or arguments.draw):
+        raise ValueError("--worst, --differ and --draw choose samples: add --samples")
     return _compare(arguments)
 
 
@@ -109,6 +114,8 @@ def _compare(arguments: argparse.Namespace) -> int:
             data_dir=arguments.data_dir,
             markdown=arguments.markdown,
         )
+    elif arguments.samples is not None and records:
+        show_samples([(folders[id(record)], record) for record in records], arguments)
     elif records:
         problems += _show(records, folders, arguments)
     elif not problems:

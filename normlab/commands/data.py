@@ -1,4 +1,4 @@
-"""`normlab data`: prepare the text or the pictures of a task and say what they are."""
+"""`normlab inspect --data`: prepare the text or the images of a task and describe them."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from normlab.commands._terminal import print_table
 HELP = "prepare a task's data and describe it: sizes, tokens, padding, checksums"
 
 _EXAMPLES = """examples:
-  normlab data toy
-  normlab data multi30k data_dir=FOLDER
-  normlab data iwslt data_dir=FOLDER task.corpus.train_from=valid
-  normlab data multi30k data_dir=FOLDER batching=random batch_size=128
-  normlab data mlm
-  normlab data lm task/corpus=documents data_dir=FOLDER \\
+  normlab inspect --data task=toy
+  normlab inspect --data task=multi30k data_dir=FOLDER
+  normlab inspect --data task=iwslt data_dir=FOLDER task.corpus.train_from=valid
+  normlab inspect --data task=multi30k data_dir=FOLDER batching=random batch_size=128
+  normlab inspect --data task=mlm
+  normlab inspect --data task=lm task/corpus=documents data_dir=FOLDER \\
     task.corpus.form=paragraphs
-  normlab data cifar10 data_dir=FOLDER
+  normlab inspect --data task=cifar10 data_dir=FOLDER
 
-OVERRIDE is a key=value as `normlab train` takes it; batch_size, max_tokens and batching decide the
+Settings are those of `normlab train`; batch_size, max_tokens and batching decide the
 padding that is shown.
 """
 _SAMPLES = 3
@@ -34,13 +34,14 @@ _DOCUMENT_FIGURES = (
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     result = argparse.ArgumentParser(
-        prog="normlab data",
+        prog="normlab inspect --data",
         description="Prepare the data of a task, then print what they are.",
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    result.add_argument("task", metavar="TASK", help="an option of the task group: normlab ls task")
-    result.add_argument("overrides", nargs="*", metavar="OVERRIDE", help="key=value of the config")
+    result.add_argument(
+        "overrides", nargs="+", metavar="key=value", help="task=TASK and settings of it"
+    )
     result.add_argument("--json", action="store_true", help="print the description as JSON")
     return result
 
@@ -54,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
     from normlab.tasks.pictures import Classification
     from normlab.tasks.translation import Translation
 
-    config = to_dict(compose([f"task={arguments.task}", *arguments.overrides]))
+    words = [word if "=" in word else f"task={word}" for word in arguments.overrides]
+    config = to_dict(compose(words))
     task = build_task(config)
     description = task.describe()
     if arguments.json:

@@ -27,8 +27,7 @@ _EXAMPLES = """examples:
   normlab demo                        six runs of 300 steps: 3 norms, 2 seeds
   normlab demo budget.steps=1500      longer: any value of `normlab train`
 
-Runs are kept below runs/, so that the same command again shows its table at once, and one that was
-stopped goes on.
+Runs are kept below runs/: the same command shows its table again at once, or resumes after Ctrl-C.
 """
 
 
@@ -49,9 +48,10 @@ def main(argv: list[str]) -> int:
     extra = parser().parse_args(argv).overrides
     from normlab.commands.train import run_hydra
 
-    print("Six small Transformers learn to translate: three norms, two seeds of each.")
+    print("Six small Transformers learn to translate: three norms, two seeds of each.", flush=True)
     status = run_hydra(
-        ["-m", f"norm={','.join(_NORMS)}", f"seed={','.join(map(str, _SEEDS))}", *_settings(extra)]
+        ["-m", f"norm={','.join(_NORMS)}", f"seed={','.join(map(str, _SEEDS))}", *_settings(extra)],
+        again=shlex.join(["normlab", "demo", *extra]),
     )
     if status:
         return status
@@ -112,7 +112,7 @@ def _next(extra: Sequence[str]) -> list[str]:
     config = to_dict(compose(["norm=bn", *_settings(extra)]))
     folder = RunStore(Path(config["runs_dir"])).run_dir(config)
     return [
-        f"normlab plot {shlex.quote(str(folder))}",
+        f"normlab report {shlex.quote(str(folder))}",
         "normlab explain ln bn",
         "normlab train norm=bn task=toy budget.steps=1500",
     ]

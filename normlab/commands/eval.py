@@ -1,87 +1,160 @@
-"""`normlab eval RUN [key=value ...]`: score a finished run again under other settings."""
+"""`normlab eval RUN [key=value ...]`: score finished runs again under other settings."""
 
 import argparse
+import json
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
-from normlab.commands._runs import load
+from normlab.commands._runs import load, runs_of
+from normlab.commands._terminal import print_table
 
-HELP = "score a finished run again under other settings"
+if TYPE_CHECKING:
+    from normlab.records.record import Score
 
-EXAMPLES = """\
+HELP = "score finished runs again under other settings"
+EVAL_FILE = "eval.jsonl"
+"""Results of `normlab eval` in a run folder: one line per split, weights and settings."""
+
+_EXAMPLES = """\
 examples:
+  normlab eval runs/toy-bn-pre-1a2b3c4d5e          all seeds of an experiment
   normlab eval runs/toy-bn-pre-1a2b3c4d5e/seed1
   normlab eval RUN task.test_search.beam=1
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
   normlab eval RUN norm.eval_stats=recalibrated --split valid --json
-  normlab eval RUN "observe.test_noise=[0.4]"    # also with noise on the input
-  normlab eval RUN fold=true                     # batch norm inside the products beside it
-  normlab eval RUN --weights best_loss           # others than those that were tested
+  normlab eval RUN "observe.test_noise=[0.4]"      also with noise on the input
+  normlab eval RUN fold=true                       batch norm folded into adjacent products
+  normlab eval RUN --weights best_loss             other weights than those that were tested
+  normlab eval RUN --limit 100                     about 100 examples of the split
   normlab eval results/STUDY/SCALE/records/LABEL/seed1 --kept data_dir=FOLDER
+
+The scores are printed and added to eval.jsonl in the run's folder; its record stays as it is.
 """
 
 
-def main(argv: list[str]) -> int:
-    """Load the run with the changes, score the split, print the scores beside the record's."""
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
         "normlab eval",
-        description=HELP,
-        epilog=EXAMPLES,
+        description=HELP[0].upper() + HELP[1:] + ".",
+        epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("run", type=as_path, help="a run folder, such as runs/toy-ln-pre-.../seed1")
-    parser.add_argument(
+    result.add_argument(
+        "run", type=as_path, metavar="RUN", help="a finished run, or an experiment (all its seeds)"
+    )
+    result.add_argument(
         "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
     )
-    parser.add_argument("--split", default="test", help="the split to score (default: test)")
-    parser.add_argument(
+    result.add_argument("--split", default="test", help="the split to score; default: test")
+    result.add_argument("--limit", type=int, metavar="N", help="score about N examples of it")
+    result.add_argument(
         "--kept",
         action="store_true",
-        help="score the translations kept beside the record, and compare with it; 1 if one differs",
+        help="score the translations kept next to the record; 1 if a score differs from it",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON for programs")
-    parser.add_argument("--outputs", type=as_path, help="write the model's outputs to this file")
-    parser.add_argument(
+    result.add_argument("--json", action="store_true", help="print JSON")
+    result.add_argument("--outputs", type=as_path, help="write the model's outputs to this file")
+    result.add_argument(
         "--weights",
         metavar="NAME",
         help="last, average, best_loss, best_<score>; default: those that were tested",
     )
-    arguments = parser.parse_intermixed_args(argv)
+    return result
 
+
+def main(argv: list[str]) -> int:
+    """Load each run with the changes, score the split, print the scores and keep them."""
+    arguments = parser().parse_intermixed_args(argv)
     changes = [change for change in arguments.changes if not change.startswith("fold=")]
-    if arguments.kept:
-        return _check_kept(arguments.run, changes)
     fold = _fold(arguments.changes)
-    run = load(arguments.run, changes, weights=arguments.weights, fold=fold)
-    with at_work(f"scoring {arguments.run}"):
-        scores = run.evaluate(arguments.split, outputs=arguments.outputs)
+    if arguments.limit is not None and (arguments.limit < 1 or arguments.outputs):
+        raise ValueError(f"--limit {arguments.limit}: at least 1, and without --outputs")
+    folders = runs_of(arguments.run)
+    if arguments.kept:
+        return max(_check_kept(folder, changes) for folder in folders)
+    if arguments.outputs and len(folders) > 1:
+        raise ValueError(f"--outputs takes one run, and {arguments.run} has {len(folders)}")
+    found: dict[Path, dict[str, Score]] = {}
+    records: dict[Path, Mapping[str, Score]] = {}
+    for folder in folders:
+        run = load(folder, changes, weights=arguments.weights, fold=fold)
+        with at_work(f"scoring {folder}"):
+            scores = run.evaluate(arguments.split, outputs=arguments.outputs, limit=arguments.limit)
+        found[folder], records[folder] = scores, run.record.scores
+        _keep(folder / EVAL_FILE, arguments, scores)
     if arguments.json:
-        import json
-        from dataclasses import asdict
-
-        print(json.dumps({name: asdict(score) for name, score in scores.items()}, indent=1))
+        plain = {str(folder): _plain(scores) for folder, scores in found.items()}
+        print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
         return 0
-    for name, score in scores.items():
-        former = run.record.scores.get(_path(name, arguments.weights))
-        beside = "" if former is None else f"  (record: {former.value:.4g})"
-        signature = f"  {score.signature}" if score.signature else ""
-        print(f"{name:<18} {score.value:>10.4g}{beside}{signature}")
-    if arguments.changes:
-        print(f"under {' '.join(arguments.changes)}; the record is left as it is", file=sys.stderr)
+    if len(folders) == 1:
+        _show_one(found[folders[0]], records[folders[0]], arguments.weights)
+    else:
+        _show_seeds(found)
+    what = " ".join(arguments.changes) or "the run's own settings"
+    print(f"under {what}; kept in {EVAL_FILE} of the run", file=sys.stderr)
     return 0
 
 
+def _show_one(scores: "Mapping[str, Score]", record: "Mapping[str, Score]", weights: str | None):
+    for name, score in scores.items():
+        former = record.get(_path(name, weights))
+        known = "" if former is None else f"  (record: {former.value:.4g})"
+        signature = f"  {score.signature}" if score.signature else ""
+        print(f"{name:<18} {score.value:>10.4g}{known}{signature}")
+
+
+def _show_seeds(found: "Mapping[Path, Mapping[str, Score]]") -> None:
+    """Print one row per score: its value for each run, and their mean."""
+    names = dict.fromkeys(name for scores in found.values() for name in scores)
+    rows = []
+    for name in names:
+        values = [scores[name].value for scores in found.values() if name in scores]
+        cells = [f"{s[name].value:.4g}" if name in s else "-" for s in found.values()]
+        rows.append([name, *cells, f"{fmean(values):.4g}"])
+    columns = ["score", *(folder.name for folder in found), "mean"]
+    print_table(columns, rows, numeric=columns[1:])
+
+
 def _path(name: str, weights: str | None) -> str:
-    """Return where the record has a score of these weights, beside those that were tested."""
+    """Return where the record has a score of these weights."""
     split, _, score = name.partition("/")
     return name if weights is None else f"{split}/{weights}/{score}"
 
 
-def _check_kept(run: Path, changes: list[str]) -> int:
-    """Print the scores of the kept translations beside the record's; 1 where they differ."""
+def _keep(path: Path, arguments: argparse.Namespace, scores: "Mapping[str, Score]") -> None:
+    """Add a line to the results of a run; the same settings replace their former line."""
+    from normlab.records.atomic import atomic_write
+
+    keys = ("split", "weights", "limit")
+    asked = {"changes": sorted(arguments.changes)} | {key: vars(arguments)[key] for key in keys}
+    lines = path.read_text("utf-8").splitlines() if path.is_file() else []
+    kept = [line for line in lines if not _same(line, asked)]
+    kept.append(json.dumps({"format": "normlab.eval/1", **asked, "scores": _plain(scores)}))
+    with atomic_write(path) as file:
+        file.writelines(f"{line}\n" for line in kept)
+
+
+def _same(line: str, asked: Mapping[str, Any]) -> bool:
+    try:
+        return asked.items() <= json.loads(line).items()
+    except (ValueError, AttributeError):
+        return True  # damaged: no result
+
+
+def _plain(scores: "Mapping[str, Score]") -> dict[str, Any]:
+    return {name: asdict(score) for name, score in scores.items()}
+
+
+def _check_kept(run: Path, changes: Sequence[str]) -> int:
+    """Print the scores of the kept translations and those of the record; 1 if they differ."""
     from math import isclose
 
     from normlab.build import build_task
@@ -100,12 +173,12 @@ def _check_kept(run: Path, changes: list[str]) -> int:
         if not isclose(score.value, former.value, rel_tol=1e-9, abs_tol=1e-9):
             differing.append(name)
     for name in differing:
-        print(f"{run}: {name} of the kept translations is not that of the record", file=sys.stderr)
+        print(f"{run}: {name} of the kept translations differs from the record", file=sys.stderr)
     return 1 if differing else 0
 
 
-def _fold(changes: list[str]) -> bool:
-    """Tell whether to fold norms, the one setting that is not of the run's config."""
+def _fold(changes: Sequence[str]) -> bool:
+    """Tell whether to fold norms, the one setting that is not in the run's config."""
     values = [change.removeprefix("fold=") for change in changes if change.startswith("fold=")]
     for value in values:
         if value not in ("true", "false"):

@@ -33,11 +33,16 @@ examples:
   normlab inspect runs/toy-bn-pre-1a2b3c4d5e/seed1
   normlab inspect norm=in --only leak,stepwise
   normlab inspect RUN norm.eval_stats=batch --json
+  normlab inspect --data task=multi30k data_dir=FOLDER    sizes, tokens, padding, checksums
 """
 
 
 def main(argv: list[str]) -> int:
     """Examine what the arguments name, print the sheet and write `inspect.json`."""
+    if "--data" in argv:
+        from normlab.commands.data import main as describe
+
+        return describe([word for word in argv if word != "--data"])
     arguments = parser().parse_intermixed_args(argv)
 
     from normlab.records.atomic import atomic_write
@@ -81,6 +86,9 @@ def parser() -> argparse.ArgumentParser:
         help="a run folder with settings that replace its own, or a config as for normlab train",
     )
     result.add_argument("--only", default="", metavar="NAME,...", help="ask these questions alone")
+    result.add_argument(
+        "--data", action="store_true", help="describe the data of a config's task instead"
+    )
     result.add_argument("--json", action="store_true", help="print the sheet as JSON")
     result.add_argument(
         "--out", type=as_path, help=f"the file (default: {SHEET_FILE} in the run's folder, or here)"

@@ -26,7 +26,7 @@ _EXAMPLES = """examples:
 
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
 one file that opens without a network: a row an experiment, differences to the baseline paired by
-seed, curves, how the runs trained, what they translated (as normlab samples draws it), where their
+seed, curves, how the runs trained, what they translated (as compare --samples draws it), where their
 configs differ. Tables and figures download as SVG and CSV. --watch rewrites it while runs train.
 
 A study is published by `normlab study run STUDY --publish results`, in results/STUDY/SCALE:
@@ -118,8 +118,8 @@ def _places(what: Sequence[str], root: Path) -> list[Path]:
         if not place.exists():
             near = [*filter(None, [nearest(place)]), *get_close_matches(str(place), studies, n=1)]
             raise ValueError(
-                f"{place}: no study and no folder of runs; `normlab ls study` and "
-                "`normlab ls runs` list them"
+                f"{place}: no study and no folder of runs; `normlab list studies` and "
+                "`normlab list runs` list them"
                 + (f". Did you mean {' or '.join(map(str, near))}?" if near else "")
             )
     return places

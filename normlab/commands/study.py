@@ -33,7 +33,7 @@ _EXAMPLES = """examples:
   normlab study publish batching scale=cpu data_dir=FOLDER  into results/
   normlab study verify                                all published studies
 
-normlab study run --help, and so on; normlab ls study lists the studies and what they cost.
+normlab study run --help, and so on; normlab list studies lists the studies and what they cost.
 """
 _RUN = """examples:
   normlab study run iwslt_norms

@@ -1,7 +1,7 @@
 """`normlab train`: one run, or with -m a sweep whose runs are processes of their own.
 
 Hydra's basic launcher only gathers the runs of a grid, and the loop of studies carries them out;
-with another launcher (Slurm, Ray) a scheduler carries them out, and `normlab ls runs` shows them.
+with another launcher (Slurm, Ray) a scheduler carries them out, and `normlab list runs` shows them.
 """
 
 import math
@@ -36,8 +36,11 @@ def main(argv: list[str]) -> int:
     return run_hydra(argv)
 
 
-def run_hydra(argv: list[str]) -> int:
-    """Compose by Hydra (all of its flags work) and train; return the exit status."""
+def run_hydra(argv: list[str], *, again: str | None = None) -> int:
+    """Compose by Hydra (all of its flags work) and train; return the exit status.
+
+    `again` is the command that resumes, if it is another than `normlab train ARGV`.
+    """
     import hydra
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
@@ -67,7 +70,11 @@ def run_hydra(argv: list[str]) -> int:
             except Exception as error:  # Hydra would print a trace of itself first
                 errors.append(error)
                 return None
-            statuses.append(INTERRUPTED if record.outcome.status == "interrupted" else 0)
+            interrupted = record.outcome.status == "interrupted"
+            statuses.append(INTERRUPTED if interrupted else 0)
+            if interrupted:
+                command = again or f"normlab train {shlex.join(argv)}"
+                print(f"to resume: {command}", file=sys.stderr)
             return None
         grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
         direction = None if grid else direction_of(runtime.sweeper.get("direction"))
@@ -109,7 +116,8 @@ def run_hydra(argv: list[str]) -> int:
             Cell(name or "all defaults", overrides, folder)
             for name, (overrides, folder, _) in zip(names, found, strict=True)
         ]
-        return sweep(cells, found[0][2], sweeps, f"normlab train {shlex.join(argv)}")
+        again = again or f"normlab train {shlex.join(argv)}"
+        return sweep(cells, found[0][2], sweeps, again)
     if failures.exists():
         return report_failures(failures)
     return max(statuses, default=0)
@@ -325,6 +333,6 @@ def help_text() -> str:
             listing("keys: ", top_level_keys()),
             "",
             "more: --cfg job shows the whole config; --hydra-help shows Hydra's own flags;",
-            "      normlab ls GROUP describes the options of a group",
+            "      normlab list GROUP describes the options of a group",
         ]
     )

@@ -187,7 +187,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
     if own["scale"] not in SCALES:
         raise ValueError(f"scale={own['scale']}: a card has {' and '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
-        raise ValueError("whose card? give norm=OPTION; `normlab ls norm` lists the options")
+        raise ValueError("whose card? give norm=OPTION; `normlab list norms` lists the options")
     name = _name(chosen)
     home = folder / own["scale"] / _UNSAFE.sub("_", name)
     return Examined(name, tuple(chosen), own["scale"], home, own["device"])

@@ -1,6 +1,6 @@
 """The contract of a norm: what the rest of the package takes for granted about every norm.
 
-`normlab check norm` asks these questions, and the tests hold all options of `configs/norm` to them.
+`normlab norm check` asks these questions, and the tests hold all options of `configs/norm` to them.
 """
 
 import copy

@@ -6,7 +6,7 @@ the batches' counts, which it has added up over all micro-batches and ranks firs
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -159,6 +159,14 @@ class Task(ABC):
     def fewest_pooled(self, lengths: np.ndarray) -> int:
         """Return the fewest tokens that a norm may be given of a batch of these lengths [n, k]."""
         return int(lengths.sum(axis=0).min())
+
+    @contextmanager
+    def some(self, split: str, count: int) -> Iterator[int]:
+        """Within the block about `count` examples of a split are scored: every n-th batch.
+
+        Yields n; a task that reduces its data itself yields 1.
+        """
+        yield max(1, len(self.lengths(split)) // count)
 
     def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
         """Return logits `[N, V]` of the real targets, from whole sequences and token by token.

@@ -1,6 +1,7 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.corpus import Corpus
+from normlab.data.corpus import Corpus, ParallelText
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.resident import ResidentPairs
@@ -310,6 +311,31 @@ class Translation(Task):
             "perplexity": perplexity(nll_sum, int(tokens)),
         }
         return scores | self._text_scores(split, [ids for _, ids in everybody], outputs)
+
+    @contextmanager
+    def some(self, split: str, count: int) -> Iterator[int]:
+        """Keep sentences that are spread evenly over the split."""
+        pairs = self._split(split)
+        chosen = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
+        with self.reduced(split, chosen):
+            yield 1
+
+    @contextmanager
+    def reduced(self, split: str, chosen: np.ndarray) -> Iterator[None]:
+        """Within the block a split has only these sentences: BLEU needs all of a split."""
+        whole = self.data
+        pairs, text = whole.pairs[split], whole.texts[split]
+        fewer = EncodedPairs(pairs.source.select(chosen), pairs.target.select(chosen))
+        lines = ([text.source[i] for i in chosen], [text.target[i] for i in chosen])
+        self.data = replace(
+            whole,
+            pairs={**whole.pairs, split: fewer},
+            texts={**whole.texts, split: ParallelText(*lines)},
+        )
+        try:
+            yield
+        finally:
+            self.data = whole
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:

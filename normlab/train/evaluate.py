@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
-from normlab.distributed import gather_objects
+from normlab.distributed import Shard, gather_objects
 from normlab.metrics.counts import mean_score
 from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.hypotheses import hypotheses_file
@@ -60,17 +60,23 @@ class Evaluator:
         recalibrate: bool = False,
         outputs: Path | None = None,
         condition: Condition | None = None,
+        limit: int | None = None,
     ) -> dict[str, Score]:
         """Score a split; names are paths such as `valid/bleu`, or `valid/batch_size_1/bleu`.
+
+        With a `limit` about so many examples are scored, spread over the split.
 
         Running statistics are re-estimated first where a norm's `eval_stats` says so, or for all
         of them with `recalibrate`. The model's mode is put back.
         """
         say(Stage(VALIDATING if split == "valid" else TESTING))
         condition = condition or Condition()
-        with self._scoring(model, condition, recalibrate=recalibrate):
+        world = self.runtime.world
+        part = nullcontext(1) if limit is None else self.task.some(split, limit)
+        with self._scoring(model, condition, recalibrate=recalibrate), part as every:
+            shard = Shard(world.rank, world.size * every)
             scores = self.task.evaluate(
-                model, split, self.runtime.world, outputs=outputs, batch_size=condition.batch_size
+                model, split, shard, outputs=outputs, batch_size=condition.batch_size
             )
         path = f"{split}/{condition.name}".rstrip("/")
         return {f"{path}/{name}": score for name, score in scores.items()}

@@ -254,3 +254,43 @@ def test_kept_translations_have_the_score_of_the_record_unless_one_was_changed(
     (folder / "hypotheses.txt").write_text("the man sees the dog.\n" * 6)
     assert main(["eval", str(folder), "--kept"]) == 1
     assert "test/chrf of the kept translations" in capsys.readouterr().err
+
+
+def test_an_experiment_is_scored_by_seed_and_each_result_is_kept_once(finished, tmp_path, capsys):
+    experiment = tmp_path / finished.parent.name
+    for seed in (1, 2):
+        folder = shutil.copytree(finished, experiment / f"seed{seed}")
+        record = json.loads((folder / "record.json").read_text())
+        record["seed"] = record["config"]["seed"] = seed
+        (folder / "record.json").write_text(json.dumps(record))
+    for _ in range(2):
+        assert main(["eval", str(experiment)]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["score", "seed1", "seed2", "mean"]
+    known = RunStore(finished).read(finished).scores["test/loss"].value
+    assert next(row for row in rows if row[0] == "test/loss")[1:] == [f"{known:.4g}"] * 3
+    (line,) = (experiment / "seed2" / "eval.jsonl").read_text().splitlines()
+    kept = json.loads(line)
+    assert kept["scores"]["test/loss"]["value"] == known
+    assert (kept["split"], kept["changes"], kept["limit"]) == ("test", [], None)
+    assert main(["eval", str(experiment), "--outputs", str(tmp_path / "out")]) == 1
+    assert "--outputs takes one run" in capsys.readouterr().err
+
+
+def test_a_limit_scores_some_examples(finished, language_model, capsys):
+    some = evaluated(finished, "--limit", "3", capsys=capsys)
+    assert some["test/bleu"]["n"] == 3
+    assert evaluated(finished, capsys=capsys)["test/bleu"]["n"] > 3
+    whole = evaluated(language_model, capsys=capsys)["test/loss"]["n"]
+    part = evaluated(language_model, "--limit", "1", "task.eval_batch_size=1", capsys=capsys)
+    assert 0 < part["test/loss"]["n"] < whole
+    assert main(["eval", str(finished), "--limit", "0"]) == 1
+    assert "--limit 0: at least 1" in capsys.readouterr().err
+
+
+def test_a_place_that_is_no_finished_run_says_what_it_is(finished, tmp_path, capsys):
+    running = shutil.copytree(finished, tmp_path / "a" / "seed1")
+    (running / "record.json").unlink()
+    for place, told in [(running, "not ended"), (tmp_path / "none", "no run below")]:
+        assert main(["eval", str(place)]) == 1
+        assert told in capsys.readouterr().err

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.compare import main as compare
-from normlab.commands.ls import main as ls
+from normlab.commands.list import main as ls
 from normlab.data.cache import cached_folder, is_whole
 from normlab.data.corpus import read_lines
 from normlab.records.canonical import number

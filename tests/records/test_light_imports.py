@@ -36,8 +36,8 @@ def test_importing_all_of_it_loads_nothing_heavy():
 @pytest.mark.parametrize(
     "call",
     [
-        "from normlab.commands.ls import main; main(['norm'])",
-        "from normlab.commands.ls import main; main(['runs', '--runs-dir', 'nowhere'])",
+        "from normlab.commands.list import main; main(['norm'])",
+        "from normlab.commands.list import main; main(['runs', '--runs-dir', 'nowhere'])",
         "from normlab.commands.compare import main; main(['--runs-dir', 'nowhere'])",
     ],
 )

@@ -3,7 +3,7 @@
 import gzip
 from dataclasses import replace
 
-from normlab.commands.samples import main as samples
+from normlab.commands.compare import main as compare
 from normlab.reports.html.runs import runs_page
 from normlab.reports.published import PAGE, publish, rendered
 from normlab.reports.runs import arranged
@@ -102,7 +102,7 @@ def test_the_page_draws_what_the_terminal_draws(tmp_path, monkeypatch, capsys):
     folder = translated(tmp_path, "ln", 1, [str(n) for n in range(30)])
     text = ([""] * 30, [""] * 30)
     monkeypatch.setattr("normlab.commands._texts.parallel_text", lambda *_: text)
-    assert samples([str(folder)]) == 0
+    assert compare([str(folder), "--samples"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sentence")]
     assert len(said) == 5
     rows = page_of(tmp_path, lambda record: text).rows("samples")

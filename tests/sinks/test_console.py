@@ -97,11 +97,11 @@ def test_the_last_page_is_of_twenty_lines_with_samples_place_and_commands(tmp_pa
     assert len(page) <= 20
     for part in (
         "loss is nan in encoder.3",
-        "23.46  (without learning 0.25)",
+        "23.46  (untrained baseline 0.25)",
         "123,456",
         "1m 15s",
         "Quelle 2",
-        "normlab plot",
+        "normlab report",
     ):
         assert any(part in line for line in page)
     assert not any("Quelle 3" in line for line in page)
@@ -191,3 +191,25 @@ def test_figures(value, text):
 )
 def test_durations(seconds, text):
     assert duration(seconds) == text
+
+
+def test_on_a_terminal_a_line_folds_between_names_and_a_bar_leaves_room(tmp_path):
+    out = io.StringIO()
+    sink = Console(console=RichConsole(file=out, force_terminal=True, width=80))
+    sink.open(info(tmp_path))
+    sink.stage(Stage("training", 50, 100, 2.0))
+    names = ("bleu", "brevity_penalty", "chrf", "length_ratio", "perplexity", "bleu_tok")
+    sink.log({"step": 50}, {f"valid/{name}": Score(0.12345, True, 10) for name in names})
+    sink.close(None)
+    lines = [strip(line) for line in re.split("[\r\n]+", out.getvalue())]
+    assert any(
+        re.search(r"  valid/brevity_penalty 0\.1234|^  valid/brevity_penalty", x) for x in lines
+    )
+    assert all(len(line) <= 80 for line in lines)
+    bars = [line for line in lines if line.startswith("training 50/100")]
+    assert bars and max(map(len, bars)) <= 78
+
+
+def strip(text):
+    """Return a text without the control sequences of a terminal."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)

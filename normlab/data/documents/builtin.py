@@ -44,7 +44,7 @@ class PydocCorpus(DocumentCorpus):
         if data_dir is not None:
             raise ValueError(
                 f"data_dir={data_dir} is not read: the corpus is Python's own documentation. For "
-                "your own text add task/corpus=documents; normlab ls task/corpus lists all corpora"
+                "your own text add task/corpus=documents; normlab list task/corpus lists all"
             )
         self.label = f"documentation of Python {platform.python_version()}"
         self._valid_share, self._test_share = valid_share, test_share

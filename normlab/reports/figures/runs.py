@@ -95,7 +95,7 @@ def find_runs(place: Path) -> list[Path]:
     Raises `ValueError` where there is none.
     """
     if not place.is_dir():
-        raise ValueError(f"{place}: no such run; `normlab ls runs` lists the runs")
+        raise ValueError(f"{place}: no such run; `normlab list runs` lists the runs")
     files = itertools.chain(place.rglob(RECORD_FILE), place.rglob(METRICS_FILE))
     found = sorted({path.parent for path in files})
     if not found:

@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from rich.console import Console as RichConsole
+from rich.console import RenderableType
+from rich.constrain import Constrain
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -165,16 +167,36 @@ class Console(Sink):
     def _line(self, text: str) -> None:
         # A pipe has no width to wrap at, and square brackets in a message are not markup.
         self._said = time.monotonic()
-        self._console.print(Text(text), soft_wrap=True)
+        lines = _folded(text, self._console.width) if self._rich else [text]
+        self._console.print(Text("\n".join(lines)), soft_wrap=True)
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """Fold a line between its parts, which two blanks separate, so that names stay whole."""
+    lines = [""]
+    for part in text.split("  "):
+        longer = f"{lines[-1]}  {part}" if lines[-1] else part
+        if lines[-1] and len(longer) > width:
+            lines.append(f"  {part}")
+        else:
+            lines[-1] = longer
+    return lines
+
+
+class _Bar(Progress):
+    """A bar that leaves room for the terminal's `^C`, which else wraps so that two bars remain."""
+
+    def get_renderable(self) -> RenderableType:
+        return Constrain(super().get_renderable(), max(1, self.console.width - 2))
 
 
 def _progress(console: RichConsole) -> Progress:
-    """Return a bar beside which, on a narrow terminal, the figures give way."""
+    """Return a bar; on a narrow terminal the values next to it give way."""
 
     def text(field: str, width: int) -> TextColumn:
         return TextColumn(f"{{{field}}}", table_column=Column(min_width=width, no_wrap=True))
 
-    return Progress(
+    return _Bar(
         text("task.description", 18),
         BarColumn(bar_width=10),
         text("task.fields[elapsed]", 6),
@@ -188,7 +210,7 @@ def _progress(console: RichConsole) -> Progress:
 
 
 def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) -> list[Text]:
-    """Return the last page: outcome, headline figures, samples, the place, what to type next."""
+    """Return the last page: outcome, main scores, samples, the place, what to type next."""
     outcome, budget = record.outcome, record.budget
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
     lines = [
@@ -202,7 +224,7 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
     values = {name: score.value for name, score in record.main_scores.items()}
     for name, value in islice(_by_rank(values), _HEADLINES):
         floor = record.floors.get(name.removeprefix("test/")) if name.startswith("test/") else None
-        known = "" if floor is None else f"  (without learning {figure(floor)})"
+        known = "" if floor is None else f"  (untrained baseline {figure(floor)})"
         bounds = accuracy_interval(name, value, record.main_scores[name].n)
         between = f"  [{', '.join(map(figure, bounds))}]" if bounds else ""
         shown = (f"{figure(value):>10}", "bold")
@@ -212,9 +234,9 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
             lines.append(Text.assemble((f"  {label:<11}", "dim"), one_line(text)))
     lines.append(Text(f"record: {folder / RECORD_FILE}"))
     run = shlex.quote(str(folder))
-    command = "translate" if samples else "inspect"
     lines.append(Text("next:"))
-    lines += [Text(f"  normlab {what}") for what in (f"plot {run}", f"{command} {run}", "compare")]
+    then = f"predict {run}" if samples else f"inspect {run}"
+    lines += [Text(f"  normlab {what}") for what in (f"report {run}", then, "compare")]
     return lines
 
 

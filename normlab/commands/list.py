@@ -1,21 +1,24 @@
-"""`normlab ls`: what there is to choose from, and which runs there are."""
+"""`normlab list`: the options of config groups, the keys of a run, the runs on disk."""
 
 import argparse
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 from normlab import registry
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
 from normlab.commands._terminal import complain, print_table
 from normlab.records.canonical import plain
+from normlab.records.files import read_json
 from normlab.records.record import RunRecord
-from normlab.records.store import RunStore, norm_label, without_collection
+from normlab.records.store import PROGRESS_FILE, RunStore, norm_label, without_collection
 
-HELP = "list norms, placements, tasks, ... and the runs on disk"
+HELP = "list norms, placements, studies, keys, ... and the runs on disk"
 
 # Where statistics come from, by an axis that `Pools over` names; the last takes all others.
 _FAMILIES = {
@@ -29,27 +32,27 @@ _POOLS = re.compile(r"Pools over ([a-z]+(?:(?:, | and )[a-z]+)*)")
 _PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
 
 _EXAMPLES = """examples:
-  normlab ls                  every group and its options
-  normlab ls norm             the norms by family, with their papers
-  normlab ls norm --json      the same for programs
-  normlab ls study            the studies, and what they cost at each scale
-  normlab ls keys             every key of a run: its default, what it may be, what it is
-  normlab ls runs             the runs below runs/
+  normlab list                every group and its options
+  normlab list norms          the norms by family, with their papers
+  normlab list norms --json   the same as JSON
+  normlab list studies        the studies, and what they cost at each scale
+  normlab list keys           every key of a run: its default, allowed values, meaning
+  normlab list runs           the runs below runs/, those that train with their progress
 
-Tables keep to the terminal's width, in a pipe to 80 columns or what COLUMNS says:
-  COLUMNS=300 normlab ls keys | grep warmup
+Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 columns or COLUMNS:
+  COLUMNS=300 normlab list keys | grep warmup
 """
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     result = argparse.ArgumentParser(
-        prog="normlab ls",
+        prog="normlab list",
         description="List " + HELP.removeprefix("list ") + ".",
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    result.add_argument("kind", nargs="?", help="a config group such as norm, `keys` or `runs`")
+    result.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
     return result
@@ -58,20 +61,28 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """List options or runs; raises `ValueError` for a kind that does not exist."""
     arguments = parser().parse_args(argv)
-    if arguments.kind == "runs":
-        return _list_runs(arguments.runs_dir, as_json=arguments.json)
-    if arguments.kind == "keys":
-        _list_keys(as_json=arguments.json)
-    elif arguments.kind is None:
+    kind, groups = arguments.kind, registry.groups()
+    names = {form: name for name in (*groups, "key", "run") for form in (name, _plural(name))}
+    if kind is None:
         _list_groups(as_json=arguments.json)
-    elif arguments.kind in registry.groups():
-        _list_options(arguments.kind, as_json=arguments.json)
+    elif kind not in names:
+        near = get_close_matches(kind, names, n=1)
+        listed = ", ".join([*map(_plural, groups), "keys", "runs"])
+        meant = f"did you mean {near[0]}? There are" if near else "there are"
+        raise ValueError(f"nothing is called {kind!r:.60}; {meant} {listed}")
+    elif names[kind] == "run":
+        return _list_runs(arguments.runs_dir, as_json=arguments.json)
+    elif names[kind] == "key":
+        _list_keys(as_json=arguments.json)
     else:
-        raise ValueError(
-            f"there is no kind {arguments.kind!r}; "
-            f"allowed: {', '.join([*registry.groups(), 'keys', 'runs'])}"
-        )
+        _list_options(names[kind], as_json=arguments.json)
     return 0
+
+
+def _plural(name: str) -> str:
+    if name.endswith("y"):
+        return f"{name[:-1]}ies"
+    return name if name.endswith("s") else f"{name}s"
 
 
 def _list_groups(*, as_json: bool) -> None:
@@ -80,7 +91,7 @@ def _list_groups(*, as_json: bool) -> None:
         _print_json(groups)
         return
     rows = [[name, " ".join(names)] for name, names in groups.items()]
-    note = "`normlab ls GROUP` says what each is; `normlab ls runs` lists the runs."
+    note = "`normlab list GROUP` describes the options; `normlab list runs` lists the runs."
     print_table(["group", "options"], rows, notes=[note])
 
 
@@ -102,8 +113,8 @@ def _list_options(group: str, *, as_json: bool) -> None:
         of_scales = costs[row[0]].items()
         row.append("; ".join(f"{scale}: {_cost(*cost)}" for scale, cost in of_scales))
     note = (
-        "hours: one run after the other, on a core with AVX512 or, at scale=gpu, on a GPU; typed "
-        "in: normlab study plan STUDY measures them here"
+        "hours: one run after the other, on a core with AVX512 or, at scale=gpu, on a GPU, as the "
+        "study's file estimates; normlab study plan STUDY measures them here"
     )
     notes = [note] if costs else []
     columns = [group, "what it is", *(["cost by scale"] if costs else [])]
@@ -121,7 +132,7 @@ def _print_norms(options: Sequence[registry.Option]) -> None:
             rows = [[option.name, option.description] for option in members]
             print_table([family, "what it is, paper and year"], rows)
             print()
-    print("`normlab explain NORM` shows one; `normlab card norm=NORM` examines it.")
+    print("`normlab explain NORM` shows one; `normlab norm card NORM` examines it.")
 
 
 def _family(option: registry.Option) -> str:
@@ -144,7 +155,7 @@ def _list_keys(*, as_json: bool) -> None:
         _print_json([dataclasses.asdict(key) for key in listed])
         return
     rows = [[key.name, key.default, key.allowed, key.description] for key in listed]
-    note = "keys of an option have the defaults of the option: normlab train norm=bn --cfg job"
+    note = "an option sets the defaults of its own keys: normlab train norm=bn --cfg job"
     print_table(["key", "default", "allowed", "what it is"], rows, notes=[note])
 
 
@@ -167,36 +178,64 @@ def _cost(runs: int, hours: float) -> str:
 def _list_runs(runs_dir: Path, *, as_json: bool) -> int:
     store = RunStore(runs_dir)
     records = store.entries()
+    damaged = [str(path.parent) for path, _ in store.damaged]
+    unended = {str(path): _progress(path) for path in store.open}
     if as_json:
-        ended = [
-            {
-                "path": str(path),
-                "run_id": record.run_id,
-                "task": record.choice("task"),
-                "norm": norm_label(record.config.get("choices", {})),
-                "placement": record.choice("placement"),
-                "seed": record.seed,
-                "status": record.outcome.status,
-                "step": record.outcome.step,
-                "scores": {name: score.value for name, score in record.scores.items()},
-            }
-            for path, record in records
+        ended = [{"path": str(path), **_facts(record)} for path, record in records]
+        unread = [{"path": path, "status": "damaged"} for path in damaged]
+        others = [
+            {"path": path, "status": "no record", **({"progress": now} if now else {})}
+            for path, now in unended.items()
         ]
-        unread = [{"path": str(path.parent), "status": "damaged"} for path, _ in store.damaged]
-        unended = [{"path": str(path), "status": "no record"} for path in store.open]
-        _print_json(plain([*ended, *unread, *unended]))
+        _print_json(plain([*ended, *unread, *others]))
     else:
         rows = [
-            [str(path), record.outcome.status, str(record.outcome.step), _best_known(record)]
+            [str(path), record.outcome.status, f"{record.outcome.step:,}", _best_known(record)]
             for path, record in records
         ]
-        rows += [[str(path.parent), "damaged", "", ""] for path, _ in store.damaged]
-        rows += [[str(path), "no record yet", "", ""] for path in store.open]
-        note = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
-        print_table(["run", "outcome", "step", "score"], rows, notes=note, numeric=["step"])
+        rows += [[path, "damaged", "", ""] for path in damaged]
+        rows += [[path, *_said(now)] for path, now in unended.items()]
+        notes = [] if rows else [f"no runs below {runs_dir}; `normlab train` makes one"]
+        if any(unended.values()):
+            notes.append("a run without an outcome shows its last progress; resume a killed one")
+        print_table(["run", "outcome", "step", "score"], rows, notes=notes, numeric=["step"])
     for _, message in store.damaged:
         complain(message)
     return 1 if store.damaged else 0
+
+
+def _facts(record: RunRecord) -> dict[str, Any]:
+    return {
+        "run_id": record.run_id,
+        "task": record.choice("task"),
+        "norm": norm_label(record.config.get("choices", {})),
+        "placement": record.choice("placement"),
+        "seed": record.seed,
+        "status": record.outcome.status,
+        "step": record.outcome.step,
+        "scores": {name: score.value for name, score in record.scores.items()},
+    }
+
+
+def _progress(folder: Path) -> Mapping[str, Any]:
+    """Return what a run without a record says of itself in `progress.json`; {} for nothing."""
+    path = folder / PROGRESS_FILE
+    try:
+        found = read_json(path) if path.is_file() else {}
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _said(now: Mapping[str, Any]) -> list[str]:
+    """Return phase, step and loss of a run that trains, with the time that is left."""
+    if not now:
+        return ["no record yet", "", ""]
+    done, total, loss, left = (now.get(key) for key in ("done", "total", "loss", "left"))
+    step = " of ".join(f"{n:,}" for n in (done, total) if isinstance(n, int))
+    seen = [f"loss {loss:.4g}"] if isinstance(loss, int | float) else []
+    seen += [f"{left / 60:,.0f} min left"] if isinstance(left, int | float) else []
+    return [str(now.get("phase", "")), step, ", ".join(seen)]
 
 
 def _best_known(record: RunRecord) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from normlab import registry
-from normlab.commands.ls import main
+from normlab.commands.list import main
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import config, record
@@ -62,8 +62,29 @@ def test_norms_are_listed_by_family_with_their_papers(capsys, monkeypatch, tmp_p
 
 
 def test_an_unknown_kind_names_the_allowed_ones():
-    with pytest.raises(ValueError, match=r"'nrom'; allowed: .*norm.*, runs"):
-        main(["nrom"])
+    with pytest.raises(ValueError, match=r"'nroms'; did you mean norms\? .*placements.*, runs"):
+        main(["nroms"])
+
+
+def test_names_are_singular_or_plural(capsys):
+    for one, other in (("norm", "norms"), ("study", "studies"), ("task/corpus", "task/corpus")):
+        assert printed(capsys, one) == printed(capsys, other)
+
+
+def test_a_run_that_trains_shows_its_progress(tmp_path, capsys):
+    folder = RunStore(tmp_path).run_dir(config(seed=2))
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").touch()
+    now = {"phase": "training", "done": 1200, "total": 3000, "loss": 2.34567, "left": 600}
+    (folder / "progress.json").write_text(json.dumps(now))
+    line = next(x for x in printed(capsys, "runs", "--runs-dir", str(tmp_path)).splitlines()[2:])
+    assert line.split(str(folder))[1].split() == [
+        *("training", "1,200", "of", "3,000", "loss", "2.346,", "10", "min", "left"),
+    ]
+    listed = json.loads(printed(capsys, "runs", "--json", "--runs-dir", str(tmp_path)))
+    assert listed == [{"path": str(folder), "status": "no record", "progress": now}]
+    (folder / "progress.json").write_text("[")
+    assert "no record yet" in printed(capsys, "runs", "--runs-dir", str(tmp_path))
 
 
 def test_runs_with_and_without_records(tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""`normlab new norm NAME`: the two files of a norm of one's own, to be filled in."""
+"""`normlab norm new|check|card NAME`: begin a norm of your own, check it, make its card."""
 
 import argparse
 import keyword
@@ -9,15 +9,18 @@ from pathlib import Path
 
 from normlab.commands._help import HelpFormatter
 
-HELP = "begin a norm of one's own: its file and its config, which train as they are"
+HELP = "begin a norm of your own, check it against the norm contract, make its report card"
 
 _EXAMPLES = """examples:
-  normlab new norm peak         writes normlab/norms/peak.py and configs/norm/peak.yaml
-  normlab check norm peak       then: does it keep the contract of all norms?
+  normlab norm new peak         write normlab/norms/peak.py and configs/norm/peak.yaml
+  normlab norm check peak       does it keep the contract of all norms? seconds
+  normlab norm card peak        the report card: fixed questions and short runs, minutes
 
-The files train at once, as a norm that divides each token by its root mean square; they say what
-to change. An installed package keeps both files inside itself; the command says where.
+normlab norm check --help and normlab norm card --help say more. The new files train at once, as a
+norm that divides each token by its root mean square; they say what to change. An installed package
+keeps both files inside itself; the command says where.
 """
+_ACTIONS = ("new", "check", "card")
 _LONGEST = 40  # characters: names of runs have it in them
 _WORDS = ("null", "true", "false", "nan", "inf", "yes", "no", "on", "off")  # of YAML
 
@@ -59,19 +62,32 @@ eps: 1.0e-5  # what it is; a new name gets its range in normlab/constraints.py
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     result = argparse.ArgumentParser(
-        prog="normlab new",
-        description="B" + HELP[1:] + ".",
+        prog="normlab norm",
+        description=HELP[0].upper() + HELP[1:] + ".",
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    result.add_argument("kind", choices=["norm"], help="what is begun")
+    result.add_argument("action", choices=_ACTIONS, help="what to do")
     result.add_argument("name", metavar="NAME", help="small letters, digits and _")
     return result
 
 
 def main(argv: list[str]) -> int:
-    """Write both files, or neither, and say what comes next."""
-    name = parser().parse_args(argv).name
+    """Hand over to `check` and `card`; write both files of a new norm, or neither."""
+    action, *rest = argv or [""]
+    if action == "check":
+        from normlab.commands.check import main as check
+
+        return check(rest)
+    if action == "card":
+        from normlab.commands.card import main as card
+
+        named = bool(rest) and "=" not in rest[0] and not rest[0].startswith("-")
+        return card([f"norm={rest[0]}", *rest[1:]] if named else rest)
+    return _new(parser().parse_args(argv).name)
+
+
+def _new(name: str) -> int:
     module, config = places(name)
     title = title_of(name)
     files = {module: _MODULE.format(title=title), config: _CONFIG.format(name=name, title=title)}
@@ -79,17 +95,17 @@ def main(argv: list[str]) -> int:
     _write(files)
     print(
         f"wrote {_shown(module)}    what it pools over, its values, its formula\n"
-        f"      {_shown(config)}    its values, and a sentence for normlab ls norm\n"
+        f"      {_shown(config)}    its values, and a sentence for normlab list norms\n"
         "Both work as they are. Put your norm in their place, then:\n"
-        f"  normlab check norm {name}                the contract of all norms, in seconds\n"
+        f"  normlab norm check {name}                the norm contract, in seconds\n"
         f"  normlab train norm={name} scale=smoke    a run of a minute\n"
-        f"  normlab card norm={name} scale=smoke     the report card, small; without scale whole"
+        f"  normlab norm card {name} scale=smoke     the report card, small; without scale whole"
     )
     return 0
 
 
 def places(name: str) -> tuple[Path, Path]:
-    """Return where the file and the config of a norm lie, in a checkout or an installed package."""
+    """Return the paths of the file and the config of a norm."""
     from normlab.registry import CONFIG_DIR
 
     package = Path(__file__).resolve().parents[1]
@@ -111,10 +127,10 @@ def _check(name: str, files: Mapping[Path, str]) -> None:
     taken = {*_WORDS, *keyword.kwlist}
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _LONGEST or name in taken:
         raise ValueError(
-            f"{name!r:.60} is no name for a norm: give small letters, digits and _, a letter "
+            f"{name!r:.60} cannot be a norm: give small letters, digits and _, a letter "
             f"first, at most {_LONGEST}, and no word of Python or YAML{_better(name, taken)}"
         )
-    # One that is there as it would be written is of this command, which was killed then.
+    # A file that is there as it would be written was left by this command when it was killed.
     others = [path for path, text in files.items() if path.exists() and not _holds(path, text)]
     if others and name in option_names("norm"):
         raise ValueError(f"there is a norm {name}, in {_shown(others[-1])}: choose another name")
@@ -123,8 +139,7 @@ def _check(name: str, files: Mapping[Path, str]) -> None:
     for path in files:
         if not os.access(path.parent, os.W_OK):
             raise ValueError(
-                f"{path.parent} cannot be written: install normlab where you may, such as in an "
-                "environment of your own"
+                f"{path.parent} cannot be written: install normlab into an environment of your own"
             )
 
 

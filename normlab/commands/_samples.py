@@ -1,4 +1,4 @@
-"""`normlab samples RUN [RUN ...]`: what finished runs made of sentences of their test."""
+"""What `normlab compare RUN --samples` prints: translations of runs side by side."""
 
 import argparse
 import dataclasses
@@ -8,128 +8,68 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
 from normlab.commands._rows import named_rows
-from normlab.commands._runs import conditions, none_below, read_places
-from normlab.commands._terminal import complain, folded, print_note
+from normlab.commands._terminal import folded, print_note
 from normlab.records.aggregate import Cell
 from normlab.records.record import RunRecord
-from normlab.records.selection import select
-from normlab.records.store import without_collection
 from normlab.records.text import one_line
 
 if TYPE_CHECKING:
     from normlab.reports.samples import Choice, Sample
 
-HELP = "show source, reference and translations of finished runs side by side"
-
-_EXAMPLES = """examples:
-  normlab samples runs/toy-ln-pre-* runs/toy-bn-pre-*
-  normlab samples runs --where seed=1 --where task=toy --count 10
-  normlab samples RUN --seed 2           other sentences
-  normlab samples RUN RUN --differ       where the runs differ most
-  normlab samples RUN --worst            those of the lowest chrF
-  normlab samples RUN --split test_2017  another test set of the corpus
-
-The number before a translation is its chrF (0 to 100), of this sentence alone.
-A run is known by its norm, and by what else sets it apart from the others.
-`normlab compare A B --bootstrap` says whether a difference holds over the whole
-test.
-"""
 _COUNT = 5
 _LEFT_OUT = 3  # runs that are named
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab samples",
-        description="Show source, reference and translations of finished runs side by side.",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
+def add_samples(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `--samples`."""
+    group = parser.add_argument_group("samples of translations")
+    group.add_argument(
+        "--samples",
+        nargs="?",
+        const=_COUNT,
+        type=int,
+        metavar="N",
+        help=f"show N sentences of the test, and what each run made of them; default: {_COUNT}",
     )
-    result.add_argument(
-        "runs",
-        nargs="+",
-        type=as_path,
-        metavar="RUN",
-        help="a run folder, a folder of runs, or a published one",
-    )
-    result.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="only runs with this option, seed or config value; may be repeated",
-    )
-    result.add_argument(
-        "--count", type=int, default=_COUNT, metavar="N", help=f"how many; default: {_COUNT}"
-    )
-    result.add_argument("--seed", type=int, metavar="N", help="draw others; default: 1")
-    chosen = result.add_mutually_exclusive_group()
+    chosen = group.add_mutually_exclusive_group()
     chosen.add_argument("--worst", action="store_true", help="those of the lowest chrF")
     chosen.add_argument("--differ", action="store_true", help="those where the runs differ most")
-    result.add_argument(
+    chosen.add_argument("--draw", type=int, metavar="SEED", help="draw others; default: 1")
+    group.add_argument(
         "--split", default="test", metavar="NAME", help="a test set of the corpus; default: test"
     )
-    result.add_argument(
-        "--data-dir",
-        type=as_path,
-        metavar="FOLDER",
-        help="where the text lies now, if it was moved",
-    )
-    result.add_argument("--json", action="store_true", help="print JSON")
-    return result
+    group.add_argument("--json", action="store_true", help="print the samples as JSON")
 
 
-def main(argv: list[str]) -> int:
-    """Print the sentences; 1 where a record is damaged, which is said.
+def show_samples(runs: Sequence[tuple[Path, RunRecord]], arguments: argparse.Namespace) -> None:
+    """Print sentences, their references and what each run made of them.
 
-    Raises `ValueError` for runs without translations, and for runs of unlike text.
+    Raises `ValueError` for runs without translations, and for runs of different text.
     """
-    arguments = parser().parse_args(argv)
-    if arguments.count < 1:
-        raise ValueError(f"--count {arguments.count}: at least 1")
-    by: Choice = "worst" if arguments.worst else "differ" if arguments.differ else "drawn"
-    if arguments.seed is not None and by != "drawn":
-        raise ValueError(f"--{by} draws nothing: leave out --seed")
-    return _samples(arguments, by)
-
-
-@without_collection()
-def _samples(arguments: argparse.Namespace, by: "Choice") -> int:
     from normlab.reports.samples import choose
 
-    found, problems = read_places(arguments.runs)
-    chosen = {id(r) for r in select([r for _, r in found], conditions(arguments.where))}
-    runs = [(folder, record) for folder, record in found if id(record) in chosen]
-    if not (runs or problems):
-        which = " that fits" if found else ""
-        problems = [none_below(arguments.runs, which)]
-    for problem in problems:
-        complain(problem)
-    if not runs:
-        return 1
+    if arguments.samples < 1:
+        raise ValueError(f"--samples {arguments.samples}: at least 1")
+    by: Choice = "worst" if arguments.worst else "differ" if arguments.differ else "drawn"
     runs, left_out = _with_outputs(runs, arguments.split)
     outputs = _outputs(runs, arguments.split)
     if by == "differ" and len(outputs) < 2:
         raise ValueError("--differ compares runs, and there is one: name two or more")
-    seed = 1 if arguments.seed is None else arguments.seed
+    seed = 1 if arguments.draw is None else arguments.draw
     text = _text(runs, arguments)
     _check_lengths(outputs, len(text[1]))
-    samples = choose(text, outputs, count=arguments.count, by=by, seed=seed)
+    samples = choose(text, outputs, count=arguments.samples, by=by, seed=seed)
     if arguments.json:
         print(json.dumps([dataclasses.asdict(each) for each in samples], indent=1))
-    else:
-        for each in samples:
-            _print(each)
-        print_note(_how(by, len(samples), len(text[1]), seed))
-        for reason in left_out[:_LEFT_OUT]:
-            print_note(f"left out: {reason}")
-        if len(left_out) > _LEFT_OUT:
-            print_note(f"left out: {len(left_out) - _LEFT_OUT} more")
-    return 1 if problems else 0
+        return
+    for each in samples:
+        _print(each)
+    print_note(_how(by, len(samples), len(text[1]), seed))
+    for reason in left_out[:_LEFT_OUT]:
+        print_note(f"left out: {reason}")
+    if len(left_out) > _LEFT_OUT:
+        print_note(f"left out: {len(left_out) - _LEFT_OUT} more")
 
 
 def _with_outputs(
@@ -236,7 +176,7 @@ def _print(sample: "Sample") -> None:
 
 def _how(by: "Choice", shown: int, total: int, seed: int) -> str:
     chosen = {
-        "drawn": f"drawn by --seed {seed}",
+        "drawn": f"drawn by --draw {seed}",
         "worst": "those of the lowest chrF",
         "differ": "those where the runs' chrF is furthest apart",
     }[by]

@@ -1,6 +1,7 @@
-"""`normlab translate`: lines in, as many lines out."""
+"""`normlab predict`: of a run of translation as many lines come out as went in."""
 
 import io
+import shutil
 import sys
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def finished(folder: Path) -> Path:
 def translated(text: bytes, finished: Path, *changes: str, capsys, monkeypatch) -> tuple[int, str]:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text), encoding="utf-8"))
     capsys.readouterr()
-    status = main(["translate", str(finished), *changes])
+    status = main(["predict", str(finished), *changes])
     captured = capsys.readouterr()
     return status, captured.out if status == 0 else captured.err
 
@@ -86,3 +87,15 @@ def test_a_key_that_is_not_there_is_named(finished: Path, capsys, monkeypatch):
     )
     assert status == 1
     assert "task.search.beam=1" in error
+
+
+def test_an_experiment_of_one_run_is_that_run_and_of_several_a_question(
+    finished: Path, tmp_path, capsys, monkeypatch
+):
+    line = b"der Mann sieht den Hund heute.\n"
+    one = translated(line, finished, capsys=capsys, monkeypatch=monkeypatch)
+    assert translated(line, finished.parent, capsys=capsys, monkeypatch=monkeypatch) == one
+    for seed in (1, 2):
+        shutil.copytree(finished, tmp_path / "a" / f"seed{seed}")
+    status, error = translated(line, tmp_path / "a", capsys=capsys, monkeypatch=monkeypatch)
+    assert status == 1 and "has 2 runs: name one, such as" in error

@@ -1,17 +1,17 @@
-"""A norm of one's own is begun whole or not at all; `normlab check norm` is for norms there are."""
+"""A norm of one's own is begun whole or not at all; `normlab norm check` is for norms there are."""
 
 import contextlib
 
 import pytest
 
 from normlab.cli import main
-from normlab.commands import new
+from normlab.commands import norm
 
 
 @pytest.fixture
 def places(tmp_path, monkeypatch):
     found = tmp_path / "mine.py", tmp_path / "mine.yaml"
-    monkeypatch.setattr(new, "places", lambda name: found)
+    monkeypatch.setattr(norm, "places", lambda name: found)
     return found
 
 
@@ -30,22 +30,22 @@ def places(tmp_path, monkeypatch):
     ],
 )
 def test_a_name_that_cannot_be_is_refused(name, told, capsys):
-    there = set(new.places("x")[0].parent.iterdir())
-    assert main(["new", "norm", name]) == 1
+    there = set(norm.places("x")[0].parent.iterdir())
+    assert main(["norm", "new", name]) == 1
     assert told in capsys.readouterr().err
-    assert set(new.places("x")[0].parent.iterdir()) == there
+    assert set(norm.places("x")[0].parent.iterdir()) == there
 
 
 @pytest.mark.parametrize("name", ["peak", "peak_norm", "norm_x", "norm"])
 def test_the_class_is_named_after_the_norm(name):
     title = {"peak": "PeakNorm", "peak_norm": "PeakNorm", "norm_x": "NormXNorm", "norm": "NormNorm"}
-    assert new.title_of(name) == title[name]
+    assert norm.title_of(name) == title[name]
 
 
 @pytest.mark.parametrize("there", [0, 1])
 def test_nothing_is_written_over(there, places, capsys):
     places[there].write_text("of a colleague")
-    assert main(["new", "norm", "mine"]) == 1
+    assert main(["norm", "new", "mine"]) == 1
     assert f"{places[there].name} exists" in capsys.readouterr().err
     assert [path.exists() for path in places] == [there == 0, there == 1]
     assert places[there].read_text() == "of a colleague"
@@ -65,22 +65,27 @@ def test_a_norm_is_begun_whole_or_not_at_all(places, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(atomic, "atomic_write", full)
-        assert main(["new", "norm", "mine"]) == 1
+        assert main(["norm", "new", "mine"]) == 1
     assert not any(path.exists() for path in places)
-    assert main(["new", "norm", "mine"]) == 0
+    assert main(["norm", "new", "mine"]) == 0
     assert all(path.exists() for path in places)
 
 
 @pytest.mark.parametrize("there", [0, 1, 2])
 def test_a_killed_begin_is_finished_by_the_same_command(there, places):
-    assert main(["new", "norm", "mine"]) == 0
+    assert main(["norm", "new", "mine"]) == 0
     texts = [path.read_bytes() for path in places]
     for path in places[there:]:
         path.unlink()
-    assert main(["new", "norm", "mine"]) == 0
+    assert main(["norm", "new", "mine"]) == 0
     assert [path.read_bytes() for path in places] == texts
 
 
 def test_checking_names_the_norms_there_are(capsys):
-    assert main(["check", "norm", "lm"]) == 1
+    assert main(["norm", "check", "lm"]) == 1
     assert "no norm 'lm'" in (said := capsys.readouterr().err) and "Did you mean" in said
+
+
+def test_a_card_is_asked_for_by_the_name_of_the_norm(capsys):
+    assert main(["norm", "card", "lm", "scale=smoke"]) == 1
+    assert "norm=lm" in capsys.readouterr().err

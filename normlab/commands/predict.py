@@ -1,0 +1,85 @@
+"""`normlab predict RUN < in > out`: use a finished run on text, as its task does."""
+
+import argparse
+import sys
+
+from normlab.commands._at_work import at_work
+from normlab.commands._help import HelpFormatter
+from normlab.commands._paths import as_path
+from normlab.commands._runs import load, one_run
+
+HELP = "translate lines of text, or continue a text, with a finished run"
+
+_EXAMPLES = """\
+examples:
+  echo "Der alte Mann schläft." | normlab predict runs/toy-ln-pre-.../seed1
+  normlab predict RUN task.test_search.beam=1 < in.de > out.en
+  echo "The module provides" | normlab predict runs/lm-ln-pre-.../seed1 --tokens 50
+  normlab predict RUN --temperature 0 norm.eval_stats=batch < prompt.txt
+
+A run of translation makes one line of each line of the input. A language model continues the input
+as one text, and shows it as it comes.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Describe the command line."""
+    result = argparse.ArgumentParser(
+        "normlab predict",
+        description=HELP[0].upper() + HELP[1:] + ".",
+        epilog=_EXAMPLES,
+        formatter_class=HelpFormatter,
+    )
+    result.add_argument("run", type=as_path, metavar="RUN", help="a finished run")
+    result.add_argument(
+        "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
+    )
+    result.add_argument(
+        "--weights",
+        metavar="NAME",
+        help="last, average, best_loss, best_<score>; default: those that were tested",
+    )
+    text = result.add_argument_group("language models")
+    text.add_argument("--tokens", type=int, default=100, help="how many at most; default: 100")
+    text.add_argument(
+        "--temperature", type=float, default=0.8, help="0 takes the most likely; default: 0.8"
+    )
+    text.add_argument("--top-k", type=int, help="draw from the k most likely tokens")
+    text.add_argument("--seed", type=int, default=1, help="of what is drawn; default: 1")
+    return result
+
+
+def main(argv: list[str]) -> int:
+    """Read standard input, write what the model makes of it to standard output."""
+    arguments = parser().parse_intermixed_args(argv)
+    from normlab.data.corpus import split_lines
+    from normlab.decoding import SamplingSettings
+
+    settings = SamplingSettings(
+        max_tokens=arguments.tokens, temperature=arguments.temperature, top_k=arguments.top_k
+    )
+    if sys.stdin.isatty():
+        print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
+    # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
+    lines = split_lines(sys.stdin.buffer.read(), origin="standard input")
+    run = load(one_run(arguments.run), arguments.changes, weights=arguments.weights)
+    translate = getattr(run.task, "translate", None)
+    generate = getattr(run.task, "generate", None)
+    if translate is not None:
+        with at_work("translating"), run.runtime.autocast():
+            translations = translate(run.model, lines)
+        for line in translations:
+            print(line)
+    elif generate is not None:
+        prompt = "\n".join(lines)
+        print(prompt, end="", flush=True)
+        with run.runtime.autocast():
+            for piece in generate(run.model, prompt, settings, seed=arguments.seed):
+                print(piece, end="", flush=True)
+        print()
+    else:
+        raise ValueError(
+            f"{arguments.run}: a run of task={run.record.choice('task')} makes no text; "
+            "normlab eval scores it"
+        )
+    return 0
