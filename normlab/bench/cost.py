@@ -253,7 +253,7 @@ class _Probe:
         chosen = np.concatenate(batches[shard.rank :: shard.size])
         if isinstance(self.task, Translation):  # its scores need all of a split
             shard, part = Shard(0, 1), self.task.reduced(split, chosen)
-        model = trainer.model.eval()
+        model: Any = trainer.model.eval()
         with (
             part,
             self.runtime.autocast(),

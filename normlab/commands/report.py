@@ -26,8 +26,8 @@ _EXAMPLES = """examples:
 
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
 one file that opens without a network: a row an experiment, differences to the baseline paired by
-seed, curves, how the runs trained, what they translated (as compare --samples draws it), where their
-configs differ. Tables and figures download as SVG and CSV. --watch rewrites it while runs train.
+seed, curves, how the runs trained, samples of what they translated, where their configs
+differ. Tables and figures download as SVG and CSV. --watch rewrites it while runs train.
 
 A study is published by `normlab study run STUDY --publish results`, in results/STUDY/SCALE:
 runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and

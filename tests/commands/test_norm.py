@@ -88,4 +88,4 @@ def test_checking_names_the_norms_there_are(capsys):
 
 def test_a_card_is_asked_for_by_the_name_of_the_norm(capsys):
     assert main(["norm", "card", "lm", "scale=smoke"]) == 1
-    assert "norm=lm" in capsys.readouterr().err
+    assert "no option 'lm' of the group 'norm'" in capsys.readouterr().err

@@ -199,12 +199,10 @@ def test_on_a_terminal_a_line_folds_between_names_and_a_bar_leaves_room(tmp_path
     sink.open(info(tmp_path))
     sink.stage(Stage("training", 50, 100, 2.0))
     names = ("bleu", "brevity_penalty", "chrf", "length_ratio", "perplexity", "bleu_tok")
-    sink.log({"step": 50}, {f"valid/{name}": Score(0.12345, True, 10) for name in names})
+    sink.log({"step": 50}, {f"valid/{name}": Score(0.1234, True, 10) for name in names})
     sink.close(None)
     lines = [strip(line) for line in re.split("[\r\n]+", out.getvalue())]
-    assert any(
-        re.search(r"  valid/brevity_penalty 0\.1234|^  valid/brevity_penalty", x) for x in lines
-    )
+    assert any("  valid/brevity_penalty 0.1234" in line for line in lines)
     assert all(len(line) <= 80 for line in lines)
     bars = [line for line in lines if line.startswith("training 50/100")]
     assert bars and max(map(len, bars)) <= 78
