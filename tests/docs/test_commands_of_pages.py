@@ -30,7 +30,7 @@ PROGRAMS = (
     "nvidia-cuda-mps-control",
 )
 FLAGS = ("-m", "--cfg", "job", "--help")
-AT_ONCE = ("ls", "explain")
+AT_ONCE = ("list", "explain")
 ABSENT = ("hydra/launcher=ray",)
 """Overrides of a launcher that lives in an environment of its own."""
 
@@ -124,8 +124,6 @@ def check_normlab(words):
         scale = next((w.partition("=")[2] for w in overrides if w.startswith("scale=")), "smoke")
         studies = [word for word in rest if word in normlab_studies()]
         assert studies and all(scale in load_study(study).scales for study in studies)
-    elif name == "data":
-        compose(f"task={rest[0]}", *overrides)
     elif name in ("doctor", "inspect") and "RUN" not in rest:
         compose(*overrides)
     return None

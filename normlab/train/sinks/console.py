@@ -14,13 +14,13 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console as RichConsole
-from rich.console import RenderableType
-from rich.constrain import Constrain
+from rich.console import ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -187,7 +187,17 @@ class _Bar(Progress):
     """A bar that leaves room for the terminal's `^C`, which else wraps so that two bars remain."""
 
     def get_renderable(self) -> RenderableType:
-        return Constrain(super().get_renderable(), max(1, self.console.width - 2))
+        return _Margin(super().get_renderable())
+
+
+@dataclass
+class _Margin:
+    """A renderable that leaves the last two columns alone."""
+
+    inner: RenderableType
+
+    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
+        return console.render(self.inner, options.update(width=max(1, options.max_width - 2)))
 
 
 def _progress(console: RichConsole) -> Progress:
