@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console as RichConsole
 
 from normlab.progress import Stage
-from normlab.records.record import Outcome
+from normlab.records.record import Outcome, Score
 from normlab.train.sinks import pace
 from normlab.train.sinks.console import Console, duration, figure
 from tests.sinks.runs import info, record, scores
@@ -195,7 +195,7 @@ def test_durations(seconds, text):
 
 def test_on_a_terminal_a_line_folds_between_names_and_a_bar_leaves_room(tmp_path):
     out = io.StringIO()
-    sink = Console(console=RichConsole(file=out, force_terminal=True, width=80))
+    sink = Console(console=RichConsole(file=out, force_terminal=True, width=70))
     sink.open(info(tmp_path))
     sink.stage(Stage("training", 50, 100, 2.0))
     names = ("bleu", "brevity_penalty", "chrf", "length_ratio", "perplexity", "bleu_tok")
@@ -203,9 +203,9 @@ def test_on_a_terminal_a_line_folds_between_names_and_a_bar_leaves_room(tmp_path
     sink.close(None)
     lines = [strip(line) for line in re.split("[\r\n]+", out.getvalue())]
     assert any("  valid/brevity_penalty 0.1234" in line for line in lines)
-    assert all(len(line) <= 80 for line in lines)
+    assert all(len(line) <= 70 for line in lines)
     bars = [line for line in lines if line.startswith("training 50/100")]
-    assert bars and max(map(len, bars)) <= 78
+    assert bars and max(map(len, bars)) <= 68
 
 
 def strip(text):
