@@ -32,7 +32,7 @@ COMMANDS = {
 
 
 _FOLDER = Path(__file__).parent
-_MOVING = ("plot", "data")  # until `report --figures` and `study` do without them
+_MOVING = ("plot",)  # until `report --figures` replaces it
 
 
 def names() -> list[str]:

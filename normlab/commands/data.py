@@ -55,8 +55,7 @@ def main(argv: Sequence[str]) -> int:
     from normlab.tasks.pictures import Classification
     from normlab.tasks.translation import Translation
 
-    words = [word if "=" in word else f"task={word}" for word in arguments.overrides]
-    config = to_dict(compose(words))
+    config = to_dict(compose(arguments.overrides))
     task = build_task(config)
     description = task.describe()
     if arguments.json:

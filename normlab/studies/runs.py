@@ -106,14 +106,15 @@ def data_problem(run: Run) -> str | None:
     task = str(run.config["choices"]["task"])
     overrides = [override for override in run.planned.overrides if not override.startswith("task=")]
     # A process of its own gives back the memory of torch and of the text.
-    command = [sys.executable, "-m", "normlab", "data", task, *overrides, "--json"]
+    asked = ["inspect", "--data", f"task={task}", *overrides, "--json"]
+    command = [sys.executable, "-m", "normlab", *asked]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if done.returncode == 0:
         return None
     if done.returncode in (INTERRUPTED, -signal.SIGINT):
         raise KeyboardInterrupt
-    lines = done.stderr.strip().splitlines() or [f"normlab data ended with {done.returncode}"]
-    return lines[-1].removeprefix("normlab data: ")
+    lines = done.stderr.strip().splitlines() or [f"its preparation ended with {done.returncode}"]
+    return lines[-1].removeprefix("normlab inspect: ")
 
 
 def data_problems(runs: Iterable[Run]) -> str | None:

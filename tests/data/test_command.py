@@ -1,4 +1,4 @@
-"""`normlab data` and the task configs that it reads."""
+"""`normlab inspect --data` and the task configs that it reads."""
 
 import json
 
@@ -20,7 +20,7 @@ def write_corpus(folder, test=b"ein kleines Haus .\n"):
 
 def test_prints_what_the_data_is(tmp_path, capsys):
     write_corpus(tmp_path)
-    assert data.main(["translation", f"data_dir={tmp_path}", "task.vocab_size=40"]) == 0
+    assert data.main(["task=translation", f"data_dir={tmp_path}", "task.vocab_size=40"]) == 0
     printed = capsys.readouterr().out
     for part in ("train", "test.de", "SHA-256", " entries, joint", "padding: ", "ein Haus ."):
         assert part in printed
@@ -30,7 +30,7 @@ def test_prints_what_the_data_is(tmp_path, capsys):
 
 
 def test_prints_what_pictures_are(capsys):
-    assert data.main(["digits"]) == 0
+    assert data.main(["task=digits"]) == 0
     printed = capsys.readouterr().out
     for part in ("digits 8x8", "1,299", "8 x 8 positions; channels: 1", "10 classes: 0, 1"):
         assert part in printed
@@ -38,7 +38,7 @@ def test_prints_what_pictures_are(capsys):
 
 def test_json_is_the_description(tmp_path, capsys):
     write_corpus(tmp_path)
-    assert data.main(["translation", f"data_dir={tmp_path}", "batch_size=2", "--json"]) == 0
+    assert data.main(["task=translation", f"data_dir={tmp_path}", "batch_size=2", "--json"]) == 0
     description = json.loads(capsys.readouterr().out)
     assert description["sizes"] == {"train": 2, "valid": 1, "test": 1}
     # Both training sides are alike but for a letter more: one batch of two, padded on both sides.
@@ -62,7 +62,7 @@ def test_json_is_the_description(tmp_path, capsys):
 def test_bad_text_is_one_message_and_a_status(tmp_path, capsys, damage, message):
     write_corpus(tmp_path)
     damage(tmp_path)
-    assert cli.main(["data", "translation", f"data_dir={tmp_path}"]) == 1
+    assert cli.main(["inspect", "--data", "task=translation", f"data_dir={tmp_path}"]) == 1
     captured = capsys.readouterr()
     assert message in captured.err and captured.out == ""
     assert len(captured.err.strip().splitlines()) == 1
@@ -70,7 +70,13 @@ def test_bad_text_is_one_message_and_a_status(tmp_path, capsys, damage, message)
 
 def test_a_wrong_value_lists_the_allowed(tmp_path, capsys):
     write_corpus(tmp_path)
-    arguments = ["data", "translation", f"data_dir={tmp_path}", "task.corpus.form=token"]
+    arguments = [
+        "inspect",
+        "--data",
+        "task=translation",
+        f"data_dir={tmp_path}",
+        "task.corpus.form=token",
+    ]
     assert cli.main(arguments) == 1
     error = capsys.readouterr().err
     assert "corpus.form" in error and "tokenized" in error
@@ -87,7 +93,7 @@ def test_a_task_config_opens_with_its_command(path):
 
 def test_real_mini_ted(normlab_data, capsys):
     folder = normlab_data / "iwslt14_valid_test"
-    arguments = ["iwslt", f"data_dir={folder}", "task.corpus.train_from=valid"]
+    arguments = ["task=iwslt", f"data_dir={folder}", "task.corpus.train_from=valid"]
     assert data.main(arguments) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("mini-TED")

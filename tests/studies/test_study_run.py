@@ -36,15 +36,15 @@ scales:
   cpu: {overrides: [task=multi30k], seeds: [1], minutes: 9, data: "Multi30k: data_dir=FOLDER"}
 """
 # Stands where the interpreter would: `-m normlab train` copies a record that a test has prepared,
-# `-m normlab data` succeeds unless a file `no_data` says otherwise, `-m normlab.bench.cost` prints
-# `cost.json`, or fails with what `no_cost` says.
+# `-m normlab inspect --data` succeeds unless a file `no_data` says otherwise, and
+# `-m normlab.bench.cost` prints `cost.json`, or fails with what `no_cost` says.
 STAND_IN = """\
 #!/bin/sh
 cd {folder}
-if [ "$3" = data ]; then
+if [ "$4" = --data ]; then
     echo "$*" >> data_calls
     [ -e no_data ] || exit 0
-    echo "some progress" >&2; echo "normlab data: $(cat no_data)" >&2; exit 1
+    echo "some progress" >&2; echo "normlab inspect: $(cat no_data)" >&2; exit 1
 fi
 if [ "$2" = normlab.bench.cost ]; then
     echo "$*" >> bench_calls
@@ -191,7 +191,7 @@ def test_a_table_so_far_fits_eighty_columns(place, capsys, monkeypatch):
 def test_the_data_are_prepared_once_and_first(place, capsys):
     carry_out(capsys, "data_dir=here")
     (call,) = place.lines("data_calls")
-    task, *overrides = call.removeprefix("-m normlab data ").split()
+    task, *overrides = call.removeprefix("-m normlab inspect --data task=").split()
     assert task == "toy" and "data_dir=here" in overrides and "--json" in overrides
     assert not any(override.startswith("task=") for override in overrides)
 
