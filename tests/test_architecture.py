@@ -360,7 +360,7 @@ def with_new_norm(tmp_path_factory):
     (copy / "configs" / "norm" / "peak.yaml").write_text(NEW_CONFIG)
     (copy / "normlab" / "norms" / "running_peak.py").write_text(NEW_STATEFUL_NORM.lstrip())
     (copy / "configs" / "norm" / "running_peak.yaml").write_text(NEW_STATEFUL_CONFIG)
-    assert "check norm fresh" in call(copy, "new", "norm", "fresh")
+    assert "norm check fresh" in call(copy, "norm", "new", "fresh")
     (copy / "normlab" / "data" / "pictures" / "stripes.py").write_text(NEW_SOURCE.lstrip())
     (copy / "configs" / "task" / "stripes.yaml").write_text(NEW_TASK_CONFIG)
     (copy / "normlab" / "models" / "one_layer.py").write_text(NEW_MODEL.lstrip())
@@ -385,7 +385,7 @@ def call(project, *arguments):
 
 
 def test_a_new_norm_is_listed_and_completed(with_new_norm):
-    listed = json.loads(call(with_new_norm, "ls", "norm", "--json"))
+    listed = json.loads(call(with_new_norm, "list", "norm", "--json"))
     (peak,) = [option for option in listed if option["name"] == "peak"]
     assert peak["description"] == "Each token over its largest magnitude."
     offered = call(with_new_norm, "completion", "candidates", "--", "train", "norm=pe")
@@ -485,7 +485,7 @@ def test_a_new_recurrent_cell_with_values_of_its_own_reads_pictures_and_text(wit
 
 
 def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):
-    checked = call(with_new_norm, "check", "norm", "fresh", "peak", "running_peak")
+    checked = call(with_new_norm, "norm", "check", "fresh", "peak", "running_peak")
     assert checked.count("norm fresh: ") == checked.count("norm peak: ") == 1
     assert "violated" not in checked
     assert "norm.floor has no row in normlab/constraints.py" in checked

@@ -31,6 +31,7 @@ from normlab.norms.base import running_norms
 from normlab.tasks.base import Batch, BatchStream, Condition, Task
 from normlab.tasks.documents import DocumentTask
 from normlab.tasks.pictures import Classification
+from normlab.tasks.translated import reduced
 from normlab.tasks.translation import Translation
 from normlab.train.runtime import Runtime
 from normlab.train.stopping import Diverged
@@ -252,7 +253,7 @@ class _Probe:
         lengths = self.task.lengths(split).sum(axis=1)
         chosen = np.concatenate(batches[shard.rank :: shard.size])
         if isinstance(self.task, Translation):  # its scores need all of a split
-            shard, part = Shard(0, 1), self.task.reduced(split, chosen)
+            shard, part = Shard(0, 1), reduced(self.task, split, chosen)
         model: Any = trainer.model.eval()
         with (
             part,

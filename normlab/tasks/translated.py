@@ -1,11 +1,15 @@
 """Scores of translated text, and what translation scores are worth without learning."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from normlab.data.corpus import Corpus
+from normlab.data.corpus import Corpus, ParallelText
+from normlab.data.encoded import EncodedPairs
 from normlab.data.prepare import PreparedTranslation
 from normlab.metrics.bleu import (
     Tokenize,
@@ -21,6 +25,24 @@ from normlab.records.record import Score
 _NAMES = (
     *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
 )
+
+
+@contextmanager
+def reduced(task: Any, split: str, chosen: np.ndarray) -> Iterator[None]:
+    """Within the block a split of translation has only these sentences: BLEU needs all of it."""
+    whole = task.data
+    pairs, text = whole.pairs[split], whole.texts[split]
+    fewer = EncodedPairs(pairs.source.select(chosen), pairs.target.select(chosen))
+    lines = ([text.source[i] for i in chosen], [text.target[i] for i in chosen])
+    task.data = replace(
+        whole,
+        pairs={**whole.pairs, split: fewer},
+        texts={**whole.texts, split: ParallelText(*lines)},
+    )
+    try:
+        yield
+    finally:
+        task.data = whole
 
 
 def names(text: Corpus | PreparedTranslation) -> Sequence[str]:

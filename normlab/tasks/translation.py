@@ -14,7 +14,7 @@ from torch import Tensor
 
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.corpus import Corpus, ParallelText
+from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.resident import ResidentPairs
@@ -30,7 +30,7 @@ from normlab.records.record import Score
 from normlab.tasks.base import Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
 from normlab.tasks.padded import places_of, widened
-from normlab.tasks.translated import floors, names, plain_scores, token_score
+from normlab.tasks.translated import floors, names, plain_scores, reduced, token_score
 
 LOSS = "loss"
 
@@ -317,25 +317,8 @@ class Translation(Task):
         """Keep sentences that are spread evenly over the split."""
         pairs = self._split(split)
         chosen = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
-        with self.reduced(split, chosen):
+        with reduced(self, split, chosen):
             yield 1
-
-    @contextmanager
-    def reduced(self, split: str, chosen: np.ndarray) -> Iterator[None]:
-        """Within the block a split has only these sentences: BLEU needs all of a split."""
-        whole = self.data
-        pairs, text = whole.pairs[split], whole.texts[split]
-        fewer = EncodedPairs(pairs.source.select(chosen), pairs.target.select(chosen))
-        lines = ([text.source[i] for i in chosen], [text.target[i] for i in chosen])
-        self.data = replace(
-            whole,
-            pairs={**whole.pairs, split: fewer},
-            texts={**whole.texts, split: ParallelText(*lines)},
-        )
-        try:
-            yield
-        finally:
-            self.data = whole
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:

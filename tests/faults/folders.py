@@ -21,8 +21,8 @@ SECONDS = 60  # of a machine that has other work
 _MADE = (".lock", "inspect.json")  # what commands leave in a run's folder
 _FILES = ("record.json", "config.yaml", "metrics.jsonl", "hypotheses.txt", "checkpoints/last.pt")
 _COMMANDS: tuple[Callable[[Path, Path], list[str]], ...] = (
-    lambda run, root: ["ls", "runs", "--runs-dir", str(root)],
-    lambda run, root: ["ls", "runs", "--json", "--runs-dir", str(root)],
+    lambda run, root: ["list", "runs", "--runs-dir", str(root)],
+    lambda run, root: ["list", "runs", "--json", "--runs-dir", str(root)],
     lambda run, root: ["compare", str(root)],
 )
 # One of these a folder: they build the model.
@@ -150,7 +150,7 @@ def _state(root: Path) -> list[tuple[str, int]]:
 def _carried_out(argvs: list[list[str]]) -> Iterator[tuple[list[str], str]]:
     for argv in argvs:
         said, out = _ended(argv)
-        if said is None and argv[0] in ("ls", "compare") and "finished" not in out:
+        if said is None and argv[0] in ("list", "compare") and "finished" not in out:
             said = "the run that is whole is not listed"
         if said is not None:
             yield argv, said

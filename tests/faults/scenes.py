@@ -113,15 +113,15 @@ class Stage:
             "report": (["report", "--from", str(results)], self._published),
             "claims": (["claims", *self._ledger(results)], self._published),
             "tune": (["study", "tune", *study, "--results", str(results)], self._tried),
-            "data": (["data", "translation", *self._data(train)], _empty),
+            "data": (["inspect", "--data", "task=translation", *self._data(train)], _empty),
             "eval": (["eval", run, "--outputs", str(self.place / "outputs.txt")], self._one),
             "inspect": (["inspect", run, "--only", "order"], self._one),
             "plot": (["plot", run, "--out", str(self.place / "figures")], self._one),
             "explain": (["explain", "bn", "--svg", str(self.place / "bn.svg")], _empty),
             "page": (["report", run, "--out", str(self.place / "page")], self._one),
             "export": (["export", run, "--out", str(self.place / "export")], self._one),
-            "new": (["new", "norm", "fresh"], self._own_norms),
-            "card": (["card", *self._card()], _empty),
+            "new": (["norm", "new", "fresh"], self._own_norms),
+            "card": (["norm", "card", *self._card()], _empty),
         }
         return {name: Scene(name, tuple(argv), begin) for name, (argv, begin) in found.items()}
 
