@@ -100,7 +100,6 @@ FREE = (
     "export",
     "bench",
     "inspect",
-    "explain",
     "commands",
     "cli",
     "__main__",

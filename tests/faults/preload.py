@@ -17,7 +17,7 @@ from normlab.cli import main
 from tests.faults.scenes import Stage
 from tests.tiny_runs import write_corpus
 
-READERS = ("eval", "inspect", "plot", "explain", "page", "export", "card")
+READERS = ("eval", "inspect", "plot", "page", "export", "card")
 
 
 def warm_up() -> None:

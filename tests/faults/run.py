@@ -29,10 +29,10 @@ LINES, CONFIGS, RECORDS, DATA, FOLDERS, ARCHIVES, PAIRS = 100, 30, 100, 30, 5, 5
 # How often each command is killed in a full volume; those that train several runs take longest.
 KILLS = {"train": 44, "data": 26}
 KILLS |= dict.fromkeys(("publish", "report", "claims", "eval", "plot"), 24)
-KILLS |= dict.fromkeys(("inspect", "explain", "page"), 20) | {"new": 10}
+KILLS |= dict.fromkeys(("inspect", "page"), 20) | {"new": 10}
 KILLS |= dict.fromkeys(("sweep", "study", "tune", "export", "card"), 8)
 # Of each of these every write is failed once in a full volume.
-WRITTEN = ("train", "publish", "report", "claims", "data", "eval", "plot", "explain", "tune")
+WRITTEN = ("train", "publish", "report", "claims", "data", "eval", "plot", "tune")
 WRITTEN += ("page", "new", "inspect")
 COMMANDS = tuple(sorted(KILLS))
 PARTS = ("lines", "files", "folders", "archives", "kills", "writes", "pairs")

@@ -117,7 +117,6 @@ class Stage:
             "eval": (["eval", run, "--outputs", str(self.place / "outputs.txt")], self._one),
             "inspect": (["inspect", run, "--only", "order"], self._one),
             "plot": (["plot", run, "--out", str(self.place / "figures")], self._one),
-            "explain": (["explain", "bn", "--svg", str(self.place / "bn.svg")], _empty),
             "page": (["report", run, "--out", str(self.place / "page")], self._one),
             "export": (["export", run, "--out", str(self.place / "export")], self._one),
             "new": (["norm", "new", "fresh"], self._own_norms),

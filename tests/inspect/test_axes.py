@@ -4,11 +4,12 @@ from itertools import combinations
 
 import pytest
 
-from normlab.explain.block import AXES, axes_in_words, cells, describe, groups, pooled
-from normlab.explain.grid import draw
+from normlab.inspect.axes import axes_in_words, cells, describe, groups, pooled
+from normlab.inspect.page import choose, explain
+from normlab.inspect.screen import drawing
+from normlab.inspect.subject import AXES
 
 SHAPE = (2, 3, 4)
-VALUES = [[[float(12 * s + 4 * t + d) for d in range(4)] for t in range(3)] for s in range(2)]
 ROW = {(0, 0, d) for d in range(4)}
 COLUMN = {(0, t, 0) for t in range(3)}
 BY_HAND = {
@@ -57,25 +58,8 @@ def test_a_part_of_an_axis_is_named_by_its_range():
     assert axes_in_words(()) == "nothing"
 
 
-def text(line):
-    return "".join(piece for piece, _ in line)
-
-
-def test_heavy_lines_surround_the_pool():
-    lines = [text(line) for line in draw(SHAPE, frozenset(ROW), (0, 0, 0), VALUES)]
-    assert lines[2].rstrip().split() == ["┏━━━━┳━━━━┳━━━━┳━━━━┓", "┌────┬────┬────┬────┐"]
-    assert lines[3].startswith("token 1   ┃ *0 ┃  1 ┃  2 ┃  3 ┃")
-    assert lines[4].split()[0] == "┡━━━━╇━━━━╇━━━━╇━━━━┩"
-    assert max(map(len, lines)) <= 80
-
-
-@pytest.mark.parametrize("axes", SUBSETS)
-@pytest.mark.parametrize("ascii_only", [False, True])
-def test_just_the_pooled_values_are_marked(axes, ascii_only):
-    pool = BY_HAND[axes]
-    lines = draw(SHAPE, frozenset(pool), (0, 0, 0), VALUES, ascii_only=ascii_only)
-    marked = [p.strip() for line in lines for p, kind in line if kind in ("pooled", "example")]
-    numbers = sorted(int(p.lstrip("*")) for p in marked if p.lstrip("*-").isdigit())
-    assert numbers == sorted(VALUES[s][t][d] for s, t, d in pool)
-    if ascii_only:
-        assert all(text(line).isascii() for line in lines)
+def test_the_drawing_marks_a_value_and_what_is_pooled_with_it():
+    lines = [line.plain.split() for line in drawing(explain(choose(["bn_sample"])[0]))]
+    assert lines[2] == ["token", "1", "[*1]", "[2]", "[3]", "[4]", "[-1]", "[0]", "[1]", "[2]"]
+    assert lines[3] == ["token", "2", "5", "6", "7", "8", "3", "4", "5", "6"]
+    assert len({len(line.plain.rstrip()) for line in drawing(explain(choose(["ln"])[0]))[2:]}) <= 3

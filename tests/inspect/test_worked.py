@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from normlab.explain.documents import attempts
-from normlab.explain.page import choose, pages
+from normlab.inspect.documents import attempts
+from normlab.inspect.page import choose, explain
 from normlab.registry import option_names
 
 DOCUMENT = torch.tensor(
@@ -18,7 +18,7 @@ AXES = {"batch": 0, "position": 1, "feature": 2}
 
 @pytest.fixture(scope="module")
 def explained():
-    return {page.name: page for page in pages()}
+    return {option.name: explain(option) for option in choose()}
 
 
 def by_hand(pools):
@@ -248,8 +248,7 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
     config = tmp_path / "past.yaml"
     config.write_text(f"_target_: normlab.norms.past.PastNorm\nparts: 3\npicky: {picky}\n")
 
-    from normlab.explain import page as page_module
-    from normlab.explain import subject
+    from normlab.inspect import subject
     from normlab.instantiate import instantiate
     from normlab.norms.base import Norm
 
@@ -259,7 +258,7 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
 
     monkeypatch.setattr(subject, "make_norm", make)
     option = replace(choose(["ln"])[0], name="past", path=config)
-    page = page_module.explain(option)
+    page = explain(option)
     assert page.changed == {"parts": 2}
     if picky == "true":
         assert page.worked is None and page.refused == "never on a Monday"

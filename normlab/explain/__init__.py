@@ -1,1 +1,0 @@
-"""Explaining a norm from its axes, its module and what the module really computes."""
