@@ -8,6 +8,6 @@ bash scripts/environment.sh dev
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/pyright --pythonpath .venv/bin/python
-.venv/bin/normlab report --check
+.venv/bin/normlab study verify
 .venv/bin/normlab claims --check
 .venv/bin/pytest -n 2 "$@"

@@ -81,6 +81,7 @@ _PUBLISH = """examples:
   normlab study publish iwslt_norms scale=cpu data_dir=FOLDER    the whole seeds in runs/
   normlab study publish iwslt_norms       its published tables and pages again, from their records
   normlab study publish                   those of every published study
+  normlab study publish --accept results/bench    a change of evidence is meant
 
 With key=value, the words of `normlab study run`: its table is shown, and table, page, records and
 curves of whole seeds are written to results/STUDY/SCALE.
@@ -152,11 +153,15 @@ def parser(verb: str | None = None) -> argparse.ArgumentParser:
             ("--no-measure", "train nothing: stored costs and the estimates of the study's file"),
         ):
             instead.add_argument(name, action="store_true", help=text)
+    if verb == "publish":
+        text = "list changed evidence there in the manifest, as meant, and say what it was"
+        add("--accept", nargs="+", type=as_path, metavar="PATH", help=text)
     if verb == "tune":
         add("--no-write", action="store_true", help="show the choice, and write it nowhere")
     if verb in ("tune", "publish", "verify"):
         text = "where studies are published; default: results"
-        add("--results", type=as_path, default=_RESULTS, metavar="FOLDER", help=text)
+        default = _RESULTS if verb == "tune" else Path("results")
+        add("--results", type=as_path, default=default, metavar="FOLDER", help=text)
     return result
 
 
@@ -191,6 +196,9 @@ def main(argv: list[str]) -> int:
         return _show_so_far(jobs, Judge(jobs, arguments.results), arguments.results)
     from normlab.commands import report
 
+    if verb == "publish" and arguments.accept:
+        paths = map(str, arguments.accept)
+        return report.main(["--from", str(arguments.results), "--accept", *paths])
     check = ["--check"] if verb == "verify" else []
     names = [[word] for word in arguments.words] or [[]]
     return max(report.main([*name, "--from", str(arguments.results), *check]) for name in names)

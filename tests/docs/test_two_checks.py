@@ -2,13 +2,13 @@
 
 import pytest
 
-from normlab.commands.report import main
+from normlab.commands.study import main
 from normlab.reports.published import publish
 from normlab.studies import load_study
 from tests.docs.pages import IN_STEP, ROOT, fenced
 from tests.reports.tables import made, planned
 
-CHECKS = ("normlab report --check", "normlab claims --check")
+CHECKS = ("normlab study verify", "normlab claims --check")
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def results(tmp_path, monkeypatch):
 
 
 def last_line(capsys, *argv):
-    code = main([*argv, "--check"])
+    code = main(["verify", *argv])
     return code, (capsys.readouterr().out.splitlines() or [""])[-1]
 
 
@@ -31,7 +31,7 @@ def test_a_check_of_the_tables_names_that_of_the_ledger(results, capsys):
     assert last_line(capsys, "padding") == (0, "results/padding/cpu: up to date")
     results.rename(results.with_name("mine"))
     said = "the ledger: normlab claims --check --results mine"
-    assert last_line(capsys, "--from", "mine") == (0, said)
+    assert last_line(capsys, "--results", "mine") == (0, said)
 
 
 def test_a_check_that_fails_names_no_other(results, capsys):
