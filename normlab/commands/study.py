@@ -26,7 +26,7 @@ from normlab.studies.runs import Run
 HELP = "plan, tune, run, publish and verify studies: the runs of comparison tables"
 
 _EXAMPLES = """examples:
-  normlab study run iwslt_norms                       a minute a run: does everything work?
+  normlab study run iwslt_norms                       20 s per run: does everything work?
   normlab study plan bert_norms scale=cpu data_dir=FOLDER   what it would take here
   normlab study run bert_norms scale=cpu data_dir=FOLDER seeds=1-3 rows=ln,bn
   normlab study tune batching scale=cpu data_dir=FOLDER     choose learning rates

@@ -3,7 +3,6 @@
 import pytest
 
 from normlab.cli import main
-from normlab.commands import completion
 from normlab.commands.demo import sentence
 from normlab.config import compose, error_line
 from normlab.metrics.bleu import tokenizer_of
@@ -75,15 +74,6 @@ def test_a_path_in_chinese_is_told_to_be_quoted_and_a_broken_list_is_not():
         with pytest.raises(ValueError, match="cannot be read") as caught:
             check_arguments([broken])
         assert "quote" not in str(caught.value)
-
-
-def test_values_and_runs_are_completed(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "runs" / "toy-ln-pre-0" / "seed1").mkdir(parents=True)
-    assert "precision=bf16" in completion.candidates(["train", "precision=b"])
-    assert completion.candidates(["train", "observe.fast=t"]) == ["observe.fast=true"]
-    assert completion.candidates(["plot", "runs/t"]) == ["runs/toy-ln-pre-0/"]
-    assert "runs/toy-ln-pre-0/seed1" in completion.candidates(["plot", "runs/toy-ln-pre-0/"])
 
 
 def test_bleu_is_cut_as_the_target_language_is_written():

@@ -43,12 +43,6 @@ def test_what_decides_a_part_comes_first_and_a_seed_is_ended_before_the_next(pla
     assert calls[4:] == ["none seed=1", "none seed=2"]
 
 
-def test_seeds_that_are_asked_for_are_made_of_every_study(place, capsys):
-    plan(place, bleu(3.0), range(7, 8))
-    night(capsys, "one", "two", "seeds=7")
-    assert sorted(place.lines("calls")) == ["one bn seed=7", "one ln seed=7", "two none seed=7"]
-
-
 def test_a_spent_budget_saves_and_the_next_call_goes_on(place, capsys):
     slow = {("bn", 2)}
 
@@ -103,41 +97,12 @@ def test_measuring_begins_nothing_after_its_part_of_the_budget(tmp_path, monkeyp
     assert [costs.cost(run.config) for run in runs] == [NO_TIME] * 2 and said == []
 
 
-def test_a_kill_loses_no_whole_seed(place, capsys, monkeypatch):
-    plan(place, bleu(3.0))
-    ended = Queue.ended
-
-    def killed(self, done):
-        ended(self, done)
-        if len(self.done) == 3:
-            raise RuntimeError("killed")
-
-    monkeypatch.setattr(Queue, "ended", killed)
-    with pytest.raises(RuntimeError):
-        night(capsys, "one", "--publish", "results")
-    _, runs = read(place.folder / "results" / "one" / "smoke")
-    assert [run.seed for run, _ in runs] == [1, 1]
-    monkeypatch.setattr(Queue, "ended", ended)
-    night(capsys, "one", "--publish", "results")
-    assert len(place.lines("calls")) == 4
-    assert len(read(place.folder / "results" / "one" / "smoke")[1]) == 4
-
-
 def test_a_run_that_fails_keeps_its_seed_from_being_published(place, capsys):
     plan(place, lambda run: {**bleu(3.0)(run), "fails": (run.row, run.seed) == ("bn", 1)})
     code, out = night(capsys, "one", "--publish", "results")
     assert code == 1 and "failed with status 3" in out
     _, runs = read(place.folder / "results" / "one" / "smoke")
     assert [run.seed for run, _ in runs] == [2, 2]
-
-
-def test_publishing_some_seeds_keeps_the_others(place, capsys):
-    plan(place, bleu(3.0))
-    night(capsys, "one", "seeds=1-3", "--publish", "results")
-    night(capsys, "one", "seeds=4", "--publish", "results")
-    folder = place.folder / "results" / "one" / "smoke"
-    assert [run.seed for run, _ in read(folder)[1]] == [1, 1, 2, 2, 3, 3, 4, 4]
-    assert len(list(folder.rglob("record.json"))) == 8
 
 
 def test_a_study_stops_at_the_look_that_decides_it(place, capsys):
@@ -239,12 +204,6 @@ def test_whole_seeds_that_decide_are_published_though_nothing_is_left_to_make(pl
     assert code == 0 and "nothing to make, 2 seeds are published" in " ".join(out.split())
     folder = place.folder / "results" / "one" / "smoke"
     assert [run.seed for run, _ in read(folder)[1]][::2] == [1, 2, 3, 4, 5]
-
-
-def test_without_looks_no_seed_is_added(place, capsys):
-    plan(place, bleu(0.5, noise=3.0))
-    night(capsys, "one")
-    assert len(place.lines("calls")) == 4
 
 
 def test_a_plan_names_the_smallest_difference_once_two_seeds_are_there(place, capsys):

@@ -196,15 +196,6 @@ def test_the_data_are_prepared_once_and_first(place, capsys):
     assert not any(override.startswith("task=") for override in overrides)
 
 
-def test_runs_that_ended_are_not_made_again(place, capsys):
-    _, _, first, _ = carry_out(capsys)
-    (place.folder / "no_data").write_text("there is no more need for any")
-    code, before, again, _ = carry_out(capsys)
-    assert (code, again) == (0, first)
-    assert before[0].endswith("8 ended, 0 to go")
-    assert len(place.lines("calls")) == 8 and len(place.lines("data_calls")) == 1
-
-
 def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
     place.bad(4, 130)
     with pytest.raises(KeyboardInterrupt):
@@ -282,13 +273,6 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
         "2 thread(s) per run, fp32)"
     ) in before
     assert not list((place.folder / "runs").rglob("record.json"))
-
-
-def test_a_plan_fits_eighty_columns(place, capsys, monkeypatch):
-    monkeypatch.delenv("COLUMNS")
-    _, before, _, _ = carry_out(capsys, "--plan")
-    assert " ".join(before).startswith("measuring: training 4 configuration(s) for about ")
-    assert max(map(len, before)) <= 80
 
 
 def test_a_plan_names_the_data_of_all_rows(place, capsys):
@@ -412,14 +396,6 @@ def test_rows_cut_the_study_and_the_lack_of_the_baseline_is_said(place, capsys):
     assert settings == [["bn", "placement=pre"], ["bn", "placement=post"]]
 
 
-def test_a_table_so_far_runs_nothing(place, capsys):
-    carry_out(capsys, "seeds=1")
-    place_calls = place.lines("calls")
-    code, _, table, _ = carry_out(capsys, "--so-far")
-    assert code == 0 and place.lines("calls") == place_calls
-    assert "not run" in table
-
-
 def test_seeds_and_a_part_of_the_grid(place, capsys):
     _, before, table, _ = carry_out(capsys, "seeds=2", "placement=post")
     assert head(before).endswith("2 runs (2 rows, seed 2), 0 ended, 2 to go")
@@ -485,13 +461,6 @@ def test_data_that_cannot_be_had_are_told_with_what_can(place, capsys):
           without any data: normlab study run tiny scale=smoke (the built-in corpus)
         """
     )
-
-
-def test_where_no_other_scale_does_without_data_none_is_offered(place, capsys):
-    (place.folder / "no_data").write_text("data_dir must be null")
-    _, _, _, err = carry_out(capsys, "data_dir=here")
-    assert "scale=smoke are not available: data_dir must be null" in err
-    assert "without any data" not in err
 
 
 def test_the_real_command_tells_of_data_that_are_not_there(place, capsys, monkeypatch):

@@ -149,17 +149,6 @@ def test_every_trial_is_kept_apart_from_the_records(place, capsys):
     assert "one/tuning.json" in manifest and "one/tuning.md" in manifest
 
 
-def test_started_again_no_trial_is_made_twice_and_the_choice_is_the_same(place, capsys):
-    trials(place, "one", by_best)
-    tuned(place, capsys, "one")
-    kept = (place.folder / "results/one/tuning.json").read_bytes()
-    file = (place.folder / "configs/study/one.yaml").read_bytes()
-    tuned(place, capsys, "one")
-    assert len(place.lines("calls")) == 6
-    assert (place.folder / "results/one/tuning.json").read_bytes() == kept
-    assert (place.folder / "configs/study/one.yaml").read_bytes() == file
-
-
 def test_rows_that_studies_share_are_tried_once_and_choose_alike(place, capsys):
     trials(place, "one", by_best)
     trials(place, "two", by_best)
@@ -188,17 +177,6 @@ def test_a_hopeless_trial_is_pruned_and_is_not_diverged(place, capsys):
     assert "| ln | 20 | 20 | pruned at 50 (2) | 1e-3 |" in out and "diverged" not in out
     assert "| ln | 20 | 20 | pruned at 50 (2) | 1e-3 |" in tuned(place, capsys, "one")[1]
     assert len(place.lines("calls")) == 6, "what was pruned is not begun again"
-
-
-def test_nothing_is_pruned_before_half_of_its_run(place, capsys):
-    def of(run):
-        last = value(run) == "4e-3"
-        seen = rows(0.5) if last else rows(1, 9, 12, 20)
-        return {"scores": {"valid/bleu": 30.0}, "rows": seen, "seconds": 1.5 if last else 0.0}
-
-    trials(place, "one", of)
-    tuned(place, capsys, "one")
-    assert place.lines("stopped") == []
 
 
 def test_a_run_that_diverges_is_the_worst(place, capsys):
@@ -268,22 +246,6 @@ def test_rows_alone_are_not_tuned_by_other_values_than_the_others(place, capsys)
     assert place.lines("calls") == calls
     trials(place, "one", by_best)
     assert tuned(place, capsys, "one", "rows=ln", "--no-write")[0] == 0
-
-
-def test_a_row_tuned_alone_may_be_the_one_of_whole_runs(place, capsys):
-    trials(place, "one", by_best)
-    tuned(place, capsys, "one")
-    edit(place, (TUNING, f"{TUNING}\n      whole_runs: [bn]"))
-    trials(place, "one", by_best)
-    assert tuned(place, capsys, "one", "rows=bn")[0] == 0
-    page = (place.folder / "results/one/tuning.md").read_text()
-    assert "but for bn, tried for whole runs; 6 trials" in page
-
-
-def test_a_row_that_a_scale_leaves_out_is_not_tuned_there(place):
-    edit(place, ("seeds: [1, 2]\n", "seeds: [1, 2]\n    rows: [ln]\n"))
-    with pytest.raises(ValueError, match=r"'bn' is a row of the study, .* scales.smoke.rows"):
-        command.main(["tune", "one", "rows=bn", "--no-write"])
 
 
 def test_trials_are_evidence_for_no_study(place):
