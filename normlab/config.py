@@ -270,10 +270,27 @@ def _check_keys(config: DictConfig) -> None:
                 raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
 
 
+_PLUGINS = {
+    "launcher": {
+        "submitit_slurm": "hydra-submitit-launcher",
+        "submitit_local": "hydra-submitit-launcher",
+        "joblib": "hydra-joblib-launcher",
+        "ray": "hydra-ray-launcher",
+    },
+    "sweeper": {"optuna": "hydra-optuna-sweeper"},
+}
+"""Packages of Hydra's launchers and sweepers."""
+
+
 def error_line(error: Exception) -> str:
     """Return what an error of Hydra or OmegaConf says, in one line that names what is allowed."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
+        if (plugin := _PLUGINS.get(group.removeprefix("hydra/"), {}).get(option)) is not None:
+            return (
+                f"{group}={option} needs the package {plugin}, which is not installed: "
+                f"pip install -c constraints.txt {plugin}"
+            )
         there = option_names(group)
         listed = ", ".join(there) or "none"
         meant = near.of_option(option, there)

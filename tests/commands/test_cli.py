@@ -3,9 +3,11 @@
 from pathlib import Path
 
 import pytest
+from hydra.errors import MissingConfigException
 
 from normlab import commands
 from normlab.cli import main
+from normlab.config import error_line
 
 
 def test_the_page_of_commands_fits_a_terminal(capsys):
@@ -35,3 +37,14 @@ def test_another_command_gets_a_suggestion(argv, told, capsys):
 def test_every_command_has_its_file():
     folder = Path(commands.__file__).parent
     assert all((folder / f"{name}.py").is_file() for name in commands.names())
+
+
+@pytest.mark.parametrize(
+    ("option", "package"),
+    [("launcher=joblib", "hydra-joblib-launcher"), ("sweeper=optuna", "hydra-optuna-sweeper")],
+)
+def test_a_plugin_of_hydra_that_is_missing_is_named_by_its_own_package(option, package):
+    kind, _, name = option.partition("=")
+    missing = MissingConfigException("", missing_cfg_file=f"hydra/{kind}/{name}")
+    assert f"pip install -c constraints.txt {package}" in error_line(missing)
+    assert "normlab[" not in error_line(missing)
