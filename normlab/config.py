@@ -23,7 +23,7 @@ from normlab import constraints, near, start_file
 from normlab.choices import check_single
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_placement, typed, with_recipe
-from normlab.registry import CONFIG_DIR, option_names
+from normlab.registry import CONFIG_DIR
 from normlab.sites import NORM_KEYS, STEP_NORMS, settle_sites
 
 CONFIG_NAME = "config"
@@ -270,31 +270,11 @@ def _check_keys(config: DictConfig) -> None:
                 raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
 
 
-_PLUGINS = {
-    "launcher": {
-        "submitit_slurm": "hydra-submitit-launcher",
-        "submitit_local": "hydra-submitit-launcher",
-        "joblib": "hydra-joblib-launcher",
-        "ray": "hydra-ray-launcher",
-    },
-    "sweeper": {"optuna": "hydra-optuna-sweeper"},
-}
-"""Packages of Hydra's launchers and sweepers."""
-
-
 def error_line(error: Exception) -> str:
     """Return what an error of Hydra or OmegaConf says, in one line that names what is allowed."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        if (plugin := _PLUGINS.get(group.removeprefix("hydra/"), {}).get(option)) is not None:
-            return (
-                f"{group}={option} needs the package {plugin}, which is not installed: "
-                f"pip install -c constraints.txt {plugin}"
-            )
-        there = option_names(group)
-        listed = ", ".join(there) or "none"
-        meant = near.of_option(option, there)
-        return f"no option {option!r} of the group {group!r}: there are {listed}.{meant}"
+        return near.no_option(group, option)
     text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0].startswith("Could not override"):

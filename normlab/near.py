@@ -11,6 +11,13 @@ _NODES = ("optim", "schedule", "model", "norm", "placement", "task")
 _SHOWN = 3
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # to the grammar or a shell, also within quotes
 _LONG_NUMBER = re.compile(r"\d{101}")
+_PLUGINS = {
+    "hydra/launcher=submitit_slurm": "hydra-submitit-launcher",
+    "hydra/launcher=submitit_local": "hydra-submitit-launcher",
+    "hydra/launcher=joblib": "hydra-joblib-launcher",
+    "hydra/launcher=ray": "hydra-ray-launcher",
+    "hydra/sweeper=optuna": "hydra-optuna-sweeper",
+}
 # Flags of Hydra's own; what else begins with a dash is a key that is written as a flag.
 _FLAGS = frozenset(
     {
@@ -60,6 +67,18 @@ def of_option(option: str, there: Sequence[str]) -> str:
     """Return ` Did you mean ...?` for an option that a group has not."""
     near = get_close_matches(option.lower(), there, n=_SHOWN, cutoff=0.5)
     return f" Did you mean {' or '.join(near)}?" if near else ""
+
+
+def no_option(group: str, option: str) -> str:
+    """Say that a group has no such option, and what it has; of a plugin of Hydra its package."""
+    if (package := _PLUGINS.get(f"{group}={option}")) is not None:
+        return (
+            f"{group}={option} needs the package {package}, which is not installed: "
+            f"pip install -c constraints.txt {package}"
+        )
+    there = registry.option_names(group)
+    listed, near = ", ".join(there) or "none", of_option(option, there)
+    return f"no option {option!r} of the group {group!r}: there are {listed}.{near}"
 
 
 def check_flags(arguments: Sequence[str]) -> None:
