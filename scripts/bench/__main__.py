@@ -3,7 +3,7 @@
 train     steps of training by norm, or with and without probes
 norms     norms alone and in a model, batch norm folded: the timings that claims rest on
 decode    beam search by norm
-images    networks of images beside plain torch loops
+images    ResNet-8 beside a plain torch loop
 peers     other toolkits: see scripts/bench/peers.sh
 
 SUBJECT --help describes the options of one. What counts is the ratio to the first contender. A busy

@@ -37,7 +37,6 @@ def test_the_page_names_every_subject(capsys):
         (["decode", "--batches", "99"], "lower --batches"),
         (["decode", "task=mlm"], "task="),
         (["norms", "task=mlm"], "bench train"),
-        (["images", "--networks", "resnet9"], "resnet9"),
         (["peers", "nowhere", "--rounds", "0"], "--rounds=0"),
         (["peers", "nowhere", "--only", "nobody"], "nobody"),
     ],

@@ -262,7 +262,9 @@ def test_kept_translations_have_the_score_of_the_record_unless_one_was_changed(
 def test_an_experiment_is_scored_by_seed_and_each_result_is_kept_once(finished, tmp_path, capsys):
     experiment = tmp_path / finished.parent.name
     for seed in (1, 2):
-        folder = shutil.copytree(finished, experiment / f"seed{seed}")
+        folder = shutil.copytree(
+            finished, experiment / f"seed{seed}", ignore=shutil.ignore_patterns("eval.jsonl")
+        )
         record = json.loads((folder / "record.json").read_text())
         record["seed"] = record["config"]["seed"] = seed
         (folder / "record.json").write_text(json.dumps(record))

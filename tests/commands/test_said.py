@@ -2,7 +2,8 @@
 
 import pytest
 
-from normlab.cli import main
+from normlab.cli import main as cli
+from normlab.commands import train
 from normlab.commands.demo import sentence
 from normlab.config import compose, error_line
 from normlab.metrics.bleu import tokenizer_of
@@ -52,10 +53,10 @@ def test_what_was_meant_is_said(override, said):
     assert said in error_line(raised.value)
 
 
-@pytest.mark.parametrize("command", ["train", "inspect", "card"])
+@pytest.mark.parametrize("command", ["train", "inspect", "norm card"])
 def test_a_group_that_is_given_twice_is_refused(command, capsys):
     twice = ["norm=bn", "placement=deepnorm", "placement=pre"]
-    assert main([command, *twice, *(["budget.steps=0"] if command == "train" else [])]) == 1
+    assert cli([*command.split(), *twice, *(["budget.steps=0"] if command == "train" else [])]) == 1
     said = "placement=deepnorm and placement=pre are both given: placement takes one option"
     assert said in capsys.readouterr().err
 
@@ -74,6 +75,13 @@ def test_a_path_in_chinese_is_told_to_be_quoted_and_a_broken_list_is_not():
         with pytest.raises(ValueError, match="cannot be read") as caught:
             check_arguments([broken])
         assert "quote" not in str(caught.value)
+
+
+def test_the_demo_is_resumed_by_its_own_short_command(monkeypatch, capsys):
+    asked = []
+    monkeypatch.setattr(train, "run_hydra", lambda argv, again: asked.append(again) or 130)
+    assert cli(["demo", "budget.steps=9", "probe=[]"]) == 130
+    assert asked == ["normlab demo budget.steps=9 'probe=[]'"]
 
 
 def test_bleu_is_cut_as_the_target_language_is_written():
