@@ -14,7 +14,7 @@ _EXAMPLES = """\
 examples:
   echo "Der alte Mann schläft." | normlab predict runs/toy-ln-pre-.../seed1
   normlab predict RUN task.test_search.beam=1 < in.de > out.en
-  echo "The module provides" | normlab predict runs/lm-ln-pre-.../seed1 --tokens 50
+  echo "The module provides" | normlab predict RUN --tokens 50
   normlab predict RUN --temperature 0 norm.eval_stats=batch < prompt.txt
 
 A run of translation makes one line of each line of the input. A language model continues the input
