@@ -8,7 +8,7 @@ from itertools import groupby
 import pytest
 import yaml
 
-from normlab.commands import ls
+from normlab.commands import list as listing
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.records.fingerprint import fingerprint
@@ -356,9 +356,9 @@ def test_truth_values_are_written_as_on_the_command_line(written):
 
 def test_lists_tell_what_studies_cost(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
-    assert ls.main(["study", "--json"]) == 0
+    assert listing.main(["study", "--json"]) == 0
     listed = {item["name"]: item["cost"] for item in json.loads(capsys.readouterr().out)}
-    assert ls.main(["study"]) == 0
+    assert listing.main(["study"]) == 0
     out = capsys.readouterr().out
     for name in STUDIES:
         line = next(line for line in out.splitlines() if line.startswith(f"{name} "))
