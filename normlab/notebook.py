@@ -16,10 +16,12 @@ from normlab.records.record import RunRecord
 from normlab.records.rows import series
 from normlab.records.selection import lookup, select
 from normlab.records.store import RunStore
+from normlab.reports.arrange import arranged
+from normlab.reports.charts import KINDS, norms_of
 from normlab.reports.curves import rows_of_run
-from normlab.reports.figures import style
-from normlab.reports.figures.kinds import KINDS
-from normlab.reports.figures.runs import Run, experiments
+from normlab.reports.figures import THEMES, draw, drawing, write
+from normlab.reports.panels import looks_of
+from normlab.reports.runs import Run, found_run
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -37,13 +39,13 @@ class Picture:
 
     def _repr_svg_(self) -> str:
         out = StringIO()
-        with style.drawing():
+        with drawing():
             self.figure.savefig(out, format="svg", metadata={"Date": None, "Title": self.title})
         return out.getvalue()
 
     def save(self, path: Path | str) -> Path:
         """Write the figure as `.svg` or `.png`, by the ending of the path; return the path."""
-        style.write(self.figure, Path(path), title=self.title)
+        write(self.figure, Path(path), title=self.title)
         return Path(path)
 
 
@@ -100,25 +102,28 @@ class Records(list[RunRecord]):
         return _pandas().DataFrame(rows)
 
     def plot(self, kind: str = "loss", *, theme: str = "light") -> Picture:
-        """Draw the runs, the seeds of an experiment as one line.
+        """Draw the runs, the seeds of an experiment as one line with a band.
 
-        `kind` is a figure of `normlab plot`, `theme` light or dark. Raises ValueError for another
-        kind or theme, and where no run has the figures that the kind needs.
+        `kind` is a figure of `normlab report --figures`, `theme` light or dark. Raises ValueError
+        for another kind or theme, and where no run has the metrics that the kind needs.
         """
-        themes = {known.name: known for known in style.THEMES}
+        themes = {known.name: known for known in THEMES}
         for given, word, known in ((kind, "kind", KINDS), (theme, "theme", themes)):
             if given not in known:
                 raise ValueError(f"there is no {word} {given!r}: there are {', '.join(known)}")
-        drawn, others = KINDS[kind].split(experiments(self._runs()))
-        if not drawn:
+        runs = arranged(self._runs()).runs
+        panels = KINDS[kind].panels(runs)
+        if not panels:
+            others = KINDS[kind].lacking(runs)
             why = "; ".join(f"{', '.join(names)} ({lack})" for lack, names in others.items())
             raise ValueError(f"kind {kind!r}: no run has it: {why or 'there are no runs'}")
-        return Picture(KINDS[kind].draw(drawn, themes[theme]), KINDS[kind].title)
+        looks = looks_of(norms_of(runs, dict.fromkeys(run.planned.row for run in runs)))
+        return Picture(draw(panels, looks, themes[theme]), KINDS[kind].title)
 
     def _runs(self) -> list[Run]:
-        """Return the runs with their rows, which are none for a record without a log beside it."""
+        """Return the runs with their rows, which are none for a record without a log next to it."""
         folders = zip(self, self.folders, strict=True)
-        return [Run.of(record, rows_of_run(folder)) for record, folder in folders]
+        return [found_run(record, rows_of_run(folder)) for record, folder in folders]
 
     def _repr_html_(self) -> str:
         names = list(dict.fromkeys(name for record in self for name in record.main_scores))

@@ -8,7 +8,9 @@ results/depth_gradients). Takes about half an hour on one core.
 """
 
 import json
+import math
 import sys
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,9 @@ from typing import Any
 from normlab.inspect.depth import gradients
 from normlab.inspect.model import subject_of_config
 from normlab.records.atomic import atomic_write
-from normlab.reports.depth import TITLE, depth_table
-from normlab.reports.figures.depth import depth
-from normlab.reports.figures.style import DARK, LIGHT, write
+from normlab.reports.figures import DARK, LIGHT, draw, write
+from normlab.reports.pages import TITLE, depth_table
+from normlab.reports.panels import Panel, Series, looks_of, spread
 
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"
 PLACEMENTS = ("pre", "post")
@@ -33,6 +35,31 @@ def measure(placement: str, layers: int, seed: int) -> dict[str, Any]:
     found = gradients(subject_of_config([*CONFIG, *of]))
     norm = found.values["last_second_weight"]
     return {"placement": placement, "layers": layers, "seed": seed, "norm": norm}
+
+
+def panel(rows: Sequence[Mapping[str, Any]]) -> Panel:
+    """Return the chart of the gradient over the layers, one line per placement."""
+    lines = [
+        Series(
+            placement,
+            "",
+            "",
+            spread(
+                [
+                    {float(row["layers"]): row["norm"] for row in rows if of(row, placement, seed)}
+                    for seed in SEEDS
+                ]
+            ),
+        )
+        for placement in PLACEMENTS
+    ]
+    ticks = tuple(map(float, LAYERS))
+    return Panel("gradient", TITLE, "gradient norm", tuple(lines), "layers", ticks)
+
+
+def of(row: Mapping[str, Any], placement: str, seed: int) -> bool:
+    """Tell whether a row is of a placement and a seed, with a finite value."""
+    return (row["placement"], row["seed"]) == (placement, seed) and math.isfinite(row["norm"])
 
 
 def main(folder: Path) -> None:
@@ -50,7 +77,7 @@ def main(folder: Path) -> None:
         with atomic_write(folder / name) as file:
             file.write(text)
     for name, theme in (("depth", LIGHT), ("depth-dark", DARK)):
-        figure = depth(rows, theme)
+        figure = draw([panel(rows)], looks_of(dict.fromkeys(PLACEMENTS, "ln")), theme)
         for suffix in ("svg", "png"):
             write(figure, folder / f"{name}.{suffix}", title=TITLE)
 

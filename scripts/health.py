@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from normlab.records.atomic import atomic_write
-from normlab.reports.health import health_table
+from normlab.reports.pages import health_table
 
 if __name__ == "__main__":
     place, runs = map(Path, sys.argv[1:])

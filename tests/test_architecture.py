@@ -89,7 +89,7 @@ MAY_IMPORT = {
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
-    "claims": ("records", "metrics", "studies", "reports.html.page", "yaml_file"),
+    "claims": ("records", "metrics", "studies", "reports.page", "yaml_file"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (

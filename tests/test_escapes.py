@@ -13,10 +13,10 @@ from normlab.commands._terminal import complain, print_markdown, print_table
 from normlab.records.record import Outcome
 from normlab.records.store import RUNS_FILE, RunStore
 from normlab.records.text import in_markdown, in_sheet, one_line, printable
-from normlab.reports.html.study import study_page
 from normlab.reports.published import publish, read
-from normlab.reports.render import comma_separated, latex, markdown
-from normlab.reports.table import build
+from normlab.reports.study_page import study_page
+from normlab.reports.study_table import build
+from normlab.reports.table import comma_separated, latex, markdown
 from tests.records.examples import record
 from tests.reports.tables import runs, study
 

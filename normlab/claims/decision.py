@@ -25,8 +25,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from normlab.metrics.spread import Interval, p_value, t_interval
-from normlab.metrics.statistics import equivalence, smallest_difference
+from normlab.metrics.spread import Interval, equivalence, p_value, smallest_difference, t_interval
 
 Verdict = Literal["supported", "contradicted", "no difference", "undecided", "not measured"]
 DECIDED: tuple[Verdict, ...] = ("supported", "contradicted", "no difference")

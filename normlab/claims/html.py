@@ -22,8 +22,8 @@ from normlab.claims.reading import (
     tune_first,
 )
 from normlab.records.store import RECORD_FILE
-from normlab.reports.html.page import page as shell
-from normlab.reports.html.page import signed
+from normlab.reports.page import page as shell
+from normlab.reports.page import signed
 
 
 @dataclass(frozen=True)

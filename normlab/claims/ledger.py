@@ -17,7 +17,7 @@ from normlab.claims.endpoints.document import Document
 from normlab.claims.finding import Finding
 from normlab.claims.looks import ERROR
 from normlab.claims.runs import Runs
-from normlab.metrics.statistics import holm
+from normlab.metrics.spread import holm
 from normlab.records.canonical import plain
 
 FORMAT = "normlab.claims/2"

@@ -10,8 +10,7 @@ from normlab.claims.endpoints.study import StudyEndpoint
 from normlab.claims.ledger import ledger
 from normlab.claims.looks import LOOKS
 from normlab.claims.runs import Runs
-from normlab.metrics.spread import t_interval
-from normlab.metrics.statistics import smallest_difference
+from normlab.metrics.spread import smallest_difference, t_interval
 
 
 @dataclass(frozen=True)

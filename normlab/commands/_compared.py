@@ -1,4 +1,4 @@
-"""The arguments that say what is compared with what: on the terminal, on pages, on the board."""
+"""The arguments that say what is compared with what, on the terminal and on pages."""
 
 import argparse
 
@@ -6,23 +6,19 @@ import argparse
 def add_compared(
     parser: argparse.ArgumentParser,
     *,
-    where: str = "",
     baseline: str = "ln",
     scores: str = "those of the test",
 ) -> None:
-    """Add `--baseline` and `--score`; `baseline` and `scores` say what is taken without them.
-
-    `where` opens the help where a command takes them for some of its work alone.
-    """
+    """Add `--baseline` and `--score`; `baseline` and `scores` name their defaults."""
     parser.add_argument(
         "--baseline",
         metavar="ROW",
-        help=f"{where}the row that the others are compared with, such as bn; default: {baseline}",
+        help=f"the row that the others are compared with, such as bn; default: {baseline}",
     )
     parser.add_argument(
         "--score",
         action="append",
         default=[],
         metavar="NAME",
-        help=f"{where}a column for this score; may be repeated; default: {scores}",
+        help=f"a column for this score; may be repeated; default: {scores}",
     )

@@ -1,4 +1,4 @@
-"""The tables of `normlab compare`: a row an experiment, and each row beside the baseline."""
+"""The tables of `normlab compare`: one row per experiment, and each compared with the baseline."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -7,22 +7,26 @@ from string import ascii_lowercase
 
 from normlab.commands._rows import NAMED, Row, named_rows
 from normlab.commands._terminal import print_markdown, print_note, print_table
-from normlab.metrics.statistics import accuracy_interval
+from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell, Summary
 from normlab.records.arithmetic import arithmetic
 from normlab.records.code import code_remark
 from normlab.records.record import RunRecord
 from normlab.records.text import in_prose
-from normlab.reports.beside import (
+from normlab.reports.arrange import USUAL
+from normlab.reports.comparison import (
+    COMPARE,
     CONFIDENCE,
-    Beside,
-    beside,
-    best_first,
-    choose,
+    Difference,
+    Settings,
+    beyond_names,
     compared,
-    headline,
+    difference,
+    higher_is_better,
+    not_learned,
+    obstacles,
 )
-from normlab.reports.comparison import higher_is_better
+from normlab.reports.table import figure
 
 # Shown where a run has them and no other score is asked for.
 _SCORES = (
@@ -43,52 +47,91 @@ def usual_scores(records: Sequence[RunRecord]) -> list[str]:
 def show(
     cells: Sequence[Cell], scores: Sequence[str], *, baseline: str | None, markdown: bool
 ) -> None:
-    """Print the rows, best first, and each beside the baseline of its task.
+    """Print the rows, best first, and each compared with the baseline of its task.
 
     Raises ValueError for a baseline that is no row, or several.
     """
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in named_rows(cells):
         kinds.setdefault(row.kind, []).append(row)
-    tables = [_Group.of(rows, scores, baseline) for rows in kinds.values()]
-    if baseline is not None and not any(group.wanted for group in tables):
-        labels = [f"'{row.label}'" for group in tables for row in group.rows]
+    wanted = [baseline is not None and _fitting(rows, baseline) for rows in kinds.values()]
+    if baseline is not None and not any(wanted):
+        labels = [f"'{row.label}'" for rows in kinds.values() for row in rows]
         raise ValueError(
             f"--baseline {baseline}: no row of that name; there are {_some(labels, 8)}"
         )
+    groups = [
+        _Group.of(rows, scores, baseline if fits else None)
+        for rows, fits in zip(kinds.values(), wanted, strict=True)
+    ]
     print_rows = print_markdown if markdown else print_table
-    _print_figures(tables, scores, print_rows)
-    for group in tables:
+    _print_scores(groups, scores, print_rows)
+    for group in groups:
         if len(group.rows) > 1:
             _print_differences(group, print_rows)
 
 
+def choose_baseline(rows: Sequence[Row], score: str, wanted: str | None) -> Row:
+    """Return the row that others are compared with: the one wanted, else the best of layer norm.
+
+    Without either it is the best row. A wanted label is one or more words of a row's label;
+    ValueError where it fits no row or several.
+    """
+    ordered = best_first(rows, score)
+    if wanted is None:
+        return next((row for row in ordered if row.cell.norm == USUAL), ordered[0])
+    fitting = _fitting(ordered, wanted)
+    if len(fitting) != 1:
+        fits = ", ".join(f"'{row.label}'" for row in fitting or ordered)
+        raise ValueError(f"--baseline {wanted}: fits {len(fitting)} rows: {fits}; name one")
+    return fitting[0]
+
+
+def _fitting(rows: Sequence[Row], wanted: str) -> list[Row]:
+    words = wanted.split()
+    fitting = [row for row in rows if set(words) <= set(row.label.split())]
+    return [row for row in fitting if row.label.split() == words] or fitting
+
+
+def best_first(rows: Sequence[Row], score: str) -> list[Row]:
+    """Sort rows by a score in its own direction; those without a number come last."""
+
+    def place(row: Row) -> tuple[bool, float]:
+        found = row.cell.score(score)
+        if found is None or math.isnan(found.mean):
+            return True, 0.0
+        return False, -found.mean if higher_is_better(row.cell, score) else found.mean
+
+    return sorted(rows, key=place)
+
+
 @dataclass(frozen=True)
 class _Group:
-    """The rows of one task on one corpus, best first, and the one that others stand beside."""
+    """The rows of one task on one corpus, best first, and their baseline."""
 
     rows: tuple[Row, ...]
     score: str
     baseline: Row
-    beside: tuple[Beside, ...]  # of each row
-    wanted: bool  # the baseline is the one that was asked for
+    differences: tuple[Difference, ...]  # of each row
+    unlike: tuple[Settings, ...]  # what each differs in beyond its name
 
     @classmethod
     def of(cls, rows: Sequence[Row], scores: Sequence[str], wanted: str | None) -> "_Group":
-        by_cell = {row.cell.fingerprint: row for row in rows}
-        score = headline([row.cell for row in rows], scores)
-        cells = best_first([row.cell for row in rows], score)
-        ordered = tuple(by_cell[cell.fingerprint] for cell in cells)
-        labels = [row.label for row in ordered]
-        found = None if wanted is None else choose(cells, labels, wanted)
-        baseline = found or choose(cells, labels, None)
-        assert baseline is not None, "without a wish there is one"
-        against = tuple(beside(cell, baseline, score) for cell in cells)
-        row = by_cell[baseline.fingerprint]
-        return cls(ordered, score, row, against, wanted=found is not None)
+        there = (name for name in scores if any(row.cell.score(name) for row in rows))
+        score = next(there, scores[0])
+        ordered = tuple(best_first(rows, score))
+        baseline = choose_baseline(ordered, score, wanted)
+        unlike = tuple(beyond_names(row.cell, baseline.cell) for row in ordered)
+        found = tuple(
+            Difference(reason="; ".join(fixed))
+            if (fixed := obstacles(apart))
+            else difference(row.cell, baseline.cell, score, rules=COMPARE)
+            for row, apart in zip(ordered, unlike, strict=True)
+        )
+        return cls(ordered, score, baseline, found, unlike)
 
 
-def _print_figures(
+def _print_scores(
     groups: Sequence[_Group], scores: Sequence[str], print_rows: Callable[..., None]
 ) -> None:
     rows = [row for group in groups for row in group.rows]
@@ -96,7 +139,7 @@ def _print_figures(
     units = {record.unit for cell in cells for record in cell.records}
     speed = f"{' or '.join(sorted(units))}/s"
     columns = [*NAMED, "also", "seeds", *scores, "spikes", "outcome", speed]
-    table = [[*row.names, row.also, *_figures(row.cell, scores)] for row in rows]
+    table = [[*row.names, row.also, *_scores_of(row.cell, scores)] for row in rows]
     notes = [note for group in groups for note in _unlike_rows(group)]
     scales = sorted({cell.choice("scale") or "none" for cell in cells})
     notes.append(f"scale: {', '.join(scales)}; mean +- standard deviation over finished seeds")
@@ -105,7 +148,7 @@ def _print_figures(
         notes.append(f"these runs were {remark}")
     kinds = {" ".join(arithmetic(record)) for cell in cells for record in cell.records}
     if len(kinds) > 1:
-        notes.append(f"computed in unlike arithmetic: {', '.join(sorted(kinds))}")
+        notes.append(f"computed in different arithmetic: {', '.join(sorted(kinds))}")
     for name in scores:
         notes += _signatures(name, columns.index(name), table, cells)
     if not any(row.also for row in rows):
@@ -126,7 +169,7 @@ def _without(column: str, lines: Sequence[list[str]]) -> list[list[str]]:
 def _signatures(
     name: str, column: int, table: Sequence[list[str]], cells: Sequence[Cell]
 ) -> list[str]:
-    """Say how a score was made; mark figures that were scored in different ways by a letter."""
+    """Say how a score was made; mark values that were scored in different ways by a letter."""
     signatures = sorted({cell.signature(name) or "" for cell in cells} - {""})
     if len(signatures) < 2:
         return [f"{name}: {signature}" for signature in signatures]
@@ -141,7 +184,7 @@ def _signatures(
 def _unlike_rows(group: _Group) -> list[str]:
     """Say what the rows of a task differ in beyond their names, and which has what."""
     found: dict[str, dict[str, list[str]]] = {}
-    apart = [each.unlike for each in group.beside]
+    apart = group.unlike
     own = [
         {**each, **compared(row.cell, group.baseline.cell)}
         for row, each in zip(group.rows, apart, strict=True)
@@ -163,45 +206,42 @@ def _some(labels: Sequence[str], most: int = _LISTED) -> str:
     return ", ".join([*labels[:most], *more])
 
 
-def _figures(cell: Cell, scores: Iterable[str]) -> list[str]:
+def _scores_of(cell: Cell, scores: Iterable[str]) -> list[str]:
     return [
         " ".join(str(seed) for seed in cell.seeds),
-        *(_figure(cell.score(name), digits=_digits(name)) + _bounds(cell, name) for name in scores),
-        _figure(cell.stability(_SPIKES), digits=1, spread=False),
+        *(_score(cell.score(name), name) + _bounds(cell, name) for name in scores),
+        _mean(cell.stability(_SPIKES), 1),
         cell.outcome,
-        _figure(cell.tokens_per_second(), digits=0, spread=False),
+        _mean(cell.tokens_per_second(), 0),
     ]
 
 
 def _bounds(cell: Cell, name: str) -> str:
-    """Return Wilson's interval of one run's accuracy; several have a spread over seeds."""
+    """Return the Wilson interval of an accuracy, "" for several seeds, which have a spread."""
     found = cell.records[0].figure(name) if len(cell.records) == 1 else None
     bounds = accuracy_interval(name, found.value, found.n) if found is not None else None
     return f" [{', '.join(f'{bound:.3f}' for bound in bounds)}]" if bounds else ""
 
 
-def _digits(score: str) -> int:
-    """BLEU and chrF are read to two digits, losses, accuracies (0 to 1) and bits to three."""
-    if "_to/" in score:  # steps and tokens
-        return 0
-    return 3 if score.endswith("loss") or "accuracy" in score or "bits" in score else 2
-
-
-def _figure(summary: Summary | None, *, digits: int, spread: bool = True) -> str:
+def _score(summary: Summary | None, name: str) -> str:
     if summary is None:
         return "-"
-    if math.isinf(summary.mean):
+    if math.isinf(summary.mean):  # steps to a value that was never reached
         return "not reached" if summary.n == 1 else "not by all"
-    mean = f"{summary.mean:.{digits}f}"
-    return mean if summary.sd is None or not spread else f"{mean} +- {summary.sd:.{digits}f}"
+    text = figure(summary.mean, name)
+    return text if summary.sd is None else f"{text} +- {figure(summary.sd, name)}"
+
+
+def _mean(summary: Summary | None, digits: int) -> str:
+    return "-" if summary is None else f"{summary.mean:.{digits}f}"
 
 
 def _print_differences(group: _Group, print_rows: Callable[..., None]) -> None:
     """Print each row's difference to the baseline, or why there is none."""
-    baseline, digits = group.baseline, _digits(group.score)
+    baseline = group.baseline
     better = "higher" if higher_is_better(baseline.cell, group.score) else "lower"
     title = (
-        f"{group.score} ({better} is better) beside the baseline {baseline.label}: row minus "
+        f"{group.score} ({better} is better) vs. the baseline {baseline.label}: row minus "
         "baseline, by seed"
     )
     print()
@@ -209,37 +249,45 @@ def _print_differences(group: _Group, print_rows: Callable[..., None]) -> None:
         print(f"{in_prose(title)}\n")
     else:
         print_note(title)
-    rows: list[list[str]] = []
-    for row, found in zip(group.rows, group.beside, strict=True):
-        if row is not baseline:
-            rows.append([row.label, *_difference(found, digits), _remarks(found)])
+    rows = [
+        [row.label, *_difference(found, group.score), _remarks(found, apart)]
+        for row, found, apart in zip(group.rows, group.differences, group.unlike, strict=True)
+        if row is not baseline
+    ]
     percent = f"{CONFIDENCE:.0%} interval"
     columns = ["row", "difference", percent, "pairs", "remarks"]
     if not any(row[-1] for row in rows):
         columns, *rows = _without("remarks", [columns, *rows])
-    notes = ["intervals by Student's t, one row at a time: not corrected for their number"]
+    notes = [
+        f"NOT CLEAR OF THE UNTRAINED BASELINE: {row.label}: {low}; its differences say nothing"
+        for row in group.rows
+        if (low := not_learned(row.cell, group.score)) is not None
+    ]
+    notes.append("Student's t intervals, one per row, not corrected for multiple comparisons")
     if any(row[3] == "1" for row in rows):
         notes.append("one pair of seeds has no interval: train more seeds")
     print_rows(columns, rows, notes=notes, numeric=columns[1:4], whole=True)
 
 
-def _difference(found: Beside, digits: int) -> list[str]:
+def _difference(found: Difference, score: str) -> list[str]:
     if found.mean is None:
         return ["-", "-", "0"]
-    interval = found.interval
-    bounds = (
-        "-" if interval is None else f"[{interval.low:+.{digits}f}, {interval.high:+.{digits}f}]"
-    )
-    return [f"{found.mean:+.{digits}f}", bounds, str(found.pairs)]
+    low_high = found.interval and (found.interval.low, found.interval.high)
+    bounds = f"[{', '.join(_signed(each, score) for each in low_high)}]" if low_high else "-"
+    return [_signed(found.mean, score), bounds, str(len(found.pairs))]
 
 
-def _remarks(found: Beside) -> str:
+def _signed(value: float, score: str) -> str:
+    return f"{'-' if value < 0 else '+'}{figure(abs(value), score)}"
+
+
+def _remarks(found: Difference, unlike: Settings) -> str:
     if found.reason is not None:
         return f"not paired: {found.reason}"
-    unlike = [f"{key} {own}, the baseline's {its}" for key, (own, its) in found.unlike.items()]
+    apart = [f"{key} {own}, the baseline's {its}" for key, (own, its) in unlike.items()]
     left_out = [
         f"{len(seeds)} seed{'s' * (len(seeds) > 1)} left out: {reason} "
         f"({' '.join(map(str, seeds))})"
         for reason, seeds in found.left_out.items()
     ]
-    return "; ".join([*unlike, *left_out])
+    return "; ".join([*apart, *left_out])

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
     """Print the table of each study by what has ended, with the published seeds that count."""
     from normlab.reports.published import read
-    from normlab.reports.table import build
+    from normlab.reports.study_table import build
 
     for job in jobs:
         runs = [(run.planned, run.record()) for run in job.asked()]
@@ -37,8 +37,8 @@ def _print(table: "Table", baseline: str) -> None:
 
     What Markdown has in bold bears a star.
     """
-    from normlab.reports.notes import BOLD
-    from normlab.reports.render import parts, said, shown, stability
+    from normlab.reports.study_table import BOLD
+    from normlab.reports.table import parts, said, shown, stability
 
     labels = ["setting", "at"]
     scores: list[list[str]] = []

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.records.record import RunRecord
-from normlab.reports.samples import checksums
-from normlab.reports.side_by_side import SPLIT, Text
+from normlab.reports.samples import SPLIT, Text, checksums
 
 
 def parallel_text(

@@ -112,8 +112,7 @@ def _write(subject: "Examined", results: Path | None) -> dict[str, Any]:
     from normlab.config import to_dict
     from normlab.inspect.card import card as assemble
     from normlab.records.atomic import atomic_write
-    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for
-    from normlab.reports.html.card import card_page
+    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.train.runtime import Runtime
 
     config = to_dict(subject.config("translation"))

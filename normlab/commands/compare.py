@@ -1,4 +1,4 @@
-"""`normlab compare`: finished runs side by side, a row an experiment, computed from records."""
+"""`normlab compare`: finished runs side by side, one row per experiment, from their records."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,20 +29,19 @@ _EXAMPLES = """examples:
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --bootstrap
   normlab compare runs/iwslt-ln-post-* runs/iwslt-bn-post-* --samples 3 --differ
 
-A row averages the seeds that finished; `outcome` tells of the others.
-norm=bn+ln is bn in the encoder and ln in the decoder. Rows stand best first, by
-the first score. Below, each stands beside the baseline: the mean difference
-over the seeds of both, with its 95 % interval. What rows differ in besides
-their names is said. Rows of unlike steps are not paired, nor are the runs of a
-seed on unlike data, by unlike code or in unlike arithmetic, and why is said.
+A row averages the seeds that finished; `outcome` says how the others ended.
+norm=bn+ln is bn in the encoder and ln in the decoder. Rows are sorted by the
+first score, the best first. The second table compares each with the baseline:
+the mean of row minus baseline over the seeds of both, with its 95 % interval.
+It names what rows differ in besides their names, why some are not paired
+(different numbers of steps; for a seed different data, code or arithmetic),
+and scores that are not clear of the untrained baseline.
 
 --bootstrap asks whether a difference in BLEU would hold on other sentences, by
-sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated,
-the first being the baseline. The interval asks another question: whether the
-difference would hold with other seeds.
+sacreBLEU's paired bootstrap (Koehn 2004) on what two experiments translated.
+The interval asks another question: whether it would hold with other seeds.
 
-Lines keep to the terminal's width, in a pipe to 80 columns or what COLUMNS
-says.
+Lines fit the terminal's width, in a pipe 80 columns or what COLUMNS says.
 """
 
 
@@ -94,8 +93,6 @@ def main(argv: list[str]) -> int:
     arguments = parser().parse_args(argv)
     if arguments.bootstrap and arguments.score:
         raise ValueError("--bootstrap compares test/bleu: leave out --score")
-    if arguments.bootstrap and arguments.baseline:
-        raise ValueError("--bootstrap: its baseline is the run named first; leave out --baseline")
     if arguments.data_dir is not None and not (arguments.bootstrap or arguments.samples):
         raise ValueError("--data-dir is for --bootstrap and --samples, which need the test's text")
     if arguments.samples is None and (arguments.worst or arguments.differ or arguments.draw):
@@ -111,6 +108,7 @@ def _compare(arguments: argparse.Namespace) -> int:
     if arguments.bootstrap and records:
         show_bootstrap(
             {folders[id(record)]: record for record in records},
+            baseline=arguments.baseline,
             data_dir=arguments.data_dir,
             markdown=arguments.markdown,
         )

@@ -1,43 +1,50 @@
-"""`normlab report`: make tables, pages and generated blocks of results again; check them."""
+"""`normlab report`: the page and the figures of any runs, while they train too."""
 
 import argparse
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import os
+import time
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from normlab.commands._at_work import at_work
 from normlab.commands._compared import add_compared
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
-from normlab.commands._runs import nearest
+from normlab.commands._runs import nearest, none_below
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import option_names
 
-HELP = "make the page of any runs, or those of published studies again, from records"
+if TYPE_CHECKING:
+    from normlab.commands._texts import TextsAtHand
+    from normlab.reports.runs import Run, Watched
+
+HELP = "write the page of any runs, their figures too, or check published studies"
 
 _EXAMPLES = """examples:
-  normlab report runs                     a page of all runs there: report/report.html
+  normlab report                          a page of all runs in runs/: report/report.html
   normlab report runs/toy-ln-* runs/toy-bn-* --baseline ln --out paper
-  normlab report                          every study published below results/, pages, blocks
-  normlab report iwslt_norms              one study, at every scale that it is published at
-  normlab report --check                  write nothing; fail if a file is not what records say
+  normlab report --watch                  rewrite it while runs train; the browser reloads it
+  normlab report --figures svg            also draw figures: report/loss.svg, loss-dark.svg, ...
+  normlab report --check                  published studies: fail if a file is not what records say
+  normlab report --from results           make their tables, pages and generated blocks again
+  normlab report iwslt_norms              of one study, at every scale that it is published at
   normlab report --accept results/bench   a change of evidence is meant: list it as it is now
-  normlab report --from FOLDER            other results than results/
 
 Runs are folders of runs, as a sweep leaves one, run folders, or record.json files. Their page is
-one file that opens without a network: a row an experiment, differences to the baseline paired by
-seed, curves, how the runs trained, samples of what they translated, where their configs
-differ. Tables and figures download as SVG and CSV. --watch rewrites it while runs train.
+one file that opens without a network: one row per experiment, differences to the baseline paired by
+seed, curves, how the runs trained, samples of what they translated, where their configs differ.
+Tables and charts download as SVG and CSV. Figures by layer and over training are made of the probes
+of a run: train with probe=full. Each figure is drawn for light and for dark pages.
 
-A study is published by `normlab study run STUDY --publish results`, in results/STUDY/SCALE:
-runs.json, records/, and what this command makes of them: table.md, table.tex, table.csv and
-report.html, a page with curves, filters and every run that opens without a network. README, the
-pages of docs/ and of results/ may hold generated blocks, which are made of the same records.
-
-Evidence itself (records, curves, hypotheses, reports of benchmarks) is never made again: its
-checksums stand in results/MANIFEST.sha256, and nothing is made of a study whose evidence differs.
---check does not look at verdicts: normlab claims --check does.
+Studies are published by `normlab study run STUDY --publish results`. Evidence itself (records,
+curves, hypotheses, reports of benchmarks) is never made again: its checksums are in
+results/MANIFEST.sha256, and nothing is made of a study whose evidence differs. --check does not
+look at verdicts: normlab claims --check does.
 """
+_EVERY = 2.0  # seconds between two looks at the runs
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,27 +58,23 @@ def parser() -> argparse.ArgumentParser:
     result.add_argument(
         "what",
         nargs="*",
-        metavar="STUDY|RUN",
-        help="a study, or runs and folders of runs; default: every published study",
+        metavar="RUN|STUDY",
+        help="runs and folders of runs, or one published study; default: runs",
     )
     result.add_argument(
-        "--out",
-        type=as_path,
-        default=Path("report"),
-        metavar="FOLDER",
-        help="of runs; default: report",
+        "--out", type=as_path, default=Path("report"), metavar="FOLDER", help="default: report"
     )
-    add_compared(result, where="of runs: ")
+    add_compared(result)
+    result.add_argument("--watch", action="store_true", help="rewrite the page until Ctrl-C")
+    result.add_argument(
+        "--figures", choices=("svg", "png"), help="draw figures too, next to the page"
+    )
     result.add_argument(
         "--from",
         dest="root",
         type=as_path,
-        default=Path("results"),
         metavar="FOLDER",
-        help="where studies are published; default: results",
-    )
-    result.add_argument(
-        "--watch", action="store_true", help="of runs: rewrite the page while they train"
+        help="the published studies there, instead of runs; default with a STUDY: results",
     )
     result.add_argument("--check", action="store_true", help="write nothing; name what differs")
     result.add_argument(
@@ -84,202 +87,151 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
-@without_collection()
 def main(argv: list[str]) -> int:
-    """Make them again; 1 where one differs (--check) or cannot be made, which is said.
+    """Write the page of runs, or check or regenerate published studies; 1 if something is wrong.
 
-    Raises ValueError where nothing is published.
+    Raises ValueError for places without a run, and where nothing is published.
     """
     arguments = parser().parse_args(argv)
+    root = arguments.root or Path("results")
     if arguments.accept:
-        return _accept(arguments.root, arguments.accept)
-    if places := _places(arguments.what, arguments.root):
-        if arguments.check:
-            raise ValueError("--check is for published studies; the page of runs is made each time")
-        from normlab.commands._runs_page import watch_page, write_page
+        from normlab.reports.manifest import accept
 
-        make = watch_page if arguments.watch else write_page
-        return make(places, arguments.out, baseline=arguments.baseline, scores=arguments.score)
-    study = arguments.what[0] if arguments.what else None
-    return _studies(arguments.root, study, check=arguments.check)
+        for change in accept(root, arguments.accept) or ["nothing has changed"]:
+            print(change)
+        return 0
+    study = _study(arguments.what, root)
+    published = study or (not arguments.what and (arguments.check or arguments.root is not None))
+    if published:
+        return _published(root, study, check=arguments.check)
+    if arguments.check:
+        raise ValueError("--check is for published studies; the page of runs is made each time")
+    return _runs(_places(arguments.what or ["runs"]), arguments)
 
 
-def _places(what: Sequence[str], root: Path) -> list[Path]:
-    """Return the places of runs that are named, none where a study is or nothing."""
-    places = [Path(name) for name in what]
+def _study(what: Sequence[str], root: Path) -> str | None:
+    """Return the published study that is asked for; ValueError for studies among runs."""
     studies = option_names("study")
-    if len(what) == 1:
-        published = what[0] == places[0].name and (root / what[0]).is_dir()
-        if published or what[0] in studies:
-            return []
+    if len(what) == 1 and (what[0] in studies or _is_published(what[0], root)):
+        return what[0]
     if named := [name for name in what if name in studies and not Path(name).exists()]:
-        raise ValueError(f"{' '.join(named)}: give one study at a time, and no runs beside it")
+        raise ValueError(f"{' '.join(named)}: give one study at a time, and no runs with it")
+    return None
+
+
+def _is_published(name: str, root: Path) -> bool:
+    return name == Path(name).name and (root / name).is_dir()
+
+
+def _places(what: Sequence[str]) -> list[Path]:
+    places = [as_path(name) for name in what]
     for place in places:
         if not place.exists():
-            near = [*filter(None, [nearest(place)]), *get_close_matches(str(place), studies, n=1)]
+            studies = get_close_matches(str(place), option_names("study"), n=1)
+            near = [*filter(None, [nearest(place)]), *studies]
+            meant = f". Did you mean {' or '.join(map(str, near))}?" if near else ""
             raise ValueError(
                 f"{place}: no study and no folder of runs; `normlab list studies` and "
-                "`normlab list runs` list them"
-                + (f". Did you mean {' or '.join(map(str, near))}?" if near else "")
+                f"`normlab list runs` list them{meant}"
             )
     return places
 
 
-def _studies(root: Path, study: str | None, *, check: bool) -> int:
-    from normlab.reports.manifest import MANIFEST, by_file
+@without_collection()
+def _published(root: Path, study: str | None, *, check: bool) -> int:
+    from normlab.reports.verify import verify
 
-    folders = _published(root, study)
-    wrong = by_file(root)
-    known = root / MANIFEST not in wrong  # else nothing is known to be as it was published
-    if study is not None and known:
-        own = root / study
-        wrong = {path: problem for path, problem in wrong.items() if own in path.parents}
-    for problem in wrong.values():
-        complain(problem)
-    if wrong:
-        complain(
-            "restore these files; or, if the change is meant, say so with normlab report "
-            f"--from {root} --accept PATH"
-        )
-    failed = bool(wrong)
-    for folder in folders:
-        if known and not any(folder in path.parents for path in wrong):
-            failed |= _tried(lambda folder=folder: _report(folder, check=check))
-    if study is None and known:
-        failed |= _tried(lambda: _pages(root, wrong, check=check))
-        failed |= _tried(lambda: _blocks(root, wrong, check=check))
-    if check and study is None and not failed and (root / "claims.md").is_file():
+    found = verify(root, study, write=not check)
+    for line in found.wrong:
+        complain(line)
+    for line in found.said:
+        print(line)
+    if check and study is None and not found.wrong and (root / "claims.md").is_file():
         where = "" if root == Path("results") else f" --results {root}"
         print(f"the ledger: normlab claims --check{where}")  # its verdicts are not looked at here
-    return 1 if failed else 0
+    return 1 if found.wrong else 0
 
 
-def _accept(root: Path, paths: Sequence[Path]) -> int:
-    from normlab.reports.manifest import accept
+def _runs(places: Sequence[Path], arguments: argparse.Namespace) -> int:
+    """Write the page of runs, and again whenever they change with `--watch`."""
+    from normlab.commands._texts import TextsAtHand
+    from normlab.reports.manifest import PAGE
+    from normlab.reports.runs import Watched
 
-    for change in accept(root, paths) or ["nothing has changed"]:
-        print(change)
-    return 0
-
-
-def _tried(make: Callable[[], bool]) -> bool:
-    """Tell whether something differs or cannot be made; say the latter."""
+    watched, text_of, path = Watched(places), TextsAtHand(), arguments.out / PAGE
+    if not arguments.watch:
+        watched.look()
+        return _write(watched, places, path, text_of, arguments)
+    reload = 0
     try:
-        return make()
-    except ValueError as error:
-        for line in str(error).splitlines():
-            complain(line)
-        return True
+        while True:
+            begun = time.monotonic()
+            if watched.look():
+                reload = max(3, round(5 * (time.monotonic() - begun)))
+                try:
+                    _write(watched, places, path, text_of, arguments, reload=reload)
+                except ValueError as error:  # no run has yet what was asked for
+                    complain(str(error))
+            time.sleep(max(_EVERY, 5 * (time.monotonic() - begun)))
+    except KeyboardInterrupt:
+        print(f"\n{path} is no longer rewritten")
+    return _write(watched, places, path, text_of, arguments)  # a page that does not reload
 
 
-def _report(folder: Path, *, check: bool) -> bool:
-    """Write or check what is made of one study; tell whether a check found a difference."""
-    from normlab.reports.published import differing, study_name, write
-    from normlab.studies import load_study
+def _write(
+    watched: "Watched",
+    places: Sequence[Path],
+    path: Path,
+    text_of: "TextsAtHand",
+    arguments: argparse.Namespace,
+    *,
+    reload: int = 0,
+) -> int:
+    """Write page and figures once and print their paths; 1 where a run cannot be read.
 
-    name = study_name(folder)
-    try:
-        study = load_study(name)
-    except ValueError as error:
-        raise ValueError(f"{folder}: {error}") from None
-    if not check:
-        written = [path.name for path in write(study, folder)]
-        print(f"{folder}: {'wrote ' + ', '.join(written) if written else 'up to date'}")
-        return False
-    stale = differing(study, folder)
-    for path in stale:
-        state = "not what its records say" if path.is_file() else "missing"
-        complain(f"{path}: {state}; make it with normlab report {name} --from {folder.parents[1]}")
-    if not stale:
-        print(f"{folder}: up to date")
-    return bool(stale)
-
-
-def _pages(root: Path, wrong: Iterable[Path], *, check: bool) -> bool:
-    """Write or check the pages that belong to no study."""
-    from normlab.reports.pages import pages
-
-    found = {path: text for path, text in pages(root).items() if not _beside(path, wrong)}
-    problem = "not what the evidence beside it says; make it with normlab report"
-    return _made({path: (text, problem) for path, text in found.items()}, check=check)
-
-
-def _blocks(root: Path, wrong: Iterable[Path], *, check: bool) -> bool:
-    """Write or check generated blocks; of evidence that differs none is made."""
-    from normlab.reports.blocks import pages_with_blocks, written
-
-    if any(wrong):
-        return True
-    found: dict[Path, tuple[str, str]] = {}
-    failed = False
-    for page in pages_with_blocks(root):
-        text, stale = written(page, root)
-        if check:
-            for line in stale:
-                complain(f"{line}; make it with normlab report")
-            failed |= bool(stale)
-        found[page] = (text, "")
-    if not check:
-        return _made(found, check=False)
-    for page in found if not failed else ():
-        print(f"{page}: up to date")
-    return failed
-
-
-def _made(found: Mapping[Path, tuple[str, str]], *, check: bool) -> bool:
-    """Write files whose text is another, or say so in a check; tell whether one found any."""
-    from normlab.records.atomic import atomic_write
-
-    failed = False
-    for path, (text, problem) in found.items():
-        if path.is_file() and path.read_bytes() == text.encode():
-            print(f"{path}: up to date")
-        elif check:
-            complain(f"{path}: {problem}")
-            failed = True
-        else:
-            with atomic_write(path) as file:
-                file.write(text)
-            print(f"{path}: written")
-    return failed
-
-
-def _beside(path: Path, wrong: Iterable[Path]) -> bool:
-    return any(path.parent in each.parents for each in wrong)
-
-
-def _published(root: Path, study: str | None) -> Sequence[Path]:
-    """Return the folders of published studies, of one study or all.
-
-    Raises ValueError for none, and for a study that is none.
-
-    One that has tables or records and no runs.json is among them, to be complained about.
+    A run that has not ended is named too, and is no error. Raises ValueError for places without a
+    run, and for a baseline or score that no run has.
     """
-    from normlab.records.store import RUNS_FILE
-    from normlab.studies import load_study
+    from normlab.records.atomic import atomic_write
+    from normlab.reports.arrange import arranged
+    from normlab.reports.study_page import runs_page
 
-    folders = sorted(path for path in root.glob("*/*") if path.is_dir())
-    if study is not None:
-        folders = [path for path in folders if path.parent.name == study]
-    known = option_names("study") if study is None else [study]
-    found = [
-        path
-        for path in folders
-        if (path / RUNS_FILE).is_file() or (path.parent.name in known and _lost_runs(path))
-    ]
+    found = watched.runs(lambda record: Path(os.path.relpath(record, path.parent)).as_posix())
+    for problem in watched.problems:
+        complain(problem)
     if not found:
-        if study is not None:
-            load_study(study)
-        what = "no study is" if study is None else f"the study {study} is not"
-        there = sorted({path.parents[1].name for path in root.glob(f"*/*/{RUNS_FILE}")})
-        raise ValueError(
-            f"{what} published below {root}: there are {', '.join(there) or 'none'}; "
-            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
-        )
-    return found
+        raise ValueError(none_below(places, " that can be read"))
+    for run in found if not reload else ():
+        if run.record is None:
+            state = "has not ended" if run.now is None else "is running"
+            complain(f"{run.name}: {state}; its curves are shown, its scores are not")
+    runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
+    heading = ", ".join(str(place) for place in places)
+    text = runs_page(runs, heading, problems=watched.problems, text_of=text_of, reload=reload)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(text)
+    print(path)
+    if arguments.figures is not None:
+        _draw(runs.runs, path.parent, arguments.figures)
+    return 1 if watched.problems else 0
 
 
-def _lost_runs(folder: Path) -> bool:
-    """Tell whether a folder has tables or records, but not what says which belong together."""
-    left = [folder / "records", folder / "table.md"]
-    return any(path.exists() for path in left)
+def _draw(runs: Sequence["Run"], out: Path, form: str) -> None:
+    """Draw each figure that the runs have, and say which of them it lacks."""
+    from normlab.reports.charts import KINDS, norms_of
+    from normlab.reports.figures import LIGHT, THEMES, draw, write
+    from normlab.reports.panels import looks_of
+
+    looks = looks_of(norms_of(runs, dict.fromkeys(run.planned.row for run in runs)))
+    for name, kind in KINDS.items():
+        panels, others = kind.panels(runs), kind.lacking(runs)
+        why = "; ".join(f"{', '.join(names)} ({lack})" for lack, names in others.items())
+        if others:
+            complain(f"{name} is without {why}" if panels else f"{name} is left out: {why}")
+        for theme in THEMES if panels else ():
+            ending = "" if theme is LIGHT else f"-{theme.name}"
+            path = out / f"{name}{ending}.{form}"
+            with at_work(f"drawing {path}"):
+                write(draw(panels, looks, theme), path, title=kind.title)
+            print(path)

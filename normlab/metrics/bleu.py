@@ -1,4 +1,4 @@
-"""Decides how translations are scored: sacreBLEU, with its signature kept beside every figure.
+"""BLEU and chrF by sacreBLEU, with its signature next to every score.
 
 Two scales must not be mixed: BLEU on detokenised, cased text (`tokenize="13a"`, comparable between
 systems) and BLEU on tokens in lower case (`tokenized_bleu`, the number of the IWSLT'14 papers).
@@ -10,7 +10,7 @@ Whether a difference would hold on other sentences is tested by sacreBLEU's pair
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, cast
@@ -98,6 +98,15 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     metric = CHRF()
     value = metric.corpus_score(list(hypotheses), [list(references)]).score
     return Score(value, True, len(hypotheses), str(metric.get_signature()))
+
+
+def sentence_chrf(hypotheses: Iterable[str], references: Sequence[str]) -> list[float]:
+    """Score each translation alone by chrF2 (0 to 100; Popovic 2015) on detokenised text."""
+    metric = CHRF()
+    return [
+        float(metric.sentence_score(hypothesis, [reference]).score)
+        for hypothesis, reference in zip(hypotheses, references, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

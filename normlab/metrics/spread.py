@@ -1,10 +1,13 @@
-"""How far a mean over a few seeds can be trusted: Student's t interval, by SciPy.
+"""How far a mean over a few seeds can be trusted: intervals, tests, and the untrained baseline.
 
-Student's distribution alone is imported, when it is needed: lists of runs must not wait for it.
+They are SciPy's and statsmodels', which take a second to import: each function imports what it
+needs, so that lists of runs need not wait.
 """
 
-# SciPy has no types.
+# The libraries have no types.
 # pyright: reportMissingTypeStubs=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false
+# pyright: reportArgumentType=false, reportOptionalIterable=false
 
 from __future__ import annotations
 
@@ -13,8 +16,17 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from normlab.records.aggregate import deviation
+
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
+
+NATS = 1.0
+POINTS = 0.02
+UNITS = 0.5
+"""By how much a score must beat the untrained baseline: a loss, an accuracy, any other."""
 
 
 @dataclass(frozen=True)
@@ -74,3 +86,123 @@ def _quantile(degrees: int, confidence: float) -> float:
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, (1 + confidence) / 2))
+
+
+def equivalence(values: Sequence[float], margin: float) -> float:
+    """Return the p value of two one-sided t tests (TOST) of a mean outside -margin to +margin.
+
+    It is below `a` exactly where the `1 - 2a` interval lies within the margin (Schuirmann 1987).
+    """
+    found = t_interval(values)
+    if found.sd == 0:
+        return 0.0 if abs(found.mean) < margin else 1.0
+    error = found.sd / math.sqrt(found.n)
+    return upper_tail((margin - abs(found.mean)) / error, found.n - 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p values corrected for their number (Holm 1979), in their order."""
+    if not p_values:
+        return []
+    from statsmodels.stats.multitest import multipletests
+
+    return [float(p) for p in multipletests(list(p_values), method="holm")[1]]
+
+
+def wilson(count: int | float, total: int, *, confidence: float = 0.95) -> tuple[float, float]:
+    """Return the bounds of a share, `count` of `total` (Wilson 1927)."""
+    from statsmodels.stats.proportion import proportion_confint
+
+    low, high = proportion_confint(count, total, alpha=1 - confidence, method="wilson")
+    return float(low), float(high)
+
+
+def accuracy_interval(name: str, value: float, n: int) -> tuple[float, float] | None:
+    """Return Wilson's interval of the accuracy on n images; None for a score of another name.
+
+    It covers what other images could change, which a spread over seeds does not. Tokens of a text
+    are not independent, so accuracies on them have no such interval.
+    """
+    return wilson(value * n, n) if name.rpartition("/")[2] == "accuracy" and n else None
+
+
+def binomial(count: int, total: int, *, against: float) -> float:
+    """Return the two-sided p value of a true share, by the exact binomial test."""
+    from scipy.stats import binomtest
+
+    return float(binomtest(count, total, against).pvalue)
+
+
+def least_share(total: int, *, confidence: float = 0.95) -> float:
+    """Return the lower end of the exact interval of a share, where all of `total` are counted.
+
+    Clopper and Pearson 1934.
+    """
+    return ((1 - confidence) / 2) ** (1 / total)
+
+
+def fisher(first: tuple[int, int], second: tuple[int, int]) -> float:
+    """Return the two-sided p value of equal shares, each given as count and total (Fisher 1922)."""
+    from scipy.stats import fisher_exact
+
+    table = [[count, total - count] for count, total in (first, second)]
+    return min(1.0, float(fisher_exact(table)[1]))
+
+
+def smallest_difference(interval: Interval, *, error: float, power: float = 0.8) -> float:
+    """Return the smallest difference that a paired t test of such values would find.
+
+    It is found with probability `power` at two-sided error `error`, from values whose standard
+    deviation is that of `interval`.
+    """
+    return interval.sd * _effect(interval.n, error, power)
+
+
+@lru_cache(maxsize=64)
+def _effect(n: int, error: float, power: float) -> float:
+    """Return the difference in standard deviations that n pairs show."""
+    from statsmodels.stats.power import TTestPower
+
+    solved = TTestPower().solve_power(effect_size=None, nobs=n, alpha=error, power=power)
+    return float(solved)
+
+
+def trains(record: RunRecord, score: str) -> bool:
+    """Tell whether a run ended with a score clear of the untrained baseline."""
+    return record.finished and at_baseline([record], score) is None
+
+
+def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
+    """Compare the mean score of finished runs with the untrained baseline if it is not clear of it.
+
+    None where it is clear, and where the baseline is not known. A record names the baseline of a
+    score by its last word, such as `bleu` for `test_2017/bleu`. How much better a score must be
+    depends on its unit: a loss by 1 nat; an accuracy by a Wilson interval that begins 2 points
+    above; any other by its t interval over seeds, or, for one run, by 0.5. Metrics of probes and
+    updates to a target are judged by the model's accuracy over classes, else by its loss; a run of
+    one update shows the start and is not judged.
+    """
+    if score.startswith("stability/") or "/steps_to" in score:
+        records = [record for record in records if record.budget.steps > 1]
+        classes = any("accuracy" in record.floors for record in records)
+        score = "test/accuracy" if classes else "test/loss"
+    name = score.rpartition("/")[2]
+    known = [record for record in records if name in record.floors and score in record.scores]
+    if not known:
+        return None
+    floor = statistics.fmean(record.floors[name] for record in known)
+    scores = [record.scores[score] for record in known]
+    values = [each.value for each in scores]
+    mean, asked = statistics.fmean(values), ""
+    if name.endswith(("loss", "nll")):
+        clear = floor - mean >= NATS
+        asked = f" less {NATS:g} nat"
+    elif "accuracy" in name:
+        n = min(each.n for each in scores)
+        clear = wilson(mean * n, n)[0] >= floor + POINTS
+        asked = f" and {100 * POINTS:g} points"
+    else:
+        sign = 1 if scores[0].higher_is_better else -1
+        better = [sign * (value - floor) for value in values]
+        clear = (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS
+    return None if clear else f"{score} {mean:.4g}, floor {floor:.4g}{asked}"

@@ -20,12 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.store import RECORD_FILE, read_record
-from normlab.reports.digits import figure
 from normlab.reports.manifest import BLOCK
 from normlab.reports.published import read, study_name
-from normlab.reports.render import markdown, parts
-from normlab.reports.row import Entry, Row
-from normlab.reports.table import Table, build
+from normlab.reports.study_table import build
+from normlab.reports.table import Entry, Row, Table, figure, markdown, parts
 from normlab.studies import load_study
 
 _END = "<!-- /normlab -->"

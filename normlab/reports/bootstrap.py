@@ -1,7 +1,7 @@
-"""Which two settings a paired bootstrap may compare, seed by seed, and on what.
+"""The paired bootstrap of two rows on the sentences of their test, seed by seed (Koehn 2004).
 
-It asks another question than the t test of a study's table: would the difference between these
-trained models hold on other sentences? The t test asks whether it would with other seeds.
+It asks whether the difference between these trained models would hold on other sentences; the t
+test of tables asks whether it would hold with other seeds.
 """
 
 import math
@@ -16,16 +16,16 @@ from normlab.records.arithmetic import unlike
 from normlab.records.code import code_remark
 from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import RunRecord
-from normlab.reports.beside import beyond_names, compared, obstacles
+from normlab.reports.comparison import beyond_names, compared, obstacles
+from normlab.reports.samples import SPLIT, checksums
 
 SCORE = "test/bleu"
-SPLIT = "test"
 _TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Scored:
-    """A run that was tested: its record, and the translations that it left."""
+    """A tested run: its record, and the translations that it left."""
 
     record: RunRecord
     hypotheses: tuple[str, ...]
@@ -96,8 +96,8 @@ def compare(
     """Test the difference in BLEU for each seed that both have, and for all of them together.
 
     Raises ValueError with the reason where the two were not scored on the same text in the same
-    way, have no seed in common or computed one in unlike arithmetic, or where a run's translations
-    do not have the score of its record.
+    way, have no seed in common or computed one in different arithmetic, or where a run's
+    translations do not have the score of its record.
     """
     check_alike([*baseline.values(), *other.values()])
     common = sorted(baseline.keys() & other.keys())
@@ -125,44 +125,39 @@ def compare(
     ]
     seeds = {seed: tested([seed]) for seed in common}
     together = seeds[common[0]] if len(common) == 1 else tested(common)
-    notes = [*alone, *remarks(baseline[common[0]].record, other[common[0]].record)]
+    notes = [*alone, *_remarks(baseline[common[0]].record, other[common[0]].record)]
     return Compared(seeds, together, tuple(notes))
 
 
 def check_alike(runs: Sequence[Scored]) -> None:
-    """Refuse runs that do not compare: ValueError, which two, and what is not alike.
+    """Raise ValueError for runs that cannot be compared, naming two and what they do not share.
 
-    They are to share the data, how translations were made and scored, and how long they trained,
+    They must share the data, how translations were made and scored, and how long they trained,
     unless one of these is all that they differ in.
     """
     first = runs[0]
     for run in runs[1:]:
-        pairs: dict[str, tuple[object, object]] = {
-            "their test sets are": (test_set(first.record), test_set(run.record)),
+        pairs: dict[str, tuple[object, ...]] = {
+            "their test sets are": tuple(checksums(each.record, SPLIT) for each in (first, run)),
             f"{SCORE} was scored as": (_signature(first), _signature(run)),
         }
         found = [f"{what} {a} and {b}" for what, (a, b) in pairs.items() if a != b]
         found += [reason] if (reason := unlike_data(first.record, run.record)) else []
         unlike = beyond_names(Cell.of([first.record]), Cell.of([run.record]))
-        found += [f"{key} is {a} and {b}" for key, (a, b) in obstacles(unlike).items()]
+        found += obstacles(unlike)
         if found:
             raise ValueError(
                 f"{first.record.run_id} and {run.record.run_id} cannot be compared: {found[0]}"
             )
 
 
-def remarks(one: RunRecord, other: RunRecord) -> list[str]:
+def _remarks(one: RunRecord, other: RunRecord) -> list[str]:
     """Say what two runs that are compared differ in beyond what names them, code included."""
     cells = Cell.of([one]), Cell.of([other])
     notes = [f"NOT ALIKE: {key} is {a} and {b}" for key, (a, b) in beyond_names(*cells).items()]
     notes += [f"compared: {key}, {a} and {b}" for key, (a, b) in compared(*cells).items()]
     remark = code_remark([one.environment, other.environment])
     return notes if remark is None else [*notes, f"NOT ALIKE: {remark}"]
-
-
-def test_set(record: RunRecord) -> object:
-    """Return the checksums of a record's test set, by language."""
-    return (record.data.get("checksums") or {}).get(SPLIT)
 
 
 def _signature(run: Scored) -> str:

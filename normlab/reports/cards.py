@@ -1,9 +1,9 @@
-"""Cards of norms side by side: the board of all, and a card beside the baselines."""
+"""Report cards of norms: the board of all, and the page of one with the baselines."""
 
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from normlab.metrics.spread import paired_interval
 from normlab.records.canonical import number
 from normlab.records.text import in_markdown
+from normlab.reports.page import page, signed
+from normlab.reports.panels import DASHES, MARKS, Panel, Series, data, looks_of, spread
 
 FORMAT = "normlab.card/1"
 CARD_FILE, PAGE_FILE = "card.json", "card.html"
@@ -179,3 +181,92 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
             merged = {key: each for some in examinations for key, each in some.items()}
             found[name] = {**cards[0], "examinations": merged}
     return found
+
+
+# The page of a card ------------------------------------------------------------------------------
+
+
+def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
+    """Return the page of a card, the same bytes for the same card and baselines."""
+    looks = looks_of({name: name for name in (card["name"], *baselines)})
+    settings = [
+        {**asdict(look), "dashes": DASHES[look.dashes], "mark": MARKS[look.mark]}
+        for look in looks.values()
+    ]
+    sections = [_section(name, card, baselines) for name in card["examinations"]]
+    panels = [panel for section in sections for panel in section["panels"]]
+    charts = {"panels": [*map(data, panels)], "tokens": [], "unit": "tokens", "looks": settings}
+    return page(
+        "card.html",
+        charts=charts if panels else None,
+        card=card,
+        facts=[
+            ("scale", [card["scale"]]),
+            ("seeds", card["seeds"]),
+            *((title, [_written(value)]) for title, value in cells(card).items()),
+        ],
+        baselines=baselines,
+        sections=sections,
+        environment={
+            key: str(value)
+            for key, value in sorted(card["environment"].items())
+            if isinstance(value, str | int | float | bool) and key != "code_files"
+        },
+    )
+
+
+def _section(name: str, card: Card, baselines: Mapping[str, Card]) -> dict[str, Any]:
+    """Return an examination as its template takes it."""
+    found = card["examinations"][name]
+    is_run = "curves" in found["figures"]
+    return {
+        **found,
+        "name": name,
+        "title": name.replace("_", " "),
+        "commit": found["environment"].get("commit") if "environment" in found else None,
+        "rows": [[_written(value) for value in row] for row in found["rows"]],
+        "scores": _scores(name, card, baselines) if is_run else [],
+        "panels": _curves(name, card, baselines) if is_run else [],
+    }
+
+
+def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
+    """Return each score of a short run: its mean, the untrained baseline, and the comparisons."""
+    figures = card["examinations"][task]["figures"]
+    return [
+        {
+            "name": score,
+            "value": f"{fmean(values(by_seed).values()):.4g}",
+            "floor": _written(figures["floors"].get(score)),
+            "beside": beside(card, baselines, task, score),
+        }
+        for score, by_seed in figures["scores"].items()
+        if by_seed
+    ]
+
+
+def _curves(task: str, card: Card, baselines: Mapping[str, Card]) -> list[Panel]:
+    """Return the validation loss over the updates, with that of the baselines."""
+    lines: list[Series] = []
+    for name, each in {card["name"]: card, **baselines}.items():
+        found = each["examinations"].get(task)
+        if found and found["applies"]:
+            curves = [
+                {float(step): v for step, v in curve if isinstance(v, int | float)}
+                for curve in found["figures"]["curves"].values()
+            ]
+            whole = {x: s for x, s in spread(curves).items() if s.n == len(curves)}
+            if whole:
+                lines.append(Series(name, "", "", whole))
+    if not lines:
+        return []
+    return [Panel(f"{task} validation loss", "Validation loss", "nats", tuple(lines))]
+
+
+def _written(value: object) -> str:
+    if value is None:
+        return "\N{EN DASH}"
+    found = number(value)
+    if found is None or isinstance(value, str):
+        return str(value)
+    return signed("0" if found == 0 else f"{found:.3g}")

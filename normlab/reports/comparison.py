@@ -1,140 +1,162 @@
-"""Which rows of a table may be compared, over which seeds, and which is the best.
+"""Which rows may be compared, over which seeds, what their difference is, and which is the best.
 
-Seeds are paired where both runs were made in like arithmetic (device, precision, instruction set),
-unless the precision is what the study compares. Where a seed of a row diverged, its scores are
-compared with none: the survivors are not a fair sample. The best of a column is Holm's (1979)
-answer over all pairs of rows at one point, from five seeds on.
+The tables of studies and `normlab compare` share these rules. Seeds are paired where both runs have
+the same data, number of processes and arithmetic (device, precision, instruction set), unless the
+precision is what is compared; `compare` also asks for the same code. Where a seed of a row
+diverged, the others are not a fair sample, and nothing is compared. The best of a column is Holm's
+(1979) answer over all pairs of rows at one point, from five seeds on.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import combinations
+from typing import Any
 
-from normlab.metrics.floors import at_floor
-from normlab.metrics.spread import Interval, p_value, paired_interval
-from normlab.metrics.statistics import holm
+from normlab.metrics.spread import Interval, at_baseline, holm, p_value, paired_interval
 from normlab.records.aggregate import Cell
-from normlab.records.arithmetic import arithmetic
+from normlab.records.alike import settings, spelled, unlike_data
+from normlab.records.arithmetic import KEYS, arithmetic, unlike
 from normlab.records.code import same_code
 from normlab.records.record import RunRecord
 
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
-# What two rows share if their difference is to be one of the settings that the study declares.
-_SHARED = (
-    *(("data", key) for key in ("source", "sizes", "checksums")),
-    ("environment", "world_size"),
+# What names a row, by the keys of the config.
+_NAMED = tuple(
+    f"{name}."
+    for key in ("norm", "placement", "batch_size", "max_tokens", "accumulate")
+    for name in spelled(key)
 )
-_PRECISION = 1  # of the parts of an arithmetic
+# How long a run trains, and how it is tested.
+_FIXED = ("budget", "task.test_search", "validate.test", "validate.average")
 
 
-class Comparison:
-    """How the rows of one study are compared.
+@dataclass(frozen=True)
+class Rules:
+    """What two runs of one seed must share beyond data, processes, device and instruction set."""
 
-    `precision` says that the rows are to differ in it, so that it need not be alike.
+    precision: bool = True
+    code: bool = False
+
+
+STUDY = Rules()
+COMPARE = Rules(code=True)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The mean of `row - baseline` over the seeds of both; `interval` needs two pairs.
+
+    Without a `mean`, `reason` says why. `left_out` has the seeds of both that are no pair, by what
+    their two runs do not share.
     """
 
-    def __init__(self, *, precision: bool) -> None:
-        self.precision = precision
+    mean: float | None = None
+    interval: Interval | None = None
+    pairs: tuple[int, ...] = ()
+    reason: str | None = None
+    left_out: Mapping[str, Sequence[int]] = field(default_factory=dict[str, list[int]])
 
-    def obstacle(self, a: Cell, b: Cell) -> str | None:
-        """Say why no score of two rows is compared, None where scores may be."""
-        one, other = a.records[0], b.records[0]
-        for part, key in _SHARED:
-            values = [getattr(record, part).get(key) for record in (one, other)]
-            if values[0] != values[1]:
-                return f"{part}.{key} is {values[0]!r:.60} and {values[1]!r:.60}"
-        if not self._seeds(a, b) and any(seed in b.seeds for seed in a.seeds):
-            kinds = [" ".join(self._arithmetic(record)) for record in (one, other)]
-            return f"arithmetic is {kinds[0]} and {kinds[1]}"
-        if any(diverged := [diverged_seeds(cell) for cell in (a, b)]):
-            its, others = (
-                f"{n} of {len(cell.seeds)}" for n, cell in zip(diverged, (a, b), strict=True)
-            )
-            return f"{its} of its seeds and {others} of the other's diverged"
-        return None
+    @property
+    def p(self) -> float | None:
+        """Return the p value of no difference, by Student's t test."""
+        return None if self.interval is None else p_value(self.interval)
 
-    def difference(self, a: Cell, b: Cell, score: str) -> Interval | None:
-        """Return `a - b` paired by seed; None for fewer than two pairs or scores of unlike making.
 
-        Steps to a target that a seed never reached make none either.
-        """
-        if self.obstacle(a, b) is not None or a.signature(score) != b.signature(score):
-            return None
-        common = self._seeds(a, b)
-        left, right = (
-            {seed: value for seed, value in values(cell, score).items() if seed in common}
-            for cell in (a, b)
+def difference(row: Cell, baseline: Cell, score: str, *, rules: Rules = STUDY) -> Difference:
+    """Compare two rows in a score, over the seeds whose two runs are a pair."""
+    seeds, left_out = pairs(row, baseline, rules=rules)
+    left, right = (
+        {seed: value for seed, value in values(cell, score).items() if seed in seeds}
+        for cell in (row, baseline)
+    )
+    common = sorted(left.keys() & right.keys())
+    reason = obstacle(row, baseline, rules=rules)
+    if reason is None and not common:
+        reason = f"no {score} on {'both sides' if left or right else 'either side'}"
+    if reason is None and row.signature(score) != baseline.signature(score):
+        reason = f"{score} was scored in different ways"
+    if reason is None and not all(math.isfinite(side[n]) for side in (left, right) for n in common):
+        reason = f"{score} is not finite in every seed"
+    if reason is not None:
+        return Difference(reason=reason)
+    interval = paired_interval(left, right, confidence=CONFIDENCE) if len(common) > 1 else None
+    mean = math.fsum(left[seed] - right[seed] for seed in common) / len(common)
+    return Difference(mean, interval, tuple(common), left_out=left_out)
+
+
+def pairs(a: Cell, b: Cell, *, rules: Rules = STUDY) -> tuple[list[int], dict[str, list[int]]]:
+    """Return the seeds whose two finished runs are a pair, and the others by the reason."""
+    others = {record.seed: record for record in b.records if record.finished}
+    found: list[int] = []
+    left_out: dict[str, list[int]] = {}
+    for record in a.records:
+        if record.finished and record.seed in others:
+            reason = _why_no_pair(record, others[record.seed], rules=rules)
+            if reason is None:
+                found.append(record.seed)
+            else:
+                left_out.setdefault(reason, []).append(record.seed)
+    return found, left_out
+
+
+def _why_no_pair(a: RunRecord, b: RunRecord, *, rules: Rules) -> str | None:
+    """Return what two runs of one seed do not share, None if nothing."""
+    processes = [record.environment.get("world_size") for record in (a, b)]
+    reasons = [
+        unlike_data(a, b),
+        "numbers of processes" if processes[0] != processes[1] else None,
+        _unlike_arithmetic(a, b, rules),
+        "different code" if rules.code and not same_code(a.environment, b.environment) else None,
+    ]
+    return ", ".join(reason for reason in reasons if reason is not None) or None
+
+
+def _unlike_arithmetic(a: RunRecord, b: RunRecord, rules: Rules) -> str | None:
+    kinds = [arithmetic(record) for record in (a, b)]
+    if rules.precision:
+        alike = unlike([a], [b]) is None
+    else:
+        alike = _without_precision(kinds[0]) == _without_precision(kinds[1])
+    return None if alike else f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
+
+
+def _without_precision(kind: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part for key, part in zip(KEYS, kind, strict=True) if key != "precision")
+
+
+def obstacle(row: Cell, baseline: Cell, *, rules: Rules = STUDY) -> str | None:
+    """Return why no score of two rows is compared, None where scores may be."""
+    seeds, left_out = pairs(row, baseline, rules=rules)
+    if left_out and not seeds:
+        return "; ".join(f"{reason} (seeds {_spaced(own)})" for reason, own in left_out.items())
+    diverged = [
+        f"{count} of {len(cell.seeds)} of the {name}"
+        for cell, name in ((row, "row"), (baseline, "baseline"))
+        if (count := diverged_seeds(cell))
+    ]
+    if diverged:
+        return f"seeds diverged: {', '.join(diverged)}; the others are not a fair sample"
+    if not seeds:
+        own, its = (
+            _spaced([r.seed for r in cell.records if r.finished]) or "none"
+            for cell in (row, baseline)
         )
-        both = left.keys() & right.keys()
-        if len(both) < 2 or not all(math.isfinite(x[seed]) for x in (left, right) for seed in both):
-            return None
-        return paired_interval(left, right, confidence=CONFIDENCE)
-
-    def paired_seeds(self, a: Cell, b: Cell) -> list[int]:
-        """Return the seeds that finished on both sides in like arithmetic."""
-        common = self._seeds(a, b)
-        return [r.seed for r in a.records if r.finished and r.seed in common]
-
-    def best(self, cells: Sequence[Cell], score: str) -> int | None:
-        """Return the place of the row that is significantly better than each other, if one is.
-
-        Rows without such a score are left out. Every other must have five seeds, all of which
-        finished, be clear of the floor, and be made by the code of the others; p is corrected by
-        Holm over all pairs of rows. Of a probe's figure no side is better.
-        """
-        if score.startswith("stability/") or any(diverged_seeds(cell) for cell in cells):
-            return None
-        there = [n for n, cell in enumerate(cells) if cell.score(score) is not None]
-        if len(there) < 2 or not all(_counts(cells[n], score) for n in there):
-            return None
-        if not all(self._one_code(cells[a], cells[b]) for a, b in combinations(there, 2)):
-            return None
-        sign = 1 if higher_is_better(cells[there[0]], score) else -1
-        best = max(there, key=lambda n: sign * _mean(cells[n], score))
-        pairs = list(combinations(there, 2))
-        gaps = [self.difference(cells[a], cells[b], score) for a, b in pairs]
-        ours = [best in pair for pair in pairs]
-        for (a, _), gap, own in zip(pairs, gaps, ours, strict=True):
-            ahead = gap is not None and sign * gap.mean * (1 if a == best else -1) > 0
-            if own and (gap is None or gap.n < SEEDS_TO_DECIDE or not ahead):
-                return None
-        found = [1.0 if gap is None else p_value(gap) for gap in gaps]
-        limit = 1 - CONFIDENCE
-        if any(p >= limit for p, own in zip(found, ours, strict=True) if own):
-            return None  # which no correction makes better, and saves its import
-        corrected = holm(found)
-        return (
-            best if all(p < limit for p, own in zip(corrected, ours, strict=True) if own) else None
-        )
-
-    def _seeds(self, a: Cell, b: Cell) -> set[int]:
-        """Return the seeds whose runs were made in like arithmetic on both sides."""
-        others = {record.seed: self._arithmetic(record) for record in b.records}
-        return {r.seed for r in a.records if others.get(r.seed) == self._arithmetic(r)}
-
-    def _one_code(self, a: Cell, b: Cell) -> bool:
-        """Tell whether in each pair of runs both were made by the same code."""
-        others = {record.seed: record.environment for record in b.records}
-        pairs = self._seeds(a, b)
-        runs = [record for record in a.records if record.seed in pairs]
-        return all(same_code(run.environment, others[run.seed]) for run in runs)
-
-    def _arithmetic(self, record: RunRecord) -> tuple[str, ...]:
-        kind = arithmetic(record)
-        return (*kind[:_PRECISION], *kind[_PRECISION + 1 :]) if self.precision else kind
+        return f"no seed in common that finished ({own}; {its})"
+    return None
 
 
 def values(cell: Cell, score: str) -> dict[int, float]:
     """Return a score by seed, of the seeds that finished."""
     found = {record.seed: record.figure(score) for record in cell.records if record.finished}
-    return {seed: figure.value for seed, figure in found.items() if figure is not None}
+    return {seed: value.value for seed, value in found.items() if value is not None}
 
 
 def higher_is_better(cell: Cell, score: str) -> bool:
     """Return the direction of a score; True where no run has it."""
     found = (record.figure(score) for record in cell.records)
-    return next((figure.higher_is_better for figure in found if figure is not None), True)
+    return next((value.higher_is_better for value in found if value is not None), True)
 
 
 def diverged_seeds(cell: Cell) -> int:
@@ -142,13 +164,112 @@ def diverged_seeds(cell: Cell) -> int:
     return sum(record.outcome.status == "diverged" for record in cell.records)
 
 
+def not_learned(cell: Cell, score: str) -> str | None:
+    """Return how a score compares with the untrained baseline where it is not clear of it."""
+    return at_baseline([record for record in cell.records if record.finished], score)
+
+
+def best(cells: Sequence[Cell], score: str, *, rules: Rules = STUDY) -> int | None:
+    """Return the place of the row that is significantly better than each other, if one is.
+
+    Rows without such a score are left out. Every other must have five seeds, all of which finished,
+    be clear of the untrained baseline, and be made by the code of the others, seed by seed; p is
+    corrected by Holm over all pairs of rows. For metrics of probes no side is better.
+    """
+    if score.startswith("stability/") or any(diverged_seeds(cell) for cell in cells):
+        return None
+    there = [n for n, cell in enumerate(cells) if cell.score(score) is not None]
+    if len(there) < 2 or not all(_counts(cells[n], score) for n in there):
+        return None
+    if not all(one_code(cells[a], cells[b], rules=rules) for a, b in combinations(there, 2)):
+        return None
+    sign = 1 if higher_is_better(cells[there[0]], score) else -1
+    found = max(there, key=lambda n: sign * _mean(cells[n], score))
+    both = list(combinations(there, 2))
+    gaps = [difference(cells[a], cells[b], score, rules=rules).interval for a, b in both]
+    ours = [found in pair for pair in both]
+    for (a, _), gap, own in zip(both, gaps, ours, strict=True):
+        ahead = gap is not None and sign * gap.mean * (1 if a == found else -1) > 0
+        if own and (gap is None or gap.n < SEEDS_TO_DECIDE or not ahead):
+            return None
+    ps = [1.0 if gap is None else p_value(gap) for gap in gaps]
+    limit = 1 - CONFIDENCE
+    if any(p >= limit for p, own in zip(ps, ours, strict=True) if own):
+        return None  # no correction makes these smaller, and this saves its import
+    corrected = zip(holm(ps), ours, strict=True)
+    return found if all(p < limit for p, own in corrected if own) else None
+
+
+def one_code(a: Cell, b: Cell, *, rules: Rules = STUDY) -> bool:
+    """Tell whether the two runs of each pair were made by the same code."""
+    others = {record.seed: record.environment for record in b.records}
+    seeds = pairs(a, b, rules=rules)[0]
+    runs = [record for record in a.records if record.seed in seeds]
+    return all(same_code(run.environment, others[run.seed]) for run in runs)
+
+
 def _counts(cell: Cell, score: str) -> bool:
-    """Tell whether a row has seeds enough, all of which finished, and is clear of its floor."""
+    """Tell whether a row has enough seeds, all finished, and is clear of the baseline."""
     complete = SEEDS_TO_DECIDE <= len(values(cell, score)) == len(cell.seeds)
-    return complete and at_floor(cell.records, score) is None
+    return complete and at_baseline(cell.records, score) is None
 
 
 def _mean(cell: Cell, score: str) -> float:
     summary = cell.score(score)
     assert summary is not None
     return summary.mean
+
+
+# What two rows differ in -------------------------------------------------------------------------
+
+Settings = Mapping[str, tuple[Any, Any]]
+"""Keys of the config with their two values."""
+
+
+def beyond_names(a: Cell, b: Cell) -> Settings:
+    """Return what two rows differ in beyond what names them (norm, placement, batch).
+
+    Nothing for rows with the same name: their settings are what is compared.
+    """
+    every = settings(a.parts, b.parts, ())
+    found = {key: pair for key, pair in every.items() if not f"{key}.".startswith(_NAMED)}
+    return _told(a, b, found) if len(found) < len(every) else {}
+
+
+def compared(a: Cell, b: Cell) -> Settings:
+    """Return what two rows with the same name differ in; nothing for other rows."""
+    every = settings(a.parts, b.parts, ())
+    return {} if any(f"{key}.".startswith(_NAMED) for key in every) else _told(a, b, every)
+
+
+def _told(a: Cell, b: Cell, found: Settings) -> Settings:
+    """Put one option for all keys below it, and leave out what repeats another key.
+
+    So `schedule.lr`, which is `optim.lr` again.
+    """
+    told: dict[str, tuple[Any, Any]] = {}
+    marks: set[tuple[str, str]] = set()
+    for key, pair in found.items():
+        group = key.partition(".")[0]
+        options = a.choice(group), b.choice(group)
+        if options[0] != options[1]:
+            key, pair = group, options
+        mark = key.rpartition(".")[2], repr(pair)
+        if mark not in marks:
+            marks.add(mark)
+            told[key] = pair
+    return told
+
+
+def obstacles(unlike: Settings) -> list[str]:
+    """Return those of the settings that differ which rule out a comparison, in words."""
+    below = tuple(f"{fixed}." for fixed in _FIXED)
+    return [
+        f"{key} {own}, the baseline's {its}"
+        for key, (own, its) in unlike.items()
+        if key in _FIXED or key.startswith(below)
+    ]
+
+
+def _spaced(seeds: Sequence[int]) -> str:
+    return " ".join(map(str, seeds))

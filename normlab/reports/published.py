@@ -19,12 +19,12 @@ from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
 from normlab.records.store import MEND_PUBLISHED, RECORD_FILE, RUNS_FILE, read_record
 from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
-from normlab.reports.evidence import Evidence
-from normlab.reports.html.study import study_page
 from normlab.reports.manifest import PAGE, accept
 from normlab.reports.manifest import read as read_manifest
-from normlab.reports.render import comma_separated, latex, markdown
-from normlab.reports.table import build
+from normlab.reports.runs import Run
+from normlab.reports.study_page import study_page
+from normlab.reports.study_table import build
+from normlab.reports.table import comma_separated, latex, markdown
 from normlab.studies import Planned, Study
 
 FORMAT = "normlab.study/1"
@@ -246,14 +246,14 @@ def read(folder: Path) -> tuple[str, list[tuple[Planned, RunRecord | None]]]:
     return scale, [(each.planned, each.record) for each in found]
 
 
-def evidence(folder: Path) -> tuple[str, list[Evidence]]:
+def evidence(folder: Path) -> tuple[str, list[Run]]:
     """Return scale and evidence of a published study; ValueError as in `read`."""
     content = _content(folder)
     return content["scale"], _all_evidence(folder, content["runs"])
 
 
-def _all_evidence(folder: Path, runs: _Pairs) -> list[Evidence]:
-    found: list[Evidence] = []
+def _all_evidence(folder: Path, runs: _Pairs) -> list[Run]:
+    found: list[Run] = []
     problems: list[str] = []
     for planned, place in runs:
         try:
@@ -265,12 +265,12 @@ def _all_evidence(folder: Path, runs: _Pairs) -> list[Evidence]:
     return found
 
 
-def _evidence(folder: Path, planned: Planned, place: str | None) -> Evidence:
+def _evidence(folder: Path, planned: Planned, place: str | None) -> Run:
     if place is None:
-        return Evidence(planned)
+        return Run(planned)
     path = folder / place
     curves = tuple(read_curves(path.with_name(CURVES_FILE)))
-    return Evidence(planned, _record(path, planned), place, curves, folder=path.parent)
+    return Run(planned, _record(path, planned), place, curves, folder=path.parent)
 
 
 def _record(path: Path, planned: Planned) -> RunRecord:

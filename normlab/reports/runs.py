@@ -1,268 +1,207 @@
-"""Any runs as a study: which experiments are rows, and which keys are the axes of its grid.
+"""Runs as reports see them, read from folders and again only where a file has changed."""
 
-An experiment is a row, and its seeds are joined. Where runs cross numbers with something else, as a
-sweep over norms and batch sizes does, the numbers are the axes of a grid: a row is then compared
-with the baseline at the same numbers. Runs of several tasks stand at points of their task alone.
-"""
-
-import math
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from normlab.records.fingerprint import Parts, parts, varying, without
-from normlab.records.labels import corpus_label
+from normlab.records.files import read_file
+from normlab.records.fingerprint import fingerprint
+from normlab.records.labels import corpus_label, norm_label
 from normlab.records.record import RunRecord
-from normlab.reports.evidence import NOT_ENDED, Evidence
-from normlab.reports.figures.runs import Run, names, together
-from normlab.studies import Planned, Study
-
-DRAWN = 40
-"""Settings whose curves a page has: no reader tells more lines apart."""
-_USUAL = "ln"  # the norm that the others are compared with, where nobody says otherwise
-_TESTS = (
-    *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
-    *("test/bits_per_character", "test/accuracy"),
+from normlab.records.rows import METRICS_FILE
+from normlab.records.store import (
+    CONFIG_FILE,
+    PROGRESS_FILE,
+    RECORD_FILE,
+    RunStore,
+    read_progress,
+    read_record,
 )
-_ALSO = "valid/loss"
-_NAMED = 8  # names that an error lists
-_SPARSE = 4  # times as many points as experiments, from which on numbers are no grid
+from normlab.reports.curves import CURVES_FILE, rows_of_run, thinned
+from normlab.studies import Planned
+
+SILENT = 120.0
+"""Seconds without a word from a run after which it no longer counts as running."""
+_FILES = (RECORD_FILE, METRICS_FILE, CURVES_FILE, CONFIG_FILE, PROGRESS_FILE)
 
 
 @dataclass(frozen=True)
-class Found:
-    """A run as it was found: its `name`, the address of its record from the page, what it does.
+class Absent:
+    """What a table calls runs without a record: `alone` for a whole row, `among` the others."""
 
-    `now` is what its `progress.json` says while it goes on.
+    alone: str
+    among: str
+
+
+NOT_MADE = Absent("no run", "not run")
+"""Of a study, which plans its runs."""
+NOT_ENDED = Absent("not ended", "not ended")
+"""Of a folder of runs: running, or stopped."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: its place in a table, its record if it has ended, and the rows that it logged.
+
+    `place` is the address of the record relative to the page, `state` why there is no record,
+    `now` what an unfinished run is doing, `folder` where its translations are.
     """
 
-    name: str
-    run: Run
+    planned: Planned
+    record: RunRecord | None = None
     place: str | None = None
+    rows: Sequence[dict[str, Any]] = ()
+    state: str = NOT_MADE.alone
+    config: Mapping[str, Any] | None = None
+    name: str = ""
     now: Mapping[str, Any] | None = None
     folder: Path | None = None
 
-
-@dataclass(frozen=True)
-class Arranged:
-    """Runs as the page of a study takes them; `undrawn` counts settings without their curves."""
-
-    study: Study
-    scale: str
-    evidence: tuple[Evidence, ...]
-    undrawn: int
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """An experiment: its row, its value of each axis, its runs by their seeds."""
-
-    row: str
-    at: Mapping[str, Any]
-    members: Sequence[Found]
+    @property
+    def outcome(self) -> str:
+        """Return how the run ended, or why it has no record."""
+        return self.state if self.record is None else self.record.outcome.status
 
     @property
-    def point(self) -> str:
-        return " ".join(f"{axis}={_written(value)}" for axis, value in self.at.items())
+    def settings(self) -> Mapping[str, Any]:
+        """Return the config, empty for a run that was not made."""
+        return (self.config or {}) if self.record is None else self.record.config
 
     @property
-    def going_on(self) -> bool:
-        return any(each.now is not None for each in self.members)
+    def experiment(self) -> str:
+        """Return the fingerprint of the config, the same for all seeds."""
+        return fingerprint(self.settings)
+
+    @property
+    def norm(self) -> str:
+        """Return the label of the norms, such as `bn` or `bn+ln`."""
+        return norm_label(self.settings.get("choices", {}))
+
+    @property
+    def task(self) -> str:
+        """Return the option of the task, and its corpus if it has one."""
+        corpus = corpus_label(self.settings)
+        return "/".join(filter(None, (self.choice("task"), corpus)))
+
+    def choice(self, group: str) -> str:
+        """Return the option of a config group, `none` where there is none."""
+        return str(self.settings.get("choices", {}).get(group) or "none")
+
+    def has_probe(self, name: str) -> bool:
+        """Tell whether the run was observed by a probe."""
+        return name in self.settings.get("observe", {}).get("probe", {})
 
 
-def arranged(
-    found: Sequence[Found], *, baseline: str | None = None, scores: Sequence[str] = ()
-) -> Arranged:
-    """Arrange runs.
-
-    `baseline` names the row that the others are compared with, `scores` the columns. Curves are
-    kept of `DRAWN` settings, first of those that go on. Raises ValueError for a baseline that is no
-    row and a score that no run has, naming those there are.
-    """
-    groups: dict[str, list[Found]] = {}
-    for each in found:
-        groups.setdefault(each.run.experiment, []).append(each)
-    experiments = [sorted(members, key=lambda each: each.run.seed) for members in groups.values()]
-    cells = _cells(experiments, baseline)
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    first = _first(cells, baseline) if cells else ""
-    rows.sort(key=lambda row: row != first)
-    cells.sort(key=lambda cell: (*cell.at.values(), rows.index(cell.row)))
-    grid: dict[str, dict[str, tuple[str, ...]]] = {}
-    for cell in cells:
-        for axis, value in cell.at.items():
-            grid.setdefault(axis, {})[_written(value)] = ()
-    ended = [each.run.record for each in found if each.run.record is not None]
-    study = Study(
-        name="runs",
-        description="",
-        document="",
-        table="Runs",
-        claims=(),
-        rows={row: () for row in rows},
-        grid={axis: dict(sorted(values.items(), key=_by_size)) for axis, values in grid.items()},
-        columns=tuple(_columns(ended, scores)),
-        figures={},
-        scales={},
-    )
-    drawn = {id(cell) for cell in sorted(cells, key=lambda cell: not cell.going_on)[:DRAWN]}
-    evidence = [
-        _evidence(each, cell, drawn=id(cell) in drawn) for cell in cells for each in cell.members
-    ]
-    scale = ", ".join(sorted({each.run.choice("scale") for each in found})) or "none"
-    return Arranged(study, scale, tuple(evidence), len(cells) - len(drawn))
+def found_run(
+    record: RunRecord | None,
+    rows: Sequence[dict[str, Any]] = (),
+    config: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Run:
+    """Return a run that was found, without a place in a table yet."""
+    settings = record.config if record is not None else config or {}
+    planned = Planned("", "", int(settings["seed"]), ())
+    return Run(planned, record, rows=rows, config=config, state=NOT_ENDED.alone, **more)
 
 
-def _evidence(found: Found, cell: _Cell, *, drawn: bool) -> Evidence:
-    run = found.run
-    return Evidence(
-        Planned(cell.row, cell.point, run.seed, ()),
-        run.record,
-        found.place,
-        run.rows if drawn else (),
-        state=NOT_ENDED.alone if found.now is None else "running",
-        config=run.config,
-        name=found.name,
-        now=found.now,
-        folder=found.folder,
-    )
+Stamp = tuple[tuple[int, int, int] | None, ...]
+"""Inode, size and time of change of each file of a run, None for one that is not there."""
 
 
-def _cells(experiments: Sequence[Sequence[Found]], baseline: str | None) -> list[_Cell]:
-    if not experiments:
-        return []
-    tasks = [_task(members[0].run) for members in experiments]
-    if len(set(tasks)) > 1:
-        cells: list[_Cell] = []
-        for task in dict.fromkeys(tasks):
-            own = [each for each, of in zip(experiments, tasks, strict=True) if of == task]
-            cells += _named(own, [{"task": task}] * len(own))
-        return cells
-    values = [parts(members[0].run.config) for members in experiments]
-    axes = _axes(values)
-    places = [{keys[0]: at[keys[0]] for keys in axes} for at in varying(values)]
-    cells = _named(experiments, places, [key for keys in axes for key in keys])
-    plain = _named(experiments, [{}] * len(experiments))
-    rows, experiment_rows = ({cell.row for cell in each} for each in (cells, plain))
-    if baseline in experiment_rows - rows:
-        return plain
-    return cells if _is_grid(cells, baseline if baseline in rows else None) else plain
+class Watched:
+    """The runs at or below some places: folders of runs, run folders, or `record.json` files."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.places = [place.parent if place.name == RECORD_FILE else place for place in places]
+        self.problems: list[str] = []
+        self._read: dict[Path, tuple[Stamp, Run | None, list[str]]] = {}
+        self._kept: object = None
+
+    def look(self) -> bool:
+        """Read what has changed since the last look; tell whether anything has."""
+        folders: dict[Path, Path] = {}  # by their real paths: places may overlap
+        problems: list[str] = []
+        for place in self.places:
+            store, top = RunStore(place), place.resolve()
+            found = [folder for folder, _ in store.run_folders()]
+            folders |= {top / folder.relative_to(place): folder for folder in found}
+            problems += [message for _, message in store.damaged]
+            if not found and len(self.places) > 1:
+                why = "" if place.exists() else ", no such path"
+                problems.append(f"{place}: no run there{why}")
+        self._read = {folder: self._looked(folder) for folder in folders.values()}
+        self.problems = problems + [text for _, _, own in self._read.values() for text in own]
+        now = [
+            (folder, stamp, run is not None and run.now is None)
+            for folder, (stamp, run, _) in self._read.items()
+        ]
+        changed, self._kept = self._kept != (now, problems), (now, problems)
+        return changed
+
+    def runs(self, place: Callable[[Path], str]) -> list[Run]:
+        """Return the runs in the order of their folders; `place` gives the address of a record."""
+        return [
+            replace(run, place=None if run.record is None else place(folder / RECORD_FILE))
+            for folder, (_, run, _) in self._read.items()
+            if run is not None
+        ]
+
+    def _looked(self, folder: Path) -> tuple[Stamp, Run | None, list[str]]:
+        stamp = tuple(_stamp_of(f"{folder}/{name}") for name in _FILES)
+        known = self._read.get(folder)
+        if known is None or known[0] != stamp:
+            known = (stamp, *_read_run(folder))
+        said, run = stamp[_FILES.index(PROGRESS_FILE)], known[1]
+        if run is not None and run.now and said and time.time() - said[2] / 1e9 > SILENT:
+            return known[0], replace(run, now=None, state=NOT_ENDED.alone), known[2]
+        return known
 
 
-def _named(
-    experiments: Sequence[Sequence[Found]],
-    places: Sequence[Mapping[str, Any]],
-    keys: Sequence[str] = (),
-) -> list[_Cell]:
-    """Name the rows: experiments that differ in some keys alone, those of axes, share a row."""
-    axes = tuple(keys)
-    rests = [without(parts(each[0].run.config), axes) for each in experiments]
-    firsts = dict(zip(reversed(rests), reversed(experiments), strict=True))
-    runs = [
-        replace(firsts[rest][0].run, config=_stripped(firsts[rest][0].run.config, axes))
-        for rest in dict.fromkeys(rests)
-    ]
-    rows = dict(zip(dict.fromkeys(rests), names([[run] for run in runs]), strict=True))
-    return [
-        _Cell(rows[rest], at, members)
-        for rest, at, members in zip(rests, places, experiments, strict=True)
-    ]
-
-
-def _stripped(config: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
-    """Return a config without the dotted keys of axes."""
-    found = dict(config)
-    for axis in axes:
-        top, _, below = axis.partition(".")
-        if not below:
-            found.pop(top, None)
-        elif isinstance(found.get(top), Mapping):
-            found[top] = _stripped(found[top], [below])
-    return found
-
-
-def _axes(experiments: Sequence[Parts]) -> list[tuple[str, ...]]:
-    """Return the keys of which an experiment was made with several numbers, all else alike.
-
-    Keys that always have the same value are one axis, named by the first of them.
-    """
-    values = varying(experiments)
-    axes: list[tuple[str, ...]] = []
-    for keys in together(values):
-        numbers = [at[keys[0]] for at in values]
-        rests: dict[tuple[str, ...], set[Any]] = {}
-        for experiment, number in zip(experiments, numbers, strict=True):
-            rests.setdefault(without(experiment, keys), set()).add(
-                number if _is_number(number) else None
-            )
-        if all(map(_is_number, numbers)) and any(len(found) > 1 for found in rests.values()):
-            axes.append(keys)
-    return axes
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def _is_grid(cells: Sequence[_Cell], baseline: str | None) -> bool:
-    """Tell whether several rows stand at points, the baseline at each of them."""
-    first = baseline or _usual(cells)
-    points = {cell.point for cell in cells}
-    sizes = [len({cell.at[axis] for cell in cells}) for axis in cells[0].at]
-    return (
-        len({cell.row for cell in cells}) > 1
-        and points == {cell.point for cell in cells if cell.row == first}
-        and math.prod(sizes) <= _SPARSE * len(cells)
-    )
-
-
-def _usual(cells: Sequence[_Cell]) -> str:
-    """Return the row of the usual norm, else the first one."""
-    return next((c.row for c in cells if c.members[0].run.norm == _USUAL), cells[0].row)
-
-
-def _first(cells: Sequence[_Cell], baseline: str | None) -> str:
-    """Return the row that is compared with; ValueError naming the rows there are."""
-    rows = list(dict.fromkeys(cell.row for cell in cells))
-    if baseline is not None and baseline not in rows:
-        near = get_close_matches(baseline, rows, n=_NAMED) or rows[:_NAMED]
-        raise ValueError(f"--baseline {baseline}: no row is called that; there are {_list(near)}")
-    return baseline or _usual(cells)
-
-
-def _columns(records: Sequence[RunRecord], scores: Sequence[str]) -> list[str]:
-    """Return the scores to show: those asked for, else those of whole tests and the loss."""
-    known = dict.fromkeys(name for record in records for name in record.scores)
-    for name in scores:
-        if name not in known:
-            near = get_close_matches(name, known, n=_NAMED) or list(known)[:_NAMED]
-            raise ValueError(f"--score {name}: no run has this score; there are {_list(near)}")
-    if scores:
-        return list(scores)
-    main = dict.fromkeys(name for record in records for name in record.main_scores)
-    tests = [name for name in main if name.startswith("test/")]
-    usual = [name for name in _TESTS if name in tests] or tests[:1]
-    return [*usual, *([_ALSO] if _ALSO in known else [])]
-
-
-def _task(run: Run) -> str:
-    corpus = corpus_label(run.config)
-    return run.task if corpus is None else f"{run.task}/{corpus}"
-
-
-def _written(value: Any) -> str:
-    """Write a value of an axis; what arithmetic left behind its digits is not its name."""
-    return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _by_size(item: tuple[str, Any]) -> tuple[float, str]:
+def _read_run(folder: Path) -> tuple[Run | None, list[str]]:
+    """Read a run, without its rows if they are damaged; also return what is wrong."""
+    problems: list[str] = []
+    rows: list[dict[str, Any]] = []
+    name = "/".join(folder.resolve().parts[-2:])  # experiment and seed
     try:
-        return float(item[0]), item[0]
-    except ValueError:
-        return math.inf, item[0]
+        rows = thinned(rows_of_run(folder))
+    except (ValueError, OSError) as error:
+        problems.append(str(error))
+    try:
+        if (folder / RECORD_FILE).is_file():
+            record = read_record(folder / RECORD_FILE)
+            return found_run(record, rows, name=name, folder=folder), problems
+        config = read_config(folder / CONFIG_FILE)
+        run = found_run(None, rows, config, name=name, folder=folder)
+        now = read_progress(folder)
+        return (run if now is None else replace(run, now=now, state="running")), problems
+    except (ValueError, OSError) as error:
+        return None, list(dict.fromkeys([*problems, str(error)]))
 
 
-def _list(names: Sequence[str]) -> str:
-    return "; ".join(names) or "none"
+def read_config(path: Path) -> dict[str, Any]:
+    """Read the config of a run that has no record; ValueError naming the file and what to do."""
+    import yaml  # only a run without a record needs it
+
+    try:
+        config = yaml.safe_load(read_file(path).decode())
+        _ = fingerprint(config), int(config["seed"])
+    except (
+        *(OSError, yaml.YAMLError, KeyError, TypeError),
+        *(AttributeError, ValueError, RecursionError),
+    ) as error:
+        raise ValueError(
+            f"{path}: no config of a run ({type(error).__name__}: {error}); start the run again, "
+            "or leave its folder out"
+        ) from None
+    return config
+
+
+def _stamp_of(path: str) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns

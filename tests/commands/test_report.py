@@ -9,7 +9,7 @@ import yaml
 from normlab.commands.report import main
 from normlab.records.store import RunStore
 from normlab.registry import option_names
-from normlab.reports import watched as watched_module
+from normlab.reports import runs as runs_module
 from normlab.reports.published import publish
 from normlab.studies import load_study
 from tests.html_text import Text
@@ -33,7 +33,7 @@ def results(tmp_path, monkeypatch):
 
 
 def report(capsys, *argv):
-    code = main(list(argv))
+    code = main(list(argv or ("--from", "results")))
     return code, *capsys.readouterr()
 
 
@@ -96,7 +96,7 @@ def lose_config(results):
         (lose_config, "results/padding/cpu: no study 'gone': there are"),
     ],
 )
-@pytest.mark.parametrize("argv", [(), ("--check",)])
+@pytest.mark.parametrize("argv", [("--from", "results"), ("--check",)])
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message, argv):
     damage(results)
     accept(results)
@@ -243,11 +243,11 @@ def test_damaged_runs_are_a_line_each_and_the_rest_goes_on(runs, capsys):
 
 def test_only_what_has_changed_is_read_again(runs, monkeypatch):
     read = []
-    original = watched_module.read_record
+    original = runs_module.read_record
     monkeypatch.setattr(
-        watched_module, "read_record", lambda path: read.append(path) or original(path)
+        runs_module, "read_record", lambda path: read.append(path) or original(path)
     )
-    watched = watched_module.Watched([runs])
+    watched = runs_module.Watched([runs])
     assert watched.look() and len(read) == 7 and not watched.look()
     changed = kept_run(next(runs.glob("*/seed1")), run_rows(1.0, 50))
     assert watched.look() and read[7:] == [changed / "record.json"]
@@ -258,3 +258,43 @@ def test_only_what_has_changed_is_read_again(runs, monkeypatch):
     )
     assert watched.look() and len(read) == 8
     assert [each.now["done"] for each in watched.runs(str) if each.now] == [1]
+
+
+def test_without_arguments_it_is_the_page_of_runs(runs, capsys):
+    assert report(capsys, "--out", "paper")[:2] == (0, "paper/report.html\n")
+
+
+def test_figures_are_drawn_for_light_and_dark_next_to_the_page(runs, capsys):
+    code, out, err = report(capsys, "runs", "--figures", "svg")
+    names = [
+        f"report/{name}{dark}.svg" for name in ("loss", "over_training") for dark in ("", "-dark")
+    ]
+    assert code == 0 and out.splitlines() == ["report/report.html", *names]
+    assert all((runs.parent / name).read_bytes().startswith(b"<?xml") for name in names)
+    lacks = "ln, bn (trained without the probe gradients; probe=full has it)"
+    assert f"gradient_by_layer is left out: {lacks}" in err
+
+
+def test_watch_rewrites_the_page_and_leaves_one_that_does_not_reload(runs, capsys, monkeypatch):
+    pages = []
+
+    def sleep(seconds):
+        pages.append((runs.parent / "report" / "report.html").read_text())
+        if len(pages) == 1:
+            kept_run(next(runs.glob("*/seed1")), run_rows(9.0, 50))
+        elif len(pages) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("normlab.commands.report.time.sleep", sleep)
+    assert report(capsys, "runs", "--watch")[0] == 0
+    assert all('http-equiv="refresh"' in page for page in pages)
+    assert pages[0] != pages[1] == pages[2], "written again where a file has changed"
+    assert 'http-equiv="refresh"' not in (runs.parent / "report" / "report.html").read_text()
+
+
+def test_control_and_bidirectional_characters_of_names_are_written_out(runs, capsys):
+    folder = runs.parent / "a\u202eb"
+    runs.rename(folder)
+    assert report(capsys, str(folder))[0] == 0
+    page = (runs.parent / "report" / "report.html").read_text()
+    assert "\u202e" not in page and r"a\u202eb" in page

@@ -28,7 +28,7 @@ _COMMANDS: tuple[Callable[[Path, Path], list[str]], ...] = (
 # One of these a folder: they build the model.
 _SLOW: tuple[Callable[[Path, Path], list[str]], ...] = (
     lambda run, root: ["eval", str(run)],
-    lambda run, root: ["plot", str(run), "--out", str(root / ".plots")],
+    lambda run, root: ["report", str(run), "--figures", "svg", "--out", str(root / ".plots")],
     lambda run, root: ["inspect", str(run), "--json"],
 )
 

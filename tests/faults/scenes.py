@@ -116,7 +116,10 @@ class Stage:
             "data": (["inspect", "--data", "task=translation", *self._data(train)], _empty),
             "eval": (["eval", run, "--outputs", str(self.place / "outputs.txt")], self._one),
             "inspect": (["inspect", run, "--only", "order"], self._one),
-            "plot": (["plot", run, "--out", str(self.place / "figures")], self._one),
+            "plot": (
+                ["report", run, "--figures", "svg", "--out", str(self.place / "figures")],
+                self._one,
+            ),
             "page": (["report", run, "--out", str(self.place / "page")], self._one),
             "export": (["export", run, "--out", str(self.place / "export")], self._one),
             "new": (["norm", "new", "fresh"], self._own_norms),

@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +11,7 @@ from normlab.commands import card as command
 from normlab.inspect import card_questions, runs
 from normlab.inspect.card import SCALES, STAGES, carry_out, examined
 from normlab.inspect.question import Finding, Question, questions
-from normlab.reports.cards import baselines_for, beside, board, read_card
-from normlab.reports.html.card import card_page
-from normlab.reports.html.lines import HEIGHT, lines
+from normlab.reports.cards import baselines_for, beside, board, card_page, read_card
 
 
 def test_every_question_has_a_text_and_a_stage():
@@ -249,19 +246,7 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     assert only.interval == "[-1.09, +0.185]"
     page = card_page(cards["mine"], found)
     assert "mine &lt;of&gt; tests." in page and "Beside it: ln and none" in page
+    assert page.count('class="chart"') == 1 and '"row":"ln"' in page
     (tmp_path / "ln" / "card.json").write_text("{}")
     with pytest.raises(ValueError, match=r"card\.json: damaged, or no card"):
         baselines_for(cards["mine"], [tmp_path])
-
-
-def test_lines_name_what_they_draw_and_nothing_is_drawn_of_nothing():
-    drawn = lines({"<a>": [(0.0, 1.0), (5.0, 2.0)], "b": []}, across="updates", up="loss")
-    assert drawn.count("<polyline") == 1 and "&lt;a&gt;" in drawn
-    assert lines({}, across="x", up="y") == ""
-
-
-def test_names_of_lines_that_end_at_the_bottom_stay_in_the_drawing():
-    low = {name: [(0.0, 1.0), (5.0, 0.0)] for name in "abcde"}
-    drawn = lines(low, across="updates", up="loss")
-    heights = [float(y) for y in re.findall(r'y="([\d.]+)" fill="var\(--hue', drawn)]
-    assert heights == sorted(set(heights)) and len(heights) == 5 and heights[-1] < HEIGHT

@@ -6,13 +6,16 @@ import statistics
 
 import pytest
 
-from normlab.metrics.spread import Interval, p_value, paired_interval, t_interval
-from normlab.metrics.statistics import (
+from normlab.metrics.spread import (
+    Interval,
     binomial,
     equivalence,
     fisher,
     holm,
+    p_value,
+    paired_interval,
     smallest_difference,
+    t_interval,
     wilson,
 )
 

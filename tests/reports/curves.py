@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from normlab.records.record import Outcome
-from normlab.reports.figures.runs import Run
+from normlab.reports.runs import Run, found_run
 from tests.records.examples import record
 
 ENCODER = ["encoder.embedding", "encoder.0", "encoder.1", "encoder.final"]
@@ -24,7 +24,7 @@ def run(
     changes = {"observe": {"probe": PROBES}, **changes}
     made = record(**changes)
     end = outcome or Outcome("finished", 100)
-    return Run.of(replace(made, stability=stability or {}, outcome=end), list(rows))
+    return found_run(replace(made, stability=stability or {}, outcome=end), list(rows))
 
 
 def loss_rows(losses: dict[int, float], spikes: Iterable[int] = ()) -> list[dict[str, Any]]:

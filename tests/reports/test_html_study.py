@@ -9,9 +9,9 @@ import pytest
 
 from normlab.commands.report import main
 from normlab.reports.curves import CURVES_FILE
-from normlab.reports.evidence import Evidence
-from normlab.reports.html.configuration import Configuration, configuration
 from normlab.reports.published import PAGE, differing, publish, rendered, write
+from normlab.reports.runs import Run
+from normlab.reports.study_page import Configuration, configuration
 from tests.html_text import Text
 from tests.reports.pages import published, sized
 from tests.reports.tables import made, planned, runs, study
@@ -214,18 +214,18 @@ def test_configuration_is_split_into_shared_and_apart(page):
 def test_settings_differ_in_what_reads_differently():
     configs = [{"lr": 1, "x": "", "one": 1}, {"lr": 1, "x": "", "one": 0.5}, {"lr": 1.0, "y": True}]
     found = configuration(
-        Evidence(planned(row, seed), replace(made(row, seed), config={**config, "seed": seed}))
+        Run(planned(row, seed), replace(made(row, seed), config={**config, "seed": seed}))
         for row, config in zip("abc", configs, strict=True)
         for seed in (1, 2)
     )
     assert found.shared == {"lr": "1", "x": ""}  # no value reads like an empty one
     assert found.keys == ("one", "y")
-    assert [(each.row, each.values) for each in found.differences] == [
+    assert [(row, values) for row, _, values in found.differences] == [
         ("a", ("1", "")),
         ("b", ("0.5", "")),
         ("c", ("", "true")),
     ]
-    assert configuration([Evidence(planned("a", 1))]) == Configuration({}, (), ())
+    assert configuration([Run(planned("a", 1))]) == Configuration({}, (), ())
 
 
 def test_environments_that_differ_say_of_which_runs(tmp_path):

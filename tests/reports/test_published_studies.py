@@ -15,8 +15,8 @@ from normlab.reports.published import (
     study_name,
     write,
 )
-from normlab.reports.render import comma_separated, latex, markdown
-from normlab.reports.table import build
+from normlab.reports.study_table import build
+from normlab.reports.table import comma_separated, latex, markdown
 from tests.reports.tables import made, planned, runs, study
 
 VALUES = {"ln": [30.0, 30.1], "bn": [20.0, None]}

@@ -6,10 +6,9 @@ import math
 
 import pytest
 
-from normlab.reports.digits import figure
-from normlab.reports.html.study import study_page
-from normlab.reports.render import comma_separated, latex, markdown
-from normlab.reports.table import build
+from normlab.reports.study_page import study_page
+from normlab.reports.study_table import build
+from normlab.reports.table import comma_separated, figure, latex, markdown
 from normlab.studies import Scale
 from tests.records.examples import SIGNATURE
 from tests.reports.tables import made, planned, runs, study
@@ -36,12 +35,13 @@ MARKDOWN = f"""\
 
 - data: None; fp32 on None; 100 updates
 - mean +- standard deviation over the seeds that finished; in brackets the difference to ln at the \
-same point, paired by seed, with its 95 % t interval and its p, not corrected for how many there are
-- bold: all rows have 5 seeds or more, all seeds finished, clear of the floor and made by the same \
-code, and this is better than every other row at its point, p below 0.05 after Holm over all pairs of rows
-- stability: how the seeds ended, how many diverged, and the median of their loss spikes
+same point, paired by seed, with its 95 % t interval and p value, not corrected for multiple \
+comparisons
+- bold: better than every other row at its point, p below 0.05 after Holm over all pairs of rows; \
+all rows have 5 seeds or more, all of them finished and clear of the untrained baseline, and the \
+two runs of each pair have the same code
 - document: what D0 says, at its own size and data
-- test/bleu: {SIGNATURE}
+- scored by: test/bleu {SIGNATURE}
 """  # noqa: E501
 LATEX = r"""\begin{table}
 \centering
@@ -78,7 +78,7 @@ def test_latex(table):
     text = latex(table)
     assert text.startswith(LATEX)
     comments = text.removeprefix(LATEX).splitlines()
-    assert len(comments) == 6 and all(line.startswith("% ") for line in comments)
+    assert len(comments) == 5 and all(line.startswith("% ") for line in comments)
 
 
 def test_csv_has_twelve_digits(table):

@@ -4,11 +4,11 @@ import gzip
 from dataclasses import replace
 
 from normlab.commands.compare import main as compare
-from normlab.reports.html.runs import runs_page
+from normlab.reports.arrange import arranged
 from normlab.reports.published import PAGE, publish, rendered
-from normlab.reports.runs import arranged
-from normlab.reports.side_by_side import side_by_side
-from normlab.reports.watched import Watched
+from normlab.reports.runs import Watched
+from normlab.reports.samples import side_by_side
+from normlab.reports.study_page import runs_page
 from tests.html_text import Text
 from tests.reports.tables import made, planned, study
 
@@ -75,7 +75,7 @@ def test_tests_of_other_texts_are_groups_and_runs_without_any_are_none(tmp_path)
     folders = [translated(tmp_path, norm, 1, LINES) for norm in ("ln", "bn")]
     watched = Watched([tmp_path])
     watched.look()
-    evidence = list(arranged(watched.runs(str)).evidence)
+    evidence = list(arranged(watched.runs(str)).runs)
     assert evidence[1].record is not None
     other = replace(evidence[1].record, data={"checksums": {"test": {"de": "other"}}})
     found = side_by_side([evidence[0], replace(evidence[1], record=other)])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from normlab.reports.table import build
+from normlab.reports.study_table import build
 from normlab.studies import Scale
 from tests.records.examples import SIGNATURE
 from tests.reports.tables import made, planned, runs, study
@@ -48,29 +48,27 @@ def test_differences_are_paired_by_seed():
     assert entry(found, "ln").difference is None and entry(found, "ln").p is None
 
 
+def differences(found):
+    return "".join(note for note in found.notes if note.startswith("differences:"))
+
+
 def test_a_seed_that_one_side_lacks_is_left_out_of_the_difference():
     found = table({"ln": [30.0, 40.0, 50.0], "bn": [29.0, None, 47.0]})
     gap = entry(found, "bn").difference
     assert (gap.mean, gap.n) == (-2.0, 2)
     assert gap.high == pytest.approx(-2 + T_1 * math.sqrt(2) / math.sqrt(2))
     assert row(found, "bn").outcome == "finished 2/2, 1 not run"
-    said = (
-        "bn: the difference to ln is paired over the seeds that both have in like arithmetic: 1 3"
-    )
-    assert said in found.notes
-    assert not any(
-        "both have" in note for note in table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]}).notes
-    )
+    assert "only seeds 1 3 are pairs (bn)" in differences(found)
+    assert differences(table({"ln": [1.0, 2.0], "bn": [1.0, 3.0]})) == ""
     assert entry(found, "bn").summary.mean == 38.0
 
 
 def test_one_common_seed_makes_no_difference():
     found = table({"ln": [30.0, None], "bn": [29.0, 38.0]})
     assert entry(found, "bn").difference is None
-    said = "bn: the difference to ln is not made, which takes two of the seeds that both have"
-    assert f"{said} in like arithmetic: 1" in found.notes
+    assert "seed 1 is the only pair, and a difference takes two (bn)" in differences(found)
     apart = table({"ln": [30.0, None], "bn": [None, 38.0]})
-    assert any(note.endswith("in like arithmetic: none") for note in apart.notes)
+    assert "no seed in common that finished (2; 1) (bn)" in differences(apart)
 
 
 def test_a_table_of_runs_that_all_diverged_says_so():
@@ -87,8 +85,10 @@ def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
     assert row(found, "bn").seeds == (1, 2, 3)
     assert entry(found, "bn").summary.mean == 33.5
     assert entry(found, "bn").difference is None
-    said = "bn: not compared with ln: 1 of 3 of its seeds and 0 of 3 of the other's diverged"
-    assert said in found.notes
+    said = (
+        "not compared with ln, seeds diverged: 1 of 3 of the row; the others are not a fair sample"
+    )
+    assert f"{said} (bn)" in differences(found)
 
 
 def test_a_row_that_was_not_run_has_no_figures():
@@ -180,11 +180,10 @@ def test_seeds_computed_in_unlike_arithmetic_are_not_paired():
     like = [(planned("bn", s), made("bn", s, {BLEU: 20.0 + s})) for s in (4, 5)]
     found = build(study(), "smoke", [*runs(noisy(30.0)), *other, *like])
     assert entry(found, "bn").difference.n == 2
-    said = "bn: the difference to ln is paired over the seeds that both have in like arithmetic"
-    assert f"{said}: 4 5" in found.notes
+    assert "only seeds 4 5 are pairs (bn)" in differences(found)
     alone = build(study(), "smoke", [*runs(noisy(30.0)), *other])
     assert entry(alone, "bn").difference is None
-    assert any(n.startswith("bn: not compared with ln: arithmetic is") for n in alone.notes)
+    assert "not compared with ln, different arithmetic" in differences(alone)
 
 
 def test_points_of_the_grid_stand_apart():
@@ -239,9 +238,9 @@ def test_a_seed_twice_is_refused():
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"data": {"checksums": {"train": "other"}}}, "data.checksums"),
-        ({"environment": {"world_size": 2}}, "environment.world_size is 2 and 1"),
-        ({"environment": {"precision": "bf16"}}, "arithmetic is"),
+        ({"data": {"checksums": {"train": "other"}}}, "unlike data (checksums)"),
+        ({"environment": {"world_size": 2}}, "numbers of processes"),
+        ({"environment": {"precision": "bf16"}}, "different arithmetic"),
     ],
 )
 def test_rows_on_unlike_data_or_machines_are_not_subtracted(changes, reason):
@@ -250,7 +249,7 @@ def test_rows_on_unlike_data_or_machines_are_not_subtracted(changes, reason):
     found = build(study(), "smoke", [*runs(figures), *bn])
     assert entry(found, "bn").summary.mean == 3.0 and entry(found, "bn").difference is None
     assert entry(found, "gn").difference is not None
-    assert any(n.startswith("bn: not compared with ln") and reason in n for n in found.notes)
+    assert f"not compared with ln, {reason}" in differences(found)
     assert not any(entry(found, name).best for name in ("ln", "bn", "gn"))
 
 
@@ -268,8 +267,7 @@ def test_scores_computed_in_two_ways_are_not_subtracted():
     bn = [(planned("bn", s), made("bn", s, {BLEU: 1.0 + s}, signature="tok:none")) for s in (1, 2)]
     found = build(study(), "smoke", [*runs({"ln": [3.0, 4.0]}), *bn])
     assert entry(found, "bn").difference is None
-    assert f"test/bleu (ln): {SIGNATURE}" in found.notes
-    assert "test/bleu (bn): tok:none" in found.notes
+    assert f"scored by: test/bleu (ln) {SIGNATURE}; test/bleu (bn) tok:none" in found.notes
 
 
 def test_a_target_that_a_seed_never_reached_makes_no_difference():
@@ -348,8 +346,38 @@ def test_notes_say_on_what_and_by_which_code():
     other = made("bn", 1, {BLEU: 29.0}, data={"label": "toy"}, environment=where)
     notes = build(study(), "smoke", [*made_of, (planned("bn", 1), other)]).notes
     assert notes[0] == "data: None, toy; fp32 on None, a CPU; 100 updates"
-    assert "the runs were made by different states of the code" in notes
-    assert f"test/bleu: {SIGNATURE}" in notes
+    assert any(note.startswith("code: seeds have different states of it") for note in notes)
+    assert f"scored by: test/bleu {SIGNATURE}" in notes
+
+
+def test_bold_and_the_note_on_code_agree():
+    """Pairs share their code where seeds do not, and that is what both notes say."""
+    made_of = [
+        (planned(norm, s), made(norm, s, {BLEU: b + s / 10}, environment={"code": f"state {s}"}))
+        for norm, b in (("ln", 30.0), ("bn", 20.0))
+        for s in range(1, 6)
+    ]
+    found = build(study(), "smoke", made_of)
+    assert entry(found, "ln").best
+    (bold,) = [note for note in found.notes if note.startswith("bold:")]
+    assert "the two runs of each pair have the same code" in bold
+    code = "code: seeds have different states of it; the two runs of a pair share theirs in every"
+    assert f"{code} row" in found.notes
+
+
+def test_many_rows_have_few_notes_and_the_rest_is_for_the_page():
+    rows = {f"r{n}": (f"norm=n{n}",) for n in range(20)}
+    rates = {row: (f"optim.lr={n}",) for n, row in enumerate(rows)}
+    size = Scale((), (1, 2, 3), 0.5, "built in", tuple(rows), {}, rates=rates)
+    made_of = [
+        (planned(row, s), made(row, s, {BLEU: 20.0 + s}))
+        for row in rows
+        for s in ((1, 2) if row == "r1" else (1, 2, 3))
+    ]
+    found = build(study(rows=rows, scales={"smoke": size}), "smoke", made_of)
+    assert len(found.notes) < 9
+    (rates_note,) = [note for note in found.details if note.startswith("tuning chose")]
+    assert "optim.lr=0 (r0)" in rates_note and "optim.lr=19 (r19)" in rates_note
 
 
 def test_many_lengths_of_runs_are_a_range():
@@ -361,7 +389,8 @@ def test_many_lengths_of_runs_are_a_range():
     assert build(study(), "smoke", made_of).notes[0].endswith("1,000 to 4,000 updates")
 
 
-def test_what_a_score_is_worth_without_learning_is_named():
+def test_a_score_at_the_untrained_baseline_is_named():
     record = replace(made("ln", 1, {"valid/loss": 6.2}), floors={"loss": 6.67, "bleu": 3.0})
     notes = build(study(), "smoke", [(planned("ln", 1), record)]).notes
-    assert any(note.endswith("decides nothing): valid/loss 6.670") for note in notes)
+    (note,) = [note for note in notes if note.startswith("untrained baseline: valid/loss 6.670")]
+    assert note.endswith("not clear of it, so a difference says nothing: valid/loss (ln)")

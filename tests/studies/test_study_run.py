@@ -15,8 +15,8 @@ from normlab.commands import _study_judge, _study_words
 from normlab.commands import study as command
 from normlab.commands._study_plan import Item, Table
 from normlab.records.code import code_of
-from normlab.reports.notes import BOLD
 from normlab.reports.published import read
+from normlab.reports.study_table import BOLD
 from normlab.studies import load_study
 from normlab.studies import runs as studied
 from tests.reports.tables import made

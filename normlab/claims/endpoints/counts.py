@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from normlab.claims.decision import Decision, Verdict
-from normlab.metrics.statistics import binomial, fisher
+from normlab.metrics.spread import binomial, fisher
 
 HALF = 0.5
 OPEN = "the counts do not decide"

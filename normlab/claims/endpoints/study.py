@@ -15,8 +15,7 @@ from normlab.claims.membership import Plan
 from normlab.claims.node import Where
 from normlab.claims.runs import Runs
 from normlab.claims.sample import Query, Sample, collect, point_of
-from normlab.metrics.floors import at_floor, trains
-from normlab.metrics.statistics import least_share
+from normlab.metrics.spread import at_baseline, least_share, trains
 from normlab.records.record import RunRecord
 from normlab.studies import load_study, unchosen
 
@@ -99,7 +98,7 @@ class Asked:
                 points.setdefault(point_of(run, self.query.over), []).append(run)
         for point, runs in points.items():
             for score in self.query.scores:
-                if (found := at_floor(runs, score)) is not None:
+                if (found := at_baseline(runs, score)) is not None:
                     name = ", ".join(
                         [side, *map("=".join, zip(self.query.over, point, strict=True))]
                     )
@@ -112,8 +111,8 @@ class Asked:
         `values` are the figures by seed.
         """
         for side in self.sample.cells:
-            if (at_floor := self.floor(side, seeds)) is not None:
-                return stuck(at_floor)
+            if (low := self.floor(side, seeds)) is not None:
+                return stuck(low)
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
 

@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from normlab.metrics.statistics import accuracy_interval
+from normlab.metrics.spread import accuracy_interval
 from normlab.progress import PREPARING, TRAINING, Stage
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE

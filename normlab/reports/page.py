@@ -1,7 +1,7 @@
-"""Decides what every page of results has: one file, its style and scripts inside, nothing to load.
+"""Pages of results: one file each that opens from disk, with its style and scripts inside.
 
-A policy in the page forbids every request, so a page that opens is complete. Colors are those of
-the figures.
+A policy in the page forbids every request, so a page that opens is complete. All text is escaped,
+and control characters are written out.
 """
 
 import re
@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from normlab.records.text import one_line
-from normlab.reports.figures.style import DARK, LIGHT, Theme
+from normlab.reports.figures import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-_TEMPLATES = "templates"
 _MINUS = re.compile(r"(?<![\w-])-(?=\d)")
 _SCRIPTS = ("tools.js", "tables.js")  # of all pages, before those of charts
-_CHARTS = "charts.js"
-_LAST = "report.js"
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data:; base-uri 'none'; form-action 'none'"
@@ -30,45 +27,45 @@ _POLICY = (
 
 
 def page(
-    template: str,
-    *,
-    charts: Mapping[str, Any] | None,
-    also: Sequence[str] = (),
-    live: bool = False,
-    **values: object,
+    template: str, *, charts: Mapping[str, Any] | None, also: Sequence[str] = (), **values: object
 ) -> str:
-    """Render a template that extends `page.html`; all that stands in `values` is escaped.
+    """Render a template that extends `page.html`.
 
     `charts` is what the page's script draws, if anything. `also` names style sheets and scripts
-    beside the template that follow those of all pages. A `live` page may ask the server that it is
-    from, and no other, for itself. Raises jinja2's errors for a name that a template uses and
-    nobody gave.
+    next to the template that follow those of all pages. Raises jinja2's errors for a name that the
+    template uses and that is not in `values`.
     """
     from jinja2.utils import htmlsafe_json_dumps
     from markupsafe import Markup
 
-    environment = _environment()
-    scripts = (*_SCRIPTS, *([] if charts is None else [_CHARTS]), _LAST)
+    scripts = (*_SCRIPTS, *([] if charts is None else ["charts.js"]), "report.js")
     data = None
     if charts is not None:
-        data = htmlsafe_json_dumps(charts, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return environment.get_template(template).render(
-        **values,
-        colours=Markup(colours(LIGHT)),
-        dark_colours=Markup(colours(DARK)),
-        style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
-        script=Markup(_own(*scripts, *(name for name in also if name.endswith(".js")))),
-        data=data,
-        policy=policy(live=live),
-        live=live,
+        data = htmlsafe_json_dumps(
+            _printable(charts), sort_keys=True, separators=(",", ":"), allow_nan=False
+        )
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **values,
+            colours=Markup(colours(LIGHT)),
+            dark_colours=Markup(colours(DARK)),
+            style=Markup(_own("report.css", *(name for name in also if name.endswith(".css")))),
+            script=Markup(_own(*scripts, *(name for name in also if name.endswith(".js")))),
+            data=data,
+            policy=_POLICY,
+        )
     )
 
 
-def policy(*, live: bool) -> str:
-    """Return what a page may load: nothing, or itself anew."""
-    if not live:
-        return _POLICY
-    return _POLICY + "; connect-src 'self'"
+def _printable(value: Any) -> Any:
+    """Return nested values of a chart with the control characters of all texts written out."""
+    if isinstance(value, str):
+        return one_line(value)
+    if isinstance(value, Mapping):
+        return {key: _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value
 
 
 def colours(theme: Theme) -> str:
@@ -76,11 +73,6 @@ def colours(theme: Theme) -> str:
     names = {"paper": theme.paper, "ink": theme.ink, "quiet": theme.quiet, "grid": theme.grid}
     named = [f"--{name}: {colour};" for name, colour in names.items()]
     return " ".join([*named, *(f"--hue-{n}: {hue};" for n, hue in enumerate(theme.hues))])
-
-
-def link(path: str) -> str:
-    """Return a relative path as an address."""
-    return quote(path)
 
 
 def duration(seconds: float) -> str:
@@ -106,34 +98,39 @@ def breakable(path: str) -> "Markup":
     """Return a path escaped, with places where a narrow column may fold it."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"(?<=[/_])(?=\w)", "<wbr>", str(escape(path))))
+    return Markup(re.sub(r"(?<=[/_])(?=\w)", "<wbr>", str(escape(one_line(path)))))
 
 
 def coded(text: str) -> "Markup":
-    """Return text escaped, what stands in backticks as code."""
+    """Return text escaped, what is in backticks as code."""
     from markupsafe import Markup, escape
 
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(one_line(text)))))
 
 
 @cache
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
 
-    loader = PackageLoader("normlab.reports.html", _TEMPLATES)
+    def finalize(value: object) -> object:
+        plain = isinstance(value, str) and not isinstance(value, Markup)
+        return one_line(value) if plain else value
+
     made = Environment(
-        loader=loader,
+        loader=PackageLoader("normlab.reports", "templates"),
         autoescape=True,
+        finalize=finalize,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    filters = (link, duration, joined, breakable, coded)
-    made.filters |= {each.__name__: each for each in filters} | {"line": one_line}
+    made.filters |= {each.__name__: each for each in (duration, joined, breakable, coded)}
+    made.filters["link"] = quote
     return made
 
 
 def _own(*names: str) -> str:
-    folder = files("normlab.reports.html") / _TEMPLATES
+    folder = files("normlab.reports") / "templates"
     return "".join((folder / name).read_text("utf-8") for name in names)

@@ -1,0 +1,316 @@
+"""Which charts runs have: curves over training, probes, scores over a numeric axis, by layer."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from normlab.records.depth import by_place, in_depth_order, stack
+from normlab.records.record import RunRecord
+from normlab.records.rows import series, spike_steps
+from normlab.reports.panels import LOG_FROM, Event, Panel, Series, Spread, spread
+from normlab.reports.runs import Run
+from normlab.reports.table import Row, Table
+from normlab.studies import Study
+
+TRAIN, VALID = "train/loss", "valid/loss"
+_LOSS_LOG_FROM = 3.0  # early: what matters happens after the first steep fall
+_AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
+_UNSHOWN = ("train/tokens_per_second",)  # says how fast this machine was
+_TITLES = {
+    TRAIN: ("Training loss", "nats"),
+    VALID: ("Validation loss", "nats"),
+    "train/grad_norm": ("Gradient norm", "norm before clipping"),
+    "stability/updates/ratio": ("Update size", "|change| / |weights|"),
+    "stability/tid/mean": ("TID, mean", "relative distance"),
+    "stability/tid/var": ("TID, variance", "relative distance"),
+    "stability/fluctuation/mean": ("Fluctuation, mean", "distance per feature"),
+    "stability/fluctuation/var": ("Fluctuation, variance", "distance per feature"),
+    "stability/statistics_gradient/mean": ("Gradient of the mean", "norm per feature"),
+    "stability/statistics_gradient/var": ("Gradient of the variance", "norm per feature"),
+    "stability/activations/var": ("Activation variance", "activation squared"),
+    "stability/activations/largest": ("Largest activation", "|activation|"),
+    "stability/residual/growth": ("Residual growth", "last rms / first rms"),
+    "stability/attention/entropy": ("Attention entropy", "share of the highest"),
+}
+_OVER_TRAINING = tuple(_TITLES)[2:]
+
+
+def norms_of(runs: Iterable[Run], rows: Iterable[str]) -> dict[str, str]:
+    """Return the norm of each row by its first run with a config, else the name of the row."""
+    found: dict[str, str] = {}
+    for run in runs:
+        if run.settings:
+            found.setdefault(run.planned.row, run.norm)
+    return {row: found.get(row, row) for row in rows}
+
+
+def finite(points: Sequence[tuple[int, float]]) -> dict[float, float]:
+    """Return the finite values by their steps; of two at one step the later."""
+    return {float(x): y for x, y in points if math.isfinite(y)}
+
+
+@dataclass(frozen=True)
+class Group:
+    """Charts that belong together; those of `more` are shown on request."""
+
+    shown: tuple[Panel, ...]
+    more: tuple[Panel, ...] = ()
+
+    @property
+    def all(self) -> tuple[Panel, ...]:
+        """Return all charts."""
+        return (*self.shown, *self.more)
+
+
+_Grouped = Mapping[tuple[str, str], Sequence[Run]]
+
+
+def learning(study: Study, runs: Iterable[Run]) -> Group:
+    """Return the curves of losses and of the scores in the study's table, then others."""
+    grouped = _grouped(runs)
+    columns = [f"valid/{column.partition('/')[2]}" for column in study.columns]
+    first = list(dict.fromkeys([TRAIN, VALID, *columns]))
+    others = [name for name in _names(grouped, "valid/", 1) if name not in first]
+    return Group(_panels(grouped, first), _panels(grouped, others))
+
+
+def stability(runs: Iterable[Run]) -> Group:
+    """Return the curves of gradients and of probes: the most telling ones, then all others."""
+    grouped = _grouped(runs)
+    names = [*_names(grouped, "stability/", 2), *_names(grouped, "train/", 1)]
+    others = [name for name in names if name not in (*_OVER_TRAINING, TRAIN, VALID, *_UNSHOWN)]
+    return Group(_panels(grouped, _OVER_TRAINING), _panels(grouped, others))
+
+
+def tokens(runs: Iterable[Run]) -> list[dict[str, object]]:
+    """Return how many tokens each setting had seen at its steps, for an axis of tokens."""
+    seen: list[dict[str, object]] = []
+    for (row, at), members in _grouped(runs).items():
+        counts: dict[int, float] = {}
+        for run in members:  # all seeds of a setting see about as many
+            counts = {**dict(series(run.rows, "tokens")), **counts}
+        if counts:
+            steps = sorted(counts)
+            seen.append(
+                {"row": row, "at": at, "steps": steps, "tokens": [round(counts[n]) for n in steps]}
+            )
+    return seen
+
+
+def loss_unit(records: Iterable[RunRecord]) -> str:
+    """Return the unit of the runs' losses: nats per what all of them count, or nats alone."""
+    units = {record.loss_unit for record in records}
+    return units.pop() if len(units) == 1 else "nats"
+
+
+def _grouped(runs: Iterable[Run]) -> _Grouped:
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        groups.setdefault((run.planned.row, run.planned.point), []).append(run)
+    return groups
+
+
+def _names(grouped: _Grouped, prefix: str, slashes: int) -> list[str]:
+    rows = [row for members in grouped.values() for run in members for row in run.rows]
+    names = {name for row in rows for name in row}
+    return sorted(n for n in names if n.startswith(prefix) and n.count("/") == slashes)
+
+
+def _panels(grouped: _Grouped, names: Iterable[str]) -> tuple[Panel, ...]:
+    panels = [_panel(grouped, name) for name in names]
+    return tuple(panel for panel in panels if panel.series)
+
+
+def _panel(grouped: _Grouped, name: str) -> Panel:
+    lines: list[Series] = []
+    for (row, at), members in grouped.items():
+        points = spread([finite(series(run.rows, name)) for run in members])
+        if points:
+            lines.append(Series(row, at, at, points))
+    title, unit = _TITLES.get(name, (name, ""))
+    is_loss = name in (TRAIN, VALID)
+    if is_loss:
+        runs = [run for members in grouped.values() for run in members]
+        unit = loss_unit(run.record for run in runs if run.record is not None)
+    falls = any(word in name for word in ("loss", "nll", "perplexity"))
+    log_from = LOG_FROM if falls or not name.startswith("valid/") else None
+    return Panel(
+        name,
+        title,
+        unit,
+        tuple(lines),
+        events=_events(grouped) if name == TRAIN else (),
+        log_from=_LOSS_LOG_FROM if is_loss else log_from,
+    )
+
+
+def _events(grouped: _Grouped) -> tuple[Event, ...]:
+    found: list[Event] = []
+    for (row, at), members in grouped.items():
+        for run in members:
+            losses = finite(series(run.rows, TRAIN))
+            seed = run.planned.seed
+            for step in spike_steps(run.rows):
+                if step in losses:
+                    found.append(Event("spike", row, at, seed, step, losses[step]))
+            if run.outcome == "diverged" and run.record is not None:
+                value = list(losses.values())[-1] if losses else None
+                found.append(Event("diverged", row, at, seed, run.record.outcome.step, value))
+    return tuple(found)
+
+
+def by_axis(study: Study, table: Table) -> dict[str, Group]:
+    """Return, for each numeric axis of the grid, the scores of the table over it."""
+    places: dict[str, dict[str, str]] = {}
+    for values in product(*study.grid.values()):
+        pairs = dict(zip(study.grid, values, strict=True))
+        places[_point(pairs)] = pairs
+    found: dict[str, Group] = {}
+    for axis in study.grid:
+        numbers = {at: _number(values[axis]) for at, values in places.items()}
+        here = {at: value for at, value in numbers.items() if value is not None}
+        if len(here) == len(numbers):
+            panels = [_axis_panel(axis, here, places, table, column) for column in table.columns]
+            if shown := tuple(panel for panel in panels if len(panel.ticks) > 1):
+                found[axis] = Group(shown)
+    return found
+
+
+def _point(values: Mapping[str, str]) -> str:
+    return " ".join(f"{axis}={value}" for axis, value in values.items())
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _axis_panel(
+    axis: str,
+    numbers: Mapping[str, float],
+    places: Mapping[str, Mapping[str, str]],
+    table: Table,
+    column: str,
+) -> Panel:
+    """Return a score over an axis: a line per row, a facet per point of the other axes."""
+    lines: dict[tuple[str, str], dict[float, tuple[str, Spread]]] = {}
+    for row in table.rows:
+        here = _score(row, column)
+        if here is not None and row.point in numbers:
+            facet = _point({key: v for key, v in places[row.point].items() if key != axis})
+            lines.setdefault((row.name, facet), {})[numbers[row.point]] = (row.point, here)
+    made = tuple(
+        Series(row, facet, tuple(at for at, _ in own.values()), {x: s for x, (_, s) in own.items()})
+        for (row, facet), points in lines.items()
+        if (own := dict(sorted(points.items())))
+    )
+    ticks = tuple(sorted({x for points in lines.values() for x in points}))
+    return Panel(column, column, "", made, _AXES.get(axis, axis), ticks, log_from=None)
+
+
+def _score(row: Row, column: str) -> Spread | None:
+    """Return the table's score and how far its seeds lie apart."""
+    entry = row.entries[column]
+    values = list(entry.values.values())
+    if entry.summary is None or not all(math.isfinite(value) for value in values):
+        return None
+    return Spread(entry.summary.mean, min(values), max(values), entry.summary.n)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A figure of runs: its title, its panels, and the probe that it needs, if any."""
+
+    title: str
+    panels: Callable[[Sequence[Run]], tuple[Panel, ...]]
+    probe: str | None = None
+
+    def lacking(self, runs: Sequence[Run]) -> dict[str, list[str]]:
+        """Return the rows that the figure has nothing of, by the reason."""
+        panels = self.panels(runs)
+        drawn = {line.row for panel in panels for line in panel.series}
+        drawn |= {event.row for panel in panels for event in panel.events}
+        found: dict[str, list[str]] = {}
+        for row in dict.fromkeys(run.planned.row for run in runs):
+            if row not in drawn:
+                reason = self._lack([run for run in runs if run.planned.row == row])
+                found.setdefault(reason, []).append(row)
+        return found
+
+    def _lack(self, runs: Sequence[Run]) -> str:
+        if self.probe is None:
+            return "no rows with finite values"
+        if all(run.record is None for run in runs):
+            return "no record yet"
+        if not any(run.has_probe(self.probe) for run in runs):
+            return f"trained without the probe {self.probe}; probe=full has it"
+        return f"the probe {self.probe} found nothing to measure in this model"
+
+
+def _losses(runs: Sequence[Run]) -> tuple[Panel, ...]:
+    grouped = _grouped(runs)
+    train, valid = (_panel(grouped, name) for name in (TRAIN, VALID))
+    return tuple(panel for panel in (train, valid) if panel.series or panel.events)
+
+
+def _by_layer(title: str, probe: str, *shown: tuple[str, str, str]) -> Kind:
+    def panels(runs: Sequence[Run]) -> tuple[Panel, ...]:
+        made = [_layers(_grouped(runs), *each) for each in shown]
+        return tuple(panel for panel in made if panel.series)
+
+    return Kind(title, panels, probe)
+
+
+def _layers(grouped: _Grouped, name: str, title: str, unit: str) -> Panel:
+    """Return a metric of the records by layer, the encoder and the decoder as facets."""
+    profiles = {
+        place: [
+            {key: value for key, value in found.items() if math.isfinite(value)}
+            for run in members
+            if run.record is not None and (found := by_place(run.record.stability, name))
+        ]
+        for place, members in grouped.items()
+    }
+    layers = in_depth_order({key for own in profiles.values() for each in own for key in each})
+    lines: list[Series] = []
+    for part in dict.fromkeys(map(stack, layers)):
+        for (row, at), own in profiles.items():
+            here = {float(x): key for x, key in enumerate(layers) if stack(key) == part}
+            curves = [{x: each[key] for x, key in here.items() if key in each} for each in own]
+            if points := spread(curves):
+                lines.append(Series(row, f"{part} {at}".strip(), at, points))
+    ticks = tuple(map(float, range(len(layers))))
+    short = tuple(_short(layer) for layer in layers)
+    return Panel(name, title, unit, tuple(lines), "", ticks, short)
+
+
+def _short(place: str) -> str:
+    inside = place.partition(".")[2].replace(".", " ")
+    return f"layer {inside}" if inside.isdecimal() else inside or place
+
+
+KINDS = {
+    "loss": Kind("Training and validation loss", _losses),
+    "gradient_by_layer": _by_layer(
+        "Gradient norm by layer",
+        "gradients",
+        ("stability/gradients/norm", "Gradient norm", "norm before clipping"),
+    ),
+    "tid_by_layer": _by_layer(
+        "TID by layer",
+        "tid",
+        ("stability/tid/mean", "TID of the mean", "relative distance"),
+        ("stability/tid/var", "TID of the variance", "relative distance"),
+    ),
+    "residual_by_layer": _by_layer(
+        "Residual stream by layer",
+        "residual",
+        ("stability/residual/rms", "Residual stream", "root mean square"),
+    ),
+    "over_training": Kind("Stability over training", lambda runs: stability(runs).shown),
+}
+"""The figures of `normlab report --figures` and of `Records.plot`."""

@@ -1,0 +1,304 @@
+"""The page of a study or of any runs: table, curves, samples, configs, and every run."""
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from normlab.records.fingerprint import ABSENT, diff, parts, varying
+from normlab.records.record import RunRecord
+from normlab.reports import table as tables
+from normlab.reports.arrange import DRAWN, Arranged
+from normlab.reports.charts import by_axis, learning, norms_of, stability, tokens
+from normlab.reports.page import duration, page, signed
+from normlab.reports.panels import DASHES, MARKS, Panel, data, looks_of
+from normlab.reports.runs import NOT_ENDED, NOT_MADE, Run
+from normlab.reports.samples import TextOf, side_by_side
+from normlab.reports.study_table import build, data_name
+from normlab.reports.table import Entry, Row, Table, figure, said, shown
+from normlab.studies import Study
+
+_DASH = "\N{EN DASH}"
+_UNLIKE = 1.5  # ratio of steps from which tokens are the better axis at first
+_CODE = "code_files."  # one fact per file
+_COUNTED = 4  # runs with one value that are named; more are counted
+
+
+def study_page(
+    study: Study,
+    scale: str,
+    table: Table,
+    runs: Sequence[Run],
+    *,
+    template: str = "study.html",
+    text_of: TextOf | None = None,
+    **values: Any,
+) -> str:
+    """Return the page of a study, the same bytes for the same evidence.
+
+    Another `template` extends that of published studies, and uses `values` too. `text_of` gives the
+    samples their sources and references, which published studies do not have.
+    """
+    records = [run.record for run in runs if run.record is not None]
+    rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
+    looks = looks_of(norms_of(runs, rows))
+    groups = {
+        **{f"by {axis}": group for axis, group in by_axis(study, table).items()},
+        "learning": learning(study, runs),
+        "stability": stability(runs),
+    }
+    panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
+    unit = _unit(records)
+    settings = [
+        {**asdict(look), "dashes": DASHES[look.dashes], "mark": MARKS[look.mark]}
+        for look in looks.values()
+    ]
+    recorded = facts(records, "environment")
+    charts = {
+        "panels": [data(panel) for panel in panels],
+        "tokens": tokens(runs),
+        "unit": unit,
+        "looks": settings,
+    }
+    return page(
+        template,
+        charts=charts if panels else None,
+        study=study,
+        scale=scale,
+        table=table,
+        data_name=data_name(study, scale, records),
+        lines=[_line(table, row) for row in table.rows],
+        directions={column: _direction(table, column) for column in table.columns},
+        settings=settings,
+        points=list(dict.fromkeys(row.point for row in table.rows)),
+        overview=_overview(runs, records),
+        groups=groups,
+        samples=side_by_side(runs, text_of),
+        unit=unit,
+        across_tokens=_unlike_steps(records),
+        without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
+        diverged=[record for record in records if record.outcome.status == "diverged"],
+        configuration=configuration(runs),
+        environment=[each for each in recorded if not each[0].startswith(_CODE)],
+        code_files=[each for each in recorded if each[0].startswith(_CODE)],
+        data_facts=facts(records, "data"),
+        runs=runs,
+        scores={
+            record.run_id: [_score(record, column) for column in table.columns]
+            for record in records
+        },
+        **values,
+    )
+
+
+def runs_page(
+    arranged: Arranged,
+    heading: str,
+    *,
+    problems: Sequence[str] = (),
+    text_of: TextOf | None = None,
+    reload: int = 0,
+) -> str:
+    """Return the page of any runs; `problems` are what could not be read, one line each.
+
+    The page reloads itself every `reload` seconds, unless that is 0.
+    """
+    study, scale = arranged.study, arranged.scale
+    records = [run.record for run in arranged.runs if run.record is not None]
+    pairs = [(run.planned, run.record) for run in arranged.runs]
+    table = build(study, scale, pairs, absent=NOT_ENDED)
+    return study_page(
+        study,
+        scale,
+        replace(table, title=f"Runs on {data_name(study, scale, records)}, scale={scale}"),
+        [
+            run
+            if run.now is None
+            else replace(run, now={k: _said(k, v) for k, v in run.now.items()})
+            for run in arranged.runs
+        ],
+        template="runs.html",
+        text_of=text_of,
+        heading=heading,
+        problems=problems,
+        drawn=DRAWN,
+        undrawn=arranged.undrawn,
+        reload=reload,
+    )
+
+
+def _said(key: str, value: Any) -> str:
+    """Write what `progress.json` says under a key, which may be anything."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -1e15 < value < 1e15:
+        return value if isinstance(value, str) else _DASH
+    if key == "left":
+        return duration(max(0.0, float(value)))
+    return figure(float(value), "valid/loss") if key == "loss" else f"{value:,.0f}"
+
+
+def _line(table: Table, row: Row) -> dict[str, Any]:
+    """Return a row of the table as its template takes it."""
+    ended_well = ("finished", NOT_MADE.alone, NOT_ENDED.alone)
+    return {
+        "name": row.name,
+        "at": row.point,
+        "stability": tables.stability(table, row),
+        "bad": not row.outcome.startswith(ended_well),
+        "figures": [_figure(entry, column) for column, entry in shown(table, row)],
+        "problem": row.problem,
+        "said": said(table, row),
+    }
+
+
+def _figure(entry: Entry, column: str) -> dict[str, Any]:
+    text, gap, document = tables.parts(entry, column)
+    says = document.removeprefix("document: ")
+    return {
+        "text": text.replace("+-", "\N{PLUS-MINUS SIGN}") if entry.summary else _DASH,
+        "gap": signed(gap),
+        "document": signed(says) if isinstance(entry.document, float) else says,
+        "best": entry.best,
+    }
+
+
+def _direction(table: Table, column: str) -> str:
+    """Say which way a score is better, "" where no row has it."""
+    entries = [row.entries[column] for row in table.rows]
+    found = {entry.higher_is_better for entry in entries if entry.summary is not None}
+    return "".join("higher is better" if higher else "lower is better" for higher in sorted(found))
+
+
+def _score(record: RunRecord, column: str) -> str:
+    found = record.figure(column)
+    if found is None:
+        return ""
+    return "not reached" if math.isinf(found.value) else figure(found.value, column)
+
+
+def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
+    """Return the facts that a reader asks for first, each with its values."""
+
+    def of(part: str, key: str) -> list[str]:
+        found = [getattr(record, part).get(key) for record in records]
+        return [value for value, _ in _counted(str(value) for value in found if value is not None)]
+
+    steps = sorted({record.budget.steps for record in records if record.finished})
+    updates = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else f"{sum(steps):,}"
+    seconds = sum(record.budget.wall_seconds for record in records)
+    made = [
+        ("runs", [f"{count} {outcome}" for outcome, count in _counted(r.outcome for r in runs)]),
+        ("seeds", [", ".join(map(str, sorted({run.planned.seed for run in runs})))]),
+        ("updates", [updates] if steps else []),
+        ("data", of("data", "label") or of("data", "source")),
+        ("hardware", of("environment", "device")),
+        ("precision", of("environment", "precision")),
+        ("training time, all runs", [f"{seconds / 3600:.1f} h"] if records else []),
+    ]
+    return [(name, values) for name, values in made if values]
+
+
+def _counted(values: Iterable[str]) -> list[tuple[str, int]]:
+    """Return the different values with their counts, the most frequent first."""
+    return sorted(Counter(values).items(), key=lambda pair: (-pair[1], pair[0]))
+
+
+def _unit(records: Sequence[RunRecord]) -> str:
+    """Return what all runs count, `units` where they count different things."""
+    units = {record.unit for record in records} or {"tokens"}
+    return units.pop() if len(units) == 1 else "units"
+
+
+def _unlike_steps(records: Sequence[RunRecord]) -> bool:
+    steps = [record.budget.steps for record in records if record.finished]
+    return bool(steps) and max(steps) > _UNLIKE * min(steps)
+
+
+# Configs, machines and data ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """What all runs share, by dotted key, and the keys that they differ in.
+
+    A difference is a row, its point, and its values of these keys.
+    """
+
+    shared: Mapping[str, str]
+    keys: tuple[str, ...]
+    differences: tuple[tuple[str, str, tuple[str, ...]], ...]
+
+
+def configuration(runs: Iterable[Run]) -> Configuration:
+    """Compare the configs of all settings, each by its first seed: its seeds share theirs.
+
+    What is no part of an experiment (seed, device, folders, probes) is left out, as in its
+    fingerprint; the names of chosen options come before the values that they stand for.
+    """
+    configs: dict[tuple[str, str], Mapping[str, Any]] = {}
+    for run in runs:
+        place = (run.planned.row, run.planned.point)
+        if run.settings and place not in configs:
+            choices = run.settings.get("choices", {}).items()
+            chosen = {f"option: {k}": v for k, v in choices if v not in (None, "none")}
+            configs[place] = {**chosen, **run.settings}
+    varied = varying([parts(config) for config in configs.values()])
+    rows = [{key: _written(value) for key, value in values.items()} for values in varied]
+    first = _leaves(next(iter(configs.values()), {}))
+    texts = {key: _written(value) for key, value in first.items()} | next(iter(rows), {})
+    keys = sorted(texts, key=lambda key: (not key.startswith("option"), key))
+    # Different values may look the same: no value, and an empty one.
+    apart = tuple(key for key in keys if len({row[key] for row in rows if key in row}) > 1)
+    return Configuration(
+        shared={key: texts[key] for key in keys if key not in apart},
+        keys=apart,
+        differences=tuple(
+            (*place, tuple(row[key] for key in apart))
+            for place, row in zip(configs, rows, strict=True)
+        ),
+    )
+
+
+Fact = tuple[str, list[tuple[str, str]]]
+"""A recorded key, and its values, each with the runs that have it, "" for all."""
+
+
+def facts(records: Sequence[RunRecord], part: str) -> list[Fact]:
+    """Return what records say in `environment` or `data`, each value once with its runs."""
+    nodes = [getattr(record, part) for record in records]
+    holders: dict[int, list[int]] = {}  # by node: most records share one
+    for place, node in enumerate(nodes):
+        holders.setdefault(id(node), []).append(place)
+    found: dict[str, dict[str, list[int]]] = {}
+    for places in holders.values():
+        for key, value in _leaves({part: nodes[places[0]]}).items():
+            name = key.removeprefix(f"{part}.")
+            found.setdefault(name, {}).setdefault(_written(value), []).extend(places)
+    runs = [record.run_id for record in records]
+    return [
+        (
+            key,
+            [(value, _of([runs[n] for n in sorted(own)], len(runs))) for value, own in by.items()],
+        )
+        for key, by in sorted(found.items())
+    ]
+
+
+def _of(runs: Sequence[str], total: int) -> str:
+    """Name the runs that have a value, "" for all."""
+    if len(runs) == total:
+        return ""
+    return f"{len(runs)} of {total} runs" if len(runs) > _COUNTED else ", ".join(runs)
+
+
+def _leaves(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a nested config by dotted keys."""
+    return {key: value for key, (_, value) in diff({}, node).items()}
+
+
+def _written(value: object) -> str:
+    """Write a value as the command line does."""
+    if isinstance(value, str):
+        return "" if value == ABSENT else value
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,375 @@
+"""The table of a study: a pure function of the study and the records of its runs.
+
+A row is a setting at a point of the study's grid. For each score it has the mean over the seeds
+that finished with its spread, and the difference to the first row at the same point, paired by
+seed, with its 95 % t interval and p value (Student 1908: right for as few seeds as two, if
+differences are normal). Whether translations would differ on other sentences is another question,
+which `normlab compare A B --bootstrap` answers. The title names the data of the numbers; what a
+document says of other data is in a column of its own, and no difference to it is made. Runs that
+must not be averaged or compared are refused with the reason, and seeds that diverged are counted,
+never dropped.
+"""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from normlab.metrics.spread import accuracy_interval
+from normlab.records.aggregate import Cell
+from normlab.records.code import code_differences
+from normlab.records.fingerprint import diff
+from normlab.records.record import RunRecord
+from normlab.records.rows import SPIKE_COUNT
+from normlab.reports.comparison import (
+    SEEDS_TO_DECIDE,
+    Rules,
+    best,
+    difference,
+    diverged_seeds,
+    higher_is_better,
+    not_learned,
+    obstacle,
+    one_code,
+    pairs,
+    values,
+)
+from normlab.reports.runs import NOT_MADE, Absent
+from normlab.reports.table import Entry, Row, Table, figure
+from normlab.studies import STABILITY, Planned, Study
+
+BOLD = (
+    "bold: better than every other row at its point, p below 0.05 after Holm over all pairs of "
+    f"rows; all rows have {SEEDS_TO_DECIDE} seeds or more, all of them finished and clear of the "
+    "untrained baseline, and the two runs of each pair have the same code"
+)
+_OWN_DATA = "A"  # the grade of a scale that is the document's own data and size
+_STEPS_SHOWN = 3
+_Cells = Mapping[tuple[str, str], Cell]
+"""The joined seeds by point and row."""
+
+
+def build(
+    study: Study,
+    scale: str,
+    runs: Iterable[tuple[Planned, RunRecord | None]],
+    *,
+    absent: Absent = NOT_MADE,
+) -> Table:
+    """Return the table of a study from its runs; `absent` names those without a record."""
+    groups: dict[tuple[str, str], list[RunRecord | None]] = {}
+    for planned, record in runs:
+        groups.setdefault((planned.point, planned.row), []).append(record)
+    named = [each for row in study.rows.values() for each in row]
+    rules = Rules(precision=not any(each.startswith("precision=") for each in named))
+    cells = {place: _cell(members, study.columns, absent) for place, members in groups.items()}
+    rows = [_row(study, place, cells, rules, len(own), absent) for place, own in groups.items()]
+    whole = {place: cell for place, cell in cells.items() if isinstance(cell, Cell)}
+    records = [record for cell in whole.values() for record in cell.records]
+    rows = _marked(rows, study.columns, whole, rules)
+    size = study.scales.get(scale)
+    own_data = size is not None and size.grade == _OWN_DATA
+    notes, details = notes_of(study, scale, whole, rows, rules)
+    return Table(
+        title=f"{study.table}, on {data_name(study, scale, records)} ({study.name}, scale={scale})",
+        columns=study.columns,
+        rows=tuple(rows),
+        notes=tuple(notes),
+        details=tuple(details),
+        apart=f"document ({study.document_data})"
+        if any(study.figures.values()) and not own_data
+        else "",
+    )
+
+
+def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
+    """Name the data of the numbers: as the study does if the records agree."""
+    named = study.scales[scale].data_name if scale in study.scales else ""
+    labels = list(dict.fromkeys(_label(record) for record in records))
+    if named and all(label.split()[0].lower() in named.lower() for label in labels):
+        return named
+    return ", ".join(labels) or "no data"
+
+
+def _label(record: RunRecord) -> str:
+    name = record.data.get("label") or record.data.get("source") or "data that is not named"
+    languages = "-".join(record.data.get("languages") or ())
+    return f"{name} {languages}".strip()
+
+
+def _cell(
+    members: Sequence[RunRecord | None], columns: Sequence[str], absent: Absent
+) -> Cell | str:
+    """Join the seeds of a row, or say why they cannot be joined."""
+    records = [record for record in members if record is not None]
+    if not records:
+        return absent.alone
+    for record in records[1:]:
+        if record.fingerprint != records[0].fingerprint:
+            apart = ", ".join(diff(records[0].config, record.config))
+            return f"{records[0].run_id} and {record.run_id} differ in {apart}"
+    try:
+        cell = Cell.of(records)
+        for column in columns:
+            cell.score(column)
+    except ValueError as error:
+        return str(error)
+    return cell
+
+
+def _row(
+    study: Study,
+    place: tuple[str, str],
+    cells: Mapping[tuple[str, str], Cell | str],
+    rules: Rules,
+    planned: int,
+    absent: Absent,
+) -> Row:
+    point, name = place
+    cell, said = cells[place], study.figures.get(name, {})
+    if isinstance(cell, str):
+        empty = {
+            column: Entry(None, {}, True, said.get(column), None, None) for column in study.columns
+        }
+        outcome = cell if cell == absent.alone else "refused"
+        return Row(name, point, outcome, (), empty, cell, outcome, said.get(STABILITY))
+    base = cells.get((point, study.baseline))
+    baseline = base if isinstance(base, Cell) and base is not cell else None
+    entries: dict[str, Entry] = {}
+    for column in study.columns:
+        gap = None if baseline is None else difference(cell, baseline, column, rules=rules)
+        entries[column] = Entry(
+            summary=cell.score(column),
+            values=values(cell, column),
+            higher_is_better=higher_is_better(cell, column),
+            document=said.get(column),
+            difference=None if gap is None else gap.interval,
+            p=None if gap is None else gap.p,
+            signature=cell.signature(column),
+        )
+    missing = planned - len(cell.records)
+    outcome = cell.outcome + (f", {missing} {absent.among}" if missing else "")
+    stability = _stability(cell, outcome)
+    said_of_it = said.get(STABILITY)
+    return Row(name, point, outcome, cell.seeds, entries, stability=stability, said=said_of_it)
+
+
+def _stability(cell: Cell, outcome: str) -> str:
+    """Say how the seeds of a row ended, how many diverged, and the median of their loss spikes."""
+    spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
+    counted = f"spikes {statistics.median(spikes):g}" if spikes else "spikes not counted"
+    diverged = [] if "diverged" in outcome else [f"diverged {diverged_seeds(cell)}"]
+    return "; ".join([outcome, *diverged, counted])
+
+
+def _marked(rows: Sequence[Row], columns: Sequence[str], cells: _Cells, rules: Rules) -> list[Row]:
+    """Mark the best value of each column at each point, if there is one."""
+    marked = list(rows)
+    for point in dict.fromkeys(row.point for row in rows):
+        here = [
+            n for n, row in enumerate(rows) if (point, row.name) in cells and row.point == point
+        ]
+        for column in columns:
+            found = best([cells[point, rows[n].name] for n in here], column, rules=rules)
+            if found is not None:
+                row = marked[here[found]]
+                entry = replace(row.entries[column], best=True)
+                marked[here[found]] = replace(row, entries={**row.entries, column: entry})
+    return marked
+
+
+# What a reader must know -------------------------------------------------------------------------
+
+
+def notes_of(
+    study: Study, scale: str, cells: _Cells, rows: Sequence[Row], rules: Rules
+) -> tuple[list[str], list[str]]:
+    """Return the notes of a table, and further ones for the study's page, in a fixed order."""
+    refused = [
+        f"{row.label}: {row.problem}" for row in rows if row.problem not in (None, row.outcome)
+    ]
+    records = [record for cell in cells.values() for record in cell.records]
+    if not records:
+        return refused or ["no run has ended"], []
+    bold = any(entry.best for row in rows for entry in row.entries.values())
+    notes = [
+        _made_of(records),
+        *_tested(records),
+        "mean +- standard deviation over the seeds that finished; in brackets the difference to "
+        f"{study.baseline} at the same point, paired by seed, with its 95 % t interval and p "
+        "value, not corrected for multiple comparisons",
+        *([BOLD] if bold else []),
+        *_few(study, scale, cells),
+        *_untrained(study, cells),
+    ]
+    if not any(record.finished for record in records):
+        notes.append("no run has finished")
+    if any(study.figures.values()):
+        notes.append(f"document: what {study.document} says, at its own size and data")
+    code, details = _code(study, cells, rules)
+    notes += [*code, *refused, *_differences(study, cells, rules), *_signatures(study, rows)]
+    details = [
+        *([] if bold else [BOLD.replace("bold:", "nothing is bold, which takes:", 1)]),
+        "stability: how the seeds ended, how many diverged, and the median of their loss spikes",
+        *_rates(study, scale, rows),
+        *_intervals(study, cells),
+        *details,
+    ]
+    return notes, details
+
+
+def _made_of(records: Sequence[RunRecord]) -> str:
+    """Say on which data, in which precision, on what and in how many updates runs were made."""
+    sources = sorted({str(record.data.get("label")) for record in records})
+    devices = sorted({str(record.environment.get("device")) for record in records})
+    precisions = sorted({str(record.environment.get("precision")) for record in records})
+    steps = sorted({record.budget.steps for record in records if record.finished})
+    updates = " or ".join(f"{n:,}" for n in steps) or "no"
+    if len(steps) > _STEPS_SHOWN:
+        updates = f"{steps[0]:,} to {steps[-1]:,}"
+    return (
+        f"data: {', '.join(sources)}; {', '.join(precisions)} on {', '.join(devices)}; "
+        f"{updates} updates"
+    )
+
+
+def _tested(records: Sequence[RunRecord]) -> list[str]:
+    """Say which weights were tested."""
+    kinds = sorted({kind for record in records if record.finished and (kind := _weights(record))})
+    return [f"tested: {', or '.join(kinds)}"] if kinds else []
+
+
+def _weights(record: RunRecord) -> str:
+    if record.weights:
+        averaged = "average" in record.weights
+        return "the mean of the last validations" if averaged else "the last weights"
+    validate = record.config.get("validate") or {}
+    if validate.get("average"):
+        return f"the mean of the last {validate['average']} validations"
+    by = validate.get("select_by")
+    return f"the weights of the best valid/{by}, not the last" if by else ""
+
+
+def _few(study: Study, scale: str, cells: _Cells) -> list[str]:
+    """Say that a table decides nothing, and why."""
+    size = study.scales.get(scale)
+    if size is not None and size.pilot:
+        return ["a pilot: it decides nothing"]
+    fewest = min(len(cell.seeds) for cell in cells.values())
+    if fewest < SEEDS_TO_DECIDE:
+        return [f"rows of fewer than {SEEDS_TO_DECIDE} seeds decide nothing (fewest: {fewest})"]
+    return []
+
+
+def _untrained(study: Study, cells: _Cells) -> list[str]:
+    """Return the untrained baseline of each score, and the rows that are not clear of it."""
+    records = [record for cell in cells.values() for record in cell.records]
+    found: list[str] = []
+    low: list[str] = []
+    for column in study.columns:
+        name = column.rpartition("/")[2]
+        known = [r.floors[name] for r in records if name in r.floors and column in r.scores]
+        if known:
+            bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
+            found.append(f"{column} {' to '.join(bounds)}")
+        own = [
+            f"{row} {point}".strip()
+            for (point, row), cell in cells.items()
+            if not_learned(cell, column) is not None
+        ]
+        if own:
+            low.append(f"{column} ({'; '.join(own)})")
+    if not found and not low:
+        return []
+    clear = f"; not clear of it, so a difference says nothing: {'; '.join(low)}" if low else ""
+    return [f"untrained baseline: {', '.join(found) or 'not of these scores'}{clear}"]
+
+
+def _code(study: Study, cells: _Cells, rules: Rules) -> tuple[list[str], list[str]]:
+    """Say that the runs have different code, whether pairs share theirs, and which files differ."""
+    records = [record for cell in cells.values() for record in cell.records]
+    changed = code_differences(record.environment for record in records)
+    if changed is None:
+        return [], []
+    bases = {point: cell for (point, row), cell in cells.items() if row == study.baseline}
+    apart = [
+        f"{row} {point}".strip()
+        for (point, row), cell in cells.items()
+        if point in bases and not one_code(cell, bases[point], rules=rules)
+    ]
+    among = f"except {'; '.join(apart)}" if apart else "in every row"
+    note = f"code: seeds have different states of it; the two runs of a pair share theirs {among}"
+    return [note], [f"code that differs between seeds: {', '.join(changed)}"] if changed else []
+
+
+def _differences(study: Study, cells: _Cells, rules: Rules) -> list[str]:
+    """Say which rows are not compared with the baseline, and which over some of their seeds."""
+    found: dict[str, list[str]] = {}
+    for (point, name), cell in cells.items():
+        base = cells.get((point, study.baseline))
+        if base is None or base is cell:
+            continue
+        label = f"{name} {point}".strip()
+        if (reason := obstacle(cell, base, rules=rules)) is not None:
+            found.setdefault(f"not compared with {study.baseline}, {reason}", []).append(label)
+            continue
+        own, others = (
+            {seed for column in study.columns for seed in values(each, column)}
+            for each in (cell, base)
+        )
+        common = set(pairs(cell, base, rules=rules)[0]) & others
+        if own and others and not own == others == common:
+            seeds = " ".join(map(str, sorted(common)))
+            only = f"only seeds {seeds} are pairs"
+            if len(common) < 2:
+                only = f"seed {seeds} is the only pair, and a difference takes two"
+            found.setdefault(only, []).append(label)
+    said = "; ".join(f"{what} ({'; '.join(labels)})" for what, labels in found.items())
+    reason = "a pair has a seed of both rows on the same hardware and precision"
+    return [f"differences: {said}; {reason}"] if said else []
+
+
+def _rates(study: Study, scale: str, rows: Sequence[Row]) -> list[str]:
+    """Name the values that tuning chose for each row."""
+    size = study.scales.get(scale)
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        if size is not None and (chosen := size.chosen(row.name, row.point)):
+            found.setdefault(" ".join(chosen), []).append(row.label)
+    said = "; ".join(f"{chosen} ({', '.join(labels)})" for chosen, labels in found.items())
+    return [f"tuning chose {said}"] if said else []
+
+
+def _signatures(study: Study, rows: Sequence[Row]) -> list[str]:
+    """Name how scores were computed, with the rows that have each way if a column has several."""
+    ways: dict[str, dict[str, list[str]]] = {}
+    for column in study.columns:
+        for row in rows:
+            if signature := row.entries[column].signature:
+                ways.setdefault(column, {}).setdefault(signature, []).append(row.label)
+    found: dict[str, list[str]] = {}
+    for column, own in ways.items():
+        for signature, labels in own.items():
+            of = f" ({', '.join(labels)})" if len(own) > 1 else ""
+            found.setdefault(signature, []).append(column + of)
+    said = "; ".join(f"{', '.join(columns)} {way}" for way, columns in found.items())
+    return [f"scored by: {said}"] if said else []
+
+
+def _intervals(study: Study, cells: _Cells) -> list[str]:
+    """Give the intervals of accuracies over test images, which a spread over seeds lacks."""
+    found: list[str] = []
+    for column in study.columns:
+        texts: list[str] = []
+        for (point, name), cell in cells.items():
+            scores = [r.scores[column] for r in cell.records if r.finished and column in r.scores]
+            if not scores:
+                continue
+            mean = statistics.fmean(score.value for score in scores)
+            bounds = accuracy_interval(column, mean, min(score.n for score in scores))
+            if bounds is not None:
+                between = " to ".join(figure(bound, column) for bound in bounds)
+                texts.append(f"{f'{name} {point}'.strip()} {between}")
+        if texts:
+            said = "Wilson's 95 % interval of the mean, by the number of images"
+            found.append(f"{column}: {said}: {'; '.join(texts)}")
+    return found

@@ -1,0 +1,319 @@
+"""Charts drawn with matplotlib: every number from runs made by hand."""
+
+import itertools
+import re
+import subprocess
+import sys
+
+import matplotlib
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.colors import to_rgb
+
+from normlab.records.record import Outcome
+from normlab.reports import figures
+from normlab.reports.arrange import arranged, names
+from normlab.reports.charts import KINDS, loss_unit, norms_of
+from normlab.reports.figures import DARK, LIGHT, THEMES, apart
+from normlab.reports.panels import HUES, looks_of
+from tests.records.examples import record
+from tests.reports.curves import (
+    DECODER,
+    ENCODER,
+    boxes,
+    by_layer,
+    drawn,
+    inf,
+    loss_rows,
+    nan,
+    overlapping,
+    points,
+    run,
+    texts,
+)
+
+DIVERGED = Outcome("diverged", 40, "loss is nan", "decoder.layers.1.ffn_residual.norm")
+
+
+def draw(*runs, kind="loss", theme=LIGHT):
+    found = arranged(runs).runs
+    rows = dict.fromkeys(each.planned.row for each in found)
+    return figures.draw(KINDS[kind].panels(found), looks_of(norms_of(found, rows)), theme)
+
+
+def test_a_line_is_the_run_and_its_name_is_at_its_end():
+    figure = draw(
+        run(loss_rows({10: 5.0, 20: 4.0, 30: 3.5}), norm="ln"),
+        run(loss_rows({10: 6.0, 20: 4.5, 30: 3.0}), norm="bn"),
+    )
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "Training loss"
+    assert axes.get_ylabel() == "nats per token"
+    ln, bn = drawn(axes, "mean")
+    assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
+    assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
+    assert texts(axes) == ["ln", "bn"]
+    heights = {text.get_text(): text.get_window_extent().y0 for text in axes.texts}
+    assert heights["ln"] > heights["bn"], "the name of the line that ends higher is higher"
+
+
+def test_nothing_beyond_the_last_value_looks_like_another_one():
+    """The hair line that leads to a name has no marker: only values have."""
+    (axes,) = draw(run(loss_rows({10: 5.0, 20: 4.0}))).axes
+    marked = [line for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
+    assert [line.get_label() for line in marked] == ["mean"]
+    assert len(drawn(axes, "lead")) == 1
+
+
+def test_the_axis_names_what_the_task_counts():
+    images = record(data={"unit": "pictures"})
+    assert loss_unit([images]) == "nats per picture"
+    assert loss_unit([images, record()]) == "nats"
+
+
+def test_lines_differ_in_hue_stroke_and_mark_so_that_grey_print_tells_them_apart():
+    runs = [run(loss_rows({1: 2.0, 2: 1.0}), norm=norm) for norm in ("ln", "bn", "rms", "gn")]
+    means = drawn(draw(*runs).axes[0], "mean")
+    for look in (
+        lambda line: line.get_color(),
+        lambda line: str(line._dash_pattern),
+        lambda line: line.get_marker(),
+    ):
+        assert len({look(line) for line in means}) == 4
+
+
+def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
+    alone, among = looks_of({"ln": "ln"}), looks_of({"bn": "bn", "none": "none", "mine": "ln"})
+    assert alone["ln"].hue == among["mine"].hue
+    found = looks_of({f"{norm} {n}": norm for norm in ("ln", "my_norm") for n in range(4)})
+    assert all(0 <= look.hue < HUES for look in found.values())
+    assert len({(look.hue, look.dashes) for look in found.values()}) == 8
+
+
+def test_seeds_are_a_band_about_their_mean():
+    rows = [*loss_rows({10: 5.0, 20: 4.0}), {"step": 20, "valid/loss": 4.25}]
+    train, valid = draw(run(rows, seed=1), run(loss_rows({10: 7.0, 20: 5.0}), seed=2)).axes
+    (mean,) = drawn(train, "mean")
+    assert points(mean) == [(10, 6.0), (20, 4.5)]
+    (band,) = train.collections
+    reach = band.get_paths()[0].get_extents()
+    assert (reach.y0, reach.y1) == (4.0, 7.0)
+    assert points(drawn(valid, "mean")[0]) == [(20, 4.25)] and not valid.collections
+    assert "band: lowest to highest seed" in train.figure.texts[0].get_text()
+
+
+def test_spikes_are_rings_and_a_divergence_is_a_cross_at_its_step():
+    losses = {10: 5.0, 20: 6.5, 30: 4.0, 40: 7.0}
+    figure = draw(run(loss_rows(losses, spikes=(20, 40))))
+    assert [points(ring) for ring in drawn(figure.axes[0], "spike")] == [[(20, 6.5)], [(40, 7.0)]]
+    assert "ring: loss spike" in figure.texts[0].get_text()
+    (axes,) = draw(run(loss_rows({10: 5.0, 20: 6.0, 30: nan}), outcome=DIVERGED)).axes
+    (cross,) = drawn(axes, "divergence")
+    assert points(cross) == [(40, 6.0)], "at the last finite loss"
+    assert " ".join(texts(axes)) == "ln seed 1 diverged at step 40"
+    assert axes.get_xlim()[1] > 40
+
+
+def test_a_divergence_before_the_first_row_is_still_shown():
+    lost = run(outcome=DIVERGED, norm="bn")
+    (axes,) = draw(lost, run(loss_rows({10: 5.0}))).axes
+    (cross,) = drawn(axes, "divergence")
+    assert points(cross) == [(40, 1.0)]
+    assert cross.get_transform() == axes.get_xaxis_transform(), "at the top, whatever the losses"
+    assert "bn" in texts(axes)
+    (alone,) = draw(lost).axes
+    assert list(alone.get_yticks()) == []
+
+
+def test_what_is_not_finite_is_left_out():
+    (axes,) = draw(run(loss_rows({10: 5.0, 20: nan, 30: inf, 40: 4.0}))).axes
+    assert points(drawn(axes, "mean")[0]) == [(10, 5.0), (40, 4.0)]
+    assert KINDS["loss"].panels([run(loss_rows({10: nan}))]) == ()
+
+
+@pytest.mark.parametrize(("first", "scale"), [(10.0, "log"), (4.0, "linear")])
+def test_a_steep_start_makes_the_axis_logarithmic(first, scale):
+    (axes,) = draw(run(loss_rows({10: first, 20: 2.0}))).axes
+    assert axes.get_yscale() == scale
+
+
+def test_layers_are_across_in_the_order_of_depth_and_stacks_share_their_scale():
+    name = "stability/tid/mean"
+    runs = [
+        run(stability=by_layer(name, factor), norm=norm)
+        for norm, factor in (("ln", 1.0), ("bn", 3.0))
+    ]
+    encoder, decoder = draw(*runs, kind="tid_by_layer").axes
+    assert encoder.get_title(loc="left") == "TID of the mean, encoder"
+    ln, bn = drawn(encoder, "mean")
+    assert [y for _, y in points(ln)] == [1.0, 2.0, 4.0, 8.0]
+    assert [y for _, y in points(bn)] == [3.0, 6.0, 12.0, 24.0]
+    names_of = [[text.get_text() for text in axes.get_xticklabels()] for axes in (encoder, decoder)]
+    assert names_of[0] == ["embedding", "layer 0", "layer 1", "final"]
+    assert names_of[1] == ["embedding", "layer 0", "layer 1", "final", "output"]
+    assert encoder.get_ylim() == decoder.get_ylim() and encoder.get_yscale() == "log"
+    assert len(ENCODER) + len(DECODER) == sum(map(len, names_of))
+
+
+def test_a_kind_names_the_rows_that_it_lacks_and_why():
+    runs = [
+        run(stability=by_layer("stability/gradients/norm"), norm="bn"),
+        run(norm="ln", observe={}),
+        run(norm="rms"),
+    ]
+    found = KINDS["gradient_by_layer"].lacking(arranged(runs).runs)
+    assert found == {
+        "trained without the probe gradients; probe=full has it": ["ln"],
+        "the probe gradients found nothing to measure in this model": ["rms"],
+    }
+
+
+def test_over_training_has_a_panel_for_each_metric_that_a_run_has():
+    rows = [{"step": n, "train/grad_norm": 1.0 + n, "stability/tid/mean": 0.5} for n in (1, 2)]
+    titles = [axes.get_title(loc="left") for axes in draw(run(rows), kind="over_training").axes]
+    assert titles == ["Gradient norm", "TID, mean"]
+
+
+def test_experiments_are_named_by_what_sets_them_apart():
+    assert names([run(norm="ln"), run(norm="bn")]) == ["ln", "bn"]
+    placed = [run(placement=p, choices={"placement": p}) for p in ("pre", "post")]
+    assert names([*placed, run(norm="bn")]) == ["ln pre", "ln post", "bn"]
+    assert names([run(batch_size=n) for n in (8, 32)]) == ["ln batch_size=8", "ln batch_size=32"]
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_twelve_runs_that_end_together_keep_their_names_apart_and_in_the_figure(theme):
+    norm = "a_norm_with_a_rather_long_name"
+    runs = [
+        run(loss_rows({10: 5.0, 20: 4.0 + number / 1e4}), norm=f"{norm}_{number}")
+        for number in range(12)
+    ]
+    figure = draw(*runs, theme=theme)
+    (axes,) = figure.axes
+    assert len(texts(axes)) == 24, "each name folds into two rows"
+    assert overlapping(axes) == []
+    width, panel = figure.get_window_extent().width, axes.get_window_extent()
+    assert all(text.get_window_extent().x1 <= width for text in axes.texts)
+    assert all(text.get_window_extent().x0 > panel.x1 for text in axes.texts)
+    assert all(panel.y0 - 1 <= box.y0 and box.y1 <= panel.y1 + 1 for box in boxes(axes))
+
+
+@pytest.mark.parametrize(("norm", "shown"), [("a$x$b", "a$x$b"), ("a\u202eb\x1b", r"a\u202eb\x1b")])
+def test_names_are_no_formulas_and_have_no_control_characters(norm, shown):
+    (axes,) = draw(run(loss_rows({10: 5.0}), norm=norm)).axes
+    assert axes.texts[0].get_parse_math() is False and texts(axes) == [shown]
+
+
+def test_names_with_room_stay_where_their_lines_end_and_others_share_the_way():
+    assert apart([10.0, 50.0, 90.0], [10.0, 10.0, 10.0], limit=100.0) == [10.0, 50.0, 90.0]
+    assert apart([50.0, 50.0], [10.0, 10.0], limit=100.0) == [45.0, 55.0]
+    assert apart([100.0, 100.0], [10.0, 20.0], limit=100.0) == [75.0, 90.0]
+
+
+@given(st.lists(st.tuples(st.floats(0, 200), st.floats(5, 30)), max_size=8))
+def test_no_names_overlap_and_their_order_stays(ends):
+    wanted, heights = [y for y, _ in ends], [h for _, h in ends]
+    centres = apart(wanted, heights, limit=250.0)
+    order = sorted(range(len(ends)), key=lambda index: wanted[index])
+    for below, above in itertools.pairwise(order):
+        room = (heights[below] + heights[above]) / 2
+        assert centres[above] - centres[below] >= room - 1e-6
+    for centre, height in zip(centres, heights, strict=True):
+        assert height / 2 - 1e-6 <= centre <= 250 - height / 2 + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("name", "rows"),
+    [
+        ("ln post batch_size=32 schedule=cosine", ("ln post batch_size=32", "schedule=cosine")),
+        ("x" * 60, ("x" * 28, "x" * 28, "xxxx")),
+        ("decoder.1.ffn_residual.feed_forward.inner_norm", None),
+    ],
+)
+def test_long_names_fold_and_lose_nothing(name, rows):
+    folded = figures._folded(name)
+    assert rows is None or folded == rows
+    assert "".join(folded).replace(" ", "") == name.replace(" ", "")
+    assert all(len(row) <= 28 for row in folded)
+
+
+ROWS = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0}, spikes=(30,))
+
+
+def write(path, theme=LIGHT):
+    figures.write(draw(run(ROWS), run(ROWS, norm="bn"), theme=theme), path, title="Loss")
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("form", ["svg", "png"])
+def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(tmp_path, form):
+    first = write(tmp_path / f"a.{form}")
+    assert write(tmp_path / f"b.{form}") == first
+    assert write(tmp_path / f"c.{form}", DARK) != first
+    assert first.startswith(b"<?xml" if form == "svg" else b"\x89PNG")
+
+
+def test_an_svg_has_no_date_and_no_version_and_needs_no_font(tmp_path):
+    text = write(tmp_path / "a.svg").decode()
+    assert "dc:date" not in text and matplotlib.__version__ not in text and "<text" not in text
+    assert "<dc:title>Loss</dc:title>" in text
+    assert LIGHT.paper in text and DARK.paper not in text
+
+
+SCRIPT = """
+import hashlib, sys
+from pathlib import Path
+from tests.reports.test_figures import write
+print(hashlib.sha256(write(Path(sys.argv[1]))).hexdigest())
+"""
+
+
+def test_another_process_with_settings_of_its_own_writes_the_same_bytes(tmp_path):
+    import hashlib
+
+    (tmp_path / "matplotlibrc").write_text("axes.facecolor: red\nfont.size: 20\nlines.marker: x\n")
+    env = {"PATH": "", "PYTHONPATH": ":".join(filter(None, sys.path)), "PYTHONHASHSEED": "7"}
+    env |= {"MATPLOTLIBRC": str(tmp_path), "MPLCONFIGDIR": str(tmp_path)}
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path / "other.svg")]
+    done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == hashlib.sha256(write(tmp_path / "own.svg")).hexdigest()
+
+
+def luminance(colour):
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), parts, strict=True))
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+def test_lines_and_letters_stand_out_from_the_paper(theme):
+    def contrast(colour):
+        low, high = sorted((luminance(colour), luminance(theme.paper)))
+        return (high + 0.05) / (low + 0.05)
+
+    # WCAG 2.1: 3 for graphics, 4.5 for text.
+    assert all(contrast(hue) >= 3 for hue in theme.hues) and len(set(theme.hues)) == HUES
+    assert contrast(theme.ink) >= 4.5 and contrast(theme.quiet) >= 4.5
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (0.003, "0.003"),
+        (2.0, "2"),
+        (5000.0, "5,000"),
+        (1e-5, "$10^{-5}$"),
+        (2.5e-4, r"$2.5\cdot10^{-4}$"),
+    ],
+)
+def test_ticks_are_short(value, text):
+    assert figures._plain(value, None) == text
+
+
+def test_values_that_hardly_differ_do_not_fill_the_axis():
+    (axes,) = draw(run(loss_rows({10: 3.0, 20: 3.0001}))).axes
+    low, high = axes.get_ylim()
+    assert high - low > 0.1
+    assert all(re.fullmatch(r"\d\.\d+", text.get_text()) for text in axes.get_yticklabels())
