@@ -56,7 +56,7 @@ def read_card(path: Path) -> dict[str, Any]:
             raise KeyError("cells")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
-            f"{path}: damaged, or no card ({error!r:.80}); make it again with normlab card"
+            f"{path}: damaged, or no card ({error!r:.80}); make it again with normlab norm card"
         ) from None
     return found
 
@@ -82,7 +82,7 @@ def board(cards: Iterable[Card]) -> str:
     lines = [
         "# The board of norms",
         "",
-        "Each row is a report card (`normlab card norm=NAME`), of the battery at `scale=cpu`.",
+        "Each row is a report card (`normlab norm card NAME`), made at `scale=cpu`.",
         "",
         "| norm | " + " | ".join(titles) + " |",
         "| --- |" + " ---: |" * len(titles),

@@ -114,8 +114,9 @@ def _environment() -> "Environment":
     from markupsafe import Markup
 
     def finalize(value: object) -> object:
-        plain = isinstance(value, str) and not isinstance(value, Markup)
-        return one_line(value) if plain else value
+        if isinstance(value, str) and not isinstance(value, Markup):
+            return one_line(value)
+        return value
 
     made = Environment(
         loader=PackageLoader("normlab.reports", "templates"),
