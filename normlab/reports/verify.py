@@ -6,7 +6,6 @@ from pathlib import Path
 
 from normlab.records.atomic import atomic_write
 from normlab.records.store import RUNS_FILE
-from normlab.registry import option_names
 from normlab.reports.manifest import MANIFEST, by_file
 from normlab.studies import load_study
 
@@ -35,8 +34,8 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
     result.wrong.extend(changed.values())
     if changed:
         result.wrong.append(
-            "restore these files; or, if the change is meant, say so with normlab report "
-            f"--from {root} --accept PATH"
+            "restore these files; or, if the change is meant, say so with normlab study "
+            f"publish --results {root} --accept PATH"
         )
     if not known:
         return result
@@ -53,20 +52,13 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
 def published_studies(root: Path, study: str | None) -> Sequence[Path]:
     """Return the folders of published studies, of one study or all; ValueError for none.
 
-    A folder that has tables or records but no `runs.json` is among them, so that it is reported.
+    A folder that has records but no `runs.json` is among them, so that it is reported.
     """
     folders = sorted(path for path in root.glob("*/*") if path.is_dir())
     if study is not None:
         folders = [path for path in folders if path.parent.name == study]
-    known = option_names("study") if study is None else [study]
     found = [
-        path
-        for path in folders
-        if (path / RUNS_FILE).is_file()
-        or (
-            path.parent.name in known
-            and ((path / "records").exists() or (path / "table.md").exists())
-        )
+        path for path in folders if (path / RUNS_FILE).is_file() or (path / "records").is_dir()
     ]
     if not found:
         if study is not None:
