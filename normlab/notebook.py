@@ -19,8 +19,8 @@ from normlab.records.store import RunStore
 from normlab.reports.arrange import arranged
 from normlab.reports.charts import KINDS, norms_of
 from normlab.reports.curves import rows_of_run
-from normlab.reports.figures import THEMES, draw, drawing, write
-from normlab.reports.panels import looks_of
+from normlab.reports.figures import draw, drawing, write
+from normlab.reports.panels import THEMES, looks_of
 from normlab.reports.runs import Run, found_run
 
 if TYPE_CHECKING:

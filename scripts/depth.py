@@ -18,9 +18,9 @@ from typing import Any
 from normlab.inspect.depth import gradients
 from normlab.inspect.model import subject_of_config
 from normlab.records.atomic import atomic_write
-from normlab.reports.figures import DARK, LIGHT, draw, write
+from normlab.reports.figures import draw, write
 from normlab.reports.pages import TITLE, depth_table
-from normlab.reports.panels import Panel, Series, looks_of, spread
+from normlab.reports.panels import DARK, LIGHT, Panel, Series, looks_of, spread
 
 FOLDER = Path(__file__).resolve().parents[1] / "results" / "depth_gradients"
 PLACEMENTS = ("pre", "post")

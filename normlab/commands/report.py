@@ -220,8 +220,8 @@ def _write(
 def _draw(runs: Sequence["Run"], out: Path, form: str) -> None:
     """Draw each figure that the runs have, and say which of them it lacks."""
     from normlab.reports.charts import KINDS, norms_of
-    from normlab.reports.figures import LIGHT, THEMES, draw, write
-    from normlab.reports.panels import looks_of
+    from normlab.reports.figures import draw, write
+    from normlab.reports.panels import LIGHT, THEMES, looks_of
 
     looks = looks_of(norms_of(runs, dict.fromkeys(run.planned.row for run in runs)))
     for name, kind in KINDS.items():

@@ -8,22 +8,30 @@ are known before anything is drawn, so that nothing is cut off and nothing overl
 """
 
 import math
-import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.records.atomic import atomic_write
 from normlab.records.text import one_line
+from normlab.reports.line_names import (
+    BETWEEN,
+    LEAD,
+    NAME,
+    NOTE,
+    Label,
+    labels_of,
+    name_lines,
+    text_width,
+)
 from normlab.reports.panels import (
     STEP,
     Event,
     Look,
     Panel,
     Series,
+    Theme,
     logarithmic,
     within_decades,
 )
@@ -37,12 +45,8 @@ _MARKS = ("o", "s", "^", "D", "v", "P")
 _MARKS_PER_LINE = 6
 _SMALL = 1e-3  # from here ticks are written without powers of ten
 _FLAT = 0.02  # share of the values below which their spread does not fill the axis
-_TICKS, _NAME, _NOTE = 7.0, 7.5, 6.5  # sizes of letters in points
-_LEADING = 1.25
-_GAP = "\N{WORD JOINER}"  # marks where a word may fold
-_CHARACTERS = 28  # a longer name is folded
-_LEAD, _AFTER = 11.0, 5.0  # points: from the panel to a name, and after it
-_BETWEEN = 2.5  # points between two names
+_TICKS = 7.0  # size of letters in points
+_AFTER = 5.0  # points after a name
 _LEFT, _TOP, _BOTTOM, _FOOT = 0.78, 0.32, 0.42, 0.2  # inches around a panel
 _NAMES_FIT = 24  # ticks of a panel that can all be named
 _RC: dict[Any, Any] = {
@@ -64,54 +68,6 @@ _RC: dict[Any, Any] = {
     "svg.fonttype": "path",  # a reader's machine need not have the font
     "svg.hashsalt": "normlab",
 }
-
-
-@dataclass(frozen=True)
-class Theme:
-    """The colours of a variant: paper, ink, quiet ink, grid, and the hues of lines."""
-
-    name: str
-    paper: str
-    ink: str
-    quiet: str
-    grid: str
-    hues: tuple[str, ...]
-
-
-LIGHT = Theme(
-    "light",
-    paper="#ffffff",
-    ink="#1b1f24",
-    quiet="#5b636d",
-    grid="#e4e7eb",
-    hues=("#0072b2", "#d55e00", "#009e73", "#b8558f", "#3a9bd9", "#b87a00", "#1b1f24"),
-)
-DARK = Theme(
-    "dark",
-    paper="#0f1318",
-    ink="#e8ebef",
-    quiet="#9aa4b0",
-    grid="#262d36",
-    hues=("#4aa8e8", "#ff8a3d", "#2fd3a2", "#e79ac6", "#9ad5fb", "#f0bd4c", "#e8ebef"),
-)
-THEMES = (LIGHT, DARK)
-
-
-@dataclass(frozen=True)
-class _Label:
-    """The rows of text at the end of a line: its name, and a quieter note, which may be empty."""
-
-    name: tuple[str, ...]
-    note: tuple[str, ...]
-
-    @property
-    def height(self) -> float:
-        return _LEADING * (_NAME * len(self.name) + _NOTE * len(self.note))
-
-    @property
-    def width(self) -> float:
-        widths = [_text_width(row, _NAME) for row in self.name]
-        return max(widths + [_text_width(row, _NOTE) for row in self.note])
 
 
 @contextmanager
@@ -141,7 +97,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
     plots = [(panel, facet) for panel in panels for facet in panel.facets or ("",)]
     several = max(len(panel.facets) for panel in panels)
     columns = min(several, 3) if several > 1 else min(len(panels), 3)
-    notes = [_labels(panel) for panel in panels]
+    notes = [labels_of(panel) for panel in panels]
     events = [event for panel in panels for event in panel.events]
     bands = any(here.n > 1 for p in panels for line in p.series for here in line.points.values())
     parts = [
@@ -164,8 +120,8 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
         ]
         # The shared scale is known only when all facets are drawn.
         for (panel, _), axes, own in zip(plots, all_axes, ends, strict=True):
-            labels = _labels(panel)
-            _name_lines(axes, theme, [(labels[row], looks[row], at) for row, at in own])
+            labels = labels_of(panel)
+            name_lines(axes, theme, [(labels[row], looks[row], at) for row, at in own])
     return figure
 
 
@@ -305,7 +261,7 @@ def _plain(value: float, _: object) -> str:
 def _sheet(
     theme: Theme,
     plots: Sequence[tuple[Panel, str]],
-    labels: Sequence[Mapping[str, _Label]],
+    labels: Sequence[Mapping[str, Label]],
     columns: int,
     foot: str,
 ) -> "tuple[Figure, list[Axes]]":
@@ -313,11 +269,11 @@ def _sheet(
     from matplotlib.figure import Figure
 
     flat = [label for own in labels for label in own.values()]
-    gutter = (_LEAD + max((label.width for label in flat), default=0.0) + _AFTER) / 72
-    needed = max(sum(label.height + _BETWEEN for label in own.values()) for own in labels) / 72
+    gutter = (LEAD + max((label.width for label in flat), default=0.0) + _AFTER) / 72
+    needed = max(sum(label.height + BETWEEN for label in own.values()) for own in labels) / 72
     width, height = (2.0, max(1.4, needed)) if columns > 2 else (2.7, max(2.0, needed))
     ticks = {name for panel, _ in plots for name in panel.tick_names}
-    below = max((_text_width(name, _TICKS) / 72 + 0.2 for name in ticks), default=_BOTTOM)
+    below = max((text_width(name, _TICKS) / 72 + 0.2 for name in ticks), default=_BOTTOM)
     across = columns * (_LEFT + width + gutter)
     rows = -(-len(plots) // columns)
     up = rows * (_TOP + height + below) + (_FOOT if foot else 0)
@@ -335,7 +291,7 @@ def _sheet(
         _dress(axes, theme)
         all_axes.append(axes)
     if foot:
-        figure.text(0.1 / size[0], 0.08 / size[1], foot, color=theme.quiet, size=_NOTE)
+        figure.text(0.1 / size[0], 0.08 / size[1], foot, color=theme.quiet, size=NOTE)
     return figure, all_axes
 
 
@@ -348,108 +304,4 @@ def _dress(axes: "Axes", theme: Theme) -> None:
     axes.tick_params(which="both", colors=theme.quiet, labelcolor=theme.quiet, labelsize=_TICKS)
     for text in (axes.xaxis.label, axes.yaxis.label):
         text.set_color(theme.quiet)
-        text.set_fontsize(_NAME)
-
-
-def _labels(panel: Panel) -> dict[str, _Label]:
-    """Return the label of each row: its name, and which seeds diverged."""
-    rows = [line.row for line in panel.series] + [event.row for event in panel.events]
-    found: dict[str, _Label] = {}
-    for row in dict.fromkeys(rows):
-        ended = [e for e in panel.events if e.row == row and e.kind == "diverged"]
-        note = f"seed {ended[0].seed} diverged at step {ended[0].step:,}" if ended else ""
-        note = f"{len(ended)} seeds diverged" if len(ended) > 1 else note
-        found[row] = _Label(_folded(row), _folded(note))
-    return found
-
-
-def _folded(text: str) -> tuple[str, ...]:
-    # Long names of modules and config values fold where their parts end.
-    shorter = re.sub(rf"\S{{{_CHARACTERS + 1},}}", _with_gaps, one_line(text))
-    rows = textwrap.wrap(shorter, _CHARACTERS, break_on_hyphens=False)
-    return tuple(row.replace(f"{_GAP} ", "").replace(_GAP, "") for row in rows)
-
-
-def _with_gaps(word: re.Match[str]) -> str:
-    return re.sub(r"(?<=[._=,])(?=.)", f"{_GAP} ", word[0])
-
-
-def _text_width(text: str, size: float) -> float:
-    """Return the width of a text in points, as `drawing` sets it."""
-    from matplotlib.font_manager import FontProperties
-    from matplotlib.textpath import TextToPath
-
-    font = FontProperties(family="DejaVu Sans", size=size)
-    return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0]
-
-
-def _name_lines(
-    axes: "Axes",
-    theme: Theme,
-    ends: Sequence[tuple[_Label, Look, tuple[float, float] | None]],
-) -> None:
-    """Write the names of lines into the gutter; call it last, it fixes the limits of the axes."""
-    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    extent = axes.get_window_extent()
-    points, across = 72 * extent.height / figure.dpi, 72 * extent.width / figure.dpi
-    to_share = axes.transData + axes.transAxes.inverted()
-    shares = [to_share.transform(at) if at else (1.0, 1.0) for _, _, at in ends]
-    wanted = [float(y) * points for _, y in shares]
-    heights = [label.height + _BETWEEN for label, _, _ in ends]
-    for (label, look, at), (x, y), centre in zip(
-        ends, shares, apart(wanted, heights, limit=points), strict=True
-    ):
-        if at:
-            axes.plot(
-                [x, 1 + (_LEAD - 2) / across],
-                [y, centre / points],
-                color=theme.hues[look.hue],
-                linewidth=0.6,
-                alpha=0.8,
-                linestyle=(0, (1, 2)),
-                transform=axes.transAxes,
-                clip_on=False,
-                label="lead",
-            )
-        top = centre + label.height / 2
-        rows = [(row, _NAME, theme.ink) for row in label.name]
-        for row, size, colour in [*rows, *((row, _NOTE, theme.quiet) for row in label.note)]:
-            axes.annotate(
-                row,
-                (1 + _LEAD / across, 0),
-                xycoords="axes fraction",
-                xytext=(0, top - _LEADING * size / 2),
-                textcoords="offset points",
-                va="center_baseline",
-                size=size,
-                color=colour,
-                parse_math=False,
-            )
-            top -= _LEADING * size
-
-
-def apart(wanted: Sequence[float], heights: Sequence[float], *, limit: float) -> list[float]:
-    """Move centres apart until nothing of these heights overlaps, in all as little as possible.
-
-    Their order stays, and what fits stays between 0 and `limit`. Neighbours that touch are joined
-    and share the mean of their wishes (the pooling of isotonic regression).
-    """
-    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
-    packed, below = [], 0.0  # each height if everything below it were packed tight
-    for index in order:
-        packed.append(below + heights[index] / 2)
-        below += heights[index]
-    groups: list[tuple[float, int]] = []
-    for index, offset in zip(order, packed, strict=True):
-        groups.append((wanted[index] - offset, 1))
-        while len(groups) > 1 and groups[-2][0] > groups[-1][0]:
-            (high, many), (low, few) = groups[-2], groups[-1]
-            groups[-2:] = [((high * many + low * few) / (many + few), many + few)]
-    most = max(limit - below, 0.0)
-    shifts = [min(max(shift, 0.0), most) for shift, count in groups for _ in range(count)]
-    centres = [0.0] * len(wanted)
-    for index, offset, shift in zip(order, packed, shifts, strict=True):
-        centres[index] = offset + shift
-    return centres
+        text.set_fontsize(NAME)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from normlab.records.text import one_line
-from normlab.reports.figures import DARK, LIGHT, Theme
+from normlab.reports.panels import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:
     from jinja2 import Environment

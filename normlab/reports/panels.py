@@ -33,6 +33,37 @@ _LOG_ACROSS = 4.0  # batch sizes and depths are doubled rather than added to
 
 
 @dataclass(frozen=True)
+class Theme:
+    """The colours of a variant: paper, ink, quiet ink, grid, and the hues of lines."""
+
+    name: str
+    paper: str
+    ink: str
+    quiet: str
+    grid: str
+    hues: tuple[str, ...]
+
+
+LIGHT = Theme(
+    "light",
+    paper="#ffffff",
+    ink="#1b1f24",
+    quiet="#5b636d",
+    grid="#e4e7eb",
+    hues=("#0072b2", "#d55e00", "#009e73", "#b8558f", "#3a9bd9", "#b87a00", "#1b1f24"),
+)
+DARK = Theme(
+    "dark",
+    paper="#0f1318",
+    ink="#e8ebef",
+    quiet="#9aa4b0",
+    grid="#262d36",
+    hues=("#4aa8e8", "#ff8a3d", "#2fd3a2", "#e79ac6", "#9ad5fb", "#f0bd4c", "#e8ebef"),
+)
+THEMES = (LIGHT, DARK)
+
+
+@dataclass(frozen=True)
 class Look:
     """How the lines of a row look in every chart: numbers of its hue, dashes and mark."""
 

@@ -52,13 +52,16 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
 def published_studies(root: Path, study: str | None) -> Sequence[Path]:
     """Return the folders of published studies, of one study or all; ValueError for none.
 
-    A folder that has records but no `runs.json` is among them, so that it is reported.
+    A folder that has records and a table but no `runs.json` is among them, so that it is reported.
     """
     folders = sorted(path for path in root.glob("*/*") if path.is_dir())
     if study is not None:
         folders = [path for path in folders if path.parent.name == study]
     found = [
-        path for path in folders if (path / RUNS_FILE).is_file() or (path / "records").is_dir()
+        path
+        for path in folders
+        if (path / RUNS_FILE).is_file()
+        or ((path / "records").is_dir() and (path / "table.md").is_file())
     ]
     if not found:
         if study is not None:

@@ -15,8 +15,8 @@ from normlab.records.record import Outcome
 from normlab.reports import figures
 from normlab.reports.arrange import arranged, names
 from normlab.reports.charts import KINDS, loss_unit, norms_of
-from normlab.reports.figures import DARK, LIGHT, THEMES, apart
-from normlab.reports.panels import HUES, looks_of
+from normlab.reports.line_names import apart, folded
+from normlab.reports.panels import DARK, HUES, LIGHT, THEMES, looks_of
 from tests.records.examples import record
 from tests.reports.curves import (
     DECODER,
@@ -232,10 +232,10 @@ def test_no_names_overlap_and_their_order_stays(ends):
     ],
 )
 def test_long_names_fold_and_lose_nothing(name, rows):
-    folded = figures._folded(name)
-    assert rows is None or folded == rows
-    assert "".join(folded).replace(" ", "") == name.replace(" ", "")
-    assert all(len(row) <= 28 for row in folded)
+    found = folded(name)
+    assert rows is None or found == rows
+    assert "".join(found).replace(" ", "") == name.replace(" ", "")
+    assert all(len(row) <= 28 for row in found)
 
 
 ROWS = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0}, spikes=(30,))
