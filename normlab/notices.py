@@ -25,6 +25,22 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
             "other tokens"
         )
 
+    if sees := sorted(
+        {type(m).__name__ for m in _causal(model).modules() if getattr(m, "sees_future", False)}
+    ):
+        yield (
+            f"warning: {', '.join(sees)} shows a token the later ones of its sequence, in training "
+            "too: losses and scores are those of a model that has seen what it predicts"
+        )
+
+
+def _causal(model: nn.Module) -> nn.Module:
+    """Return the part of a model that predicts the next token: nothing of one that does not."""
+    if not hasattr(model, "incremental"):
+        return nn.Identity()
+    decoder = getattr(model, "decoder", model)
+    return decoder if isinstance(decoder, nn.Module) else model
+
 
 def _listed(milestones: Mapping[str, int]) -> str:
     return ", ".join(

@@ -10,6 +10,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
+from normlab.sites import NORM_KEYS
+
 # The recipe of a task that is named alone, and at scale=gpu. The other scales replace it.
 _OF_TASK = {"iwslt": "rbn"}
 _AT_GPU = {"mlm": "bert", "iwslt": "rbn", "multi30k": "rbn", "toy": "rbn", "translation": "rbn"}
@@ -18,6 +20,9 @@ _NONE = "none"
 _TASK = "toy"  # what configs/config.yaml has
 # What a recipe may give by placement, as in `lr: {pre: 1.5e-3, post: 5e-4}`.
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")
+
+# Where the momentum of an option is torch's, and the recipe's code has another.
+_MOMENTUM = {("rbn", "bn"): 0.05}
 
 
 def default_recipe(task: str, scale: str | None) -> str | None:
@@ -63,6 +68,14 @@ def check_recipe(choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
             f"task={task} has recipe={expected} by default, which a sweep over tasks or scales "
             f"leaves out: give recipe={expected}, or recipe={_NONE}"
         )
+
+
+def settle_momentum(config: DictConfig, given: Mapping[str, str]) -> None:
+    """Give the norms of a recipe its momentum, unless another is written."""
+    for key in NORM_KEYS:
+        momentum = _MOMENTUM.get((config.choices.get("recipe"), config.choices.get(key)))
+        if momentum is not None and f"{key}.momentum" not in given:
+            config[key].momentum = momentum
 
 
 def settle_placement(config: DictConfig, choices: Mapping[str, Any]) -> None:

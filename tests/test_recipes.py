@@ -278,3 +278,11 @@ def test_a_recipe_trains_when_it_is_made_small(tmp_path, recipe, placement):
     validations = [row["step"] for row in rows if "valid/loss" in row]
     assert len(validations) == 4 and validations[-1] == record.outcome.step
     assert {"test/bleu", "test/bleu_tok"} <= set(record.scores)
+
+
+def test_batch_norm_has_the_momentum_of_the_recipe_unless_another_is_written():
+    assert composed("recipe=rbn", "norm=bn")["norm"]["momentum"] == 0.05
+    assert composed("recipe=rbn", "norm=bn", "norm.momentum=0.1")["norm"]["momentum"] == 0.1
+    inside = composed("recipe=rbn", "norm=ln", "norm@encoder_norm=bn")
+    assert inside["encoder_norm"]["momentum"] == 0.05 and "momentum" not in inside["norm"]
+    assert composed("recipe=none", "norm=bn")["norm"]["momentum"] == 0.1

@@ -21,6 +21,7 @@ from normlab.registry import CONFIG_DIR, option_names
 from tests.ranks import run_ranks
 
 BATCH = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
+BY_POSITION = [name for name in BATCH if len(make_norm(name, 8).running_moments()[0]) > 1]
 LENGTHS = torch.tensor([7, 3, 5, 2, 6, 4])
 
 
@@ -134,6 +135,39 @@ def test_synced_ranks_equal_one_process():
         for i in range(2, len(whole)):  # summed gradients and statistics: all ranks have all
             for part in parts:
                 torch.testing.assert_close(part[i], whole[i])
+
+
+def _short_and_long():
+    """Train the norms with a row per position on batches of 3 positions here and 6 there."""
+    rank = distributed.world().rank
+    x, pull, _ = _data()
+    span = (slice(0, 2), slice(0, 3)) if rank == 0 else (slice(2, 6), slice(0, 6))
+    found = {}
+    for option in BY_POSITION:
+        norm = make_norm(option, 4, momentum=0.5, num_positions=8).double()
+        own = x[span].clone().requires_grad_()
+        for _ in range(2):
+            y = norm(own, Stream())
+        (y * pull[span]).sum().backward()
+        found[option] = [y.detach(), own.grad, *norm.running_moments()]
+    return found
+
+
+def test_ranks_whose_batches_differ_in_length_have_the_same_statistics():
+    ranks = run_ranks(_short_and_long, 2)
+    x, pull, _ = _data()
+    valid = torch.arange(6)[None] < torch.tensor([3, 3, 6, 6, 6, 6])[:, None]
+    for option in BY_POSITION:
+        norm = make_norm(option, 4, momentum=0.5, num_positions=8).double()
+        whole = x[:, :6].clone().requires_grad_()
+        for _ in range(2):
+            y = norm(whole, Stream(valid))
+        (y * pull[:, :6])[valid].sum().backward()
+        for own, rows, length in ((ranks[0], slice(0, 2), 3), (ranks[1], slice(2, 6), 6)):
+            y_own, grad, *tables = own[option]
+            torch.testing.assert_close(tables, list(norm.running_moments()), msg=option)
+            torch.testing.assert_close(y_own, y[rows, :length].detach())
+            torch.testing.assert_close(grad, whole.grad[rows, :length])
 
 
 def test_unsynced_ranks_differ_until_they_are_averaged():

@@ -74,7 +74,15 @@ def test_a_run_says_where_it_decodes_by_whole_prefixes(model):
     by_batch = model("bn")
     for norm in running_norms(by_batch):
         norm.eval_stats = "batch"
-    assert list(notices(by_batch, {}, None)) == said("in")
+    assert [line for line in notices(by_batch, {}, None) if "whole prefix" in line] == said("in")
+
+
+@pytest.mark.parametrize("norm", ["in", "seqn", "gn_sample"])
+@pytest.mark.parametrize("model", [lm, seq2seq])
+def test_a_norm_that_shows_a_decoder_the_future_is_named_before_the_first_step(model, norm):
+    (said,) = (line for line in notices(model(norm), {}, None) if line.startswith("warning"))
+    assert type(make_norm(norm, 8)).__name__ in said and "later ones of its sequence" in said
+    assert not any("later ones" in line for line in notices(model("bn"), {}, None))
 
 
 def test_a_resumed_run_with_every_stateful_norm_goes_on_bitwise(corpus, tmp_path):
