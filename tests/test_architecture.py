@@ -72,7 +72,7 @@ MAY_IMPORT = {
         *("registry", "yaml_file", "records", "metrics.glossary", "config"),
         "train.sinks.console",
     ),
-    "recipes": (),
+    "recipes": ("sites",),
     "wiring": ("sites",),
     "constraint": (),
     "constraints": ("constraint", "machine", "sites", "wiring"),

@@ -11,7 +11,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.pool import AllReduce, Counted, Moments, Pool, here, select, select_, widen
+from normlab.norms.pool import (
+    AllReduce,
+    Counted,
+    Moments,
+    Pool,
+    bits,
+    here,
+    select,
+    select_bits,
+    widen,
+)
 
 
 def standardize(
@@ -43,9 +53,10 @@ def standardize(
         y, moments = select(y, mask), Moments(*(table.detach() for table in moments))
     else:
         with torch.no_grad():
-            chosen = select(groups, mask)
+            kept = None if mask is None else bits(mask, wide) if x.is_cpu else mask
+            chosen = _select(groups, kept)
             moments = _moments(chosen, mask, filled, pool, all_reduce)
-        y = _Standardize.apply(groups, chosen, mask, weight, bias, moments, pool, all_reduce, eps)
+        y = _Standardize.apply(groups, chosen, kept, weight, bias, moments, pool, all_reduce, eps)
     return pool.join(y, like=wide).to(x.dtype), moments
 
 
@@ -92,13 +103,13 @@ class _Standardize(torch.autograd.Function):
         counts = torch.stack([found.count, found.var_count]).clamp_(min=1)
         ctx.save_for_backward(chosen, mask, weight, scale, found.mean, counts)
         ctx.pool, ctx.all_reduce = pool, all_reduce
-        return select_(y, mask)
+        return _select_(y, mask)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, mask, weight, scale, mean, counts = ctx.saved_tensors
-        chosen = select(grad, mask)
+        chosen = _select(grad, mask)
         by_bias, by_weight = _pulls(chosen, x, mean)
         by_weight = by_weight * scale
         pulls = [ctx.pool.over_features(table * weight) for table in (by_bias, by_weight)]
@@ -107,7 +118,7 @@ class _Standardize(torch.autograd.Function):
         slope = scale * var_pull
         room = None if mask is None else chosen
         dx = torch.addcmul(mean * slope - mean_pull, x, slope, value=-1, out=room)
-        dx = select_(dx.addcmul_(grad, scale * weight), mask)
+        dx = _select_(dx.addcmul_(grad, scale * weight), mask)
         dweight, dbias = (table.sum_to_size(weight.shape) for table in (by_weight, by_bias))
         return dx, None, None, dweight, dbias, None, None, None, None
 
@@ -117,7 +128,7 @@ def _moments(
 ) -> Moments:
     def squares(x: Tensor, center: Tensor) -> Tensor:
         if not _one_matrix(x):
-            return select_((x - center).square_(), mask).sum(1, keepdim=True)
+            return select((x - center).square_(), mask).sum(1, keepdim=True)
         row = _row(center, x)
         # Masked rows are put at the mean, where they add nothing.
         rows = (x if mask is None else torch.lerp(row, x, mask.to(x))).reshape(-1, x.shape[3])
@@ -140,6 +151,22 @@ def _pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
         *(None, None, None, row, torch.ones_like(row), True, 0.0, [False, True, True]),
     )
     return by_bias.view(1, 1, 1, -1), by_weight.view(1, 1, 1, -1)
+
+
+def _select(x: Tensor, kept: Tensor | None) -> Tensor:
+    """Return `x` where a mask, on a CPU its `bits`, keeps it, else 0."""
+    if kept is None:
+        return x
+    return torch.where(kept, x, 0.0) if kept.dtype == torch.bool else select_bits(x, kept)
+
+
+def _select_(x: Tensor, kept: Tensor | None) -> Tensor:
+    if kept is None:
+        return x
+    if kept.dtype == torch.bool:
+        return x.masked_fill_(~kept, 0.0)
+    x.view(kept.dtype).bitwise_and_(kept)
+    return x
 
 
 def _one_matrix(x: Tensor) -> bool:

@@ -146,27 +146,29 @@ def select(x: Tensor, mask: Mask | None) -> Tensor:
     return _Select.apply(x, mask)
 
 
-def select_(x: Tensor, mask: Mask | None) -> Tensor:
-    """Do what `select` does in place, where no gradient is asked for."""
-    if mask is not None and x.is_cpu:  # no bit of a masked value is left
-        bits = torch.int64 if x.dtype == torch.float64 else torch.int32
-        x.view(bits).bitwise_and_(-mask.to(bits))
-    elif mask is not None:
-        x.masked_fill_(~mask, 0.0)
-    return x
+def bits(mask: Tensor, x: Tensor) -> Tensor:
+    """Return the mask as the bits that are left of each value of `x`: all, or none."""
+    return -mask.to(torch.int64 if x.dtype == torch.float64 else torch.int32)
+
+
+def select_bits(x: Tensor, kept: Tensor) -> Tensor:
+    """Do what `select` does on a CPU, in a fifth of the time, where no gradient is asked for."""
+    return (x.view(kept.dtype) & kept).view(x.dtype)
 
 
 class _Select(torch.autograd.Function):
-    """The same on a CPU, in a fifth of the time."""
-
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor) -> Tensor:
-        ctx.save_for_backward(mask)
-        return select_(x.clone(), mask)
+        ctx.kept = bits(mask, x)
+        return select_bits(x, ctx.kept)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        return select(grads[0], ctx.saved_tensors[0]), None
+        return select_bits(grads[0], ctx.kept), None
+
+
+def _every(x: Tensor) -> Mask:
+    return torch.ones((), dtype=torch.bool, device=x.device).expand(*x.shape[:2], 1)
 
 
 @dataclass(frozen=True)
@@ -227,13 +229,11 @@ class Pool:
         short = self.size is not None and len(x) % self._largest(len(x)) > 0
         if mask is None and not short:
             return None
-        every = torch.ones((), dtype=torch.bool, device=x.device).expand(*x.shape[:2], 1)
-        return self.cut(every if mask is None else mask)
+        return self.cut(_every(x) if mask is None else mask)
 
     def grouped(self, x: Tensor, counted: Counted) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Return the groups of `x`, the mask of what counts, and of what divides a variance."""
-        every = torch.ones_like(x[..., :1], dtype=torch.bool)
-        filled = self.cut(every) if counted.filled else None
+        filled = self.cut(_every(x)) if counted.filled else None
         return self.cut(x), self.cut_mask(counted.mask, x), filled
 
     def join(self, y: Tensor, *, like: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
