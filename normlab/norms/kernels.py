@@ -39,25 +39,27 @@ def standardize(
     The output has `x`'s dtype; the moments, of the groups of `pool`, carry no gradient.
     """
     wide, weight, bias = widen(x, weight, bias)
-    weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
+    if pool.groups > 1:
+        weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
     compiling = torch.compiler.is_compiling()
     own = counted.dense and pool.plain and pool.dims == (1,) and all_reduce is here
     if own and not compiling:
-        y, moments = _batch_norm(wide, weight[0], bias[0], eps)
+        y, moments = _batch_norm(wide, weight, bias, eps)
         return y.to(x.dtype), moments
     groups, mask, filled = pool.grouped(wide, counted)
     if compiling:  # torch derives and fuses a backward by itself
         chosen = select(groups, mask)
         moments = pool.moments(chosen, mask, filled, all_reduce=all_reduce)
         y, _ = _affine(chosen, weight, bias, moments.rows(groups.shape[2]), eps)
-        y, moments = select(y, mask), Moments(*(table.detach() for table in moments))
+        y = pool.join(select(y, mask), like=wide)
+        moments = Moments(*(table.detach() for table in moments))
     else:
         with torch.no_grad():
             kept = None if mask is None else bits(mask, wide) if x.is_cpu else mask
             chosen = _select(groups, kept)
             moments = _moments(chosen, mask, filled, pool, all_reduce)
-        y = _Standardize.apply(groups, chosen, kept, weight, bias, moments, pool, all_reduce, eps)
-    return pool.join(y, like=wide).to(x.dtype), moments
+        y = _Standardize.apply(wide, chosen, kept, weight, bias, moments, pool, all_reduce, eps)
+    return y.to(x.dtype), moments
 
 
 def inverse_deviation(moments: Moments, eps: float) -> Tensor:
@@ -98,17 +100,18 @@ class _Standardize(torch.autograd.Function):
         all_reduce: AllReduce,
         eps: float,
     ) -> Tensor:
-        found = moments.rows(x.shape[2])
+        found = moments.rows(chosen.shape[2])
         y, scale = _affine(chosen, weight, bias, found, eps)
         counts = torch.stack([found.count, found.var_count]).clamp_(min=1)
         ctx.save_for_backward(chosen, mask, weight, scale, found.mean, counts)
         ctx.pool, ctx.all_reduce = pool, all_reduce
-        return _select_(y, mask)
+        return pool.join(_select_(y, mask), like=x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         x, mask, weight, scale, mean, counts = ctx.saved_tensors
+        like, grad = grad, ctx.pool.cut(grad)
         chosen = _select(grad, mask)
         by_bias, by_weight = _pulls(chosen, x, mean)
         by_weight = by_weight * scale
@@ -120,7 +123,7 @@ class _Standardize(torch.autograd.Function):
         dx = torch.addcmul(mean * slope - mean_pull, x, slope, value=-1, out=room)
         dx = _select_(dx.addcmul_(grad, scale * weight), mask)
         dweight, dbias = (table.sum_to_size(weight.shape) for table in (by_weight, by_bias))
-        return dx, None, None, dweight, dbias, None, None, None, None
+        return ctx.pool.join(dx, like=like), None, None, dweight, dbias, None, None, None, None
 
 
 def _moments(

@@ -244,7 +244,8 @@ class Pool:
             y = y.squeeze(2).unflatten(1, (-1, like.shape[1]))
         if self.interleaved:
             y = y.transpose(0, 1)
-        return y.flatten(0, 1)[: len(like)]
+        y = y.flatten(0, 1)
+        return y if len(y) == len(like) else y[: len(like)]
 
     def _largest(self, sequences: int) -> int:
         assert self.size is not None
@@ -307,12 +308,12 @@ def merge(batches: Sequence[Moments], all_reduce: AllReduce = here) -> Moments:
     The merging is exact (Chan, Golub and LeVeque 1979): an average of the groups' variances would
     leave out how far their means are apart. `all_reduce` sums tables over processes.
     """
+    if len(batches) == 1 and len(batches[0].mean) == 1 and all_reduce is here:
+        return Moments(*(table.detach()[0, 0] for table in batches[0]))
     mean, var, count, var_count = (
         torch.cat([table.detach()[:, 0] for table in tables])
         for tables in zip(*batches, strict=True)
     )
-    if len(mean) == 1 and all_reduce is here:
-        return Moments(mean[0], var[0], count[0], var_count[0])
     width = mean.shape[-1]
     counts, sums = all_reduce(torch.cat([count, count * mean], -1).sum(0)).split([1, width], -1)
     middle = sums / counts.clamp(min=1)
