@@ -22,13 +22,7 @@ from omegaconf.errors import OmegaConfBaseException
 from normlab import constraints, near, start_file
 from normlab.choices import check_single
 from normlab.machine import MOST_THREADS, settled_precision
-from normlab.recipes import (
-    check_recipe,
-    settle_momentum,
-    settle_placement,
-    typed,
-    with_recipe,
-)
+from normlab.recipes import check_recipe, settle_recipe, typed, with_recipe
 from normlab.registry import CONFIG_DIR
 from normlab.sites import NORM_KEYS, STEP_NORMS, settle_sites
 
@@ -213,8 +207,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     }
     written = typed(given)
     check_recipe(config.choices, written)
-    settle_placement(config, config.choices)
-    settle_momentum(config, written)
+    settle_recipe(config, config.choices, written)
     settle_sites(config)
     _settle_batch_size(config, written)
     if isinstance(config.start_from, str):

@@ -70,15 +70,16 @@ def check_recipe(choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
         )
 
 
-def settle_momentum(config: DictConfig, given: Mapping[str, str]) -> None:
-    """Give the norms of a recipe its momentum, unless another is written."""
+def settle_recipe(config: DictConfig, choices: Mapping[str, Any], given: Mapping[str, str]) -> None:
+    """Settle what a recipe gives by placement, and its momentum, unless another is written."""
+    _settle_placement(config, choices)
     for key in NORM_KEYS:
-        momentum = _MOMENTUM.get((config.choices.get("recipe"), config.choices.get(key)))
+        momentum = _MOMENTUM.get((choices.get("recipe"), choices.get(key)))
         if momentum is not None and f"{key}.momentum" not in given:
             config[key].momentum = momentum
 
 
-def settle_placement(config: DictConfig, choices: Mapping[str, Any]) -> None:
+def _settle_placement(config: DictConfig, choices: Mapping[str, Any]) -> None:
     """Replace values that the recipe gives by placement with the one of the run's placement."""
     placement = choices["placement"]
     for key in _BY_PLACEMENT:
