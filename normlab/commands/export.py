@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
-from normlab.commands._runs import say_unfinished
+from normlab.commands._runs import one_run, say_unfinished
 from normlab.registry import CONFIG_DIR
 
 HELP = "write a run's weights, norms folded with --fold; lay out W&B with --wandb"
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EXAMPLES,
         formatter_class=HelpFormatter,
     )
-    result.add_argument("run", nargs="?", type=as_path, help="the folder of a finished run")
+    result.add_argument("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
     result.add_argument("device", nargs="?", metavar="device=DEVICE", help="default: as the run")
     result.add_argument("--fold", action="store_true", help="fold batch norm and its kin")
     result.add_argument("--out", type=as_path, help="the folder to write to; default: RUN/export")
@@ -63,9 +63,10 @@ def main(argv: list[str]) -> int:
 
     from normlab.export import export
 
-    out = arguments.out or arguments.run / "export"
-    found = export(arguments.run, out, fold=arguments.fold, changes=changes)
-    say_unfinished(arguments.run, found.record)
+    run = one_run(arguments.run)
+    out = arguments.out or run / "export"
+    found = export(run, out, fold=arguments.fold, changes=changes)
+    say_unfinished(run, found.record)
     folded = f"{len(found.folded)} norms folded, " if arguments.fold else ""
     print(f"wrote {found.file}: {folded}outputs agree to {found.apart:.1g}")
     return 0

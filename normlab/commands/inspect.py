@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from normlab.commands._at_work import at_work
 from normlab.commands._help import HelpFormatter
 from normlab.commands._paths import as_path
+from normlab.commands._runs import one_run
 from normlab.commands._terminal import print_prose, print_table
 from normlab.records.labels import placement_label
 
@@ -108,7 +109,7 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
         check_given_once(words)
         return subject_of_config(words), Path()
     changes = [word for word in words if word not in runs]
-    folder = Path(runs[0])
+    folder = one_run(Path(runs[0]))
     # Settings that are not the run's own make another sheet.
     return subject_of_run(folder, changes), Path() if changes else folder
 

@@ -92,7 +92,7 @@ def test_a_file_that_is_no_export_is_named(run, tmp_path):
     task = load_run(run).task
     with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint, or one of another model"):
         load_export(run / "checkpoints" / "last.pt", task)
-    with pytest.raises(ValueError, match="no such record"):
+    with pytest.raises(ValueError, match="no run below"):
         main([str(tmp_path), "device=cpu"])
     with pytest.raises(ValueError, match="precision=fp32: one run at a time, and only device="):
         main([str(run), "precision=fp32"])
