@@ -1,8 +1,8 @@
-"""Decides where the config folder is and what stands in it: the folder is the registry.
+"""The config folder as a registry: its groups, options and keys.
 
 A folder below `configs/` is a group, a YAML file in it an option, and the comment that opens the
-file its description. Read as plain text, without torch or hydra, so that lists and shell
-completion answer at once.
+file its description. Read as plain text, without torch or hydra, so that lists
+answer at once.
 """
 
 import re
@@ -102,7 +102,7 @@ def options_with(group: str, root: Path = CONFIG_DIR) -> dict[str, list[str]]:
 
 
 def _root_files(root: Path) -> list[dict[str, Any]]:
-    import yaml  # only completion needs it, and a folder is listed faster without
+    import yaml  # a folder is listed faster without it
 
     nodes = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in root.glob("*.yaml")]
     return [node for node in nodes if isinstance(node, dict)]

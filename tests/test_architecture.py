@@ -383,12 +383,10 @@ def call(project, *arguments):
     return done.stdout
 
 
-def test_a_new_norm_is_listed_and_completed(with_new_norm):
+def test_a_new_norm_is_listed(with_new_norm):
     listed = json.loads(call(with_new_norm, "list", "norm", "--json"))
     (peak,) = [option for option in listed if option["name"] == "peak"]
     assert peak["description"] == "Each token over its largest magnitude."
-    offered = call(with_new_norm, "completion", "candidates", "--", "train", "norm=pe")
-    assert "norm=peak" in offered.split()
 
 
 def test_a_new_norm_trains_in_every_site_and_placement(with_new_norm):

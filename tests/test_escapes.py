@@ -113,14 +113,14 @@ def test_whatever_a_command_prints_on_a_terminal_cannot_control_it(tmp_path, mon
     RunStore(tmp_path).write(replace(hostile, scores=scores), tmp_path / "x" / "seed1")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
-    assert cli.main(["ls", "runs", "--runs-dir", str(tmp_path)]) == 0
+    assert cli.main(["list", "runs", "--runs-dir", str(tmp_path)]) == 0
     assert sys.stdout is terminal
     shown = terminal.getvalue()
     assert "\x1b[2J" not in shown and "\x9b" not in shown and "finished" in shown
 
 
 def test_an_error_cannot_control_a_terminal(capsys, tmp_path):
-    assert cli.main(["ls", "\x1b[2J"]) == 1
+    assert cli.main(["list", "\x1b[2J"]) == 1
     assert cli.main(["\x1b[2J"]) == 2
     assert "\x1b" not in capsys.readouterr().err
 

@@ -67,5 +67,5 @@ def test_the_wheel_trains_from_an_empty_folder(installed, tmp_path):
         cwd=tmp_path,
     )
     assert "finished at step 4" in said
-    assert "toy-ln-pre-" in run(installed, "ls", "runs", cwd=tmp_path)
+    assert "toy-ln-pre-" in run(installed, "list", "runs", cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -9,9 +9,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RECORDS = sorted((ROOT / "normlab" / "records").glob("*.py"))
 METRICS = sorted((ROOT / "normlab" / "metrics").glob("*.py"))
-COMMANDS = [
-    ROOT / "normlab" / "commands" / f"{name}.py" for name in ("compare", "completion", "ls")
-]
+COMMANDS = [ROOT / "normlab" / "commands" / f"{name}.py" for name in ("compare", "list")]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
     for path in [*RECORDS, *METRICS, *COMMANDS, ROOT / "normlab" / "registry.py"]
