@@ -3,8 +3,6 @@
 Importing a command's file is cheap: what is heavy is imported inside `main`.
 """
 
-from pathlib import Path
-
 COMMANDS = {
     "train and compare": {
         "train": "train one run, or a sweep with -m",
@@ -31,11 +29,6 @@ COMMANDS = {
 }
 
 
-_FOLDER = Path(__file__).parent
-_MOVING = ("plot",)  # until `report --figures` replaces it
-
-
 def names() -> list[str]:
     """List the subcommands in alphabetical order."""
-    found = [*(name for group in COMMANDS.values() for name in group), *_MOVING]
-    return sorted(name for name in found if (_FOLDER / f"{name}.py").is_file())
+    return sorted(name for group in COMMANDS.values() for name in group)
