@@ -257,3 +257,13 @@ def test_a_stale_page_is_noticed(tmp_path, capsys):
 def test_no_run_at_all_is_a_page_too(tmp_path):
     read = Text(page_of(publish(tmp_path, study(), "smoke", runs({"ln": [None]})), study()))
     assert "no run has ended" in read.text and read.rows("results")[1] == ["ln", "no run", "no run"]
+
+
+def test_a_table_that_is_too_wide_has_a_shadow_where_it_goes_on(page):
+    (rule,) = re.findall(r"\n\.scroll \{(.*?)\n\}", page, re.S)
+    assert rule.count("no-repeat local") == rule.count("no-repeat scroll") == 2
+
+
+def test_the_title_of_an_upright_axis_is_beyond_its_widest_tick(page):
+    assert "translate(${-edge} ${height / 2}) rotate(-90)" in page
+    assert re.search(r"const edge = Math\.max\(\.\.\.upright\(200\)\.ticks\.map\(.*length\)", page)

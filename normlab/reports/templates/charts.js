@@ -83,7 +83,7 @@ normlab.chart = (() => {
   }
 
   // A plot ----------------------------------------------------------------------------------------
-  function axes(plot, { x, y, width, height, across, unit, write, first }) {
+  function axes(plot, { x, y, width, height, across, unit, edge, write, first }) {
     const upright = make("g", { class: "axis" });
     for (const tick of y.ticks) {
       const level = y.place(tick);
@@ -91,7 +91,7 @@ normlab.chart = (() => {
       if (first) upright.append(words(short(tick), { x: -6, y: (level + 4).toFixed(1), "text-anchor": "end" }));
     }
     if (first && unit) {
-      upright.append(words(unit, { transform: `translate(-50 ${height / 2}) rotate(-90)`, "text-anchor": "middle" }));
+      upright.append(words(unit, { transform: `translate(${-edge} ${height / 2}) rotate(-90)`, "text-anchor": "middle" }));
     }
     const level = make("g", { class: "axis" }, make("path", { d: `M0 ${height}H${width}`, stroke: "var(--quiet)", "stroke-width": 0.8 }));
     for (const tick of apart(x.ticks, x.place, write)) {
@@ -175,7 +175,10 @@ normlab.chart = (() => {
   // returns what is said of a point. With `counted` the axis across counts these.
   function draw(place, panel, values, { looks, told, counted }) {
     const room = place.clientWidth;
-    const gutter = panel.unit ? 66 : 50;
+    const ys = values.flatMap(({ low, mean, high }) => [low ?? mean, mean, high ?? mean]);
+    const upright = (height) => scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, ticks: panel.ticks.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
+    const edge = Math.max(...upright(200).ticks.map((tick) => short(tick).length)) * LETTER + 14; // beyond the widest tick
+    const gutter = Math.ceil(edge) + (panel.unit ? SIZE + 2 : 0);
     const several = panel.facets.join("") !== "";
     const facets = panel.facets.filter((facet) => values.some((value) => value.facet === facet));
     const fit = Math.floor((room - gutter + GAP) / 264);
@@ -184,10 +187,9 @@ normlab.chart = (() => {
     const height = columns > 2 || room < 420 ? 170 : 200;
     const head = several ? 22 : 8;
     const xs = values.map((value) => value.x);
-    const ys = values.flatMap(({ low, mean, high }) => [low ?? mean, mean, high ?? mean]);
     const given = panel.ticks.x;
     const x = scale(given ? Math.min(...xs) : 0, Math.max(...xs), { log: panel.log.x, ticks: given, count: 4, pad: given ? 10 : 0 }, 0, width);
-    const y = scale(Math.min(...ys), Math.max(...ys), { log: panel.log.y, ticks: panel.ticks.y, nice: true, count: 5, pad: panel.log.y ? 4 : 0 }, height, 0);
+    const y = upright(height);
     const [across, write] = counted ? [counted, thousands] : [panel.across, whole];
 
     const tall = Math.ceil(facets.length / columns) * (head + height + BELOW);
@@ -198,7 +200,7 @@ normlab.chart = (() => {
       const top = Math.floor(number / columns) * (head + height + BELOW) + head;
       const plot = make("g", { transform: `translate(${left} ${top})` });
       if (several) plot.append(words(facet || "\u2013", { y: -8, "font-size": 12, fill: "var(--ink)" }));
-      axes(plot, { x, y, width, height, across, unit: panel.unit, write, first: number % columns === 0 });
+      axes(plot, { x, y, width, height, across, unit: panel.unit, edge, write, first: number % columns === 0 });
       const here = values.filter((value) => value.facet === facet);
       const lines = new Map();
       for (const value of here.filter(({ n }) => n)) lines.set(value.row, [...(lines.get(value.row) ?? []), value]);
