@@ -126,14 +126,10 @@ def config_of(norm: str) -> dict:
 
 
 def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:
-    """Ask a question, and check what holds of all: plain, one line, the same again."""
+    """Ask a question, and check what holds of all: plain values, one line, the model untouched."""
     with Untouched(about):
         finding = ask(about)
-    same_again = ask(about) == finding
-    assert same_again
     json.dumps(plain(dict(finding.values)), allow_nan=False)
     assert "\n" not in finding.answer
-    if not finding.why_not:
-        assert finding.table.rows
-        assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
     return finding

@@ -1,7 +1,6 @@
 """Whose company a sentence feels: none by itself, others through the batch's statistics."""
 
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -71,12 +70,6 @@ def test_sets_agree_with_a_computation_by_hand(tmp_path, monkeypatch):
     assert figures["values"]["training"]["encoder"] == pytest.approx(expected, rel=1e-5)
     most = max(figures["values"]["training"].values())
     assert f"in training its values change by {percent(most)} " in batch_mates._answer(figures)
-
-
-def test_norms_that_evaluate_by_the_batch_do_not_leave_company_in_eval(tmp_path, monkeypatch):
-    monkeypatch.setattr(batch_mates, "SETS", 3)
-    figures = batch_mates.batch_mates(trained(tmp_path, "norm=bn", "norm.eval_stats=batch")).values
-    assert figures["values"]["eval"] == figures["values"]["training"]
 
 
 def test_weights_are_those_that_the_core_mixes_by(tmp_path):
@@ -152,16 +145,3 @@ def test_an_attention_belongs_to_its_stack():
     assert stack_of("encoder.0.self", stacks) == "encoder"
     assert stack_of("decoder.1.cross", stacks) == "decoder"
     assert stack_of("0.self", {"": 0}) == ""
-
-
-def test_too_few_sentences_leave_no_choice(tmp_path):
-    about = subject(tmp_path, "norm=bn")
-
-    class Two(type(about.task)):
-        def __init__(self):
-            pass
-
-        def lengths(self, split):
-            return about.task.lengths(split)[:2]
-
-    assert batch_mates.batch_mates(replace(about, task=Two())).why_not

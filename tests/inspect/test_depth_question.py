@@ -1,7 +1,6 @@
 """Gradient norms by layer against autograd's own, and how they go with depth."""
 
 import copy
-import json
 import math
 
 import pytest
@@ -10,19 +9,14 @@ import torch
 from normlab.distributed import Shard
 from normlab.inspect import depth
 from normlab.inspect.depth import by_stack, ratio, second_weights, training_batch
-from normlab.records.canonical import plain
-from tests.inspect.subjects import EVERY_KIND, Untouched, subject, trained
+from tests.inspect.subjects import EVERY_KIND, examined, subject, trained
 
 
 @EVERY_KIND
 def test_the_gradient_is_that_of_the_first_training_step_without_dropout(tmp_path, norm, placement):
     overrides = f"norm={norm}", f"placement={placement}", "model.dropout=0"
     about = trained(tmp_path, *overrides, steps=3)
-    with Untouched(about):
-        finding = depth.gradients(about)
-    json.dumps(plain(dict(finding.values)), allow_nan=False)
-    assert "\n" not in finding.answer
-    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    finding = examined(about, depth.gradients)
     # By a copy that trains for a step, and by hand over its parameters.
     model = copy.deepcopy(about.model).train()
     batch = next(about.task.train_batches(Shard(0, 1), about.seed))

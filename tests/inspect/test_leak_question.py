@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from normlab.inspect import leak
+from normlab.inspect import batch_mates, leak, order, outlier, sampling, stepwise
 from normlab.inspect.leak import derivative, leaks, split
 from normlab.inspect.model import Ends
 from normlab.norms.base import Stream
@@ -68,19 +68,6 @@ def test_norms_that_evaluate_by_the_batch_leak_in_eval(tmp_path):
     assert found["eval"] == found["training"]
 
 
-def test_a_single_sentence_has_no_others(tmp_path):
-    about = subject(tmp_path, "norm=bn")
-
-    class One(type(about.task)):
-        def __init__(self):
-            pass
-
-        def lengths(self, split):
-            return about.task.lengths(split)[:1]
-
-    assert leak.leak(replace(about, task=One())).why_not
-
-
 def test_slope_is_split_by_place_and_padding_is_left_out():
     slope = torch.zeros(2, 3, 2)
     slope[0, 0] = torch.tensor([3.0, 4.0])
@@ -122,3 +109,25 @@ def test_only_what_is_not_due_counts_as_a_leak():
     assert leaks(found, both_ways=True) == {}
     assert leaks(found, both_ways=False) == {"later": 0.5}
     assert leaks({**found, "others": 1e-8}, both_ways=True) == {"others": 1e-8}
+
+
+@pytest.mark.parametrize(
+    ("ask", "number"), [(leak.leak, 1), (batch_mates.batch_mates, 2), (sampling.batch_mean, 15)]
+)
+def test_too_few_sentences_are_named(tmp_path, ask, number):
+    about = subject(tmp_path, "norm=bn")
+
+    class Few(type(about.task)):
+        def __init__(self):
+            pass
+
+        def lengths(self, split):
+            return about.task.lengths(split)[:number]
+
+    assert ask(replace(about, task=Few())).why_not
+
+
+@pytest.mark.parametrize("ask", [leak.leak, order.order, outlier.outlier, stepwise.stepwise])
+def test_the_same_question_has_the_same_answer(tmp_path, ask):
+    about = trained(tmp_path, "norm=bn")
+    assert ask(about) == ask(about)

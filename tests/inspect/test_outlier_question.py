@@ -1,7 +1,6 @@
 """The documents' 999 by hand, and what an outlier in the model does to whom."""
 
 import copy
-import json
 import math
 from dataclasses import replace
 
@@ -15,8 +14,7 @@ from normlab.inspect.outlier import fitted, in_sentence, ratio
 from normlab.inspect.worked import attend, slope, through
 from normlab.norms.base import normalized_by
 from normlab.norms.local import NoNorm
-from normlab.records.canonical import plain
-from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, config_of, trained
+from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, config_of, examined, trained
 
 
 @EVERY_KIND
@@ -24,11 +22,7 @@ def test_an_outlier_reaches_other_sentences_only_through_the_statistics_of_the_b
     tmp_path, norm, placement
 ):
     about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
-    with Untouched(about):
-        finding = outlier.outlier(about)
-    json.dumps(plain(dict(finding.values)), allow_nan=False)
-    assert "\n" not in finding.answer
-    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    finding = examined(about, outlier.outlier)
     model = finding.values["model"]
     assert ("of the batch" in model) == (norm in OVER_BATCH)
     for statistics, found in model.items():
@@ -39,11 +33,6 @@ def test_an_outlier_reaches_other_sentences_only_through_the_statistics_of_the_b
         # The encoder does not see the decoder; the decoder sees what the encoder made of it.
         assert found["outlier_in"]["decoder"]["moved"]["encoder"] == {"own": 0, "others": 0}
         assert found["outlier_in"]["encoder"]["moved"]["decoder"]["own"] > 0
-
-
-def test_the_same_sentence_and_feature_are_taken_each_time(tmp_path):
-    about = trained(tmp_path, "norm=bn")
-    assert outlier.outlier(about) == outlier.outlier(about)
 
 
 # The document's sentence ------------------------------------------------------------------------

@@ -99,12 +99,6 @@ def test_filling_with_the_mean_shrinks_the_variance_alone(tmp_path):
     assert figures["moved"]["training"]["encoder"][8] > 0.1
 
 
-def test_norms_that_evaluate_by_the_batch_move_in_eval(tmp_path):
-    about = include(tmp_path, "norm.eval_stats=batch")
-    moved = padding.padding(about).values["moved"]
-    assert moved["eval"] == moved["training"]
-
-
 def test_statistics_are_those_of_the_whole_block_where_padding_counts(tmp_path):
     about = include(tmp_path, "placement=pre")
     x, valid = embedded(about)

@@ -11,7 +11,7 @@ import torch
 from normlab.inspect import sampling
 from normlab.inspect.sampling import Sums, describe, intraclass, powers_of_two, resampled, slope
 from normlab.norms.base import Stream, running_norms
-from tests.inspect.subjects import EVERY_KIND, examined, subject, trained
+from tests.inspect.subjects import EVERY_KIND, examined, trained
 
 SIZES = [1, 2, 4, 8, 16, 32]
 
@@ -161,16 +161,3 @@ def test_running_statistics_do_not_matter(tmp_path, monkeypatch):
         norm.running_var.fill_(40)
         norm.eval_by_batch = False
     assert sampling.batch_mean(about).values == sampling.batch_mean(off).values
-
-
-def test_too_few_sentences_to_draw_sets_from(tmp_path):
-    about = subject(tmp_path, "norm=bn")
-
-    class Few(type(about.task)):
-        def __init__(self):
-            pass
-
-        def lengths(self, split):
-            return about.task.lengths(split)[:15]
-
-    assert sampling.batch_mean(replace(about, task=Few())).why_not

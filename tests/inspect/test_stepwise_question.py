@@ -1,6 +1,5 @@
 """Token by token against whole sentences, worked out by hand and by the model's own forward."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -11,18 +10,20 @@ import torch.nn.functional as F
 from normlab.inspect import stepwise
 from normlab.inspect.stepwise import differences, log_probabilities
 from normlab.norms.base import Stream, normalized_by
-from normlab.records.canonical import plain
-from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, OVER_TIME, Untouched, subject, trained
+from tests.inspect.subjects import (
+    EVERY_KIND,
+    OVER_BATCH,
+    OVER_TIME,
+    examined,
+    subject,
+    trained,
+)
 
 
 @EVERY_KIND
 def test_in_eval_only_norms_over_time_differ_token_by_token(tmp_path, norm, placement):
     about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
-    with Untouched(about):
-        finding = stepwise.stepwise(about)
-    json.dumps(plain(dict(finding.values)), allow_nan=False)
-    assert "\n" not in finding.answer
-    assert all(len(row) == len(finding.table.columns) for row in finding.table.rows)
+    finding = examined(about, stepwise.stepwise)
     found = finding.values["eval"]
     assert found["same"] == (norm not in OVER_TIME - OVER_BATCH)
     if found["same"]:
