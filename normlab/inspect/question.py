@@ -100,5 +100,6 @@ def questions(of: Of, names: Sequence[str] = ()) -> list[Question]:
     there = {name: found for (kind, name), found in _REGISTRY.items() if kind == of}
     for name in names:
         if name not in there:
-            raise ValueError(f"no question {name!r:.60}: there are {', '.join(there)}")
-    return [found for name, found in there.items() if not names or name in names]
+            raise ValueError(f"no question {name!r:.60}: there are {', '.join(sorted(there))}")
+    in_order = sorted(there.values(), key=lambda each: each.ask.__module__)  # of their files
+    return [each for each in in_order if not names or each.name in names]

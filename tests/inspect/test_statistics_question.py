@@ -111,7 +111,7 @@ def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statis
     with Untouched(by_batch):
         found = statistics.statistics(by_batch).values
     assert found == statistics.statistics(running).values
-    assert all(norm.eval_by_batch for norm in running_norms(by_batch.model))
+    assert all(norm.eval_stats == "batch" for norm in running_norms(by_batch.model))
 
 
 def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
@@ -123,7 +123,7 @@ def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
         with (
             torch.no_grad(),
             normalized_by(about.model, "batch"),
-            norms_watched(about.model, RunningNorm) as seen,
+            norms_watched(about.model) as seen,
         ):
             about.task.losses(about.model, batch)
         for name, norm in sites(about.model, RunningNorm).items():
@@ -144,8 +144,8 @@ def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
 def test_positions_of_one_token_are_left_out_of_the_discrepancy():
     norm = make_norm("bn_position", 2)
     norm.running_mean[:3] = torch.tensor([[5.0, 6.0], [7.0, 8.0], [9.0, 10.0]])
-    table = torch.arange(6.0).view(1, 3, 2)
-    count = torch.tensor([5.0, 2.0, 1.0]).view(1, 3, 1)
+    table = torch.arange(6.0).view(3, 2)
+    count = torch.tensor([5.0, 2.0, 1.0]).view(3, 1)
     compared = against_running(norm, Moments(table, table + 1, count, count))
     torch.testing.assert_close(compared.mean, torch.tensor([0.0, 1.0, 2.0, 3.0]))
     # The kept variance is the n - 1 estimate: times 5/4 and 2/1.
