@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
 import torch
-from omegaconf import OmegaConf
 from torch import nn
 
-from normlab.config import to_dict
 from normlab.instantiate import check, instantiate, locate
 from normlab.models.anatomy import stacks
 from normlab.models.centering import center_weights
@@ -17,7 +15,7 @@ from normlab.models.spec import ModelArchitecture
 from normlab.norms.base import Norm
 from normlab.placements.base import NormFactory, Placement
 from normlab.placements.calibration import calibrate, needs_calibration
-from normlab.registry import CONFIG_DIR, option_names
+from normlab.registry import OPTION, option_names, option_settings
 from normlab.sites import NORM_KEYS, STEP_NORMS
 from normlab.tasks.base import Task
 from normlab.train.evaluate import Evaluator
@@ -26,7 +24,7 @@ from normlab.train.schedule import Schedule
 
 _STACKS = ("encoder", "decoder")
 _INNER_SITES = ("ffn_inner_norm", "embedding_norm")
-_NO_NORM = "normlab.norms.local.NoNorm"
+_NO_NORM = "none"
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 _GROUP_KEYS = ("rate", "weight_decay")
@@ -41,15 +39,11 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
     """
     if option not in option_names("norm"):
         raise ValueError(f"no norm {option!r}: there are {', '.join(option_names('norm'))}")
-    node = OmegaConf.load(CONFIG_DIR / "norm" / f"{option}.yaml")
-    return instantiate({**to_dict(node), **values}, "norm", Norm, dim=dim)
+    return instantiate({**option_settings("norm", option, "norm"), **values}, "norm", Norm, dim=dim)
 
 
-def check_targets(config: Mapping[str, Any]) -> None:
-    """Raise ValueError where a node of a plain config cannot be built, before anything is.
-
-    A config may be a stranger's: every `_target_` in it must be a class that its place takes.
-    """
+def check_nodes(config: Mapping[str, Any]) -> None:
+    """Raise ValueError where a node of a plain config cannot be built, before anything is."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
         "model": (_sizes(config["model"]), ModelArchitecture, _architecture(config).sites),
@@ -233,7 +227,7 @@ def _sizes(model: object) -> dict[str, Any]:
 def _without(node: object, key: str, *names: str) -> dict[str, Any]:
     """Return a node of the config but for some of its keys; ValueError where it is none."""
     if not isinstance(node, Mapping):
-        raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with _target_")
+        raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
     return {name: value for name, value in node.items() if name not in names}
 
 
@@ -243,7 +237,7 @@ def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
     stacks = [f"{stack}_norm" for stack in _STACKS if stack not in kind.stacks]
     for site in (*_INNER_SITES, *STEP_NORMS, *stacks):
         chosen = config.get(site)
-        named = chosen.get("_target_") if isinstance(chosen, Mapping) else None
+        named = chosen.get(OPTION) if isinstance(chosen, Mapping) else None
         none = site in _INNER_SITES and named == _NO_NORM
         if site not in kind.sites and chosen and not none:
             raise ValueError(f"norm@{site}: this model has no such place; leave it out")

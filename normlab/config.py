@@ -1,8 +1,8 @@
 """The typed schema of a run and its composition from `configs/`.
 
 Fixed parts are dataclasses, so a wrong key or type fails while the config is composed, with its
-full path. Pluggable nodes (norm, placement, task, ...) are YAML files with a `_target_`; their
-values are checked against the target's signature when it is built. No torch here.
+full path. Pluggable nodes (norm, placement, task, ...) are options: a run's config holds an
+option's name and values, and the class stands in the option's file alone. No torch here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from normlab import constraints, near, start_file
 from normlab.choices import check_single
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_recipe, typed, with_recipe
-from normlab.registry import CONFIG_DIR
+from normlab.registry import CONFIG_DIR, OPTION, TARGET, named
 from normlab.sites import NORM_KEYS, STEP_NORMS, settle_sites
 
 CONFIG_NAME = "config"
@@ -160,7 +160,8 @@ class RunConfig:
 
 
 _PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
-_NODES = ("task", "model", "norm", "placement", "optim", "schedule", "observe", "validate")
+_OPTIONS = ("task", "model", "placement", "optim", "schedule")
+_NODES = ("norm", *_OPTIONS, "observe", "validate")
 
 
 def register() -> None:
@@ -207,6 +208,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     }
     written = typed(given)
     check_recipe(config.choices, written)
+    _name_options(config)
     settle_recipe(config, config.choices, written)
     settle_sites(config)
     _settle_batch_size(config, written)
@@ -217,8 +219,28 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
-    constraints.check(to_dict(config))
+    plain = to_dict(config)
+    _refuse_classes(plain, "")
+    constraints.check(plain)
     return config
+
+
+def _name_options(config: DictConfig) -> None:
+    """Put the name of an option where Hydra has put its class."""
+    choices = dict(config.choices)
+    for key in (*_OPTIONS, *constraints.NORMS):
+        if isinstance(node := config[key], DictConfig):
+            config[key] = named(cast("dict[str, Any]", OmegaConf.to_container(node)), key, choices)
+    for group in ("probe", "sink"):
+        for name, node in config.observe[group].items():
+            if isinstance(node, DictConfig):
+                plain = cast("dict[str, Any]", OmegaConf.to_container(node))
+                key = f"observe.{group}.{name}"
+                config.observe[group][name] = {
+                    inner: value
+                    for inner, value in named(plain, key, {}).items()
+                    if inner != OPTION
+                }
 
 
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
@@ -315,6 +337,7 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     one whose value is no plain one: one made by hand must not read this machine's environment.
     """
     _refuse_interpolations(plain, "")
+    _refuse_classes(plain, "")
     _check_shape(plain)
     config = OmegaConf.create({**plain, "observe": _whole_observe(plain.get("observe"))})
     for change in changes:
@@ -385,6 +408,20 @@ def _refuse_interpolations(value: Any, key: str) -> None:
     if isinstance(value, list):
         for item in value:
             _refuse_interpolations(item, key)
+
+
+def _refuse_classes(value: Any, key: str) -> None:
+    if isinstance(value, Mapping):
+        if TARGET in value:
+            raise ValueError(
+                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run names options, and classes stand in "
+                "the files of configs/ alone: give an option"
+            )
+        for name, item in value.items():
+            _refuse_classes(item, f"{key}.{name}".lstrip("."))
+    if isinstance(value, list):
+        for item in value:
+            _refuse_classes(item, key)
 
 
 def _copies(node: Mapping[str, Any], key: str, prefix: str = "") -> Iterator[str]:

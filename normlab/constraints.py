@@ -213,11 +213,11 @@ def check(config: Mapping[str, Any]) -> None:
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     """Yield dotted keys and values; a list is a value. Not those of `choices`, which are names.
 
-    What names a class is a node: the rule `*.k` of `sites` is one, and a norm may have a value `k`.
+    What has an option is a node: the rule `*.k` of `sites` is one, and a norm may have a value `k`.
     """
     for name, value in node.items():
         key = f"{prefix}{name}"
-        if isinstance(value, Mapping) and ("_target_" in value or constraint_of(key) is None):
+        if isinstance(value, Mapping) and ("option" in value or constraint_of(key) is None):
             if key != "choices":
                 yield from _leaves(value, f"{key}.")
         else:

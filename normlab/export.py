@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from normlab.build import build_model, check_targets
+from normlab.build import build_model, check_nodes
 from normlab.config import from_dict, to_dict
 from normlab.loaded import load_run
 from normlab.norms.base import Norm
@@ -80,7 +80,7 @@ def load_export(path: Path, task: Task) -> nn.Module:
     content = load_checkpoint(path)
     with reading(path):
         config = to_dict(from_dict(content["config"]))
-        check_targets(config)
+        check_nodes(config)
         model = build_model(config, task)
         for name in content["folded"]:
             owner, _, place = str(name).rpartition(".")

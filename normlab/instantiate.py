@@ -1,11 +1,9 @@
-"""From a node of the config to the object it names, with everything checked before it is built.
+"""Building the object that a node of the config names, once all of the node is checked.
 
-A node is a mapping with `_target_` and the keyword arguments of that class. Values come from the
-config; live objects (a width, a factory) are handed over by the builder. Configs come from
-strangers too, inside their records: a target must be a class of the kind that its place takes (a
-norm for `norm`), defined where it is named. Functions, modules and names that a module has only
-imported are refused. A wrong key, type or value is a ValueError that names the full key and what is
-allowed.
+A node is a mapping with an `option` and the values of that option. The class is looked up in
+`configs/`: a config names options and values, so that a stranger's record cannot name code. A node
+inside another, such as `task.valid_search`, needs no option where the outer option's file says what
+it is. A wrong key, type or value is a ValueError that names the full key and what is allowed.
 """
 
 import inspect
@@ -15,23 +13,23 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-_ALLOWED = ("normlab.", "torch.optim.")
-# Where classes are now that the configs of older records name elsewhere.
-_MOVED = {"normlab.tasks.documents.LengthChange": "normlab.tasks.document_stream.LengthChange"}
+from normlab.registry import OPTION, TARGET, settings_of
+
 _Kind = TypeVar("_Kind")
 
 
 def instantiate(node: Mapping[str, Any], key: str, kind: type[_Kind], **live: Any) -> _Kind:
     """Build the object of a node, a `kind`, and those of the nodes inside it.
 
-    `key` is the node's path in the config, for messages. Nothing is built unless all of it fits.
+    `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
+    objects that no config holds, such as a width. Nothing is built unless all of it fits.
     """
-    return cast("_Kind", _plan(node, key, kind, live).build(live))
+    return cast("_Kind", _plan(node, key, kind, live, settings_of(node, key)).build(live))
 
 
 def check(node: object, key: str, kind: type, live: Collection[str] = ()) -> None:
     """Raise ValueError where `instantiate` would refuse a node; `live` names its live objects."""
-    _plan(node, key, kind, live)
+    _plan(node, key, kind, live, settings_of(node, key))
 
 
 @dataclass(frozen=True)
@@ -58,61 +56,61 @@ class _Plan:
             ) from error
 
 
-def _plan(node: object, key: str, kind: type, live: Collection[str]) -> _Plan:
-    target = locate(node, key, kind)
-    assert isinstance(node, Mapping), "what is none names no class"
+def _plan(
+    node: object, key: str, kind: type, live: Collection[str], settings: Mapping[str, Any]
+) -> _Plan:
+    """Check a node against its class; `settings` are what the option's file says of it."""
+    target = _target(settings, key, kind)
+    assert isinstance(node, Mapping), "what is none has no settings"
     parameters = inspect.signature(target).parameters
     allowed = [name for name in parameters if name not in live]
     hints = get_type_hints(target.__init__)
     values: dict[str, Any] = {}
     for name, value in node.items():
-        if name == "_target_":
+        if name in (OPTION, TARGET):
             continue
         if name not in allowed:
             raise ValueError(f"{key}.{name} does not exist: {key} has {', '.join(allowed)}")
-        values[name] = _value(value, hints.get(name, Any), f"{key}.{name}")
+        values[name] = _value(value, hints.get(name, Any), f"{key}.{name}", settings.get(name))
     for name in allowed:
         if name not in values and parameters[name].default is inspect.Parameter.empty:
             raise ValueError(f"{key}.{name} is missing")
     return _Plan(key, target, values)
 
 
-def _value(value: Any, hint: Any, key: str) -> Any:
+def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     """Return a plan for a node, else the value if it fits the annotation."""
-    if not isinstance(value, Mapping) or "_target_" not in value:
+    if not isinstance(value, Mapping):
+        return _fit(value, hint, key)
+    own = settings_of(value, key) if OPTION in value or TARGET in value else settings
+    if not isinstance(own, Mapping) or TARGET not in own:
         return _fit(value, hint, key)
     options = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     kinds = [option for option in options if inspect.isclass(option) and option not in _PLAIN]
     if not kinds:
-        raise ValueError(f"{key} takes a value, not a node with _target_: allowed is {_say(hint)}")
-    return _plan(value, key, kinds[0], ())
+        raise ValueError(f"{key} takes a value, not an option: allowed is {_say(hint)}")
+    return _plan(value, key, kinds[0], (), own)
 
 
 def locate(node: object, key: str, kind: type[_Kind]) -> type[_Kind]:
-    """Return the class that a node names; ValueError unless its place takes it."""
-    name = node.get("_target_") if isinstance(node, Mapping) else None
-    if not isinstance(name, str) or not name.startswith(_ALLOWED):
-        raise ValueError(
-            f"{key}._target_={name!r} is not allowed: it must start with {' or '.join(_ALLOWED)}"
-        )
-    module, _, attribute = _MOVED.get(name, name).rpartition(".")
+    """Return the class of a node's option; ValueError unless its place takes it."""
+    return _target(settings_of(node, key), key, kind)
+
+
+def _target(settings: Mapping[str, Any], key: str, kind: type[_Kind]) -> type[_Kind]:
+    name = str(settings.get(TARGET))
+    module, _, attribute = name.rpartition(".")
     try:
         target = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
-        raise ValueError(f"{key}._target_={name!r} cannot be imported: {error}") from error
+        raise ValueError(f"{key}: {name!r} cannot be imported: {error}") from error
     if not inspect.isclass(target) or not issubclass(target, kind):
         raise ValueError(
-            f"{key}._target_={name!r} is no {kind.__name__}: it must name a class that derives "
+            f"{key}: {name!r} is no {kind.__name__}: an option here names a class that derives "
             f"from {kind.__module__}.{kind.__name__}"
         )
-    own = f"{target.__module__}.".startswith(f"{module}.")  # a package may show what is in it
-    if name.startswith("normlab.") and not own:
-        raise ValueError(
-            f"{key}._target_={name!r} is only imported there: name it {target.__module__}."
-            f"{target.__name__}"
-        )
     if inspect.isabstract(target):
-        raise ValueError(f"{key}._target_={name!r} is abstract: name a class that derives from it")
+        raise ValueError(f"{key}: {name!r} is abstract: name a class that derives from it")
     return target
 
 

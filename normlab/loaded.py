@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from normlab.build import build_evaluator, build_model, build_task, check_targets, make_norm
+from normlab.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.config import from_dict, to_dict
 from normlab.memory import check_memory
 from normlab.models.folding import fold as fold_norms
@@ -82,7 +82,7 @@ def load_run(
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
     config = to_dict(from_dict(_without_more_tests(record.config), changes or ()))
-    check_targets(config)
+    check_nodes(config)
     check_memory(config, training=False)
     runtime = Runtime.start(
         device=config["device"],

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from normlab.machine import memory_bytes
+from normlab.registry import TARGET, settings_of
 from normlab.sites import NORM_KEYS
 
 _MOMENTS = {"AdamW": 2, "Adam": 2, "RAdam": 2, "NAdam": 2}  # copies of all weights
@@ -27,7 +28,7 @@ def check_memory(
     width = 8 if config.get("precision") == "fp64" else 4
     copies = 1
     if training:
-        optimizer = str(config["optim"].get("_target_", "")).rpartition(".")[2]
+        optimizer = settings_of(config["optim"], "optim")[TARGET].rpartition(".")[2]
         copies = 2 + _MOMENTS.get(optimizer, int(bool(config["optim"].get("momentum"))))
     need = width * (copies * numbers + _tables(config))
     if room is not None and need > room:

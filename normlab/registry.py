@@ -6,8 +6,9 @@ answer at once.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ CONFIG_DIR = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "configs"
 _COMMAND = re.compile(r"^[`$ ]*(normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _OF_HYDRA = ("defaults", "hydra")
+OPTION, TARGET = "option", "_target_"
+"""Keys of a node: the option that it is, in a run's config; its class, in the option's file."""
 # Folders of what runs are compared by: no choice of a run.
 _NO_CHOICE = ("claim", "study")
 
@@ -64,6 +67,82 @@ def sites(root: Path = CONFIG_DIR) -> list[str]:
 def option_names(group: str, root: Path = CONFIG_DIR) -> list[str]:
     """List the names of a group's options without opening their files; empty for no such group."""
     return sorted(path.stem for path in (root / group).glob("*.yaml"))
+
+
+def settings_of(node: object, key: str) -> Mapping[str, Any]:
+    """Return what the file of a node's option holds, its class among it.
+
+    `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
+    Raises ValueError naming an option that does not exist here.
+    """
+    if not isinstance(node, Mapping):
+        raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
+    if TARGET in node:  # an option's file itself, or a node that a program made
+        return node
+    first, *rest = key.split(".")
+    if first == "observe":  # a probe or sink is named by its key
+        return option_settings(rest[0], rest[-1], key)
+    group = "norm" if first == "sites" or first.endswith("_norm") else key.replace(".", "/")
+    return option_settings(group, node.get(OPTION), key)
+
+
+def option_settings(
+    group: str, name: object, key: str, root: Path = CONFIG_DIR
+) -> Mapping[str, Any]:
+    """Return what an option's file holds; ValueError naming the key of an option there is not."""
+    there = option_names(group, root)
+    if name not in there:
+        raise ValueError(
+            f"{key}.{OPTION}={name!r:.60} does not exist here: there are {', '.join(there)}"
+        )
+    path = root / group / f"{name}.yaml"
+    return _settings(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=512)
+def _settings(path: Path, changed: int) -> Mapping[str, Any]:
+    """Read an option's file, with what it takes from other options of its group."""
+    from omegaconf import OmegaConf  # a list of options is there at once without
+
+    del changed
+    content: Any = OmegaConf.to_container(OmegaConf.load(path)) or {}
+    found: dict[str, Any] = {}
+    for name in content.pop("defaults", []):
+        if isinstance(name, str) and name != "_self_":
+            other = path.with_name(f"{name}.yaml")
+            found |= _settings(other, other.stat().st_mtime_ns)
+    return found | content
+
+
+def named(node: Mapping[str, Any], key: str, choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node that Hydra composed with its option in place of its class.
+
+    `choices` are the options by group. Raises ValueError for a class that is not the option's.
+    """
+    option = choices.get(key)
+    return _named({OPTION: option, **node}, settings_of({OPTION: option}, key), key, choices)
+
+
+def _named(
+    node: Mapping[str, Any], settings: Mapping[str, Any], key: str, choices: Mapping[str, Any]
+) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in node.items():
+        inner = f"{key}.{name}"
+        if name == TARGET:
+            if value != settings.get(TARGET):
+                raise ValueError(
+                    f"{inner}={value!r:.60}: a run chooses options, and classes stand in the files "
+                    f"of configs/: give {key.split('.')[0]}=OPTION"
+                )
+        elif not isinstance(value, Mapping):
+            found[name] = value
+        elif TARGET in value and (option := choices.get(inner.replace(".", "/"))):
+            within = settings_of({OPTION: option}, inner)
+            found[name] = _named({OPTION: option, **value}, within, inner, choices)
+        else:
+            found[name] = _named(value, settings.get(name) or {}, inner, choices)
+    return found
 
 
 def options(group: str, root: Path = CONFIG_DIR) -> list[Option]:

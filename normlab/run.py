@@ -4,11 +4,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
 from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
+from msgspec.structs import replace
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
@@ -18,8 +18,8 @@ from normlab.build import (
     build_optimizer,
     build_task,
     calibrate_model,
+    check_nodes,
     check_scores,
-    check_targets,
     make_fast,
 )
 from normlab.complete import check_complete
@@ -29,13 +29,14 @@ from normlab.machine import settled_precision
 from normlab.memory import check_memory
 from normlab.norms.model import ModelNorms
 from normlab.notices import notices
+from normlab.numerics import NUMERICS, own_norms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.progress import PREPARING, Stage, heard_by
 from normlab.records.arithmetic import arithmetic_of
 from normlab.records.atomic import atomic_write, remove_leftovers
-from normlab.records.code import changed_files, same_code
 from normlab.records.files import check_is_file
 from normlab.records.fingerprint import fingerprint
+from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
@@ -52,7 +53,6 @@ from normlab.train.sinks.live import Live
 from normlab.train.stopping import Budget
 from normlab.train.weights import BEST, best_by, judged_by, renamed, score_weights
 
-_NAMED = 5  # of the files that changed
 _WRITTEN = (CONFIG_FILE, RECORD_FILE, METRICS_FILE)
 
 
@@ -70,12 +70,13 @@ class _Run:
     def __init__(self, config: DictConfig):
         self.config = to_dict(config)
         check_complete(self.config)
-        check_targets(self.config)
+        check_nodes(self.config)
         check_memory(self.config, training=True)
         check_scores(self.config, build_task(self.config))
         self.config["precision"] = settled_precision(
             self.config["precision"], device=self.config["device"]
         )
+        self.made_by = NUMERICS, own_norms(self.config)
         self.observe = self.config["observe"]
         self.store = RunStore(self.config["runs_dir"])
         self.folder = self.store.run_dir(self.config)
@@ -90,13 +91,13 @@ class _Run:
                 rank_timeout=self.observe["rank_timeout"],
             )
             self.runtime = runtime
-            self.environment = runtime.environment(self.config)
+            self.environment = runtime.environment()
             stack.callback(distributed.shutdown)
             if distributed.is_main():
                 self._lock(stack)
             distributed.barrier()
             last = Checkpoints(self.folder / "checkpoints", writes=False).last
-            check_same_place(self.folder, self.environment["code"], last)
+            check_same_place(self.folder, (self.made_by, self.environment["commit"]), last)
             done = self._finished()
             if done is not None:
                 return done
@@ -132,7 +133,7 @@ class _Run:
         if record.outcome.status not in ("finished", "diverged"):
             return None
         self._check_same_world(record.environment.get("world_size"))
-        if not self._same_code(record.environment):
+        if not self._same_code(record.made_by, record.environment.get("commit")):
             return None
         if record.config.get("data_dir") != self.config["data_dir"]:
             here = build_task(self.config).describe()
@@ -148,34 +149,27 @@ class _Run:
                 f"use another runs_dir"
             )
 
-    def _same_code(self, made: Mapping[str, Any]) -> bool:
-        """Tell whether what is there may be used; ValueError where the user must decide.
-
-        `made` is the environment, or the stamp of a checkpoint, of what is there.
-        """
+    def _same_code(self, made_by: MadeBy, commit: object) -> bool:
+        """Tell whether what is there may be used; ValueError where the user must decide."""
         policy = self.observe["other_code"]
-        if same_code(made, self.environment) or policy == "accept":
+        if same_code(made_by, self.made_by) or policy == "accept":
             return True
         if policy == "rerun":
             return False
-        changed = changed_files(made, self.environment)
-        files = f": {', '.join(changed[:_NAMED])}" if changed else ""
-        more = f" and {len(changed) - _NAMED} more" if len(changed) > _NAMED else ""
+        numerics, own = self.made_by
+        changed = [name for name in own if made_by[1].get(name, own[name]) != own[name]]
         raise ValueError(
-            f"{self.folder} was made by other code ({made.get('code')}, commit "
-            f"{made.get('commit')}) than this ({self.environment['code']}, commit "
-            f"{self.environment['commit']}){files}{more}. Its figures may differ. "
-            f"observe.other_code=accept takes it as it is, observe.other_code=rerun "
-            f"trains anew, another runs_dir keeps both"
+            f"{self.folder} was made by other code (numerics {made_by[0]}, commit {commit}) than "
+            f"this (numerics {numerics}, commit {self.environment['commit']})"
+            f"{': the file has changed of norm=' if changed else ''}{', '.join(changed)}. Its "
+            "numbers may differ. observe.other_code=accept takes it as it is, "
+            "observe.other_code=rerun trains again, another runs_dir keeps both"
         )
 
-    def _same_arithmetic(self, begun: Sequence[str] | None) -> bool:
-        """Tell whether a run may go on with the arithmetic of here; ValueError where it may not.
-
-        None where a checkpoint does not say in which it was begun.
-        """
+    def _same_arithmetic(self, begun: Sequence[str]) -> bool:
+        """Tell whether a run may resume in the arithmetic of here; ValueError where it may not."""
         here = arithmetic_of(self.environment)
-        if begun is None or tuple(begun) == here:
+        if tuple(begun) == here:
             return True
         if self.observe["other_code"] == "rerun":
             return False
@@ -318,7 +312,10 @@ class _Run:
             return None
         state = load_checkpoint(checkpoints.last)
         with reading(checkpoints.last):
-            if not (self._same_code(state) and self._same_arithmetic(state.get("arithmetic"))):
+            made_by = state["numerics"], state["own_norms"]
+            if not self._same_code(made_by, state["commit"]):
+                return None
+            if not self._same_arithmetic(state["arithmetic"]):
                 return None
             self._check_same_data(state["checksums"], data, "begun")
         return state
@@ -339,7 +336,9 @@ class _Run:
             checkpoint_every=self.observe["checkpoint_every"],
             targets=task.targets if self.observe["targets"] is None else self.observe["targets"],
             stamp={
-                **{key: self.environment[key] for key in ("code", "code_files", "commit")},
+                "numerics": self.made_by[0],
+                "own_norms": self.made_by[1],
+                "commit": self.environment["commit"],
                 "arithmetic": list(arithmetic_of(self.environment)),
                 "checksums": data.get("checksums"),
             },
@@ -365,7 +364,10 @@ class _Run:
         parameters = {id(p): p.numel() for p in trainer.model.parameters()}
         return RunRecord(
             run_id=run_id(self.config),
+            fingerprint=fingerprint(self.config),
             seed=self.config["seed"],
+            numerics=NUMERICS,
+            own_norms=self.made_by[1],
             config=self.config,
             outcome=outcome,
             scores=scores,

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from normlab.registry import CONFIG_DIR, option_names
+from normlab.registry import named, option_names, option_settings
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -94,8 +94,6 @@ def settle_sites(config: "DictConfig") -> None:
 
 def _norm(pattern: str, value: object) -> tuple[str, dict[str, Any]]:
     """Return the name and the node of the norm that a rule gives."""
-    from omegaconf import OmegaConf
-
     if not _PATTERN.fullmatch(pattern):
         raise ValueError(
             f"sites: {pattern!r:.60} is no path: give words and * between dots, as {_EXAMPLE}"
@@ -108,9 +106,8 @@ def _norm(pattern: str, value: object) -> tuple[str, dict[str, Any]]:
             f"{', '.join(option_names('norm'))}; values go beside it, as "
             f"'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
         )
-    node = OmegaConf.to_container(OmegaConf.load(CONFIG_DIR / "norm" / f"{name}.yaml"))
-    assert isinstance(node, dict)
-    return str(name), {**{str(key): item for key, item in node.items()}, **given}
+    node = option_settings("norm", name, f"sites.{pattern}")
+    return str(name), named(node, "norm", {"norm": name}) | given
 
 
 def _label(names: Mapping[str, str]) -> str:

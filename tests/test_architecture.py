@@ -31,7 +31,8 @@ MAY_IMPORT = {
     "distributed": (),
     "registry": (),
     "dropout": (),
-    "instantiate": (),
+    "instantiate": ("registry",),
+    "numerics": ("registry",),
     "start_file": (),
     "progress": (),
     # 1
@@ -76,7 +77,7 @@ MAY_IMPORT = {
     "wiring": ("sites",),
     "constraint": (),
     "constraints": ("constraint", "machine", "sites", "wiring"),
-    "memory": ("machine", "constraints", "sites"),
+    "memory": ("machine", "constraints", "registry", "sites"),
     "sites": ("registry",),
     "near": ("registry", "constraints"),
     "choices": ("registry",),

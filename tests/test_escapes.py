@@ -17,7 +17,7 @@ from normlab.reports.published import publish, read
 from normlab.reports.study_page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
-from tests.records.examples import record
+from tests.records.examples import changed, record
 from tests.reports.tables import runs, study
 
 EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e"
@@ -108,9 +108,9 @@ class Terminal(io.StringIO):
 
 
 def test_whatever_a_command_prints_on_a_terminal_cannot_control_it(tmp_path, monkeypatch):
-    hostile = replace(record(), outcome=Outcome("finished", 1, reason="\x1b[2J"))
+    hostile = changed(record(), outcome=Outcome("finished", 1, reason="\x1b[2J"))
     scores = {f"test/{name}": hostile.scores["test/bleu"] for name in ("a\x1b[2J", "b\x9b2J")}
-    RunStore(tmp_path).write(replace(hostile, scores=scores), tmp_path / "x" / "seed1")
+    RunStore(tmp_path).write(changed(hostile, scores=scores), tmp_path / "x" / "seed1")
     terminal = Terminal()
     monkeypatch.setattr(sys, "stdout", terminal)
     assert cli.main(["list", "runs", "--runs-dir", str(tmp_path)]) == 0

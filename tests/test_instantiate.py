@@ -9,9 +9,9 @@ from normlab.norms.local import LayerNorm
 from normlab.tasks.base import Task
 from normlab.train.schedule import Cosine, Schedule
 
-LN = {"_target_": "normlab.norms.local.LayerNorm", "eps": 1e-5, "affine": True}
+LN = {"option": "ln", "eps": 1e-5, "affine": True}
 BN = {
-    "_target_": "normlab.norms.batch.BatchNorm",
+    "option": "bn",
     "eps": 1e-5,
     "momentum": 0.1,
     "affine": True,
@@ -29,15 +29,16 @@ def test_values_come_from_the_node_and_live_objects_from_the_caller():
 
 
 def test_nodes_inside_a_node_are_built_first():
-    corpus = {"_target_": "normlab.data.local.FolderCorpus", "data_dir": None}
+    node = {"option": "translation", "corpus": {"data_dir": None}}
     with pytest.raises(ValueError, match=r"task\.corpus\.source_language is missing"):
-        instantiate(
-            {"_target_": "normlab.tasks.translation.Translation", "corpus": corpus}, "task", Task
-        )
+        instantiate(node, "task", Task)
+    node = {"option": "mlm", "corpus": {"option": "hub"}}
+    with pytest.raises(ValueError, match=r"task\.corpus\.name is missing"):
+        instantiate(node, "task", Task)
 
 
 def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
-    node = {"_target_": "normlab.train.schedule.Cosine", "lr": 1, "warmup": 4, "total": 9}
+    node = {"option": "cosine", "lr": 1, "warmup": 4, "total": 9}
     schedule = instantiate({**node, "final": 0}, "schedule", Schedule)
     assert type(schedule) is Cosine
     norm = instantiate({**LN, "eps": 1}, "norm", Norm, dim=4)
@@ -70,29 +71,32 @@ def test_a_missing_value_is_named():
         instantiate(node, "norm", Norm, dim=4)
 
 
+@pytest.mark.parametrize("option", ["nothing", "../norm/bn", "BatchNorm", "", None, 7])
+def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(option):
+    with pytest.raises(
+        ValueError, match=r"norm\.option=.* does not exist here: there are ada, bn,"
+    ):
+        instantiate({"option": option}, "norm", Norm, dim=4)
+
+
+@pytest.mark.parametrize("node", [5, "bn", None, [1], {}, {"a": 1}])
+def test_a_node_without_an_option_is_refused(node):
+    with pytest.raises(ValueError, match=r"^norm(=|\.option=)"):
+        instantiate(node, "norm", Norm, dim=4)
+
+
 @pytest.mark.parametrize(
-    "target",
+    ("target", "message"),
     [
-        "os.system",
-        "builtins.eval",
-        "torch.nn.LayerNorm",
-        "normlabs.norms.local.LayerNorm",
-        "torch.optimizer.X",
-        None,
-        7,
-        "",
+        ("normlab.norms.local.LayrNorm", "cannot be imported"),
+        ("normlab.nroms.LayerNorm", "cannot be imported"),
+        ("os.system", "is no Norm"),
+        ("normlab.models.linear.initialize", "is no Norm"),
+        ("normlab.norms.base.Norm", "is abstract"),
     ],
 )
-def test_a_target_outside_the_allowed_packages_is_refused_unseen(target):
-    with pytest.raises(ValueError, match=r"norm\._target_=.* must start with normlab\. or torch\."):
-        instantiate({"_target_": target}, "norm", Norm)
-
-
-@pytest.mark.parametrize(
-    "target", ["normlab.norms.local.LayrNorm", "normlab.nroms.LayerNorm", "normlab.norms"]
-)
-def test_a_target_that_is_not_there_is_named(target):
-    with pytest.raises(ValueError, match=rf"norm\._target_='{target}'"):
+def test_the_class_of_an_options_own_file_must_fit_its_place(target, message):
+    with pytest.raises(ValueError, match=rf"norm: '{target}' {message}"):
         instantiate({"_target_": target}, "norm", Norm, dim=4)
 
 
@@ -100,7 +104,7 @@ def test_optimizers_of_torch_take_their_own_values():
     import torch
 
     parameters = [torch.nn.Parameter(torch.zeros(2))]
-    node = {"_target_": "torch.optim.SGD", "lr": 0.25, "momentum": 0.5}
+    node = {"option": "sgd", "lr": 0.25, "momentum": 0.5}
     optimizer = instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.param_groups[0]["lr"] == 0.25
@@ -110,7 +114,7 @@ def test_a_wrong_key_of_an_optimizer_is_named():
     import torch
 
     parameters = [torch.nn.Parameter(torch.zeros(2))]
-    node = {"_target_": "torch.optim.SGD", "lr": 0.25, "momentun": 0.5}
+    node = {"option": "sgd", "lr": 0.25, "momentun": 0.5}
     with pytest.raises(ValueError, match=r"optim\.momentun does not exist"):
         instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
 

@@ -8,7 +8,7 @@ from normlab.build import (
     build_model,
     build_optimizer,
     build_task,
-    check_targets,
+    check_nodes,
     parameter_kinds,
 )
 from normlab.config import compose, to_dict
@@ -55,12 +55,12 @@ PUBLISHED = {
     "batching": "random",
     "accumulate": 1,
     # Its code, optimization.py.
-    "optim._target_": "torch.optim.AdamW",
+    "optim.option": "adam",
     "optim.betas": [0.9, 0.999],
     "optim.eps": 1e-6,
     "optim.weight_decay": 0.01,
     "optim.groups": {"norm": {"weight_decay": 0.0}, "bias": {"weight_decay": 0.0}},
-    "schedule._target_": "normlab.train.schedule.Linear",
+    "schedule.option": "linear",
     "schedule.total": 1_000_000,
     "clip_norm": 1.0,
     "budget.steps": 1_000_000,
@@ -112,7 +112,7 @@ def test_the_last_tenth_has_sequences_of_512():
 def test_task_mlm_alone_stays_small_and_without_data():
     config = to_dict(compose(["task=mlm"]))
     assert config["choices"]["recipe"] is None
-    assert config["task"]["corpus"]["_target_"].endswith("PydocCorpus")
+    assert config["task"]["corpus"]["option"] == "pydoc"
     assert (config["model"]["dim"], config["task"]["vocab_size"]) == (128, 4000)
     assert "groups" not in config["optim"]
 
@@ -193,4 +193,4 @@ def test_weight_decay_leaves_norms_and_biases_alone(text, monkeypatch):
 def test_groups_that_do_not_exist_are_named(wrong, message):
     config = to_dict(compose([f"+optim.groups={wrong}"]))
     with pytest.raises(ValueError, match=message):
-        check_targets(config)
+        check_nodes(config)

@@ -36,10 +36,10 @@ COMMON = {
     "task.max_tokens": 4096,
     "batch_size": None,
     "task.batch_size": None,
-    "schedule._target_": "normlab.train.schedule.InverseSqrt",
+    "schedule.option": "inverse_sqrt",
     "validate.every": "epoch",
 }
-ADAM = {"optim._target_": "torch.optim.AdamW"}  # decays weights apart from the moments, as fairseq
+ADAM = {"optim.option": "adam"}  # decays weights apart from the moments, as fairseq
 ONE_DICTIONARY = {"model.share_embeddings": "all", "task.joint_vocabulary": True}
 INNER_DROPOUT = {"model.attention_dropout": 0.1, "model.activation_dropout": 0.1}
 RBN = {
@@ -57,7 +57,7 @@ RBN = {
 }
 ADMIN = {
     **(ONE_DICTIONARY | INNER_DROPOUT),
-    "optim._target_": "torch.optim.RAdam",
+    "optim.option": "radam",
     "optim.decoupled_weight_decay": True,
     "optim.lr": 7e-4,
     "schedule.warmup": 6000,
@@ -114,7 +114,7 @@ def composed(*overrides):
 def leaf(config, key):
     value = OmegaConf.select(OmegaConf.create(config), key)
     value = OmegaConf.to_container(value) if OmegaConf.is_config(value) else value
-    return {k: v for k, v in value.items() if k != "_target_"} if isinstance(value, dict) else value
+    return {k: v for k, v in value.items() if k != "option"} if isinstance(value, dict) else value
 
 
 @pytest.mark.parametrize(("recipe", "placement"), PAGE)
@@ -206,7 +206,7 @@ def test_a_key_on_the_command_line_wins(recipe):
         ),
     )
     assert config["choices"]["model"] == "tiny" and config["model"]["dim"] == 128
-    assert config["optim"]["lr"] == 1e-3 and config["optim"]["_target_"] == "torch.optim.SGD"
+    assert config["optim"]["lr"] == 1e-3 and config["optim"]["option"] == "sgd"
     assert config["schedule"]["total"] == config["budget"]["steps"] == 20
     assert config["validate"]["every"] == 10 and config["task"]["test_search"]["beam"] == 1
     instantiate(config["schedule"], "schedule", Schedule)

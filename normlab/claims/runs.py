@@ -14,7 +14,7 @@ from normlab.records.store import RunStore
 from normlab.studies import load_study
 
 _RECORDS = "records"  # of a published study
-_Copy = tuple[str, str | None]  # a run id, and the digest of the code that made this copy of it
+_Copy = tuple[str, str]  # a run id, and what made this copy of it
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ class Runs:
 
 
 def _copy(record: RunRecord) -> _Copy:
-    return record.run_id, record.environment.get("code")
+    return record.run_id, repr((record.made_by, record.environment.get("commit")))
 
 
 def _without_copies(records: Sequence[RunRecord]) -> list[RunRecord]:

@@ -131,7 +131,7 @@ def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> st
         experiments = [each[0] for each in group(members).values()]
         if len(experiments) > 1:
             keys = [key for key, _ in varying_keys([parts(run.config) for run in experiments])]
-            named = ", ".join(key for key in keys if not key.endswith("_target_"))
+            named = ", ".join(key for key in keys if not key.endswith(".option"))
             return f"{label} fits runs that differ in {named}; the claim must say which"
         seeds = Counter(run.seed for run in members)
         if (twice := seeds.most_common(1)) and twice[0][1] > 1:

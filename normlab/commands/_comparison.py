@@ -10,7 +10,7 @@ from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell, Summary
 from normlab.records.arithmetic import arithmetic
-from normlab.records.code import code_remark
+from normlab.records.pairs import code_remark
 from normlab.records.record import RunRecord
 from normlab.records.text import in_prose
 from normlab.reports.arrange import USUAL
@@ -143,7 +143,7 @@ def _print_scores(
     notes = [note for group in groups for note in _unlike_rows(group)]
     scales = sorted({cell.choice("scale") or "none" for cell in cells})
     notes.append(f"scale: {', '.join(scales)}; mean +- standard deviation over finished seeds")
-    remark = code_remark(record.environment for cell in cells for record in cell.records)
+    remark = code_remark(record.made_by for cell in cells for record in cell.records)
     if remark is not None:
         notes.append(f"these runs were {remark}")
     kinds = {" ".join(arithmetic(record)) for cell in cells for record in cell.records}

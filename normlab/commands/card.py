@@ -109,15 +109,13 @@ def _check_publishable(subject: "Examined", results: Path) -> None:
 
 def _write(subject: "Examined", results: Path | None) -> dict[str, Any]:
     """Write `card.json` and the page, and return the card."""
-    from normlab.config import to_dict
     from normlab.inspect.card import card as assemble
     from normlab.records.atomic import atomic_write
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.train.runtime import Runtime
 
-    config = to_dict(subject.config("translation"))
     runtime = Runtime.start(device=subject.device, precision="fp32", threads=1)
-    card = assemble(subject, runtime.environment(config))
+    card = assemble(subject, runtime.environment())
     homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
     page = card_page(card, baselines_for(card, homes))
     subject.folder.mkdir(parents=True, exist_ok=True)
@@ -147,8 +145,7 @@ def _into_published(
     for key in ("overrides", "norm"):
         if published[key] != card[key]:
             raise ValueError(f"{path}: its {key} differs: leave --only out for a new card")
-    # The code of each run is in its record.
-    where = {k: v for k, v in card["environment"].items() if k not in ("code", "code_files")}
+    where = card["environment"]
     new = {name: {**card["examinations"][name], "environment": where} for name in names}
     return {**published, "examinations": {**published["examinations"], **new}}
 

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -150,7 +149,9 @@ def _same(line: str, asked: Mapping[str, Any]) -> bool:
 
 
 def _plain(scores: "Mapping[str, Score]") -> dict[str, Any]:
-    return {name: asdict(score) for name, score in scores.items()}
+    from msgspec import to_builtins
+
+    return to_builtins(scores)
 
 
 def _check_kept(run: Path, changes: Sequence[str]) -> int:

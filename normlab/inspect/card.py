@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from normlab.choices import check_given_once
 from normlab.config import compose, to_dict
 from normlab.inspect.question import Finding, Question, questions
+from normlab.numerics import NUMERICS, own_norms
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
-from normlab.records.code import code_of
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
 from normlab.registry import options
@@ -277,7 +277,7 @@ def key_of(subject: Examined) -> str:
     config = to_dict(subject.config("translation"))
     parts = [
         *(subject.overrides, subject.device, asdict(subject.sizes)),
-        *(fingerprint(config), code_of(config)["code"], _instruments()),
+        *(fingerprint(config), NUMERICS, own_norms(config), _instruments()),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 

@@ -28,7 +28,7 @@ def pools(examined: Examined) -> Finding:
     config = to_dict(examined.config("translation"))
     name = config["choices"]["norm"]
     shown = on_table(next(option for option in options("norm") if option.name == name))
-    left_out = {"_target_", *shown.changed}
+    left_out = {"option", *shown.changed}
     norm = shown.make(**{k: v for k, v in config["norm"].items() if k not in left_out})
     seen = {
         "in training": _sees(lambda: norm),

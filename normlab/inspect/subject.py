@@ -142,7 +142,7 @@ def on_table(option: Option) -> OnTable:
     fits. Raises ValueError where none does.
     """
     node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
-    values = {name: value for name, value in node.items() if name != "_target_"}
+    values = {name: value for name, value in node.items() if not name.startswith("_")}
     whole = [name for name, value in values.items() if type(value) is int]
     for changed in ({}, *({name: number} for name in whole for number in _DIVISORS)):
         with contextlib.suppress(ValueError):

@@ -3,8 +3,8 @@
 from typing import Any
 
 from normlab.records.arithmetic import arithmetic, unlike
-from normlab.records.code import same_code
 from normlab.records.fingerprint import Parts, parts, varying, without
+from normlab.records.pairs import same_code
 from normlab.records.record import RunRecord
 from normlab.sites import NORM_KEYS
 
@@ -50,7 +50,7 @@ def _unlike_in(a: RunRecord, b: RunRecord) -> list[str]:
     found = {
         _PROCESSES: a.environment.get("world_size") != b.environment.get("world_size"),
         _ARITHMETIC: unlike([a], [b]) is not None,
-        _CODE: not same_code(a.environment, b.environment),
+        _CODE: not same_code(a.made_by, b.made_by),
     }
     return [name for name, differs in found.items() if differs]
 

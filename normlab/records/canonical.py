@@ -12,6 +12,9 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, cast
 
+from msgspec import Struct
+from msgspec.structs import asdict
+
 _NOT_FINITE = ("nan", "inf", "-inf")
 
 
@@ -30,6 +33,8 @@ def plain(value: object, key: str = "") -> Any:
     if isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         return [plain(item, f"{key}[{index}]") for index, item in enumerate(items)]
+    if isinstance(value, Struct):
+        return _plain_dict(asdict(value), key)
     if isinstance(value, dict):
         return _plain_dict(cast("Mapping[object, object]", value), key)
     raise TypeError(

@@ -1,10 +1,9 @@
 """Decides when two runs are the same experiment: what of a config is hashed, and how.
 
 Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the `choices`
-(names of the options, which the values themselves replace) and, at any depth, the folders
-`data_dir`, `runs_dir` and `run_dir`: where files lie is no part of an experiment. Neither are
-values of newer keys that say what was so before there was the key. What the data *is* stands in the
-record's checksums, which aggregation compares.
+(which each node names as its `option`) and, at any depth, the folders
+`data_dir`, `runs_dir` and `run_dir`: where files lie is no part of an experiment. What the data
+*is* stands in the record's checksums, which aggregation compares.
 """
 
 from __future__ import annotations
@@ -18,22 +17,10 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from normlab.records.canonical import plain
-from normlab.sites import NORM_KEYS, STEP_NORMS
 
 # At the top only: a corpus has a seed too.
 _NOT_HASHED = frozenset({"observe", "seed", "choices", "device"})
 _PLACES = frozenset({"data_dir", "runs_dir", "run_dir"})
-# What a key stands for that configs of before have not: with it they are the same experiment.
-_NEUTRAL: Mapping[str, Mapping[str, Any]] = {
-    **{key: {"center": True} for key in NORM_KEYS},
-    "model": {"qk_norm": "none", "qk_length": 64, "fixnorm": False, "learned_start": False},
-}
-_NEUTRAL_AT_TOP: Mapping[str, Any] = {
-    **dict.fromkeys(STEP_NORMS),
-    "sites": None,
-    "start_from": None,
-    "freeze_statistics": None,
-}
 _NOT_AT_TOP = _NOT_HASHED | _PLACES
 _LENGTH = 10
 ABSENT = "(absent)"
@@ -120,10 +107,7 @@ def parts(config: Mapping[str, Any]) -> Parts:
     Equal bytes are equal values. Ten thousand runs share most of their parts, each of which the
     functions of this file look at once.
     """
-    kept = {key: _told(key, config[key]) for key in sorted(config.keys() - _NOT_AT_TOP)}
-    for key in _NEUTRAL_AT_TOP.keys() & kept.keys():
-        if kept[key] == _NEUTRAL_AT_TOP[key]:
-            del kept[key]
+    kept = {key: config[key] for key in sorted(config.keys() - _NOT_AT_TOP)}
     try:
         found = {key: _packed(value) for key, value in kept.items()}
         for key, part in found.items():
@@ -131,15 +115,6 @@ def parts(config: Mapping[str, Any]) -> Parts:
     except (TypeError, ValueError):  # a value that is not plain, such as a number of numpy's
         return {key: _packed(value) for key, value in plain(kept).items()}
     return found
-
-
-def _told(key: str, value: Any) -> Any:
-    """Return a part of a config without the values that a config of before stands for."""
-    neutral = _NEUTRAL.get(key)
-    if neutral is None or not isinstance(value, dict):
-        return value
-    node = cast("dict[str, Any]", value)
-    return {name: item for name, item in node.items() if neutral.get(name, ABSENT) != item}
 
 
 def _packed(value: Any) -> bytes:

@@ -13,8 +13,8 @@ from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
 from normlab.records.aggregate import Cell
 from normlab.records.alike import unlike_data
 from normlab.records.arithmetic import unlike
-from normlab.records.code import code_remark
 from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
+from normlab.records.pairs import code_remark
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import beyond_names, compared, obstacles
 from normlab.reports.samples import SPLIT, checksums
@@ -156,7 +156,7 @@ def _remarks(one: RunRecord, other: RunRecord) -> list[str]:
     cells = Cell.of([one]), Cell.of([other])
     notes = [f"NOT ALIKE: {key} is {a} and {b}" for key, (a, b) in beyond_names(*cells).items()]
     notes += [f"compared: {key}, {a} and {b}" for key, (a, b) in compared(*cells).items()]
-    remark = code_remark([one.environment, other.environment])
+    remark = code_remark([one.made_by, other.made_by])
     return notes if remark is None else [*notes, f"NOT ALIKE: {remark}"]
 
 

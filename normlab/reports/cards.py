@@ -210,7 +210,7 @@ def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
         environment={
             key: str(value)
             for key, value in sorted(card["environment"].items())
-            if isinstance(value, str | int | float | bool) and key != "code_files"
+            if isinstance(value, str | int | float | bool)
         },
     )
 

@@ -17,7 +17,7 @@ from normlab.metrics.spread import Interval, at_baseline, holm, p_value, paired_
 from normlab.records.aggregate import Cell
 from normlab.records.alike import settings, spelled, unlike_data
 from normlab.records.arithmetic import KEYS, arithmetic, unlike
-from normlab.records.code import same_code
+from normlab.records.pairs import same_code
 from normlab.records.record import RunRecord
 
 CONFIDENCE = 0.95
@@ -108,7 +108,7 @@ def _why_no_pair(a: RunRecord, b: RunRecord, *, rules: Rules) -> str | None:
         unlike_data(a, b),
         "numbers of processes" if processes[0] != processes[1] else None,
         _unlike_arithmetic(a, b, rules),
-        "different code" if rules.code and not same_code(a.environment, b.environment) else None,
+        "different code" if rules.code and not same_code(a.made_by, b.made_by) else None,
     ]
     return ", ".join(reason for reason in reasons if reason is not None) or None
 
@@ -202,10 +202,10 @@ def best(cells: Sequence[Cell], score: str, *, rules: Rules = STUDY) -> int | No
 
 def one_code(a: Cell, b: Cell, *, rules: Rules = STUDY) -> bool:
     """Tell whether the two runs of each pair were made by the same code."""
-    others = {record.seed: record.environment for record in b.records}
+    others = {record.seed: record.made_by for record in b.records}
     seeds = pairs(a, b, rules=rules)[0]
     runs = [record for record in a.records if record.seed in seeds]
-    return all(same_code(run.environment, others[run.seed]) for run in runs)
+    return all(same_code(run.made_by, others[run.seed]) for run in runs)
 
 
 def _counts(cell: Cell, score: str) -> bool:

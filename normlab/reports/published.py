@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from normlab.records.atomic import atomic_write, only_writer, remove_leftovers
 from normlab.records.files import read_json
 from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
@@ -79,7 +81,7 @@ def publish(
         if record is not None:
             label = record.run_id.removesuffix(f"-seed{record.seed}")
             path = Path(_RECORDS) / label / f"seed{record.seed}" / RECORD_FILE
-            shortened = replace(record, config=portable(record.config))
+            shortened = msgspec.structs.replace(record, config=portable(record.config))
             files[folder / path] = shortened.to_json().encode()
             if folders is not None:
                 beside = _beside(folders[number], record)

@@ -22,7 +22,6 @@ from normlab.studies import Study
 
 _DASH = "\N{EN DASH}"
 _UNLIKE = 1.5  # ratio of steps from which tokens are the better axis at first
-_CODE = "code_files."  # one fact per file
 _COUNTED = 4  # runs with one value that are named; more are counted
 
 
@@ -55,7 +54,6 @@ def study_page(
         {**asdict(look), "dashes": DASHES[look.dashes], "mark": MARKS[look.mark]}
         for look in looks.values()
     ]
-    recorded = facts(records, "environment")
     charts = {
         "panels": [data(panel) for panel in panels],
         "tokens": tokens(runs),
@@ -81,8 +79,7 @@ def study_page(
         without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
         diverged=[record for record in records if record.outcome.status == "diverged"],
         configuration=configuration(runs),
-        environment=[each for each in recorded if not each[0].startswith(_CODE)],
-        code_files=[each for each in recorded if each[0].startswith(_CODE)],
+        environment=facts(records, "environment"),
         data_facts=facts(records, "data"),
         runs=runs,
         scores={
@@ -247,7 +244,8 @@ def configuration(runs: Iterable[Run]) -> Configuration:
     rows = [{key: _written(value) for key, value in values.items()} for values in varied]
     first = _leaves(next(iter(configs.values()), {}))
     texts = {key: _written(value) for key, value in first.items()} | next(iter(rows), {})
-    keys = sorted(texts, key=lambda key: (not key.startswith("option"), key))
+    shown = (key for key in texts if not key.endswith(".option"))  # "option: norm" says it
+    keys = sorted(shown, key=lambda key: (not key.startswith("option"), key))
     # Different values may look the same: no value, and an empty one.
     apart = tuple(key for key in keys if len({row[key] for row in rows if key in row}) > 1)
     return Configuration(
@@ -267,6 +265,11 @@ Fact = tuple[str, list[tuple[str, str]]]
 def facts(records: Sequence[RunRecord], part: str) -> list[Fact]:
     """Return what records say in `environment` or `data`, each value once with its runs."""
     nodes = [getattr(record, part) for record in records]
+    if part == "environment":
+        nodes = [
+            {**node, "numerics": record.numerics, "own_norms": record.own_norms}
+            for node, record in zip(nodes, records, strict=True)
+        ]
     holders: dict[int, list[int]] = {}  # by node: most records share one
     for place, node in enumerate(nodes):
         holders.setdefault(id(node), []).append(place)

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell
-from normlab.records.code import code_differences
 from normlab.records.fingerprint import diff
+from normlab.records.pairs import code_remark
 from normlab.records.record import RunRecord
 from normlab.records.rows import SPIKE_COUNT
 from normlab.reports.comparison import (
@@ -285,10 +285,9 @@ def _untrained(study: Study, cells: _Cells) -> list[str]:
 
 
 def _code(study: Study, cells: _Cells, rules: Rules) -> tuple[list[str], list[str]]:
-    """Say that the runs have different code, whether pairs share theirs, and which files differ."""
+    """Say that the runs have different code, and whether pairs share theirs."""
     records = [record for cell in cells.values() for record in cell.records]
-    changed = code_differences(record.environment for record in records)
-    if changed is None:
+    if code_remark(record.made_by for record in records) is None:
         return [], []
     bases = {point: cell for (point, row), cell in cells.items() if row == study.baseline}
     apart = [
@@ -298,7 +297,7 @@ def _code(study: Study, cells: _Cells, rules: Rules) -> tuple[list[str], list[st
     ]
     among = f"except {'; '.join(apart)}" if apart else "in every row"
     note = f"code: seeds have different states of it; the two runs of a pair share theirs {among}"
-    return [note], [f"code that differs between seeds: {', '.join(changed)}"] if changed else []
+    return [note], []
 
 
 def _differences(study: Study, cells: _Cells, rules: Rules) -> list[str]:

@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from normlab.numerics import NUMERICS
 from normlab.records.atomic import atomic_write
-from normlab.records.code import code_hash
 from normlab.records.files import read_json
 from normlab.records.fingerprint import fingerprint
 from normlab.studies.local import Local, places, visible_gpus
@@ -55,7 +55,7 @@ class Costs:
         self.places = places(processes)
         self._processes, self._root, self._minutes = processes, root, minutes
         self._known: dict[str, dict[str, Any] | str] = {}
-        self._surroundings = [code_hash(), _machine(), self.places[0].overrides, len(self.places)]
+        self._surroundings = [NUMERICS, _machine(), self.places[0].overrides, len(self.places)]
 
     def missing(self, runs: Sequence[Run]) -> dict[str, Run]:
         """Return the runs to be measured, one per configuration, by key."""

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.records.code import code_of, same_code
+from normlab.numerics import NUMERICS, own_norms
+from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
 from normlab.studies.study import Planned, Study
@@ -16,10 +17,7 @@ from normlab.studies.study import Planned, Study
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
 
-_BUILT_IN = (
-    *("normlab.data.toy.", "normlab.data.documents.builtin."),
-    "normlab.data.pictures.digits.",
-)
+_BUILT_IN = ("toy", "digits", "pydoc")  # options of the task, or of its corpus
 
 
 class Run(NamedTuple):
@@ -61,7 +59,7 @@ class Run(NamedTuple):
         """Tell by its record whether it has ended; a re-run only by this code."""
         if record is None or record.outcome.status not in ("finished", "diverged"):
             return False
-        return not self.rerun or same_code(record.environment, code_of(record.config))
+        return not self.rerun or same_code(record.made_by, (NUMERICS, own_norms(self.config)))
 
 
 def runs_of(planned: Sequence[Planned]) -> list[Run]:
@@ -144,5 +142,5 @@ def what_instead(study: Study, scale: str, problem: str) -> str:
 
 def built_in(config: Mapping[str, Any]) -> bool:
     """Tell whether a run trains on data that come with the installation."""
-    corpus = config["task"].get("corpus") or config["task"].get("source") or {}
-    return str(corpus.get("_target_")).startswith(_BUILT_IN)
+    corpus = config["task"].get("corpus") or {}
+    return (corpus.get("option") or config["choices"]["task"]) in _BUILT_IN

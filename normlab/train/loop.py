@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
+from msgspec import to_builtins
 from torch import Tensor, nn
 
 from normlab import distributed
@@ -370,7 +371,7 @@ class Trainer:
                 "targets": asdict(self.targets),
                 "best": self.best.state_dict(),
                 "convergence": asdict(self.convergence),
-                "valid_scores": {name: asdict(score) for name, score in self.valid_scores.items()},
+                "valid_scores": to_builtins(self.valid_scores),
                 **states,
             },
         )

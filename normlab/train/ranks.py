@@ -18,7 +18,7 @@ from normlab.records.store import RECORD_FILE
 from normlab.train.norms import Norms
 
 
-def check_same_place(folder: Path, code: str, state: Path) -> None:
+def check_same_place(folder: Path, code: object, state: Path) -> None:
     """Raise ValueError on all ranks unless all read from one folder and run the same code.
 
     `state` is the checkpoint that the run would resume from.
@@ -28,7 +28,9 @@ def check_same_place(folder: Path, code: str, state: Path) -> None:
         {f"the {name} in {folder}": _size(path) for name, path in places.items()},
         cure="runs_dir must be a folder that all ranks share",
     )
-    distributed.check_agreement({"the code": code}, cure="install the same version for all ranks")
+    distributed.check_agreement(
+        {"the code": str(code)}, cure="install the same version for all ranks"
+    )
 
 
 def check_same_data(checksums: object) -> None:

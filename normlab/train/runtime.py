@@ -10,7 +10,6 @@ import platform
 import resource
 import subprocess
 import sys
-from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,7 +20,6 @@ import torch
 
 from normlab import distributed
 from normlab.machine import instruction_set, settled_device, settled_precision
-from normlab.records.code import code_hash, code_of
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
@@ -86,15 +84,11 @@ class Runtime:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         return peak if sys.platform == "darwin" else peak * 1024
 
-    def environment(self, config: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Return what the record of a config says of code and machine.
-
-        Without a config the code is that of the whole package.
-        """
+    def environment(self) -> dict[str, Any]:
+        """Return what a record says of the commit, the versions and the machine."""
         commit, dirty = _git_state()
         on_gpu = self.device.type == "cuda"
         return {
-            **({"code": code_hash()} if config is None else code_of(config)),
             "commit": commit,
             "dirty": dirty,
             "versions": {"python": platform.python_version()}

@@ -11,10 +11,11 @@ A run is judged by one of the first three, whose scores are called `test/bleu`. 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
 from torch import Tensor, nn
 
 from normlab.records.record import Score
@@ -65,7 +66,7 @@ class BestValidations:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state as plain values."""
-        return {name: asdict(best) for name, best in self.found.items()}
+        return to_builtins(self.found)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""

@@ -45,7 +45,7 @@ def configs(folder, grid="{}"):
 
 def run(seed: int, norm: str, bleu: float | None, **changes: Any):
     """Return a run that counts: clean, of the last weights, with a floor of 3 BLEU."""
-    environment = {"dirty": False, "code": "abc", "device": "CPU", "device_type": "cpu"}
+    environment = {"dirty": False, "device": "CPU", "device_type": "cpu"}
     weights = changes.pop("weights", {"last": 100})
     floors = changes.pop("floors", {"bleu": 3.0})
     scores = changes.pop("scores", {})

@@ -1,7 +1,6 @@
 """What the committed claims would find in the runs of a study, once it is carried out."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from normlab.records.record import RunRecord, Score
 from normlab.records.store import run_id
 from normlab.registry import CONFIG_DIR
 from tests.claims.made import run
+from tests.records.examples import changed
 
 
 def endpoints(claims: Iterable[Claim]) -> Iterator[tuple[str, Any]]:
@@ -54,6 +54,6 @@ def _seeds(config: Mapping[str, Any], scores: Iterable[str]) -> list[RunRecord]:
     for seed in range(1, 6):
         own = {**config, "seed": seed}
         found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores}
-        made.append(replace(run(seed, "ln", None), run_id=run_id(own), config=own, scores=found))
+        made.append(changed(run(seed, "ln", None), run_id=run_id(own), config=own, scores=found))
         object.__setattr__(made[-1], "weights", {"last": 100})
     return made

@@ -234,7 +234,7 @@ def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
         ({"weights": {"best": 50}}, "tested weights chosen by a score: 1"),
         ({"environment": {"dirty": True}}, "made by uncommitted code: 1"),
         ({"environment": {"dirty": None}}, "not known to be made by clean code: 1"),
-        ({"environment": {"code": "xyz"}}, "sides of unlike code: 1"),
+        ({"numerics": "xyz"}, "sides of unlike code: 1"),
         ({"environment": {"precision": "bf16"}}, "sides of unlike arithmetic"),
         ({"environment": {"device_type": "cuda"}}, "sides of unlike arithmetic"),
         ({"environment": {"instruction_set": "AVX2"}}, "sides of unlike arithmetic"),

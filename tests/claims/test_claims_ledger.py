@@ -3,9 +3,9 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.claims import html, markdown
 from normlab.claims.evidence import Evidence, read_computed, to_json
@@ -344,7 +344,7 @@ def test_a_run_published_with_a_pilot_alone_is_no_evidence():
     assert runs.of_study("warmup", "one_rate").records
     counted = runs.of_study("warmup", "cpu").records
     for record in counted:
-        copy = record.run_id, record.environment["code"]
+        copy = record.run_id, record.numerics
         assert ("warmup", "cpu") in runs.published[copy]
 
 
@@ -353,15 +353,15 @@ def test_the_same_run_of_a_pilot_does_not_stand_in_for_one_made_anew_by_other_co
     counted = RunStore(results / "warmup" / "one_rate" / "records")
     plan = Runs(CONFIG_DIR).plan("warmup", "cpu")
     pilot = next(record for _, record in counted.entries() if plan.holds(record))
-    anew = replace(pilot, environment={**pilot.environment, "code": "other", "code_files": {}})
+    anew = replace(pilot, numerics="other")
     kept(RunStore(tmp_path / "results" / "warmup" / "one_rate" / "records"), pilot)
     path = kept(RunStore(tmp_path / "runs"), anew)
     places = [tmp_path / "results", tmp_path / "runs"]
     runs = Runs.read(places, root=CONFIG_DIR.parent, configs=CONFIG_DIR)
     (found,) = runs.of_study("warmup", "cpu").records
-    assert found.environment["code"] == "other" and runs.folder(found) == str(path.parent)
+    assert found.numerics == "other" and runs.folder(found) == str(path.parent)
     (first,) = runs.of_study("warmup", "one_rate").records
-    assert first.environment["code"] == pilot.environment["code"]
+    assert first.numerics == pilot.numerics
 
 
 def test_every_link_of_the_page_leads_somewhere():

@@ -3,9 +3,9 @@
 import json
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.commands.compare import main
 from normlab.records.record import Outcome, RunRecord, Score

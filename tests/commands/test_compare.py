@@ -2,7 +2,6 @@
 
 import re
 import shutil
-from dataclasses import replace
 
 import pytest
 
@@ -10,7 +9,7 @@ from normlab.commands import report
 from normlab.commands.compare import main
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from tests.records.examples import SIGNATURE, config, record
+from tests.records.examples import SIGNATURE, changed, config, record
 
 
 @pytest.fixture
@@ -122,10 +121,10 @@ def test_rows_stand_best_first_and_each_beside_the_baseline(runs, capsys):
 
 
 def test_seeds_left_out_are_counted_and_named_beside_the_difference(runs, capsys):
-    for seed, environment in enumerate(({}, {"code": "b"}, {"code": "b"}), 1):
+    for seed, numerics in enumerate((1, "b", "b"), 1):
         for norm, bleu in (("ln", 30.0), ("rms", 32.0)):
-            its = environment if norm == "rms" else {}
-            other = record(seed=seed, norm=norm, bleu=bleu, environment=its)
+            its = numerics if norm == "rms" else 1
+            other = record(seed=seed, norm=norm, bleu=bleu, numerics=its)
             runs.write(other, runs.run_dir(other.config))
     row = beside_baseline(table(capsys)[1])[1]["rms"]
     assert row.split()[1:4] == ["+2.00", "-", "1"]
@@ -167,7 +166,7 @@ def test_eighty_columns_are_enough(runs, capsys, monkeypatch):
     for placement in ("pre", "post"):
         values = {"padding": placement, "choices": {"placement": placement}}
         scores = {f"test/{name}_accuracy": Score(0.5, True, 9) for name in ("mlm", "nsp")}
-        other = replace(record(norm="bn", **values), scores=scores)
+        other = changed(record(norm="bn", **values), scores=scores)
         runs.write(other, runs.run_dir(other.config))
     out = table(capsys)[1]
     assert max(map(len, out.splitlines())) <= 80
@@ -185,7 +184,7 @@ def test_figures_scored_in_different_ways_carry_a_letter(runs, capsys):
 
 def test_runs_of_other_code_are_pointed_out(runs, capsys):
     assert "states of the code" not in table(capsys)[1]
-    other = record(seed=3, norm="ln", environment={"code": "abc"})
+    other = record(seed=3, norm="ln", numerics="abc")
     runs.write(other, runs.run_dir(other.config))
     assert "made by different states of the code" in table(capsys)[1]
 
@@ -197,12 +196,11 @@ def test_runs_of_other_arithmetic_are_pointed_out(runs, capsys):
     assert "different arithmetic: unknown fp32 AVX2, unknown fp32 unknown" in table(capsys)[1]
 
 
-def test_files_that_were_changed_between_runs_are_named(runs, capsys):
+def test_norms_of_ones_own_that_were_changed_between_runs_are_named(runs, capsys):
     for seed, state in ((3, "a"), (4, "b")):
-        files = {"code": state, "code_files": {"run.py": "c", "norms/local.py": state}}
-        made = record(seed=seed, norm="rms", environment=files)
+        made = changed(record(seed=seed, norm="rms"), own_norms={"mine": state, "other": "c"})
         runs.write(made, runs.run_dir(made.config))
-    assert "states of the code: norms/local.py" in table(capsys, "--where", "norm=rms")[1]
+    assert "states of the code: mine\n" in table(capsys, "--where", "norm=rms")[1]
 
 
 def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, capsys):
@@ -235,14 +233,14 @@ def test_a_record_given_by_name_that_is_damaged_hides_no_other(runs, capsys):
     path.write_text("[]")
     code, _, err, rows = table(capsys, str(path), str(runs.run_dir(config(norm="bn"))))
     assert code == 1 and set(rows) == {"bn"}
-    assert f"{path}: damaged record, the file: expected an object" in err
+    assert f"{path}: damaged record, the file: expected `object`" in err
 
 
 def test_a_config_without_choices_is_shown_as_far_as_it_goes(runs, capsys):
     values = config(norm="gn")
     kept = record(norm="gn")
     del values["choices"], values["batch_size"]
-    runs.write(replace(kept, config=values), runs.run_dir(kept.config))
+    runs.write(changed(kept, config=values), runs.run_dir(kept.config))
     code, out, err, rows = table(capsys)
     assert (code, err) == (0, "") and set(rows) == {"ln", "bn", "bn+ln"}
     assert any(line.split()[:4] == ["-", "-", "-", "-"] for line in out.splitlines())

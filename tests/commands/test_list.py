@@ -1,9 +1,9 @@
 """Lists show what the folders hold."""
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from normlab import registry
 from normlab.commands.list import main

@@ -86,7 +86,7 @@ BAD = {
     "target from elsewhere": (["norm._target_=os.system"], ["norm._target_", "os.system"]),
     "target that is not there": (
         ["norm._target_=normlab.norms.local.Nothing"],
-        ["norm._target_", "Nothing"],
+        ["norm._target_", "Nothing", "options"],
     ),
     "both sizes": (["max_tokens=200"], ["batch_size=6", "max_tokens=200", "exactly one"]),
     "no size": (["batch_size=null"], ["batch_size", "max_tokens", "exactly one"]),

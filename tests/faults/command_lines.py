@@ -119,11 +119,11 @@ def said_of(overrides: list[str]) -> tuple[str | None, Exception | None]:
 
     None where the run composes; what a node cannot be built of is refused as a run would.
     """
-    from normlab.build import check_targets
+    from normlab.build import check_nodes
     from normlab.config import to_dict
 
     try:
-        check_targets(to_dict(compose(overrides)))
+        check_nodes(to_dict(compose(overrides)))
     except Exception as error:
         return _message(error), error
     return None, None

@@ -102,9 +102,7 @@ def _unlike(path: Path, rng: random.Random) -> None:
     elif path.suffix == ".json":
         content = json.loads(path.read_bytes())
         place = rng.choice(list(places(content)))
-        wrong: Any = rng.choice(
-            (None, [], {}, "\x1b[2J", -1, "nan", [[]], {"_target_": "os.system"})
-        )
+        wrong: Any = rng.choice((None, [], {}, "\x1b[2J", -1, "nan", [[]], {"option": "os.system"}))
         path.write_text(json.dumps(changed(content, place, wrong, remove=rng.random() < 0.3)))
     else:
         _flipped(path, rng)

@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from normlab.build import check_targets
+from normlab.build import check_nodes
 from normlab.config import from_dict, to_dict
 from normlab.data.local import FolderCorpus
 from normlab.records.record import RunRecord
@@ -79,7 +79,7 @@ def attack_configs(tally: Tally, config: dict[str, Any], count: int, number: int
         hostile = changed(config, path, value, remove=remove)
 
         def load() -> None:
-            check_targets(to_dict(from_dict(hostile)))
+            check_nodes(to_dict(from_dict(hostile)))
 
         tally.count(CONFIGS, f"{path} {value!r:.80} {remove}", _refused_or_fine(load))
 
@@ -112,15 +112,15 @@ def _consume(text: bytes) -> None:
     """Do with a record what lists and tables do."""
     from normlab.records.aggregate import Cell
     from normlab.records.arithmetic import arithmetic
-    from normlab.records.code import code_differences
     from normlab.records.labels import batch_label, corpus_label, norm_label
+    from normlab.records.pairs import code_remark
 
     record = RunRecord.from_json(text, origin="here")
     cell = Cell.of([record])
     config = record.config
     _ = record.fingerprint, cell.outcome, cell.parts, cell.tokens_per_second()
     _ = norm_label(config.get("choices", {})), batch_label(config), corpus_label(config)
-    _ = arithmetic(record), code_differences([record.environment, {}])
+    _ = arithmetic(record), code_remark([record.made_by, (1, {})])
     for name in record.scores:
         f"{cell.score(name)}"
     assert RunRecord.from_json(record.to_json(), origin="again") == record

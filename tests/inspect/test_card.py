@@ -164,7 +164,7 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
 def test_examinations_go_into_a_published_card_and_say_where_they_were_made(tmp_path):
     subject = examined(["norm=bn"], tmp_path)
     old = {**card_of("bn", [2.0, 3.0], nll=2.5), "environment": {"commit": "old"}}
-    new = {**card_of("bn", [1.0, 1.0]), "environment": {"commit": "new", "code": "1"}}
+    new = {**card_of("bn", [1.0, 1.0]), "environment": {"commit": "new"}}
     new["examinations"] = {**new["examinations"], "pictures": picture(cells={"digits acc": 0.9})}
     assert command._into_published(subject, new, ["pictures"], tmp_path) is new
     path = tmp_path / "cards" / "bn" / "card.json"

@@ -86,7 +86,7 @@ def test_a_norm_that_does_not_fit_four_features_is_made_to_and_says_so():
     assert norm.groups == 2
     assert fitted(config_of("ln"), 4)[1] == {}
     with pytest.raises(ValueError, match="eps"):
-        fitted({"_target_": "normlab.norms.local.LayerNorm", "affine": True}, 4)
+        fitted({"option": "ln", "affine": True}, 4)
 
 
 def test_the_slope_of_the_softmax_in_closed_form():

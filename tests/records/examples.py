@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
+from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.store import run_id
 
@@ -24,7 +27,7 @@ def config(*, seed: int = 1, norm: str = "ln", **changes: Any) -> dict[str, Any]
         "batch_size": 32,
         "max_tokens": None,
         "accumulate": 1,
-        "norm": {"_target_": f"normlab.norms.{norm}", "eps": 1e-5},
+        "norm": {"option": norm, "eps": 1e-5},
         "optim": {"lr": 5e-4},
         "task": {"corpus": {"size": 20000, "seed": 1}},
         "data_dir": None,
@@ -44,12 +47,15 @@ def record(
     data: dict[str, Any] | None = None,
     environment: dict[str, Any] | None = None,
     params: int = 1000,
+    numerics: int | str = 1,
     **changes: Any,
 ) -> RunRecord:
     values = config(**changes)
     scores = {} if bleu is None else {"test/bleu": Score(bleu, True, 1000, signature)}
     return RunRecord(
         run_id=run_id(values),
+        fingerprint=fingerprint(values),
+        numerics=numerics,
         seed=values["seed"],
         config=values,
         outcome=Outcome(status, 100),
@@ -60,3 +66,9 @@ def record(
         data={"checksums": {"train": "abc"}, **(data or {})},
         params=params,
     )
+
+
+def changed(record: RunRecord, **changes: Any) -> RunRecord:
+    """Return a record with other values, and the fingerprint of its config."""
+    made = replace(record, **changes)
+    return replace(made, fingerprint=fingerprint(made.config))

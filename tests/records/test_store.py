@@ -121,7 +121,7 @@ def test_damaged_records_are_set_aside_and_named(store):
     assert len(store.records()) == 3
     assert [damaged for damaged, _ in store.damaged] == [path, binary]
     assert all(str(damaged) in message for damaged, message in store.damaged)
-    with pytest.raises(ValueError, match="damaged record, not JSON at line"):
+    with pytest.raises(ValueError, match="damaged record, not JSON: "):
         store.read(path.parent)
     path.unlink()
     binary.unlink()

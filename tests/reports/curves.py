@@ -2,8 +2,9 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from normlab.records.record import Outcome
 from normlab.reports.runs import Run, found_run

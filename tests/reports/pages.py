@@ -3,9 +3,10 @@
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 from normlab.records.record import Outcome, RunRecord
 from normlab.reports.published import PAGE, publish

@@ -1,8 +1,9 @@
 """A study and its runs for tests of tables."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from normlab.records.record import RunRecord, Score
 from normlab.studies import Planned, Scale, Study

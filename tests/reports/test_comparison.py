@@ -2,9 +2,10 @@
 
 import math
 import re
-from dataclasses import replace
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.commands._comparison import best_first, choose_baseline
 from normlab.commands._rows import Row
@@ -48,10 +49,10 @@ def test_one_pair_has_a_difference_and_no_interval():
     [
         ({"data": {"checksums": {"train": "other"}}}, r"unlike data \(checksums\)"),
         ({"environment": {"world_size": 2}}, "^numbers of processes"),
-        ({"environment": {"code": "b"}}, "different code"),
+        ({"numerics": "b"}, "different code"),
         ({"environment": {"precision": "bf16"}}, r"^different arithmetic \(.*\) \(seeds 1 2\)$"),
         (
-            {"environment": {"precision": "bf16", "code": "b"}},
+            {"environment": {"precision": "bf16"}, "numerics": "b"},
             r"^different arithmetic \(.*\), different code \(seeds 1 2\)$",
         ),
         ({"first": 3}, r"no seed in common that finished \(3 4; 1 2\)"),
@@ -71,11 +72,12 @@ def test_runs_that_are_not_alike_are_not_paired_and_the_reason_is_said(changes, 
 
 
 def test_seeds_of_unlike_code_or_arithmetic_are_left_out_and_the_others_pair():
-    other = {"code": "b"}
-    scores = [(25.0, {}), (90.0, other), (26.0, {}), (90.0, other), (90.0, {"device_type": "cuda"})]
+    other: dict[str, Any] = {"numerics": "b"}
+    elsewhere: dict[str, Any] = {"environment": {"device_type": "cuda"}}
+    scores = [(25.0, {}), (90.0, other), (26.0, {}), (90.0, other), (90.0, elsewhere)]
     row = Cell.of(
-        record(seed=seed, bleu=bleu, norm="bn", environment=environment)
-        for seed, (bleu, environment) in enumerate(scores, 1)
+        record(seed=seed, bleu=bleu, norm="bn", **changes)
+        for seed, (bleu, changes) in enumerate(scores, 1)
     )
     found = compare(row, cell(30.0, 31.0, 32.0, 33.0, 34.0))
     assert (found.mean, found.pairs, found.reason) == (-5.5, (1, 3), None)

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -13,6 +12,7 @@ from normlab.reports.published import PAGE, differing, publish, rendered, write
 from normlab.reports.runs import Run
 from normlab.reports.study_page import Configuration, configuration
 from tests.html_text import Text
+from tests.records.examples import changed
 from tests.reports.pages import published, sized
 from tests.reports.tables import made, planned, runs, study
 
@@ -128,7 +128,7 @@ def test_an_axis_of_words_is_no_axis_of_a_chart(tmp_path):
 def test_what_runs_count_is_said_in_their_own_word(tmp_path):
     pairs = runs({"ln": [1.0], "bn": [2.0]})
     of_pictures = [
-        (plan, replace(run, data={**run.data, "unit": "pictures"})) for plan, run in pairs
+        (plan, changed(run, data={**run.data, "unit": "pictures"})) for plan, run in pairs
     ]
     for name, others, said in (("alike", of_pictures, "pictures"), ("apart", pairs, "units")):
         path = publish(tmp_path / name, study(), "smoke", [of_pictures[0], others[1]])
@@ -164,7 +164,7 @@ def test_runs_without_curves_among_others_are_named(tmp_path):
 def test_what_is_refused_says_why(tmp_path):
     pairs = runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]})
     other = {**made("bn", 2).config, "optim": {"lr": 1.0}}
-    pairs[3] = (pairs[3][0], replace(made("bn", 2, {"test/bleu": 21.0}), config=other))
+    pairs[3] = (pairs[3][0], changed(made("bn", 2, {"test/bleu": 21.0}), config=other))
     folder = publish(tmp_path, study(), "smoke", pairs)
     row = Text(page_of(folder, study())).rows("results")[2]
     assert row[0] == "bn" and "differ in optim.lr" in row[1] and row[2] == "refused"
@@ -214,7 +214,7 @@ def test_configuration_is_split_into_shared_and_apart(page):
 def test_settings_differ_in_what_reads_differently():
     configs = [{"lr": 1, "x": "", "one": 1}, {"lr": 1, "x": "", "one": 0.5}, {"lr": 1.0, "y": True}]
     found = configuration(
-        Run(planned(row, seed), replace(made(row, seed), config={**config, "seed": seed}))
+        Run(planned(row, seed), changed(made(row, seed), config={**config, "seed": seed}))
         for row, config in zip("abc", configs, strict=True)
         for seed in (1, 2)
     )

@@ -1,10 +1,10 @@
 """What the tested weights translated is published beside the record, and scores the same again."""
 
 import gzip
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.loaded import rescored
 from normlab.records.hypotheses import packed_hypotheses, read_hypotheses

@@ -1,7 +1,6 @@
 """What is published can be read again, makes the same tables, and holds no private folder."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -17,6 +16,7 @@ from normlab.reports.published import (
 )
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
+from tests.records.examples import changed
 from tests.reports.tables import made, planned, runs, study
 
 VALUES = {"ln": [30.0, 30.1], "bn": [20.0, None]}
@@ -106,7 +106,7 @@ def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong)
 def test_private_folders_are_shortened_at_any_depth(tmp_path):
     places = {"data_dir": "/home/me/data/iwslt", "runs_dir": "/home/me/runs"}
     task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
-    record = replace(made("ln", 1), config={**made("ln", 1, **places).config, "task": task})
+    record = changed(made("ln", 1), config={**made("ln", 1, **places).config, "task": task})
     folder = publish(tmp_path, study(), "smoke", [(planned("ln", 1), record)])
     text = next(folder.rglob("record.json")).read_text()
     assert "/home" not in text

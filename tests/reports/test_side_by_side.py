@@ -10,6 +10,7 @@ from normlab.reports.runs import Watched
 from normlab.reports.samples import side_by_side
 from normlab.reports.study_page import runs_page
 from tests.html_text import Text
+from tests.records.examples import changed
 from tests.reports.tables import made, planned, study
 
 HEBREW = "\N{HEBREW LETTER ALEF}\N{HEBREW LETTER BET}"
@@ -77,7 +78,7 @@ def test_tests_of_other_texts_are_groups_and_runs_without_any_are_none(tmp_path)
     watched.look()
     evidence = list(arranged(watched.runs(str)).runs)
     assert evidence[1].record is not None
-    other = replace(evidence[1].record, data={"checksums": {"test": {"de": "other"}}})
+    other = changed(evidence[1].record, data={"checksums": {"test": {"de": "other"}}})
     found = side_by_side([evidence[0], replace(evidence[1], record=other)])
     assert [group.data for group in found] == ["toy & co", "unknown data"]
     for folder in folders:

@@ -1,9 +1,9 @@
 """The figures of a table by hand and by Student's tables; what it marks, and what it refuses."""
 
 import math
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.reports.study_table import build
 from normlab.studies import Scale
@@ -159,7 +159,7 @@ def test_where_a_seed_diverged_nothing_is_bold():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"floors": {"bleu": 20.1}}, {"environment": {**made("bn", 1).environment, "code": "new"}}],
+    [{"floors": {"bleu": 20.1}}, {"numerics": "new"}],
 )
 def test_where_a_row_is_at_the_floor_or_of_other_code_nothing_is_bold(changes):
     values = noisy(30.0, 20.0)
@@ -342,8 +342,8 @@ def test_a_table_says_which_weights_were_tested():
 
 def test_notes_say_on_what_and_by_which_code():
     made_of = runs({"ln": [30.0]})
-    where = {"device": "a CPU", "code": "abc"}
-    other = made("bn", 1, {BLEU: 29.0}, data={"label": "toy"}, environment=where)
+    where = {"device": "a CPU"}
+    other = made("bn", 1, {BLEU: 29.0}, data={"label": "toy"}, environment=where, numerics="abc")
     notes = build(study(), "smoke", [*made_of, (planned("bn", 1), other)]).notes
     assert notes[0] == "data: None, toy; fp32 on None, a CPU; 100 updates"
     assert any(note.startswith("code: seeds have different states of it") for note in notes)

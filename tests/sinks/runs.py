@@ -27,7 +27,7 @@ def info(run_dir: Path, *, total_steps: int | None = 100, **changes: Any) -> Run
             "seed": 1,
             "batch_size": 32,
             "max_tokens": None,
-            "norm": {"_target_": "normlab.norms.batch.BatchNorm", "eps": 1e-5},
+            "norm": {"option": "bn", "eps": 1e-5},
             "optim": {"lr": 5e-4},
             "choices": CHOICES,
             "observe": {"study": "norms"},

@@ -72,7 +72,7 @@ def test_the_settings_are_hyperparameters_and_seeds_one_group(tmp_path, read):
     assert began.group_name == "0123456789"
     assert began.hparams["norm"].string_value == "bn"
     assert began.hparams["optim.lr"].number_value == 5e-4
-    assert "norm._target_" not in began.hparams and "observe.study" not in began.hparams
+    assert "norm.option" not in began.hparams and "observe.study" not in began.hparams
     assert metadata.parse_session_end_info_plugin_data(end).status == 1  # a success
 
 

@@ -6,13 +6,13 @@ the record, in the folder where the run belongs; told to stop, it ends as a run 
 
 import json
 import sys
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
 from normlab.studies import runs as studied
-from tests.records.examples import record
+from tests.records.examples import changed, record
 
 PROGRAM = """\
 #!{python} -IS
@@ -72,8 +72,8 @@ def outcome(
     run, scores, *, status="finished", rows=(), seconds=0.0, fails=False, higher=True, code="abc"
 ):
     """Return what the program does for a run; `higher` tells whether that is better."""
-    made = replace(
-        record(environment={"dirty": False, "code": code, "device": "CPU", "commit": "c0ffee"}),
+    made = changed(
+        record(numerics=code, environment={"dirty": False, "device": "CPU", "commit": "c0ffee"}),
         run_id=run_id(run.config),
         seed=run.planned.seed,
         config=run.config,

@@ -14,7 +14,7 @@ from normlab import machine
 from normlab.commands import _study_judge, _study_words
 from normlab.commands import study as command
 from normlab.commands._study_plan import Item, Table
-from normlab.records.code import code_of
+from normlab.numerics import NUMERICS
 from normlab.reports.published import read
 from normlab.reports.study_table import BOLD
 from normlab.studies import load_study
@@ -245,7 +245,7 @@ def test_other_code_is_asked_for_by_name(place, capsys, study):
     assert any(line.endswith("0 ended, 8 to go") for line in carry_out(capsys, *argv)[1])
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())
-        record["environment"] |= code_of(record["config"])
+        record["numerics"] = NUMERICS
         path.write_text(json.dumps(record))
     assert carry_out(capsys, *argv)[1][0].endswith("8 ended, 0 to go")
 

@@ -1,7 +1,5 @@
 """What a run makes of code and arithmetic that are not those of what it finds in its folder."""
 
-import json
-import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,11 +8,9 @@ from pathlib import Path
 import pytest
 
 from normlab.records.arithmetic import arithmetic
-from normlab.records.code import _counts
 from normlab.records.store import RunStore
 from tests.tiny_runs import Ended, Kill, run, tiny
 
-PACKAGE = Path(__file__).resolve().parents[2] / "normlab"
 SHORT = ("budget.steps=4", "observe.checkpoint_every=2")
 KILLED = Kill("normlab.train.loop.Trainer.step", 4)
 NO_STEP = Kill("normlab.train.loop.Trainer.step", 1)
@@ -41,84 +37,24 @@ def place(corpus: Path, tmp_path: Path) -> Place:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Gives a process another processor, another package, or a moment at which it is killed."""
+    """Gives a process another processor, or a moment at which it is killed."""
 
     features: str | None = None
-    package: Path | None = None
     kill: Kill | None = None
-    loaded: Path | None = None
-    """Where the files of the package that the process has loaded are listed."""
 
     def __call__(self) -> None:
-        from functools import partial
-
         from normlab import machine
-        from normlab.train import runtime
 
         machine.gpu = lambda: None
         if self.features is not None:
             features = frozenset(self.features.split())
             machine.processor_features = lambda: features
-        if self.package is not None:
-            runtime.code_of = partial(runtime.code_of, package=self.package)
         if self.kill is not None:
             self.kill.install()
-        if self.loaded is not None:
-            self._list_what_is_loaded(self.loaded)
-
-    @staticmethod
-    def _list_what_is_loaded(path: Path) -> None:
-        import sys
-
-        write = RunStore.write
-
-        def wrapped(*arguments):
-            names = [name for name in sys.modules if name.split(".")[0] == "normlab"]
-            path.write_text(json.dumps([sys.modules[name].__file__ for name in names]))
-            return write(*arguments)
-
-        RunStore.write = wrapped
 
 
 AVX2 = Prepared("avx2 fma")
 AVX512_BF16 = Prepared("avx2 fma avx512_bf16")
-
-
-def test_every_file_that_a_run_loads_is_among_those_it_names(place: Place, tmp_path: Path):
-    """Whatever way it is imported: by name, inside a function, or found by a string."""
-    ended = place.start("norm=bn", prepare=Prepared(loaded=tmp_path / "loaded"))
-    assert ended.status == 0, ended.output
-    (record,) = place.records
-    loaded = json.loads((tmp_path / "loaded").read_text())
-    paths = {Path(path).relative_to(PACKAGE).as_posix() for path in loaded}
-    assert {"tasks/translation.py", "norms/batch.py", "run.py"} <= paths
-    assert {path for path in paths if _counts(path)} <= set(record.environment["code_files"])
-
-
-def test_finished_runs_stay_finished_when_a_norm_and_a_task_are_added(place: Place, tmp_path: Path):
-    ignored = shutil.ignore_patterns("__pycache__")
-    copy = Path(shutil.copytree(PACKAGE, tmp_path / "normlab", ignore=ignored))
-    made, again = Prepared(package=copy), Prepared(package=copy, kill=NO_STEP)
-    for norm in ("ln", "bn"):
-        assert place.start(f"norm={norm}", prepare=made).status == 0
-    before = {path: path.read_bytes() for path in place.runs.rglob("record.json")}
-    assert len(before) == 2
-
-    for folder in ("norms", "tasks", "probes"):
-        (copy / folder / "throw_away.py").write_text('"""A variant that is tried."""\n')
-    for norm in ("ln", "bn"):
-        ended = place.start(f"norm={norm}", prepare=again)
-        assert ended.status == 0, ended.output
-        assert "finished at step 4" in ended.output
-
-    with (copy / "norms" / "batch.py").open("a") as file:
-        file.write("\n# Another state.\n")
-    assert place.start("norm=ln", prepare=again).status == 0
-    refused = place.start("norm=bn", prepare=again)
-    assert refused.status == 1
-    assert "was made by other code" in refused.output
-    assert ": norms/batch.py. Its figures may differ" in refused.output
-    assert before == {path: path.read_bytes() for path in place.runs.rglob("record.json")}
 
 
 def test_a_run_begun_in_other_arithmetic_is_refused_with_the_ways_out(place: Place):

@@ -60,7 +60,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
 
     (folder,) = (path.parent for path in tmp_path.rglob("record.json"))
     text = (folder / "record.json").read_text(encoding="utf-8")
-    assert json.loads(text)["format"] == "normlab.record/2"
+    assert json.loads(text)["format"] == "normlab.record/3"
     run = normlab.load_run(folder)
     assert run.record == record
     assert isinstance(run.task, Translation)

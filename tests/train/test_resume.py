@@ -259,10 +259,9 @@ class OtherCode:
 
     @staticmethod
     def install() -> None:
-        import normlab.train.runtime as runtime
+        import normlab.run
 
-        files = {"norms/batch.py": "0000000000", "run.py": "1111111111", "new.py": "2222222222"}
-        runtime.code_of = lambda config: {"code": "0000000000", "code_files": files}
+        normlab.run.NUMERICS = 1000
 
 
 def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
@@ -275,7 +274,8 @@ def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
     assert "Traceback" not in refused.output
     for part in (str(copied), "observe.other_code=accept", "observe.other_code=rerun"):
         assert part in refused.output
-    assert ": norms/batch.py, run.py." in refused.output
+    assert "made by other code (numerics " in refused.output
+    assert "than this (numerics 1000, " in refused.output
     assert "runs_dir" in refused.output
     former = (copied / "record.json").read_bytes()
 
@@ -285,7 +285,7 @@ def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
 
     rerun = place.start("observe.other_code=rerun", prepare=OtherCode.install)
     assert rerun.status == 0, rerun.output
-    assert RunStore(copied).read(copied).environment["code"] == "0000000000"
+    assert RunStore(copied).read(copied).numerics == 1000
     assert_same(copied, undisturbed)
 
 

@@ -1,9 +1,9 @@
 """Which weights are tested, which beside them, and that each score is of the weights it names."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 import normlab
 from normlab.records.record import Score

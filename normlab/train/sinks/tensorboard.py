@@ -107,11 +107,11 @@ def hyperparameters(run: RunInfo) -> dict[str, Setting]:
 
 
 def _leaves(node: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Setting]]:
-    """Yield dotted keys and values, lists as text, without classes and what is not set."""
+    """Yield dotted keys and values, lists as text, without options and what is not set."""
     for name, value in node.items():
         if isinstance(value, Mapping):
             yield from _leaves(value, f"{prefix}{name}.")
-        elif value is not None and name != "_target_":
+        elif value is not None and name != "option":
             yield f"{prefix}{name}", value if isinstance(value, bool | int | float) else str(value)
 
 

@@ -1,0 +1,53 @@
+"""Which code made a run: the numerics, and the files of norms that are not normlab's own."""
+
+import pytest
+
+from normlab import numerics
+from normlab.numerics import GOLDEN_NORMS, own_norms
+from normlab.records.pairs import code_remark, same_code
+from normlab.registry import option_names, option_settings
+from scripts.golden import GOLDEN, parse
+
+
+def test_the_norms_of_normlab_are_those_with_golden_losses():
+    assert {norm for norm, _ in parse(GOLDEN.read_text(encoding="utf-8"))} == GOLDEN_NORMS
+    assert set(option_names("norm")) >= GOLDEN_NORMS
+
+
+def test_the_file_of_a_norm_of_ones_own_is_hashed_wherever_the_norm_is(tmp_path, monkeypatch):
+    (tmp_path / "my_norm.py").write_text("class Mine: ...\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        numerics,
+        "option_settings",
+        lambda group, name, key: (
+            {"_target_": "my_norm.Mine"} if name == "mine" else option_settings(group, name, key)
+        ),
+    )
+    ln, mine = {"option": "ln"}, {"option": "mine"}
+    assert own_norms({"norm": ln, "encoder_norm": None, "sites": None}) == {}
+    places = [
+        {"norm": mine},
+        {"norm": ln, "decoder_norm": mine},
+        {"norm": ln, "sites": {"*.ffn": mine}},
+    ]
+    (first,) = {tuple(own_norms(config).items()) for config in places}
+    assert first[0][0] == "mine" and len(first[0][1]) == 10
+    (tmp_path / "my_norm.py").write_text("class Mine: changed = True\n")
+    assert own_norms({"norm": mine})["mine"] != first[0][1]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same", "remark"),
+    [
+        ((1, {}), (1, {}), True, None),
+        ((1, {}), (2, {}), False, "made by different states of the code"),
+        (("early-01", {}), (1, {}), False, "made by different states of the code"),
+        ((1, {"mine": "a"}), (1, {}), True, None),  # paired with a baseline
+        ((1, {"mine": "a"}), (1, {"mine": "b"}), False, "different states of the code: mine"),
+    ],
+)
+def test_what_one_code_has_made(a, b, same, remark):
+    assert same_code(a, b) is same
+    found = code_remark([a, b])
+    assert found == remark if remark is None else found.endswith(remark)
