@@ -228,7 +228,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
 def _name_options(config: DictConfig) -> None:
     """Put the name of an option where Hydra has put its class."""
     choices = dict(config.choices)
-    for key in (*_OPTIONS, *constraints.NORMS):
+    for key in (*_OPTIONS, *NORM_KEYS):
         if isinstance(node := config[key], DictConfig):
             config[key] = named(cast("dict[str, Any]", OmegaConf.to_container(node)), key, choices)
     for group in ("probe", "sink"):

@@ -18,7 +18,7 @@ from normlab.registry import OPTION, TARGET, settings_of
 _Kind = TypeVar("_Kind")
 
 
-def instantiate(node: Mapping[str, Any], key: str, kind: type[_Kind], **live: Any) -> _Kind:
+def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind:
     """Build the object of a node, a `kind`, and those of the nodes inside it.
 
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are

@@ -33,7 +33,7 @@ def test_nodes_inside_a_node_are_built_first():
     with pytest.raises(ValueError, match=r"task\.corpus\.source_language is missing"):
         instantiate(node, "task", Task)
     node = {"option": "mlm", "corpus": {"option": "hub"}}
-    with pytest.raises(ValueError, match=r"task\.corpus\.name is missing"):
+    with pytest.raises(ValueError, match=r"task\.corpus\.data_dir is missing"):
         instantiate(node, "task", Task)
 
 
@@ -50,7 +50,7 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine, padding"),
+        ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine"),
         ({"eps": "small"}, r"norm\.eps='small' does not fit: allowed is float"),
         ({"eps": True}, r"norm\.eps=True does not fit"),
         ({"eps": None}, r"norm\.eps=None does not fit"),

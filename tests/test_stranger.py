@@ -13,6 +13,7 @@ from normlab.cli import main as cli
 from normlab.config import compose, from_dict, to_dict
 from normlab.data.cache import cached_folder
 from normlab.loaded import load_run
+from normlab.numerics import NUMERICS
 from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore
 from tests.records.examples import record as example
@@ -145,6 +146,8 @@ def written(config: dict, folder: Path) -> Path:
     """Write the record of a run that never was."""
     record = RunRecord(
         run_id="stranger",
+        fingerprint="0123456789",
+        numerics=NUMERICS,
         seed=1,
         config=config,
         outcome=Outcome("finished", 1),
