@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from normlab.config import RunConfig
+from normlab.schema import RunConfig
 
 
 def check_complete(config: Mapping[str, Any]) -> None:

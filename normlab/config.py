@@ -1,13 +1,11 @@
-"""The typed schema of a run and its composition from `configs/`.
+"""Composing the config of a run from `configs/`, and reading the one of a record.
 
-Fixed parts are dataclasses, so a wrong key or type fails while the config is composed, with its
-full path. Pluggable nodes (norm, placement, task, ...) are options: a run's config holds an
-option's name and values, and the class stands in the option's file alone. No torch here.
+A group such as `norm` is an option with its values in a run's config; only the option's file
+names its class. No torch here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from enum import Enum
+from dataclasses import fields
 from typing import Any, cast
 
 from hydra import compose as hydra_compose
@@ -24,142 +22,12 @@ from normlab.choices import check_single
 from normlab.machine import MOST_THREADS, settled_precision
 from normlab.recipes import check_recipe, settle_recipe, typed, with_recipe
 from normlab.registry import CONFIG_DIR, OPTION, TARGET, named
+from normlab.schema import PARTS, ObserveConfig, Precision, RunConfig, TestedWeights
 from normlab.sites import NORM_KEYS, STEP_NORMS, settle_sites
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
-EVERY_EPOCH = "epoch"
-"""Value of `validate.every` for a validation after each pass over the training data."""
-
-
-class Batching(Enum):
-    """How sentences come together in a batch."""
-
-    bucket = "bucket"
-    random = "random"
-
-
-class Precision(Enum):
-    """Arithmetic of the products; `auto` becomes bf16 where the hardware is fast at it."""
-
-    auto = "auto"
-    fp32 = "fp32"
-    bf16 = "bf16"
-    fp64 = "fp64"
-
-
-class Device(Enum):
-    """Where the model runs; `auto` is a GPU where there is one."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class AverageStatistics(Enum):
-    """What becomes of running statistics when weights are averaged."""
-
-    recalibrate = "recalibrate"
-    average = "average"
-
-
-class TestedWeights(Enum):
-    """Which weights a run is judged by."""
-
-    last = "last"
-    best = "best"
-
-
-class OtherCode(Enum):
-    """What to do with a run that other code has finished or begun."""
-
-    refuse = "refuse"
-    accept = "accept"
-    rerun = "rerun"
-
-
-@dataclass
-class BudgetConfig:
-    """When a run ends: at the first of these limits."""
-
-    steps: int | None = 3000
-    epochs: float | None = None
-    tokens: int | None = None
-    minutes: float | None = None
-
-
-@dataclass
-class ValidateConfig:
-    """When a run is validated, and which of its weights are tested."""
-
-    every: int | str = 250
-    test: TestedWeights = TestedWeights.last
-    best: bool = True
-    select_by: str = "loss"
-    patience: int | None = None
-    average: int = 0
-    average_statistics: AverageStatistics = AverageStatistics.recalibrate
-    recalibration_batches: int = 64
-
-
-@dataclass
-class ObserveConfig:
-    """What looks at a run without being part of the experiment; never hashed."""
-
-    log_every: int = 50
-    checkpoint_every: int = 250
-    rank_timeout: float = 30.0
-    threads: int | None = None
-    fast: bool = False
-    other_code: OtherCode = OtherCode.refuse
-    study: str | None = None
-    processes: int | None = None
-    targets: Any = None
-    test_noise: list[float] = field(default_factory=list)
-    test_seen: int = 0
-    probe: dict[str, Any] = field(default_factory=dict)
-    sink: dict[str, Any] = field(default_factory=dict)
-
-
-@dataclass
-class RunConfig:
-    """A run."""
-
-    task: Any = MISSING
-    model: Any = MISSING
-    norm: Any = MISSING
-    encoder_norm: Any = None
-    decoder_norm: Any = None
-    ffn_inner_norm: Any = MISSING
-    embedding_norm: Any = MISSING
-    input_norm: Any = None
-    hidden_norm: Any = None
-    cell_norm: Any = None
-    sites: Any = None
-    placement: Any = MISSING
-    optim: Any = MISSING
-    schedule: Any = MISSING
-    seed: int = 1
-    batch_size: int | None = 32
-    max_tokens: int | None = None
-    batching: Batching = Batching.bucket
-    accumulate: int = 1
-    clip_norm: float | None = None
-    precision: Precision = Precision.auto
-    device: Device = Device.auto
-    divergence_factor: float = 3.0
-    budget: BudgetConfig = field(default_factory=BudgetConfig)
-    validate: ValidateConfig = field(default_factory=ValidateConfig)
-    observe: ObserveConfig = field(default_factory=ObserveConfig)
-    start_from: Any = None
-    freeze_statistics: float | None = None
-    data_dir: str | None = None
-    runs_dir: str = "runs"
-    choices: dict[str, Any] = field(default_factory=dict)
-
-
-_PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 _OPTIONS = ("task", "model", "placement", "optim", "schedule")
 _NODES = ("norm", *_OPTIONS, "observe", "validate")
 
@@ -284,7 +152,7 @@ def _check_tested(config: DictConfig) -> None:
 
 def _check_keys(config: DictConfig) -> None:
     """Refuse keys that the schema has not: Hydra lets `+key=value` add any."""
-    for prefix, schema in {"": RunConfig, **_PARTS}.items():
+    for prefix, schema in {"": RunConfig, **PARTS}.items():
         allowed = [part.name for part in fields(schema)]
         for key in OmegaConf.select(config, prefix) if prefix else config:
             if key not in allowed and key != "hydra":
@@ -381,13 +249,13 @@ def _check_shape(plain: Mapping[str, Any]) -> None:
         if name not in plain["validate"]:
             raise ValueError(f"the run's config lacks validate.{name}: it is damaged")
     _check_types(RunConfig, plain, "")
-    for name, schema in _PARTS.items():
+    for name, schema in PARTS.items():
         _check_types(schema, plain.get(name) or {}, f"{name}.")
 
 
 def _check_types(schema: type, node: Mapping[str, Any], prefix: str) -> None:
     typed_node = OmegaConf.structured(schema)
-    for key in (part.name for part in fields(schema) if part.name not in _PARTS):
+    for key in (part.name for part in fields(schema) if part.name not in PARTS):
         if key not in node:
             continue
         try:

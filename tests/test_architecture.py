@@ -33,6 +33,7 @@ MAY_IMPORT = {
     "dropout": (),
     "instantiate": ("registry",),
     "numerics": ("registry",),
+    "schema": (),
     "start_file": (),
     "progress": (),
     # 1
@@ -70,7 +71,7 @@ MAY_IMPORT = {
     # 7
     "yaml_file": (),
     "studies": (
-        *("registry", "yaml_file", "records", "metrics.glossary", "config"),
+        *("registry", "yaml_file", "records", "metrics.glossary", "config", "numerics"),
         "train.sinks.console",
     ),
     "recipes": ("sites",),
@@ -83,10 +84,10 @@ MAY_IMPORT = {
     "choices": ("registry",),
     "config": (
         *("registry", "recipes", "sites", "machine", "constraints", "near", "choices"),
-        "start_file",
+        *("schema", "start_file"),
     ),
     "notices": (),
-    "complete": ("config",),
+    "complete": ("config", "schema"),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
@@ -122,6 +123,7 @@ TORCHLESS = (
     "choices",
     "config",
     "recipes",
+    "schema",
     "sites",
     "cli",
     "progress",
@@ -132,7 +134,18 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = ("config", "complete", "near", "recipes", "sites", "build", "run", "commands")
+CONFIGURED = (
+    "config",
+    "schema",
+    "complete",
+    "near",
+    "recipes",
+    "registry",
+    "sites",
+    "build",
+    "run",
+)
+CONFIGURED += ("commands",)
 
 
 def name_of(path):

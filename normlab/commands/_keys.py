@@ -37,7 +37,8 @@ def keys() -> list[Key]:
 
 
 def _of_the_schema() -> Iterator[Key]:
-    from normlab.config import CONFIG_NAME, RunConfig
+    from normlab.config import CONFIG_NAME
+    from normlab.schema import RunConfig
 
     top, node = "", RunConfig
     for line in (CONFIG_DIR / f"{CONFIG_NAME}.yaml").read_text("utf-8").splitlines():

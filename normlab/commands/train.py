@@ -235,7 +235,7 @@ def record_of(config: "DictConfig") -> "RunRecord":
 
 def sweeps_folder(argv: list[str]) -> Path:
     """Return the folder of sweeps below `runs_dir`, which each process of a sweep can reach."""
-    from normlab.config import RunConfig
+    from normlab.schema import RunConfig
 
     given = [value for key, _, value in (text.partition("=") for text in argv) if key == "runs_dir"]
     return Path(given[-1].strip("'\"") if given else RunConfig().runs_dir).resolve() / ".sweeps"

@@ -1,0 +1,142 @@
+"""The typed schema of a run: the fixed keys of its config, their types and defaults.
+
+A wrong key or type fails while the config is composed, with its full path. Groups such as `norm`,
+`placement` and `task` are YAML files instead; their values are checked against the signature of the
+class that the option's file names. No torch here.
+"""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from omegaconf import MISSING
+
+
+class Batching(Enum):
+    """How sentences come together in a batch."""
+
+    bucket = "bucket"
+    random = "random"
+
+
+class Precision(Enum):
+    """Arithmetic of the products; `auto` becomes bf16 where the hardware is fast at it."""
+
+    auto = "auto"
+    fp32 = "fp32"
+    bf16 = "bf16"
+    fp64 = "fp64"
+
+
+class Device(Enum):
+    """Where the model runs; `auto` is a GPU where there is one."""
+
+    auto = "auto"
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class AverageStatistics(Enum):
+    """What becomes of running statistics when weights are averaged."""
+
+    recalibrate = "recalibrate"
+    average = "average"
+
+
+class TestedWeights(Enum):
+    """Which weights a run is judged by."""
+
+    last = "last"
+    best = "best"
+
+
+class OtherCode(Enum):
+    """What to do with a run that other code has finished or begun."""
+
+    refuse = "refuse"
+    accept = "accept"
+    rerun = "rerun"
+
+
+@dataclass
+class BudgetConfig:
+    """When a run ends: at the first of these limits."""
+
+    steps: int | None = 3000
+    epochs: float | None = None
+    tokens: int | None = None
+    minutes: float | None = None
+
+
+@dataclass
+class ValidateConfig:
+    """When a run is validated, and which of its weights are tested."""
+
+    every: int | str = 250
+    test: TestedWeights = TestedWeights.last
+    best: bool = True
+    select_by: str = "loss"
+    patience: int | None = None
+    average: int = 0
+    average_statistics: AverageStatistics = AverageStatistics.recalibrate
+    recalibration_batches: int = 64
+
+
+@dataclass
+class ObserveConfig:
+    """What looks at a run without being part of the experiment; never hashed."""
+
+    log_every: int = 50
+    checkpoint_every: int = 250
+    rank_timeout: float = 30.0
+    threads: int | None = None
+    fast: bool = False
+    other_code: OtherCode = OtherCode.refuse
+    study: str | None = None
+    processes: int | None = None
+    targets: Any = None
+    test_noise: list[float] = field(default_factory=list)
+    test_seen: int = 0
+    probe: dict[str, Any] = field(default_factory=dict)
+    sink: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class RunConfig:
+    """A run."""
+
+    task: Any = MISSING
+    model: Any = MISSING
+    norm: Any = MISSING
+    encoder_norm: Any = None
+    decoder_norm: Any = None
+    ffn_inner_norm: Any = MISSING
+    embedding_norm: Any = MISSING
+    input_norm: Any = None
+    hidden_norm: Any = None
+    cell_norm: Any = None
+    sites: Any = None
+    placement: Any = MISSING
+    optim: Any = MISSING
+    schedule: Any = MISSING
+    seed: int = 1
+    batch_size: int | None = 32
+    max_tokens: int | None = None
+    batching: Batching = Batching.bucket
+    accumulate: int = 1
+    clip_norm: float | None = None
+    precision: Precision = Precision.auto
+    device: Device = Device.auto
+    divergence_factor: float = 3.0
+    budget: BudgetConfig = field(default_factory=BudgetConfig)
+    validate: ValidateConfig = field(default_factory=ValidateConfig)
+    observe: ObserveConfig = field(default_factory=ObserveConfig)
+    start_from: Any = None
+    freeze_statistics: float | None = None
+    data_dir: str | None = None
+    runs_dir: str = "runs"
+    choices: dict[str, Any] = field(default_factory=dict)
+
+
+PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
+"""The nodes of `RunConfig` with a schema of their own."""
