@@ -4,8 +4,9 @@ A block is `<!-- normlab: KIND ARGUMENTS -->`, what is made, `<!-- /normlab -->`
 words, in quotes where they hold blanks, and `name=value`. The kinds:
 
     table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT] [differences=yes]
-    mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21
-    difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001
+    mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
+    difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
+                                                        format=.1f its size alone: 1.7
     seeds STUDY/SCALE SCORE row=ROW [at=POINT]          36.65 37.06 36.78
     value FILE KEY [format=.2f]                         a score of a record, or a key of a JSON file
 """
@@ -17,6 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from normlab.records.store import RECORD_FILE, read_record
@@ -82,8 +84,8 @@ class _Source:
         self.runs = cache(read)
         self._kinds: dict[str, Callable[[Words], str]] = {
             "table": self._shown,
-            "mean": lambda words: parts(*self._entry(words))[0],
-            "difference": lambda words: parts(*self._entry(words))[1],
+            "mean": self._mean,
+            "difference": self._difference,
             "seeds": self._seeds,
             "value": self._value,
         }
@@ -134,6 +136,20 @@ class _Source:
             there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
             raise ValueError(f"name one row, with row= and at=, of: {there}")
         return rows[0].entries[score], score
+
+    def _mean(self, words: Words) -> str:
+        entry, score = self._entry(words)
+        form = words.named.get("format")
+        if form is None:
+            return parts(entry, score)[0]
+        return format(fmean(entry.values.values()), form)
+
+    def _difference(self, words: Words) -> str:
+        entry, score = self._entry(words)
+        form = words.named.get("format")
+        if form is None or entry.difference is None:
+            return parts(entry, score)[1]
+        return format(abs(entry.difference.mean), form)
 
     def _seeds(self, words: Words) -> str:
         entry, score = self._entry(words)
