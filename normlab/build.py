@@ -6,25 +6,18 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from normlab.instantiate import check, instantiate, locate
-from normlab.models.anatomy import stacks
-from normlab.models.centering import center_weights
-from normlab.models.linear import initialize
-from normlab.models.sites import OpenPlace, fill_sites
-from normlab.models.spec import ModelArchitecture
+from normlab.instantiate import check, instantiate
+from normlab.models.base import ModelArchitecture, stacks
+from normlab.models.layers import initialize
 from normlab.norms.base import Norm
-from normlab.placements.base import NormFactory, Placement
-from normlab.placements.calibration import calibrate, needs_calibration
+from normlab.placements.admin import needs_profile, profile
+from normlab.placements.base import NormFactory, Norms, Placement
 from normlab.registry import OPTION, option_names, option_settings
-from normlab.sites import NORM_KEYS, STEP_NORMS
+from normlab.sites import NORM_KEYS, SITES
 from normlab.tasks.base import Task
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
-
-_STACKS = ("encoder", "decoder")
-_INNER_SITES = ("ffn_inner_norm", "embedding_norm")
-_NO_NORM = "none"
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 _GROUP_KEYS = ("rate", "weight_decay")
@@ -46,15 +39,16 @@ def check_nodes(config: Mapping[str, Any]) -> None:
     """Raise ValueError where a node of a plain config cannot be built, before anything is."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
-        "model": (_sizes(config["model"]), ModelArchitecture, _architecture(config).sites),
-        "placement": (config["placement"], Placement, ("norm", "dropout")),
+        "model": (_sizes(config["model"]), ModelArchitecture, ()),
+        "placement": (config["placement"], Placement, ("dropout",)),
         "optim": (_without_groups(config["optim"]), torch.optim.Optimizer, ("params",)),
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
         site: (config[site], Norm, ("dim",)) for site in NORM_KEYS if config.get(site) is not None
     }
-    nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in _rules(config)}
+    rules: Mapping[str, Any] = config.get("sites") or {}
+    nodes |= {f"sites.{pattern}": (node, Norm, ("dim",)) for pattern, node in rules.items()}
     for key, (node, kind, live) in nodes.items():
         check(node, key, kind, live)
     group_settings(config["optim"])
@@ -91,25 +85,40 @@ def check_scores(config: Mapping[str, Any], task: Task) -> None:
 
 
 def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
-    """Build the model of a plain config with the first values of its seed."""
-    kind = _architecture(config)
-    rules = [(pattern, _factory(node, f"sites.{pattern}")) for pattern, node in _rules(config)]
-    stacks = {stack: _norm_factory(config, _site(config, f"{stack}_norm")) for stack in _STACKS}
-    within = {site: _norm_factory(config, _site(config, site)) for site in kind.sites}
-    steps = dict.fromkeys([site for site in kind.sites if site in STEP_NORMS], OpenPlace)
-    arch = instantiate(
-        _sizes(config["model"]), "model", ModelArchitecture, **(within | steps if rules else within)
-    )
-    encoder, decoder = (
-        _placement(config, OpenPlace if rules else stacks[stack], arch.dropout) for stack in _STACKS
-    )
-    model = arch.build(task.spec(), encoder, decoder)
-    if rules:
-        by_word = {site.removesuffix("_norm"): within[site] for site in steps}
-        fill_sites(model, rules, stacks | by_word)
-    center_weights(model)
+    """Build the model of a plain config with the first values of its seed.
+
+    Raises:
+        ValueError: the model does not fit the task, or has no place for a norm that is given.
+    """
+    sizes = instantiate(_sizes(config["model"]), "model", ModelArchitecture)
+    placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
+    norms = _norms(config)
+    model = sizes.build(task.spec(), placement, norms)
+    _check_used(config, norms)
     initialize(model, config["seed"])
     return model
+
+
+def _norms(config: Mapping[str, Any]) -> Norms:
+    """Return the norms of a config: those of its keys, then those of its rules."""
+    keys = [(site.rule, config[site.key], site.key) for site in SITES if config.get(site.key)]
+    rules: Mapping[str, Any] = config.get("sites") or {}
+    further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]
+    return Norms((rule, _factory(node, key)) for rule, node, key in [*keys, *further])
+
+
+def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
+    """Raise ValueError for a norm that is given for a place which the model has not."""
+    unused = norms.unused()
+    for pattern in config.get("sites") or {}:
+        if pattern in unused:
+            raise ValueError(
+                f"sites: {pattern} matches no place of this model; there are {norms.listed()}"
+            )
+    for site in SITES[1:]:
+        node = config.get(site.key)
+        if site.rule in unused and node and node.get(OPTION) != "none":
+            raise ValueError(f"norm@{site.key}: this model has no such place; leave it out")
 
 
 def calibrate_model(
@@ -120,11 +129,11 @@ def calibrate_model(
     The batch comes from a stream of its own, so that the run's begins where it would have. To be
     called by all processes, before the model is compiled, and not for a run that goes on.
     """
-    if needs_calibration(model):
+    if needs_profile(model):
         seed = config["seed"]
         batch = next(iter(task.calibration_batches(runtime.world, seed))).to(runtime.device)
         with runtime.autocast():
-            calibrate(
+            profile(
                 model,
                 lambda: task.losses(model, batch),
                 seed=seed * 1_000_003 + runtime.world.rank,
@@ -229,37 +238,6 @@ def _without(node: object, key: str, *names: str) -> dict[str, Any]:
     if not isinstance(node, Mapping):
         raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
     return {name: value for name, value in node.items() if name not in names}
-
-
-def _architecture(config: Mapping[str, Any]) -> type[ModelArchitecture]:
-    """Return the class of the model's sizes; ValueError for a norm at a site that it has not."""
-    kind = locate(_sizes(config["model"]), "model", ModelArchitecture)
-    stacks = [f"{stack}_norm" for stack in _STACKS if stack not in kind.stacks]
-    for site in (*_INNER_SITES, *STEP_NORMS, *stacks):
-        chosen = config.get(site)
-        named = chosen.get(OPTION) if isinstance(chosen, Mapping) else None
-        none = site in _INNER_SITES and named == _NO_NORM
-        if site not in kind.sites and chosen and not none:
-            raise ValueError(f"norm@{site}: this model has no such place; leave it out")
-    return kind
-
-
-def _placement(config: Mapping[str, Any], norm: NormFactory, dropout: float) -> Placement:
-    """Build the placement of a stack."""
-    return instantiate(config["placement"], "placement", Placement, norm=norm, dropout=dropout)
-
-
-def _site(config: Mapping[str, Any], site: str) -> str:
-    """Return the key of a site's norm: its own if it has one, else the run's."""
-    return site if config.get(site) is not None else "norm"
-
-
-def _rules(config: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
-    return list((config.get("sites") or {}).items())
-
-
-def _norm_factory(config: Mapping[str, Any], site: str) -> NormFactory:
-    return _factory(config[site], site)
 
 
 def _factory(node: Mapping[str, Any], key: str) -> NormFactory:

@@ -11,6 +11,7 @@ from torch import nn
 from normlab.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.config import from_dict, to_dict
 from normlab.memory import check_memory
+from normlab.models.folding import fixed_map
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
 from normlab.records.hypotheses import (
@@ -159,5 +160,5 @@ def _fold(model: nn.Module, *, recalibrate: bool) -> None:
 def _foldable() -> Iterator[str]:
     """Yield the options of norms that fold, with the values of their files."""
     for name in option_names("norm"):
-        if make_norm(name, _WIDTH).eval().fixed_map() is not None:
+        if fixed_map(make_norm(name, _WIDTH).eval()) is not None:
             yield name

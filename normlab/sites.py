@@ -45,9 +45,9 @@ SITES = (
     SiteKey("decoder_norm", "decoder.*"),
     SiteKey("ffn_inner_norm", "*.inner", default="none", width="ffn_dim"),
     SiteKey("embedding_norm", "*.embedding", default="none"),
-    SiteKey("input_norm", "*.input"),
-    SiteKey("hidden_norm", "*.hidden"),
-    SiteKey("cell_norm", "*.cell"),
+    SiteKey("input_norm", "recurrent.*.input"),
+    SiteKey("hidden_norm", "recurrent.*.hidden"),
+    SiteKey("cell_norm", "recurrent.*.cell"),
 )
 """All keys that name a norm, in the order of the config."""
 NORM_KEYS = tuple(site.key for site in SITES)

@@ -58,9 +58,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import nn
 
-from normlab.models.convolution import ConvNorm, Convolution
-from normlab.models.linear import Linear
-from normlab.models.spec import Image, ModelArchitecture
+from normlab.models.resnet import ConvNorm, Convolution
+from normlab.models.layers import Linear
+from normlab.models.base import Image, ModelArchitecture
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,18 +70,18 @@ class OneLayerArchitecture(ModelArchitecture):
     takes = Image
     filters: int
 
-    def make(self, spec, encoder, decoder):
+    def make(self, spec, placement, norms):
         """Build it."""
-        return OneLayer(self, spec, encoder)
+        return OneLayer(self, spec, norms)
 
 
 class OneLayer(nn.Module):
     """Filters, their norm, the mean over pixels, classes."""
 
-    def __init__(self, sizes, spec, placement):
+    def __init__(self, sizes, spec, norms):
         super().__init__()
         filters = Convolution(spec.channels, sizes.filters, size=3)
-        self.layer = ConvNorm(filters, placement.norm(sizes.filters))
+        self.layer = ConvNorm(filters, norms.at("layer", sizes.filters))
         self.classes = Linear(sizes.filters, spec.classes)
 
     def forward(self, pixels):
@@ -106,14 +106,12 @@ import torch.nn.functional as F
 
 from normlab.models.cells import Cell, CellShape
 from normlab.models.recurrent import RecurrentArchitecture
-from normlab.placements.base import NormFactory
 
 
 @dataclass(frozen=True, kw_only=True)
 class LeakyShape(CellShape):
     """What it needs to know."""
 
-    cell_norm: NormFactory
     leak: float
 
 
@@ -123,12 +121,12 @@ class Leaky(Cell):
     blocks: ClassVar[int] = 1
     states: ClassVar[int] = 2
 
-    def __init__(self, shape, in_features):
-        super().__init__(shape, in_features)
+    def __init__(self, shape, norms, in_features):
+        super().__init__(shape, norms, in_features)
         self.leak = shape.leak
-        self.input_norm = self.place("input_norm", shape.dim)
-        self.hidden_norm = self.place("hidden_norm", shape.dim)
-        self.cell_norm = self.place("cell_norm", shape.dim)
+        self.input_norm = norms.at("input", shape.dim)
+        self.hidden_norm = norms.at("hidden", shape.dim)
+        self.cell_norm = norms.at("cell", shape.dim)
 
     @property
     def input_norms(self):
@@ -147,7 +145,6 @@ class Leaky(Cell):
 class LeakyArchitecture(RecurrentArchitecture, LeakyShape):
     """Sizes."""
 
-    sites: ClassVar[tuple[str, ...]] = ("input_norm", "hidden_norm", "cell_norm")
     cell = Leaky
 '''
 NEW_CELL_CONFIG = """# normlab train task=stripes model=leaky norm=bn_position

@@ -282,7 +282,7 @@ def test_every_file_is_written_whole_or_not_at_all():
 
 
 def test_what_a_model_is_made_of_is_asked_of_the_model():
-    declared = ("normlab.models.anatomy", "normlab.models.spec")
+    declared = ("normlab.models.base",)
     for name, path in MODULES.items():
         tree = ast.parse(path.read_text("utf-8"))
         parts = {
@@ -478,7 +478,7 @@ def test_a_new_recurrent_cell_with_values_of_its_own_reads_pictures_and_text(wit
         "import torch\n"
         "from normlab.build import build_model\n"
         "from normlab.config import compose, to_dict\n"
-        "from normlab.models.spec import Longest, Text\n"
+        "from normlab.models.base import Longest, Text\n"
         "from normlab.norms.base import Stream\n"
         "class Words:\n"
         "    def spec(self):\n"

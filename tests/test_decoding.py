@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from normlab.decoding import Hypothesis, SearchSettings, best_columns, search
-from normlab.models.stacks import CachedDecoding, PrefixDecoding
-from normlab.norms.base import Norm, Stream
+from normlab.models.base import incremental
+from normlab.models.cache import CachedDecoding, PrefixDecoding
+from normlab.norms.base import Stream
 from tests.models.small import (
     BASIC_GRID,
     BOS,
@@ -23,10 +24,6 @@ from tests.models.small import (
 )
 
 BY_BATCH = [("bn", "pre"), ("global", "post"), ("bn_position", "pre"), ("bn_sample", "post")]
-
-
-def incremental(model):
-    return all(norm.incremental for norm in model.decoder.modules() if isinstance(norm, Norm))
 
 
 def teacher_forced(model, source_ids, target_ids):
@@ -57,9 +54,9 @@ def test_a_step_equals_teacher_forcing(norm, place):
     source, _ = sentences([6, 3, 5], seed=1)
     target, _ = sentences([7, 7, 7], seed=2, first=BOS)
     found, state = stepped(model, source, target)
-    assert isinstance(state, CachedDecoding if incremental(model) else PrefixDecoding)
+    assert isinstance(state, CachedDecoding if incremental(model.decoder) else PrefixDecoding)
     assert_close(found, teacher_forced(model, source, target))
-    if incremental(model):
+    if incremental(model.decoder):
         assert_close(found, logits(model, source, target))
 
 

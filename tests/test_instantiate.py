@@ -91,7 +91,7 @@ def test_a_node_without_an_option_is_refused(node):
         ("normlab.norms.local.LayrNorm", "cannot be imported"),
         ("normlab.nroms.LayerNorm", "cannot be imported"),
         ("os.system", "is no Norm"),
-        ("normlab.models.linear.initialize", "is no Norm"),
+        ("normlab.models.layers.initialize", "is no Norm"),
         ("normlab.norms.base.Norm", "is abstract"),
     ],
 )

@@ -38,8 +38,8 @@ from normlab.train.stopping import Diverged
 from normlab.train.weights import best_by
 
 if TYPE_CHECKING:
+    from normlab.models.base import Decoding
     from normlab.models.seq2seq import Seq2Seq
-    from normlab.models.stacks import CachedDecoding, PrefixDecoding
 
 FORMAT = "normlab.bench.cost/1"
 _WARM_UP = 2  # updates that are taken and not counted, if there is time for them
@@ -309,7 +309,7 @@ def full_length(model: "Seq2Seq", eos_id: int) -> Iterator[None]:
     """Let no hypothesis of a model end before the length limit."""
     step = model.decode_step
 
-    def endless(ids: Tensor, state: "CachedDecoding | PrefixDecoding") -> Tensor:
+    def endless(ids: Tensor, state: "Decoding") -> Tensor:
         logits = step(ids, state)
         logits[:, eos_id] = _UNLIKELY
         return logits

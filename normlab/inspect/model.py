@@ -20,8 +20,8 @@ from normlab.config import compose, to_dict
 from normlab.inspect.question import Finding, questions
 from normlab.inspect.subject import Norm, acts, batch_statistics
 from normlab.loaded import load_run
-from normlab.models.anatomy import Anatomy, stacks
 from normlab.models.attention import AttentionCore
+from normlab.models.base import Anatomy, stacks
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.canonical import plain

@@ -1,89 +1,27 @@
-"""What the stacks of all models are made of: sizes, dropout, positions, and extra norms."""
+"""Models of one stream of text: a causal language model, and BERT.
 
-from dataclasses import dataclass, fields
-from typing import ClassVar
+The causal language model is one stack that attends to earlier positions (Radford et al. 2019,
+GPT-2), with its token embedding as its output. BERT is an encoder with a head for masked tokens and
+one for pairs of segments (Devlin et al. 2019, sections 3 and 3.1); with `placement=post`,
+`norm@embedding_norm=ln` and learned positions it is their model, weight for weight.
+"""
 
-from torch import nn
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from normlab.models.embedding import Positions, StreamEmbedding
-from normlab.models.feed_forward import Activation
-from normlab.models.layers import LayerShape
-from normlab.models.linear import Embedding
-from normlab.models.qk_norm import QkNorm
-from normlab.models.spec import Longest, ModelArchitecture, Text
-from normlab.placements.base import NormFactory, Placement
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor, nn
 
+from normlab.models.base import Fold, GeneratesText, StackArchitecture, Text, incremental
+from normlab.models.cache import CachedDecoding, Lineage, PrefixDecoding, SelfCache
+from normlab.models.layers import Embedding, Linear
+from normlab.models.seq2seq import Encoder, Parts
+from normlab.norms.base import Stream
+from normlab.placements.base import Norms, Placement
 
-@dataclass(frozen=True, kw_only=True)
-class StackArchitecture(ModelArchitecture):
-    """Sizes of a stack, and the norms beside those that its placement sets.
-
-    Attributes:
-        qk_norm: the norm of an attention's heads (see `qk_norm`); `qk_length` is the length of
-            sequences that its first scale goes by.
-        fixnorm: token embeddings have unit length where they are used, input and output, and the
-            input is multiplied by sqrt(dim) (Nguyen and Salazar 2019, section 2.2).
-
-    Raises ValueError naming a size that is not above 0.
-    """
-
-    sites: ClassVar[tuple[str, ...]] = ("ffn_inner_norm", "embedding_norm")
-    dim: int
-    ffn_dim: int
-    num_heads: int
-    activation: Activation
-    attention_dropout: float
-    activation_dropout: float
-    positions: Positions
-    max_positions: int
-    ffn_inner_norm: NormFactory
-    embedding_norm: NormFactory
-    qk_norm: QkNorm = "none"
-    qk_length: int = 64
-    fixnorm: bool = False
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            size = getattr(self, field.name)
-            if field.type in (int, "int") and size < 1:
-                raise ValueError(f"model.{field.name}={size} must be above 0")
-
-    def check_positions(self, longest: Longest) -> None:
-        """Raise ValueError where a sequence of the task has more tokens than there are places."""
-        if longest.tokens > self.max_positions:
-            raise ValueError(
-                f"{longest.of} {longest.tokens} tokens, and model.max_positions="
-                f"{self.max_positions}: {longest.cure}"
-            )
-
-    def layer_shape(self) -> LayerShape:
-        """Return what the layers need to know."""
-        return LayerShape(
-            dim=self.dim,
-            num_heads=self.num_heads,
-            ffn_dim=self.ffn_dim,
-            activation=self.activation,
-            ffn_inner_norm=self.ffn_inner_norm,
-            attention_dropout=self.attention_dropout,
-            activation_dropout=self.activation_dropout,
-            qk_norm=self.qk_norm,
-            qk_length=self.qk_length,
-        )
-
-    def token_embedding(self, vocab: int, *, pad_id: int | None = None) -> Embedding:
-        """Build a token embedding."""
-        return Embedding(vocab, self.dim, padding_idx=pad_id, unit=self.fixnorm)
-
-    def entry(self, tokens: Embedding, *, scale: float) -> StreamEmbedding:
-        """Build the entry of a stream: its tokens' embedding times `scale`, with positions."""
-        return StreamEmbedding(
-            tokens,
-            scale=self.dim**0.5 if self.fixnorm else scale,
-            positions=self.positions,
-            max_positions=self.max_positions,
-            norm=self.embedding_norm,
-            dropout=self.dropout,
-        )
+SEGMENTS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,16 +38,84 @@ class TextArchitecture(StackArchitecture):
     num_layers: int
     scale_embeddings: bool
 
-    def make(self, spec: Text, encoder: Placement, decoder: Placement) -> nn.Module:
-        """Build a causal language model, which is all decoder, or BERT, which is all encoder."""
-        from normlab.models.causal_lm import CausalLM
-        from normlab.models.masked_lm import MaskedLM
-
+    def make(self, spec: Text, placement: Placement, norms: Norms) -> "CausalLM | MaskedLM":
         self.check_positions(spec.longest)
-        if spec.causal:
-            return CausalLM(self, decoder=decoder, vocab=spec.vocab, pad_id=spec.pad_id)
-        return MaskedLM(self, encoder=encoder, vocab=spec.vocab, pad_id=spec.pad_id)
+        kind = CausalLM if spec.causal else MaskedLM
+        return kind(self, spec, Parts(self, placement, norms))
 
-    def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
-        """Build the entry of the stream, whose token embedding is `tokens`."""
-        return self.entry(tokens, scale=self.dim**0.5 if self.scale_embeddings else 1.0)
+    def encoder(self, spec: Text, parts: Parts) -> Encoder:
+        """Build the stack, with its token embedding."""
+        tokens = parts.tokens(spec.vocab, spec.pad_id)
+        name = "decoder" if spec.causal else "encoder"
+        entry = parts.embedding(name, tokens, scaled=self.scale_embeddings)
+        return Encoder(entry, parts, name, num_layers=self.num_layers)
+
+
+class CausalLM(GeneratesText):
+    """A stack of layers with causal self-attention."""
+
+    def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
+        super().__init__()
+        self.decoder = sizes.encoder(spec, parts)
+        self.room = sizes.max_positions
+
+    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
+        return self.decoder(ids, stream)
+
+    def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        return F.linear(x, self.decoder.embedding.tokens.table)
+
+    def start_decoding(self, count: int, *, max_length: int) -> CachedDecoding | PrefixDecoding:
+        if not incremental(self):
+            device = self.decoder.embedding.tokens.weight.device
+            return PrefixDecoding(lambda ids: self(ids, Stream()), count, device)
+        lineage = Lineage(1)
+        caches = [SelfCache(lineage, max_length=max_length) for _ in self.decoder.layers]
+        return CachedDecoding(self.decoder.step, caches, lineage)
+
+
+class MaskedLM(nn.Module):
+    """Encoder, masked-token head with the token embedding as its output, and pair head.
+
+    The masked-token head has a norm over the masked tokens of the batch, at `encoder.token`.
+    """
+
+    def __init__(self, sizes: TextArchitecture, spec: Text, parts: Parts):
+        super().__init__()
+        dim = sizes.dim
+        self.encoder = sizes.encoder(spec, parts)
+        self.segments = Embedding(SEGMENTS, dim)
+        self.token_head = Linear(dim, dim)
+        self.token_norm = parts.norms.at("encoder.token", dim)
+        self.token_bias = nn.Parameter(torch.zeros(spec.vocab))
+        self.pooler = Linear(dim, dim)
+        self.pair_head = Linear(dim, 2)
+
+    def forward(
+        self, ids: Int[Tensor, "B P"], stream: Stream, segments: Int[Tensor, "B P"]
+    ) -> Float[Tensor, "B P D"]:
+        """Return the stream after all layers; `segments` are 0 in the first and 1 in the second."""
+        return self.encoder(ids, stream, self.segments(segments))
+
+    def token_logits(
+        self, x: Float[Tensor, "B P D"], places: Int[Tensor, "B M"], real: Int[Tensor, "N"]
+    ) -> Float[Tensor, "N V"]:
+        """Return logits of the masked tokens alone, row by row.
+
+        `places` are their positions in each row, padded to the longest row; `real` are the flat
+        indices of the N that are not padding.
+        """
+        masked = torch.zeros_like(places, dtype=torch.bool)
+        masked.view(-1).index_fill_(0, real, True)
+        chosen = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[-1]))
+        hidden = self.token_norm(F.gelu(self.token_head(chosen)), Stream(masked))
+        hidden = hidden.flatten(0, 1).index_select(0, real)
+        return F.linear(hidden, self.encoder.embedding.tokens.table, self.token_bias)
+
+    def pair_logits(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B 2"]:
+        """Return logits of (the second segment follows the first, it does not), from token 0."""
+        return self.pair_head(self.pooler(x[:, 0]).tanh())
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the closing norm, which both heads read."""
+        return [Fold(self.encoder, "final_norm", into=(self.token_head, self.pooler))]

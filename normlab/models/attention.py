@@ -1,15 +1,25 @@
-"""Multi-head attention: over the stream itself, and over the encoder's output.
+"""Multi-head attention over the stream itself and over the encoder's output, and its inner norms.
 
 Letters: `B` sequences, `P` queries, `S` keys, `H` heads, `K` width of a head, `D = H K`.
 
-A norm may stand on the heads of the queries, keys and values, on what they mix, and on what is
-projected of it (`AttentionSites`). None does unless a placement or an option asks for it.
+There may be a norm on the heads of the queries, keys and values, on the mixed heads, and on their
+output projection (`AttentionSites`), where a placement or rule asks for one. `model.qk_norm` has
+the published norms of queries and keys:
+
+    l2         g cos(q, k) instead of q k' / sqrt(K), with one learned g per attention, at first
+               log2(n^2 - n) for sequences of n tokens (Henry et al. 2020, section 2)
+    cosine     10 cos(q, k), nothing learned (`qk_norm_scale` of x-transformers)
+    ln         layer norm of each head's queries and keys, 1 / sqrt(K) kept (Dehghani et al. 2023)
+    rms        the same with the root mean square
+    rms_heads  rms with separate gains for each head (`qk_rmsnorm` of x-transformers)
+    qkv        rms, of the values too (HybridNorm; Zhuo et al. 2025)
 
 On a CPU the products are written out: for the short sequences of translation in bf16 this takes a
 quarter of the time of torch's fused kernel. On a GPU the fused kernel is called.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,15 +30,21 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from normlab.dropout import Dropout
-from normlab.models.linear import Linear
-from normlab.norms.base import Stream
+from normlab.models.base import QkNorm
+from normlab.models.cache import LayerCache, SelfCache
+from normlab.models.layers import Linear
+from normlab.norms.base import Norm, Stream
+from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
 from normlab.placements.base import Role
+
+_EPS = 1e-5
+_COSINES = 10.0
 
 
 class _Weights(torch.autograd.Function):
     """softmax(scale scores) over visible keys, in float32, which is also faster for short rows.
 
-    What is hidden has weight 0, so that no gradient reaches its score without a mask.
+    A hidden key has weight 0, so no gradient reaches its score even without a mask.
     """
 
     @staticmethod
@@ -56,7 +72,7 @@ class _Weights(torch.autograd.Function):
 class AttentionCore(nn.Module):
     """softmax(Q K' / sqrt(K)) V of every head (Vaswani et al. 2017, eq. 1).
 
-    It has no parameters; it is a module so that a probe can see what is attended to.
+    It has no parameters; it is a module so that a probe can see the attention weights.
     """
 
     def __init__(self, dropout: float):
@@ -72,8 +88,8 @@ class AttentionCore(nn.Module):
     ) -> Float[Tensor, "B H P K"]:
         """Mix the values by the attention weights.
 
-        `visible` is True where a query may look at a key and broadcasts to `B H P S`; None where
-        it may look at all of them.
+        `visible` is True where a query may look at a key and broadcasts to `B H P S`; None means
+        that every query may look at all keys.
         """
         if not query.is_cpu:
             rate = self.dropout.p if self.training else 0.0
@@ -87,11 +103,11 @@ class AttentionCore(nn.Module):
 
 @dataclass(frozen=True)
 class AttentionSites:
-    """What stands inside an attention, each a module of a tensor and its stream, or None.
+    """The modules inside an attention, each called with a tensor and its stream, or None.
 
     Attributes:
-        q_norm, k_norm, v_norm: on the heads of queries, keys and values, `B H P K`; those of the
-            memory come with the memory's stream.
+        q_norm, k_norm, v_norm: on the heads of queries, keys and values, `B H P K`; keys and values
+            of the memory come with the memory's stream.
         mix_norm: on the mixed heads side by side, `B P D`, before the output projection.
         out_norm: on the output projection, `B P D`.
     """
@@ -107,14 +123,14 @@ NO_SITES = AttentionSites()
 
 
 class HeadNorm(nn.Module):
-    """A norm over the width of a head, one for all heads: they count as further sequences."""
+    """A norm over the width of a head, shared by all heads: they count as further sequences."""
 
     def __init__(self, norm: nn.Module):
         super().__init__()
         self.norm = norm
 
     def forward(self, heads: Float[Tensor, "B H P K"], stream: Stream) -> Float[Tensor, "B H P K"]:
-        """Return the heads, each normalized as a sequence of its own."""
+        """Return the heads, each normalized as a separate sequence."""
         rows = self.norm(heads.flatten(0, 1), stream.repeated(heads.shape[1]))
         return rows.unflatten(0, heads.shape[:2])
 
@@ -123,8 +139,8 @@ def _at(site: nn.Module | None, x: Tensor, stream: Stream) -> Tensor:
     return x if site is None else site(x, stream)
 
 
-class _Heads(nn.Module):
-    """What both attentions share: heads, the core, the output projection and the sites."""
+class Attention(nn.Module):
+    """The heads, the core, the output projection and the sites of both attentions."""
 
     sublayer: ClassVar[str] = "attention"
 
@@ -135,7 +151,7 @@ class _Heads(nn.Module):
         num_heads: int,
         dropout: float,
         gain: Callable[[Role], float],
-        sites: AttentionSites,
+        sites: AttentionSites = NO_SITES,
     ):
         super().__init__()
         if dim % num_heads:
@@ -157,16 +173,16 @@ class _Heads(nn.Module):
         value: Float[Tensor, "B H S K"],
         visible: Bool[Tensor, "..."] | None,
     ) -> Float[Tensor, "B P D"]:
-        """Return what the core mixes, the heads side by side."""
+        """Return the mixed values, the heads side by side."""
         return self.core(query, key, value, visible).transpose(1, 2).flatten(2)
 
     def project_mix(self, mixed: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return the output projection of what was mixed for the queries of `stream`."""
+        """Return the output projection of the mixed values."""
         projected = self.out_proj(_at(self.mix_norm, mixed, stream))
         return _at(self.out_norm, projected, stream)
 
 
-class SelfAttention(_Heads):
+class SelfAttention(Attention):
     """Attention of a stream over itself; `causal` hides later positions."""
 
     def __init__(
@@ -194,17 +210,25 @@ class SelfAttention(_Heads):
             _at(self.v_norm, value, stream),
         )
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Attend over the valid positions of the stream, not beyond one's own when causal."""
-        if self.causal:  # padding stands at the end: whoever is valid cannot see it
+    def forward(
+        self, x: Float[Tensor, "B P D"], stream: Stream, cache: SelfCache | None = None
+    ) -> Float[Tensor, "B P D"]:
+        """Attend over the real positions of the stream, or the earlier ones when causal.
+
+        With a cache `x` is one more position, which attends to those cached so far.
+        """
+        query, key, value = self.project(x, stream)
+        if cache is not None:
+            query, key, value, visible = cache.extended(query, key, value)
+        elif self.causal:  # padding is at the end, where no real position sees it
             size = x.shape[1]
             visible = torch.ones(size, size, dtype=torch.bool, device=x.device).tril()
         else:
             visible = stream.keys
-        return self.project_mix(self.mix(*self.project(x, stream), visible), stream)
+        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), stream)
 
 
-class CrossAttention(_Heads):
+class CrossAttention(Attention):
     """Attention of the target stream over the encoder's output, the memory."""
 
     def __init__(
@@ -220,14 +244,10 @@ class CrossAttention(_Heads):
         self.q_proj = Linear(dim, dim, gains=(gain("q"),))
         self.kv_proj = Linear(dim, 2 * dim, gains=(gain("k"), gain("v")))
 
-    def project_query(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B H P K"]:
-        """Return the queries of the target stream."""
-        return _at(self.q_norm, self.split(self.q_proj(x)), stream)
-
     def project_memory(
         self, memory: Float[Tensor, "B S D"], source: Stream
     ) -> tuple[Float[Tensor, "B H S K"], Float[Tensor, "B H S K"]]:
-        """Return keys and values of the memory: once a sentence in decoding."""
+        """Return keys and values of the memory; decoding does this once per sentence."""
         key, value = map(self.split, self.kv_proj(memory).chunk(2, dim=-1))
         return _at(self.k_norm, key, source), _at(self.v_norm, value, source)
 
@@ -235,10 +255,58 @@ class CrossAttention(_Heads):
         self,
         x: Float[Tensor, "B P D"],
         stream: Stream,
-        memory: Float[Tensor, "B S D"],
-        source: Stream,
+        memory: Float[Tensor, "B S D"] | None,
+        source: Stream | None,
+        cache: LayerCache | None = None,
     ) -> Float[Tensor, "B P D"]:
-        """Attend over the valid positions of the memory."""
-        query = self.project_query(x, stream)
-        key, value = self.project_memory(memory, source)
-        return self.project_mix(self.mix(query, key, value, source.keys), stream)
+        """Attend over the real positions of the memory, or of the one that is cached."""
+        query = _at(self.q_norm, self.split(self.q_proj(x)), stream)
+        if cache is not None:
+            query, key, value, visible = cache.at_memory(query)
+        else:
+            assert memory is not None and source is not None
+            key, value = self.project_memory(memory, source)
+            visible = source.keys
+        return self.project_mix(self.mix(query, key, value, visible).view(x.shape), stream)
+
+
+class RMSNormByHead(RMSNorm):
+    """RMS norm of the tokens of `heads` heads, with a gain for each feature of each head."""
+
+    gains: Tensor
+
+    def __init__(self, dim: int, *, heads: int, eps: float) -> None:
+        super().__init__(dim, eps=eps, affine=False)
+        self._affine("gains", torch.ones(heads, 1, dim), learned=True)
+
+    def forward(self, x: Float[Tensor, "BH P K"], stream: Stream) -> Float[Tensor, "BH P K"]:
+        """Return each token over its root mean square; heads of a sequence are neighbours."""
+        by_head = super().forward(x, stream).unflatten(0, (-1, len(self.gains)))
+        return (by_head * self.gains).flatten(0, 1).to(x.dtype)
+
+
+def qk_sites(kind: QkNorm, *, dim: int, heads: int, length: int) -> AttentionSites:
+    """Return the norms of `model.qk_norm` for one attention, whose heads are `dim` wide.
+
+    Raises ValueError where the initial scale of `l2` would not be above 0.
+    """
+    if kind == "none":
+        return NO_SITES
+    if kind in ("l2", "cosine"):
+        return AttentionSites(HeadNorm(_query(kind, dim, length)), HeadNorm(UnitNorm(dim)))
+    builders: Mapping[str, Callable[[], Norm]] = {
+        "ln": lambda: LayerNorm(dim, eps=_EPS, affine=True),
+        "rms_heads": lambda: RMSNormByHead(dim, heads=heads, eps=_EPS),
+    }
+    norm = builders.get(kind, lambda: RMSNorm(dim, eps=_EPS, affine=True))
+    value = HeadNorm(norm()) if kind == "qkv" else None
+    return AttentionSites(HeadNorm(norm()), HeadNorm(norm()), value)
+
+
+def _query(kind: QkNorm, dim: int, length: int) -> Norm:
+    """Return the norm of queries whose products with unit keys are scores times sqrt(K)."""
+    if kind == "cosine":
+        return UnitNorm(dim, factor=_COSINES * math.sqrt(dim))
+    if length < 2:
+        raise ValueError(f"model.qk_length={length} must be at least 2 tokens")
+    return UnitNorm(dim, gain=math.log2(length**2 - length), factor=math.sqrt(dim))

@@ -1,16 +1,17 @@
-"""What a decoder layer keeps between two steps of incremental decoding.
+"""Decoding one token at a time: with cached keys and values, or by re-running the prefix.
 
-`N = G W` hypotheses: `W` for each of `G` sentences, those of one sentence side by side as the
-queries of one attention. Keys and values are written once, into room allocated once, and stay where
-they are: when the beam keeps other hypotheses, only the lineage changes, which says which of the
-sentence's keys a hypothesis descends from and may see.
+`N = G W` hypotheses: `W` for each of `G` sentences; the hypotheses of one sentence are the queries
+of one attention. Keys and values are written once, into a buffer allocated once, and stay there:
+when the beam keeps other hypotheses, only the lineage changes, which says which of the sentence's
+keys a hypothesis descends from and may see.
 """
+
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from normlab.models.attention import CrossAttention, SelfAttention
 from normlab.norms.base import Stream
 
 
@@ -21,10 +22,10 @@ class Lineage:
         self.width = width
         self.slots: Int[Tensor, "G W L"] | None = None
         self.visible: Bool[Tensor, "G 1 W L*W"] | None = None
-        """Whether a hypothesis descends from the one whose key this is; None: from all of them."""
+        """Whether a hypothesis descends from the one with this key; None: from all of them."""
 
     def extend(self, ids: Int[Tensor, "N"]) -> None:
-        """Go on to the next position, whose tokens are `ids`."""
+        """Move on to the next position, whose tokens are `ids`."""
         if self.width == 1:
             return
         every = torch.arange(self.width, device=ids.device)
@@ -38,78 +39,157 @@ class Lineage:
             self.slots = self.slots.flatten(0, 1)[rows].unflatten(0, (-1, self.width))
 
 
-def _beside(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, "G H W K"]:
-    """Put the hypotheses of a sentence side by side, as the queries of one attention."""
+def _side_by_side(heads: Float[Tensor, "N H 1 K"], width: int) -> Float[Tensor, "G H W K"]:
+    """Make the hypotheses of a sentence the queries of one attention."""
     return heads.transpose(1, 2).flatten(0, 1).unflatten(0, (-1, width)).transpose(1, 2)
 
 
 class SelfCache:
-    """Keys and values of the positions so far, of one layer's self-attention."""
+    """Keys and values of the positions so far in one layer's self-attention."""
 
     def __init__(self, lineage: Lineage, *, max_length: int):
-        """Make room for `max_length` positions when the first comes."""
+        """The buffer for `max_length` positions is allocated at the first one."""
         self.lineage = lineage
         self.max_length = max_length
         self.used = 0
         self.key: Tensor
         self.value: Tensor
 
-    def attend_self(
-        self, attention: SelfAttention, x: Float[Tensor, "N 1 D"], stream: Stream
-    ) -> Float[Tensor, "N 1 D"]:
-        """Append the position's keys and values, then attend over those of each one's past."""
+    def extended(
+        self,
+        query: Float[Tensor, "N H 1 K"],
+        key: Float[Tensor, "N H 1 K"],
+        value: Float[Tensor, "N H 1 K"],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Append a position; return its queries, all keys and values, and what they may see."""
         width = self.lineage.width
-        query, key, value = (_beside(heads, width) for heads in attention.project(x, stream))
+        query, key, value = (_side_by_side(heads, width) for heads in (query, key, value))
         if self.used == 0:
             groups, heads, _, head_dim = key.shape
-            room = self.max_length * width
+            size = self.max_length * width
             # Keys lie as the product reads them, or each step would copy them.
-            self.key = key.new_empty(groups, heads, head_dim, room).transpose(2, 3)
-            self.value = value.new_empty(groups, heads, room, head_dim)
+            self.key = key.new_empty(groups, heads, head_dim, size).transpose(2, 3)
+            self.value = value.new_empty(groups, heads, size, head_dim)
         added = slice(self.used, self.used + width)
         self.key[:, :, added] = key
         self.value[:, :, added] = value
         self.used += width
         past = slice(self.used)
-        mixed = attention.mix(
-            query, self.key[:, :, past], self.value[:, :, past], self.lineage.visible
-        )
-        return attention.project_mix(mixed.view(x.shape), stream)
+        return query, self.key[:, :, past], self.value[:, :, past], self.lineage.visible
+
+    def keep(self, groups: Int[Tensor, "F"]) -> None:
+        """Drop all sentences except `groups`."""
+
+        def kept(buffer: Tensor) -> Tensor:
+            new = torch.empty_like(buffer[: len(groups)])
+            new[:, :, : self.used] = buffer[groups, :, : self.used]
+            return new
+
+        self.key, self.value = kept(self.key), kept(self.value)
 
 
 class LayerCache(SelfCache):
-    """Keys and values of one decoder layer, those of the memory among them."""
+    """Keys and values of one decoder layer, including those of the memory."""
 
     def __init__(
         self,
         lineage: Lineage,
-        memory_key: Float[Tensor, "G H S K"],
-        memory_value: Float[Tensor, "G H S K"],
+        key: Float[Tensor, "G H S K"],
+        value: Float[Tensor, "G H S K"],
         source: Stream,
         *,
         max_length: int,
     ):
         super().__init__(lineage, max_length=max_length)
-        self.memory_key = memory_key.transpose(2, 3).contiguous().transpose(2, 3)
-        self.memory_value = memory_value.contiguous()
+        self.memory_key = key.transpose(2, 3).contiguous().transpose(2, 3)
+        self.memory_value = value.contiguous()
         self.source = source
 
-    def attend_cross(
-        self, attention: CrossAttention, x: Float[Tensor, "N 1 D"], stream: Stream
-    ) -> Float[Tensor, "N 1 D"]:
-        """Attend over the memory."""
-        query = _beside(attention.project_query(x, stream), self.lineage.width)
-        mixed = attention.mix(query, self.memory_key, self.memory_value, self.source.keys)
-        return attention.project_mix(mixed.view(x.shape), stream)
+    def at_memory(
+        self, query: Float[Tensor, "N H 1 K"]
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return the queries with the memory's keys and values, and what they may see."""
+        query = _side_by_side(query, self.lineage.width)
+        return query, self.memory_key, self.memory_value, self.source.keys
 
     def keep(self, groups: Int[Tensor, "F"]) -> None:
-        """Drop all sentences but `groups`."""
+        super().keep(groups)
         self.memory_key = self.memory_key.index_select(0, groups)
         self.memory_value = self.memory_value.index_select(0, groups)
         self.source = self.source.picked(groups)
-        self.key, self.value = (self._kept(room, groups) for room in (self.key, self.value))
 
-    def _kept(self, room: Tensor, groups: Tensor) -> Tensor:
-        kept = torch.empty_like(room[: len(groups)])
-        kept[:, :, : self.used] = room[groups, :, : self.used]
-        return kept
+
+class CachedDecoding:
+    """Incremental decoding: one position per step, keys and values cached.
+
+    `step` runs a stack on the tokens of one position, with one cache per layer.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[Tensor, Stream, Sequence[SelfCache]], Tensor],
+        caches: Sequence[SelfCache],
+        lineage: Lineage,
+    ):
+        self.step = step
+        self.caches = caches
+        self.lineage = lineage
+        self.position = 0
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Feed the next token of each hypothesis; return the stream at its position."""
+        self.lineage.extend(ids)
+        x = self.step(ids, Stream(start=self.position), self.caches)
+        self.position += 1
+        return x
+
+    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
+        """Keep the hypotheses `rows` in that order, and of the sentences only `groups`."""
+        self.lineage.select(rows)
+        if groups is not None:
+            for cache in self.caches:
+                cache.keep(groups)
+
+
+class PrefixDecoding:
+    """Decoding that re-runs the whole prefix at each step.
+
+    Slower, and right for norms whose statistics need the other positions or hypotheses: each step
+    sees exactly the prefix that exists then. `run` returns the values of a prefix `[N, L]`.
+    """
+
+    def __init__(self, run: Callable[[Tensor], Tensor], count: int, device: torch.device):
+        self.run = run
+        self.prefix = torch.empty(count, 0, dtype=torch.long, device=device)
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Append the next token of each sequence; return the values at its position."""
+        self.prefix = torch.cat([self.prefix, ids[:, None]], dim=1)
+        return self.run(self.prefix)[:, -1]
+
+    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
+        """Keep the hypotheses `rows` in that order."""
+        self.prefix = self.prefix[rows]
+
+
+class PrefixTranslation(PrefixDecoding):
+    """The same for `width` hypotheses per sentence, each with its sentence's memory."""
+
+    def __init__(
+        self,
+        run: Callable[[Tensor, Tensor, Stream], Tensor],
+        memory: Float[Tensor, "G S D"],
+        source: Stream,
+        *,
+        width: int,
+    ):
+        self.memory = memory.repeat_interleave(width, dim=0)
+        self.source = source.repeated(width)
+        super().__init__(
+            lambda prefix: run(prefix, self.memory, self.source), len(self.memory), memory.device
+        )
+
+    def select(self, rows: Int[Tensor, "M"], groups: Int[Tensor, "F"] | None) -> None:
+        super().select(rows, groups)
+        if groups is not None:
+            self.memory, self.source = self.memory[rows], self.source.picked(rows)

@@ -4,19 +4,19 @@
     LSTM   c = s(f) c + s(i) tanh(g),  h = s(o) tanh(N_c(c))    with a cut into i, f, o, g
     GRU    h = s(z) h + (1 - s(z)) tanh(N(W_x x) + b + s(r) (N(W_h h) + b'))   r, z of a
 
-N_x, N_h and N_c stand at the sites `input`, `hidden` and `cell`. As in Cooijmans et al. 2017
-(section 3) N_x and N_h have no shift of their own: the one bias does that, for all norms. Ba et al.
-2016 (appendix) write the same with a shift in each as well, which is `norm_shifts`. The GRU's
+N_x, N_h and N_c are the norms at the places `input`, `hidden` and `cell`. As in Cooijmans et al.
+2017 (section 3) N_x and N_h have no shift of their own: the one bias does that, for all norms. Ba
+et al. 2016 (appendix) write the same with a shift in each as well: `norm_shifts`. The GRU's
 candidate has norms of its own, as there, and both of torch's biases.
 
-A norm is called with the positions that its axes need: one that pools no time takes the whole input
-product at once, any norm of the hidden product and of the cell a position at a time. At padding the
-state stays as it is.
+A norm is called with the positions that its axes need: a norm that does not pool over time takes
+the whole input product at once; every norm of the hidden product and of the cell takes one position
+at a time. At padding the state stays as it is.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -24,9 +24,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.models.linear import orthogonal_, xavier_
+from normlab.models.layers import orthogonal_, xavier_
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormFactory
+from normlab.placements.base import Norms
 
 RecurrentInit = Literal["orthogonal", "identity"]
 InputStatistics = Literal["step", "sequence"]
@@ -36,10 +36,10 @@ State = tuple[Tensor, ...]
 
 @dataclass(frozen=True)
 class Step:
-    """One position: what a norm is told of it, and which sequences go on there, if not all."""
+    """One position: the stream that its norms get, and which sequences still run, if not all."""
 
     stream: Stream
-    going_on: Bool[Tensor, "B 1 1"] | None
+    running: Bool[Tensor, "B 1 1"] | None
 
 
 def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
@@ -56,24 +56,21 @@ def steps(x: Float[Tensor, "B P F"], stream: Stream) -> list[Step]:
 
 @dataclass(frozen=True, kw_only=True)
 class CellShape:
-    """What any recurrent layer needs to know; a layer that needs more has a subclass of it.
+    """What every recurrent layer needs; a layer that needs more has a subclass of it.
 
     Attributes:
         dim: units.
-        input_norm, hidden_norm: the norms of the sites.
-        input_statistics: whether a norm that pools over time takes one step of the input product at
-            a time, or the whole sequence (Laurent et al. 2016).
-        norm_shifts: norms of the two products learn a shift beside the bias.
-        gain: what the gains of the norms begin with, times what is theirs; None is 0.1 for norms
-            that pool over the batch (Cooijmans et al. 2017, section 5.1), else 1.
-        recurrent_init: orthogonal blocks; or the candidate's the identity, the gates' orthogonal.
-        learned_start: the state that sequences begin with is learned, from 0 (Cooijmans et al.
-            2017, section 5), and otherwise 0.
+        input_statistics: whether a norm that pools over time takes the input product one step at a
+            time, or the whole sequence (Laurent et al. 2016).
+        norm_shifts: norms of the two products learn a shift in addition to the bias.
+        gain: factor on the norms' initial gains; None is 0.1 for norms that pool over the batch
+            (Cooijmans et al. 2017, section 5.1), else 1.
+        recurrent_init: orthogonal blocks; or the identity for the candidate's block.
+        learned_start: the initial state is learned, starting at 0 (Cooijmans et al. 2017, section
+            5), and otherwise 0.
     """
 
     dim: int
-    input_norm: NormFactory
-    hidden_norm: NormFactory
     input_statistics: InputStatistics
     norm_shifts: bool
     gain: float | None
@@ -83,69 +80,66 @@ class CellShape:
 
 @dataclass(frozen=True, kw_only=True)
 class LstmShape(CellShape):
-    """What an LSTM layer needs to know.
+    """What an LSTM layer needs: `forget_bias` is the initial bias of the forget gate."""
 
-    Attributes:
-        cell_norm: the norm of the cell.
-        forget_bias: what the bias of the forget gate begins with.
-    """
-
-    cell_norm: NormFactory
     forget_bias: float
 
 
-class NormSites(nn.Module):
-    """A module whose norms are called as a recurrence calls them."""
+@dataclass(frozen=True)
+class CellNorms:
+    """The norms of one recurrent layer, by their places, made fit for a recurrence."""
 
-    def __init__(self, shape: CellShape):
-        super().__init__()
-        self.shape = shape
-
-    def place(self, site: str, dim: int) -> Norm:
-        """Build the norm of a site, whose factory is a field of the shape."""
-        factory: NormFactory = getattr(self.shape, site)
-        return self.fitted(site, factory(dim))
+    norms: Norms
+    shape: CellShape
+    path: str
 
     @torch.no_grad()
-    def fitted(self, site: str, norm: Norm) -> Norm:
-        """Return a norm made fit for a site: its first gain, its shift, and what it is called with.
+    def at(self, place: str, dim: int) -> Norm:
+        """Return the norm at a place: its initial gain, its shift, and what it is called with.
 
-        Raises ValueError for one that would make everything its bias.
+        Raises ValueError for a norm whose every output would be its bias.
         """
-        if norm.pools == {"position"} and not self.takes_sequence(site, norm):
+        norm = self.norms.at(f"{self.path}.{place}", dim)
+        if norm.pools == {"position"} and not self.takes_sequence(place, norm):
             raise ValueError(
-                f"norm@{site}: {type(norm).__name__} pools over time alone, and a recurrence gives "
-                "it one position at a time, so that every output would be its bias; choose another "
-                f"norm there, as norm@{site}=ln"
+                f"norm@{place}_norm: {type(norm).__name__} pools over time alone, and a recurrence "
+                "gives it one position at a time, so that every output would be its bias; choose "
+                f"another norm there, as norm@{place}_norm=ln"
             )
         if isinstance(norm.weight, nn.Parameter):
             gain = self.shape.gain
             norm.weight.mul_((0.1 if "batch" in norm.pools else 1.0) if gain is None else gain)
-        if site != "cell_norm" and not self.shape.norm_shifts:
+        if place != "cell" and not self.shape.norm_shifts:
             norm.forgo_shift()
-        if not self.takes_sequence(site, norm):
+        if not self.takes_sequence(place, norm):
             norm.take_positions()
         return norm
 
-    def takes_sequence(self, site: str, norm: Norm) -> bool:
-        """Tell whether the norm of a site pools over the positions of a sequence."""
-        whole = site == "input_norm" and self.shape.input_statistics == "sequence"
+    def inside(self, part: str) -> "CellNorms":
+        """Return the norms of a part of the layer."""
+        return replace(self, path=f"{self.path}.{part}")
+
+    def takes_sequence(self, place: str, norm: Norm) -> bool:
+        """Tell whether the norm at a place pools over the positions of a sequence."""
+        whole = place == "input" and self.shape.input_statistics == "sequence"
         return whole and "position" in norm.pools
 
 
-class Cell(NormSites, ABC):
+class Cell(nn.Module, ABC):
     """One recurrent layer: the products, their norms, and what a subclass makes of them.
 
-    `blocks` are how many blocks of `dim` rows the products have, the last of them the candidate's;
-    `states` how many tensors the state has.
+    `blocks` is the number of blocks of `dim` rows in the products, the last being the candidate's;
+    `states` the number of tensors in the state.
     """
 
     sublayer: ClassVar[str] = "recurrent"
     blocks: ClassVar[int]
     states: ClassVar[int] = 1
 
-    def __init__(self, shape: CellShape, in_features: int):
-        super().__init__(shape)
+    def __init__(self, shape: CellShape, norms: CellNorms, in_features: int):
+        super().__init__()
+        self.shape = shape
+        self.norms = norms
         rows = self.blocks * shape.dim
         self.input_weight = nn.Parameter(torch.empty(rows, in_features))
         self.hidden_weight = nn.Parameter(torch.empty(rows, shape.dim))
@@ -155,9 +149,9 @@ class Cell(NormSites, ABC):
 
     @property
     def incremental(self) -> bool:
-        """Whether, in eval, positions may come one at a time."""
+        """Whether, in evaluation, positions may come one at a time."""
         return all(
-            norm.incremental or not self.takes_sequence("input_norm", norm)
+            norm.incremental or not self.norms.takes_sequence("input", norm)
             for norm in self.input_norms
         )
 
@@ -168,7 +162,7 @@ class Cell(NormSites, ABC):
 
     @abstractmethod
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
-        """Return the state after one position, whose input product is `u`, normalized."""
+        """Return the state after one position, whose normalized input product is `u`."""
 
     def begin(self, x: Tensor, count: int) -> State:
         """Return the first state of `count` sequences, on the device and in the dtype of `x`."""
@@ -184,9 +178,9 @@ class Cell(NormSites, ABC):
         hidden: list[Tensor] = []
         for u, position in zip(inputs.split(1, dim=1), positions, strict=True):
             new = self.step(u, state, position.stream)
-            if position.going_on is not None:
+            if position.running is not None:
                 pairs = zip(new, state, strict=True)
-                new = tuple(torch.where(position.going_on, after, was) for after, was in pairs)
+                new = tuple(torch.where(position.running, after, was) for after, was in pairs)
             state = new
             hidden.append(state[0])
         return torch.cat(hidden, dim=1), state
@@ -196,19 +190,18 @@ class Cell(NormSites, ABC):
     ) -> Float[Tensor, "B P G"]:
         """Return the input product of all positions, normalized, with the bias."""
         product = F.linear(x, self.input_weight)
-        norms = self.input_norms
-        parts = product.split([norm.dim for norm in norms], dim=-1) if norms[1:] else [product]
+        parts = product.split([norm.dim for norm in self.input_norms], dim=-1)
         normed = [
             self._over_positions(norm, part, stream, positions)
-            for norm, part in zip(norms, parts, strict=True)
+            for norm, part in zip(self.input_norms, parts, strict=True)
         ]
-        return (torch.cat(normed, dim=-1) if norms[1:] else normed[0]) + self.bias
+        return (torch.cat(normed, dim=-1) if normed[1:] else normed[0]) + self.bias
 
     def _over_positions(
         self, norm: Norm, x: Tensor, stream: Stream, positions: Sequence[Step]
     ) -> Tensor:
         fits = norm.most_positions is None or stream.start + x.shape[1] <= norm.most_positions
-        if self.takes_sequence("input_norm", norm) or ("position" not in norm.pools and fits):
+        if self.norms.takes_sequence("input", norm) or ("position" not in norm.pools and fits):
             return norm(x, stream)
         columns = zip(x.split(1, dim=1), positions, strict=True)
         return torch.cat([norm(column, position.stream) for column, position in columns], dim=1)
@@ -229,18 +222,16 @@ class Rnn(Cell):
 
     blocks: ClassVar[int] = 1
 
-    def __init__(self, shape: CellShape, in_features: int):
-        super().__init__(shape, in_features)
-        self.input_norm = self.place("input_norm", shape.dim)
-        self.hidden_norm = self.place("hidden_norm", shape.dim)
+    def __init__(self, shape: CellShape, norms: CellNorms, in_features: int):
+        super().__init__(shape, norms, in_features)
+        self.input_norm = norms.at("input", shape.dim)
+        self.hidden_norm = norms.at("hidden", shape.dim)
 
     @property
     def input_norms(self) -> Sequence[Norm]:
-        """The one norm of the input product."""
         return (self.input_norm,)
 
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
-        """Return the hidden state after one position."""
         product = F.linear(state[0], self.hidden_weight)
         return (torch.tanh(u + self.hidden_norm(product, stream)),)
 
@@ -249,27 +240,25 @@ class Lstm(Cell):
     """Long short-term memory (Hochreiter and Schmidhuber 1997; Gers et al. 2000).
 
     BN-LSTM is equations 6 to 8 of Cooijmans et al. 2017, LN-LSTM equations 20 to 22 of Ba et al.
-    2016, but for `norm_shifts`.
+    2016, except for `norm_shifts`.
     """
 
     blocks: ClassVar[int] = 4
     states: ClassVar[int] = 2
 
-    def __init__(self, shape: LstmShape, in_features: int):
-        super().__init__(shape, in_features)
+    def __init__(self, shape: LstmShape, norms: CellNorms, in_features: int):
+        super().__init__(shape, norms, in_features)
         self.forget_bias = shape.forget_bias
         rows = 4 * shape.dim
-        self.input_norm = self.place("input_norm", rows)
-        self.hidden_norm = self.place("hidden_norm", rows)
-        self.cell_norm = self.place("cell_norm", shape.dim)
+        self.input_norm = norms.at("input", rows)
+        self.hidden_norm = norms.at("hidden", rows)
+        self.cell_norm = norms.at("cell", shape.dim)
 
     @property
     def input_norms(self) -> Sequence[Norm]:
-        """The one norm of the input product."""
         return (self.input_norm,)
 
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
-        """Return the hidden state and the cell after one position."""
         hidden, cell = state
         product = F.linear(hidden, self.hidden_weight)
         a = u + self.hidden_norm(product, stream)
@@ -280,40 +269,37 @@ class Lstm(Cell):
 
     @torch.no_grad()
     def initialize(self, generator: torch.Generator) -> None:
-        """Draw the weights, and open the forget gate."""
         super().initialize(generator)
         self.bias.zero_()
         self.bias[self.shape.dim : 2 * self.shape.dim] = self.forget_bias
 
 
-class _Candidate(NormSites):
+class _Candidate(nn.Module):
     """The norms and the inner bias of a GRU's candidate."""
 
-    def __init__(self, shape: CellShape):
-        super().__init__(shape)
-        self.input_norm = self.place("input_norm", shape.dim)
-        self.hidden_norm = self.place("hidden_norm", shape.dim)
+    def __init__(self, shape: CellShape, norms: CellNorms):
+        super().__init__()
+        self.input_norm = norms.at("input", shape.dim)
+        self.hidden_norm = norms.at("hidden", shape.dim)
         self.bias = nn.Parameter(torch.zeros(shape.dim))
 
 
 class Gru(Cell):
-    """The gated recurrent unit (Cho et al. 2014) with the reset behind the product, as torch's."""
+    """The gated recurrent unit (Cho et al. 2014) with the reset after the product, as torch's."""
 
     blocks: ClassVar[int] = 3
 
-    def __init__(self, shape: CellShape, in_features: int):
-        super().__init__(shape, in_features)
-        self.input_norm = self.place("input_norm", 2 * shape.dim)
-        self.hidden_norm = self.place("hidden_norm", 2 * shape.dim)
-        self.candidate = _Candidate(shape)
+    def __init__(self, shape: CellShape, norms: CellNorms, in_features: int):
+        super().__init__(shape, norms, in_features)
+        self.input_norm = norms.at("input", 2 * shape.dim)
+        self.hidden_norm = norms.at("hidden", 2 * shape.dim)
+        self.candidate = _Candidate(shape, norms.inside("candidate"))
 
     @property
     def input_norms(self) -> Sequence[Norm]:
-        """The norm of the gates' product, and of the candidate's."""
         return (self.input_norm, self.candidate.input_norm)
 
     def step(self, u: Float[Tensor, "B 1 G"], state: State, stream: Stream) -> State:
-        """Return the hidden state after one position."""
         (hidden,) = state
         dims = [2 * self.shape.dim, self.shape.dim]
         of_gates, of_candidate = F.linear(hidden, self.hidden_weight).split(dims, dim=-1)

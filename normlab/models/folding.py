@@ -1,107 +1,89 @@
-"""Folding running-statistics norms into the products beside them, for inference.
+"""Folding norms with running statistics into the products next to them, for inference.
 
-With running statistics batch norm is a fixed scale and shift of each feature (Ioffe and Szegedy
-2015, algorithm 2, line 11). Where nothing but products reads its output, the scale goes into their
-weights and the shift into their biases, and the norm is gone:
+With running statistics batch norm is a fixed scale and shift per feature (Ioffe and Szegedy 2015,
+algorithm 2, line 11). Where only products read its output, the scale goes into their weights and
+the shift into their biases, and the norm is gone:
 
     W (s * x + t) + b  =  (W s) x + (W t + b)
 
-A norm that reads a product or a convolution goes into it in the same way.
+A norm that reads a product or a convolution is folded into it in the same way.
 
-What stays: norms of post-norm residuals, whose output is the stream itself; those before an output
+What stays: norms of post-norm residuals, whose output is the stream itself; norms before an output
 projection that is the token embedding; and statistics by position, which are no fixed map.
 """
 
-from collections.abc import Sequence
-
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call
 
-from normlab.models.centering import settle_centered
-from normlab.models.convolution import ConvNorm, Convolution
-from normlab.models.feed_forward import FeedForward
-from normlab.models.layers import DecoderLayer, EncoderLayer
-from normlab.models.linear import Linear
-from normlab.models.masked_lm import MaskedLM
-from normlab.models.seq2seq import Seq2Seq
-from normlab.models.vit import ViT
-from normlab.norms.base import Norm
+from normlab.models.base import Fold, Folding
+from normlab.models.layers import Linear
+from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.base import Residual
+
+_POSITIONS = 4  # of a norm that treats any number alike
+_TOLERANCE = 1e-9
 
 
 @torch.no_grad()
 def fold(model: nn.Module) -> list[str]:
-    """Fold what can be folded of a model in evaluation, in place; return the norms that are gone.
+    """Fold the norms of a model in evaluation, in place; return the names of those that are gone.
 
     The model computes the same up to rounding, and must not be trained or recalibrated any more.
     """
-    settle_centered(model)
     names = {module: name for name, module in model.named_modules()}
-    folded = [
-        norm
-        for module in list(model.modules())
-        for owner, place, linears in _before(module)
-        if (norm := _absorbed_by_next(owner, place, linears)) is not None
-    ]
-    for module in model.modules():
-        behind = None
-        if isinstance(module, FeedForward):
-            behind = _absorbed_by_last(module, "inner_norm", module.fc1)
-        elif isinstance(module, ConvNorm):
-            behind = _absorbed_by_last(module, "norm", module.convolution)
-        folded += [] if behind is None else [behind]
-    return sorted(names[norm] for norm in folded)
+    folded: list[str] = []
+    for module in names:
+        if isinstance(module, Linear) and module.centered:
+            module.settle()
+    for module in names:
+        for place in module.folds() if isinstance(module, Folding) else ():
+            norm = getattr(place.owner, place.name)
+            if isinstance(norm, Norm) and _folded(norm, place):
+                setattr(place.owner, place.name, NoNorm(norm.dim))
+                folded.append(names[norm])
+    return sorted(folded)
 
 
-def _before(module: nn.Module) -> list[tuple[nn.Module, str, Sequence[Linear]]]:
-    """Return where norms stand that products alone read: their owner, their name, the products."""
-    found: list[tuple[nn.Module, str, Sequence[Linear]]] = []
-    if isinstance(module, EncoderLayer | DecoderLayer):
-        branches = [
-            (module.self_residual, module.self_attention.qkv_proj),
-            (module.ffn_residual, module.feed_forward.fc1),
-        ]
-        if isinstance(module, DecoderLayer):
-            branches.append((module.cross_residual, module.cross_attention.q_proj))
-        for residual, linear in branches:
-            assert isinstance(residual, Residual)
-            if residual.branch_norm is not None:
-                found.append((residual, residual.branch_norm, [linear]))
-    elif isinstance(module, Seq2Seq):
-        layers = [layer for layer in module.decoder.layers if isinstance(layer, DecoderLayer)]
-        readers = [layer.cross_attention.kv_proj for layer in layers]
-        found.append((module.encoder, "final_norm", readers))
-    elif isinstance(module, MaskedLM):
-        found.append((module.encoder, "final_norm", [module.token_head, module.pooler]))
-    elif isinstance(module, ViT):  # a mean over patches does not come between
-        found.append((module.encoder, "final_norm", [module.classes]))
-    return found
-
-
-def _absorbed_by_next(owner: nn.Module, place: str, linears: Sequence[Linear]) -> Norm | None:
-    """Fold the norm at `place` into the products that read it; return it if that was possible."""
-    norm = getattr(owner, place)
-    if not isinstance(norm, Norm) or (fixed := norm.fixed_map()) is None:
-        return None
+def _folded(norm: Norm, place: Fold) -> bool:
+    """Put a norm into the products next to it, and tell whether that was possible."""
+    if isinstance(norm, NoNorm) or (fixed := fixed_map(norm)) is None:
+        return False
     scale, shift = fixed
-    for linear in linears:
+    for linear in place.into:
         weight = linear.weight.double()
         linear.bias.copy_(weight @ shift + linear.bias.double())
         linear.weight.copy_(weight * scale)
-    setattr(owner, place, NoNorm(norm.dim))
-    return norm
+    if (product := place.behind) is not None:
+        weight, bias = product.weight, product.bias
+        weight.copy_(weight.double() * scale.view(-1, *[1] * (weight.dim() - 1)))
+        moved = shift if bias is None else bias.double() * scale + shift
+        product.bias = nn.Parameter(moved.to(weight))
+    return True
 
 
-def _absorbed_by_last(owner: nn.Module, place: str, product: Linear | Convolution) -> Norm | None:
-    """Fold the norm at `place` into the product that it reads; return it if that was possible."""
-    norm = getattr(owner, place)
-    if (fixed := norm.fixed_map()) is None:
+@torch.no_grad()
+def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
+    """Return scale and shift in float64 if, in evaluation, each feature is only scaled and shifted.
+
+    They are read off the norm's own outputs: the shift is f(0), the scale f(1) - f(0). None where
+    other inputs at any position show that f is no such map.
+    """
+    if norm.training:
         return None
-    scale, shift = fixed
-    weight = product.weight
-    weight.copy_(weight.double() * scale.view(-1, *[1] * (weight.dim() - 1)))
-    bias = shift if product.bias is None else product.bias.double() * scale + shift
-    product.bias = nn.Parameter(bias.to(weight))
-    setattr(owner, place, NoNorm(norm.dim))
-    return norm
+    state = [*norm.named_parameters(), *norm.named_buffers()]
+    exact = {name: t.double() if t.is_floating_point() else t for name, t in state}
+    positions = norm.most_positions or _POSITIONS
+    generator = torch.Generator().manual_seed(0)
+
+    def outputs(x: Tensor) -> Tensor:
+        return functional_call(norm, exact, (x.to(norm.weight.device), Stream()))
+
+    zero = torch.zeros(1, 1, norm.dim, dtype=torch.float64)
+    shift = outputs(zero)[0, 0]
+    scale = outputs(zero + 1)[0, 0] - shift
+    x = torch.randn(2, positions, norm.dim, dtype=torch.float64, generator=generator)
+    expected = x.to(scale) * scale + shift
+    same = torch.allclose(outputs(x), expected, rtol=_TOLERANCE, atol=_TOLERANCE)
+    return (scale, shift) if same else None

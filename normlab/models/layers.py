@@ -1,162 +1,332 @@
-"""One layer of the encoder and one of the decoder.
+"""The layers that all models share, how their parameters get their first values, and input noise.
 
-A layer is a list of sub-layers, each wrapped in a residual that the placement built. Every line of
-a `forward` binds a stream to its own tokens, so a norm on the target stream cannot be given the
-source's padding.
+A random parameter is drawn from a generator seeded by the run's seed and the parameter's *name*, so
+two models with the same seed that differ in their norms start from identical other weights,
+whatever was built before or in between. Rules as in fairseq: Xavier uniform for projections,
+N(0, 1/dim) for embeddings, zero biases.
 """
 
-from dataclasses import dataclass
+import hashlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
-from jaxtyping import Float
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.attention import AttentionSites, CrossAttention, HeadNorm, SelfAttention
-from normlab.models.cache import LayerCache, SelfCache
-from normlab.models.feed_forward import Activation, FeedForward
-from normlab.models.qk_norm import QkNorm, qk_sites
-from normlab.norms.base import Stream
-from normlab.placements.base import NormFactory, Place, Placement, Site
+from normlab.dropout import Dropout
+from normlab.models.base import Activation, Fold, Positions
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Role
+
+_NOISE_SEED = 0x4015E
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}
 
 
-@dataclass(frozen=True)
-class LayerShape:
-    """What all layers of a stack share."""
+class Linear(nn.Linear):
+    """A linear layer whose rows form equal blocks, each with its own initial gain.
 
-    dim: int
-    num_heads: int
-    ffn_dim: int
-    activation: Activation
-    ffn_inner_norm: NormFactory
-    attention_dropout: float
-    activation_dropout: float
-    qk_norm: QkNorm = "none"
-    qk_length: int = 64
-
-    def self_attention(self, placement: Placement, place: Place, *, causal: bool) -> SelfAttention:
-        """Build a self-attention of this shape."""
-        return SelfAttention(
-            self.dim,
-            num_heads=self.num_heads,
-            dropout=self.attention_dropout,
-            causal=causal,
-            gain=lambda role: placement.gain(role, place),
-            sites=self._sites(placement, place),
-        )
-
-    def cross_attention(self, placement: Placement, place: Place) -> CrossAttention:
-        """Build a cross-attention of this shape."""
-        return CrossAttention(
-            self.dim,
-            num_heads=self.num_heads,
-            dropout=self.attention_dropout,
-            gain=lambda role: placement.gain(role, place),
-            sites=self._sites(placement, place),
-        )
-
-    def feed_forward(self, placement: Placement, place: Place) -> FeedForward:
-        """Build a feed-forward sub-layer of this shape."""
-        return FeedForward(
-            self.dim,
-            self.ffn_dim,
-            activation=self.activation,
-            inner_norm=self.ffn_inner_norm,
-            dropout=self.activation_dropout,
-            gain=lambda role: placement.gain(role, place),
-            hidden_norm=placement.inner("hidden", self.ffn_dim, place, heads=1),
-        )
-
-    def _sites(self, placement: Placement, place: Place) -> AttentionSites:
-        def at(site: Site, dim: int) -> nn.Module | None:
-            return placement.inner(site, dim, place, heads=self.num_heads)
-
-        def on_heads(site: Site) -> nn.Module | None:
-            norm = at(site, self.dim // self.num_heads)
-            return None if norm is None else HeadNorm(norm)
-
-        asked = qk_sites(
-            self.qk_norm,
-            dim=self.dim // self.num_heads,
-            heads=self.num_heads,
-            length=self.qk_length,
-        )
-        return AttentionSites(
-            q_norm=on_heads("q") or asked.q_norm,
-            k_norm=on_heads("k") or asked.k_norm,
-            v_norm=on_heads("v") or asked.v_norm,
-            mix_norm=at("mix", self.dim),
-            out_norm=at("out", self.dim),
-        )
-
-
-class EncoderLayer(nn.Module):
-    """Self-attention, then feed-forward."""
-
-    def __init__(
-        self, shape: LayerShape, placement: Placement, place: Place, *, causal: bool = False
-    ):
-        super().__init__()
-        places = [place.at("self"), place.at("ffn")]
-        own, ffn = placement.residuals(shape.dim, places)
-        self.self_attention = shape.self_attention(placement, places[0], causal=causal)
-        self.self_residual = own
-        self.feed_forward = shape.feed_forward(placement, places[1])
-        self.ffn_residual = ffn
-
-    def forward(self, x: Float[Tensor, "B S W"], source: Stream) -> Float[Tensor, "B S W"]:
-        """Transform the source stream."""
-        x = self.self_residual(x, source, lambda h: self.self_attention(h, source))
-        return self.ffn_residual(x, source, lambda h: self.feed_forward(h, source))
-
-    def step(
-        self, x: Float[Tensor, "N 1 W"], stream: Stream, cache: SelfCache
-    ) -> Float[Tensor, "N 1 W"]:
-        """Transform one more position of `N` sequences, using and growing the cache."""
-        x = self.self_residual(
-            x, stream, lambda h: cache.attend_self(self.self_attention, h, stream)
-        )
-        return self.ffn_residual(x, stream, lambda h: self.feed_forward(h, stream))
-
-
-class DecoderLayer(nn.Module):
-    """Causal self-attention, attention over the memory, then feed-forward.
-
-    `W` is the width of what passes from layer to layer: `D`, or `n D` of a placement with streams
-    of its own.
+    The queries, keys and values of an attention are one product of three blocks; each block starts
+    as a layer by itself would. In a `centered` layer each row counts less its mean: Yan et al. 2020
+    (MABN, section 4.3) centre the weights of each product that a norm without a mean reads.
     """
 
-    def __init__(self, shape: LayerShape, placement: Placement, place: Place):
+    def __init__(self, in_features: int, out_features: int, *, gains: Sequence[float] = (1.0,)):
+        assert out_features % len(gains) == 0, "blocks are equal"
+        nn.Module.__init__(self)
+        self.in_features = in_features
+        self.out_features = out_features
+        self.gains = tuple(gains)
+        self.centered = False
+        self.weight = nn.Parameter(torch.empty(out_features, in_features))
+        self.bias = nn.Parameter(torch.zeros(out_features))
+
+    @property
+    def rows(self) -> Tensor:
+        """The weights that it multiplies by."""
+        return self.weight - self.weight.mean(1, keepdim=True) if self.centered else self.weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the product with the rows, plus the bias."""
+        return F.linear(input, self.rows, self.bias)
+
+    @torch.no_grad()
+    def settle(self) -> None:
+        """Replace the weights by the rows, for inference."""
+        self.weight.copy_(self.rows)
+        self.centered = False
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw each block from Xavier's uniform distribution times its gain."""
+        for block, gain in zip(self.weight.chunk(len(self.gains)), self.gains, strict=True):
+            xavier_(block, generator, gain=gain)
+        self.bias.zero_()
+
+
+class Embedding(nn.Embedding):
+    """A token embedding with rows of expected unit length and a zero row for padding.
+
+    With `unit` each row is divided by its length wherever it is used (FixNorm; Nguyen and Chiang
+    2018); a product with the embedding takes its `table`.
+    """
+
+    def __init__(
+        self, num_embeddings: int, dim: int, *, padding_idx: int | None = None, unit: bool = False
+    ):
+        weight = torch.empty(num_embeddings, dim)  # keeps torch from drawing values of its own
+        super().__init__(num_embeddings, dim, padding_idx=padding_idx, _weight=weight)
+        self.unit = unit
+
+    @property
+    def table(self) -> Tensor:
+        """The vectors of all tokens, as they are used."""
+        return F.normalize(self.weight, dim=-1) if self.unit else self.weight
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Return the vectors of tokens."""
+        rows = super().forward(input)
+        return F.normalize(rows, dim=-1) if self.unit else rows
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw from N(0, 1 / dim), or with `unit` from U(-0.01, 0.01)."""
+        values = torch.empty_like(self.weight, device="cpu")
+        if self.unit:  # as the authors do: a short vector turns faster
+            values.uniform_(-0.01, 0.01, generator=generator)
+        else:
+            values.normal_(std=self.embedding_dim**-0.5, generator=generator)
+        self.weight.copy_(values)
+        if self.padding_idx is not None:
+            self.weight[self.padding_idx] = 0
+
+
+class Sinusoids(nn.Module):
+    """Fixed position vectors in the place of a learned table."""
+
+    weight: Tensor
+
+    def __init__(self, num_positions: int, dim: int):
         super().__init__()
-        places = [place.at("self"), place.at("cross"), place.at("ffn")]
-        own, cross, ffn = placement.residuals(shape.dim, places)
-        self.self_attention = shape.self_attention(placement, places[0], causal=True)
-        self.self_residual = own
-        self.cross_attention = shape.cross_attention(placement, places[1])
-        self.cross_residual = cross
-        self.feed_forward = shape.feed_forward(placement, places[2])
-        self.ffn_residual = ffn
+        self.register_buffer("weight", sinusoids(num_positions, dim), persistent=False)
+
+
+def sinusoids(num_positions: int, dim: int) -> Float[Tensor, "P D"]:
+    """Return sine then cosine waves of `dim / 2` geometric frequencies (Vaswani 2017, sec. 3.5).
+
+    Sines and cosines are halves, not interleaved, as in tensor2tensor and fairseq.
+    """
+    half = dim // 2
+    frequency = torch.exp(torch.arange(half) * -(math.log(10_000) / max(half - 1, 1)))
+    angle = torch.arange(num_positions)[:, None] * frequency[None, :]
+    table = torch.zeros(num_positions, dim)
+    table[:, :half], table[:, half : 2 * half] = angle.sin(), angle.cos()
+    return table
+
+
+POSITIONS: dict[Positions, Callable[[int, int], Sinusoids | Embedding]] = {
+    "sinusoidal": Sinusoids,
+    "learned": Embedding,
+}
+
+
+class StreamEmbedding(nn.Module):
+    """scale E[token] + position, zero at padding, then the embedding norm and dropout.
+
+    The scale is sqrt(D) in Vaswani et al. 2017 and 1 in BERT. Several streams may share one token
+    embedding, so it is an argument.
+    """
+
+    def __init__(
+        self,
+        tokens: Embedding,
+        *,
+        scale: float,
+        positions: Positions,
+        max_positions: int,
+        norm: Norm,
+        dropout: float,
+    ):
+        super().__init__()
+        self.tokens = tokens
+        self.scale = scale
+        self.max_positions = max_positions
+        self.positions = POSITIONS[positions](max_positions, tokens.embedding_dim)
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+        self.disturb: Callable[[Tensor], Tensor] | None = None
+        """What `noisy` puts between the token embedding and the rest."""
 
     def forward(
-        self,
-        y: Float[Tensor, "B P W"],
-        target: Stream,
-        memory: Float[Tensor, "B S D"],
-        source: Stream,
-    ) -> Float[Tensor, "B P W"]:
-        """Transform the target stream, looking at the memory."""
-        y = self.self_residual(y, target, lambda h: self.self_attention(h, target))
-        y = self.cross_residual(
-            y, target, lambda h: self.cross_attention(h, target, memory, source)
-        )
-        return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
+        self, ids: Int[Tensor, "B P"], stream: Stream, added: Float[Tensor, "B P D"] | None = None
+    ) -> Float[Tensor, "B P D"]:
+        """Embed the tokens, the first column being position `stream.start`.
 
-    def step(
-        self, y: Float[Tensor, "N 1 W"], target: Stream, cache: LayerCache
-    ) -> Float[Tensor, "N 1 W"]:
-        """Transform one more position of `N` hypotheses, using and growing the cache."""
-        y = self.self_residual(
-            y, target, lambda h: cache.attend_self(self.self_attention, h, target)
-        )
-        y = self.cross_residual(
-            y, target, lambda h: cache.attend_cross(self.cross_attention, h, target)
-        )
-        return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
+        `added` are further vectors of the tokens, such as those of their segment.
+        """
+        end = stream.start + ids.shape[1]
+        if end > self.max_positions:
+            raise ValueError(
+                f"a sequence reaches position {end}, the model has {self.max_positions}: "
+                f"raise model.max_positions or lower the length limit of the task"
+            )
+        vectors = self.tokens(ids)
+        if self.disturb is not None:
+            vectors = self.disturb(vectors)
+        x = vectors * self.scale + self.positions.weight[stream.start : end]
+        x = (x if added is None else x + added) * stream.real(ids)[..., None]
+        return self.dropout(self.norm(x, stream))
+
+
+class FeedForward(nn.Module):
+    """fc2(dropout(activation(norm(fc1(x))))) (Vaswani et al. 2017, eq. 2).
+
+    The inner norm is the identity unless a rule names it; batch norm there is what Yao et al. 2021
+    add to make a batch-normalized vision Transformer train. `hidden_norm` comes before fc2, where a
+    placement or a rule puts one there.
+    """
+
+    sublayer: ClassVar[str] = "feed_forward"
+
+    def __init__(
+        self,
+        dim: int,
+        ffn_dim: int,
+        *,
+        activation: Activation,
+        inner_norm: Norm,
+        dropout: float,
+        gain: Callable[[Role], float],
+        hidden_norm: nn.Module | None = None,
+    ):
+        super().__init__()
+        self.fc1 = Linear(dim, ffn_dim, gains=(gain("fc1"),))
+        self.inner_norm = inner_norm
+        self.activation = _ACTIVATIONS[activation]
+        self.dropout = Dropout(dropout)
+        self.hidden_norm = hidden_norm
+        self.fc2 = Linear(ffn_dim, dim, gains=(gain("fc2"),))
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Transform each position by itself (except for what the norms pool)."""
+        hidden = self.inner_norm(self.fc1(x), stream)
+        hidden = self.dropout(self.activation(hidden))
+        return self.fc2(hidden if self.hidden_norm is None else self.hidden_norm(hidden, stream))
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the inner norm, which reads the first product."""
+        return [Fold(self, "inner_norm", behind=self.fc1)]
+
+
+def xavier_(block: Tensor, generator: torch.Generator, *, gain: float = 1.0) -> None:
+    """Draw a matrix from Xavier's uniform distribution times a gain (Glorot and Bengio 2010)."""
+    bound = gain * math.sqrt(6 / (block.shape[0] + block.shape[1]))
+    block.copy_(torch.empty_like(block, device="cpu").uniform_(-bound, bound, generator=generator))
+
+
+def orthogonal_(block: Tensor, generator: torch.Generator) -> None:
+    """Draw a square orthogonal matrix uniformly (Saxe et al. 2014)."""
+    normal = torch.empty(block.shape, dtype=torch.float64).normal_(generator=generator)
+    q, r = torch.linalg.qr(normal)
+    block.copy_(q * r.diagonal().sign())
+
+
+@runtime_checkable
+class Drawn(Protocol):
+    """A layer whose first values are drawn at random."""
+
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw them."""
+        ...
+
+
+def initialize(model: nn.Module, seed: int) -> None:
+    """Draw the first values of every layer of `model` that has an `initialize` method.
+
+    Norms and placements keep the values they are built with.
+
+    Raises:
+        TypeError: a layer of torch itself has parameters; torch drew them from dropout's stream.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, Drawn):
+            digest = hashlib.sha256(f"{seed}/{name}".encode()).digest()
+            number = int.from_bytes(digest[:8], "big") >> 1
+            module.initialize(torch.Generator().manual_seed(number))
+        elif type(module).__module__.startswith("torch.nn.modules") and module._parameters:
+            raise TypeError(f"{name} is a {type(module).__name__} that nothing gives its values")
+
+
+def parameter_hashes(model: nn.Module) -> dict[str, str]:
+    """Return a short hash of each parameter's bytes, by name: equal hashes, equal values."""
+
+    def hashed(tensor: Tensor) -> str:
+        data = tensor.detach().cpu().contiguous().numpy().tobytes()
+        return hashlib.sha256(data).hexdigest()[:16]
+
+    return {name: hashed(parameter) for name, parameter in model.named_parameters()}
+
+
+@contextmanager
+def noisy(model: nn.Module, deviation: float) -> Iterator[None]:
+    """Add Gaussian noise to a model's input inside the context.
+
+    The input of a model of tokens is the vectors of the tokens of its first stack (the source of a
+    translation), without padding; that of any other model is its first argument, such as pixels
+    whose channels have variance 1.
+
+    The noise starts over with each context and follows the order of the batches, so two models fed
+    the same batches get the same noise whatever their norms; another batch size or number of
+    processes draws other noise.
+
+    Args:
+        model: the model to disturb.
+        deviation: the noise's standard deviation, in units of the input's: for tokens, the standard
+            deviation over the embedding table without padding.
+    """
+    draw = torch.Generator().manual_seed(_NOISE_SEED)
+    entry = next(filter(_takes_tokens, model.modules()), None)
+
+    def noise(like: Tensor, size: float) -> Tensor:
+        return torch.randn(like.shape, generator=draw).mul_(size).to(like)
+
+    if isinstance(entry, StreamEmbedding):  # its table may be shared with stacks that get no noise
+        size = deviation * _deviation(entry.tokens)
+        entry.disturb = lambda vectors: vectors + noise(vectors, size)
+        try:
+            yield
+        finally:
+            entry.disturb = None
+        return
+
+    def on_vectors(table: Any, given: tuple[Tensor], vectors: Tensor) -> Tensor:
+        real = given[0].ne(table.padding_idx)
+        return vectors + noise(vectors, deviation * _deviation(table)) * real[..., None]
+
+    def on_input(_: nn.Module, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        values, *others = given
+        return (values + noise(values, deviation), *others)
+
+    if entry is None:
+        hook = model.register_forward_pre_hook(on_input)
+    else:
+        hook = entry.register_forward_hook(on_vectors)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _takes_tokens(module: nn.Module) -> bool:
+    # an embedding that pads nothing is of something else, such as a class token
+    padded = isinstance(module, Embedding) and module.padding_idx is not None
+    return padded or isinstance(module, StreamEmbedding)
+
+
+@torch.no_grad()
+def _deviation(table: Embedding) -> float:
+    real = torch.arange(table.num_embeddings, device=table.weight.device) != table.padding_idx
+    return float(table.table[real].float().std())

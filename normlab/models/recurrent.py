@@ -1,29 +1,32 @@
-"""Recurrent networks: their sizes, and a stack of layers that reads forward."""
+"""Recurrent networks: their sizes, a stack of layers that reads forward, and two models of it.
+
+The language model predicts each token from the earlier ones, in texts of any length; the classifier
+reads an image as a sequence (Le et al. 2015).
+"""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.distributed import gather_objects, world
 from normlab.dropout import Dropout
-from normlab.models.anatomy import Anatomy, Stack
-from normlab.models.cells import (
-    Cell,
-    CellShape,
-    Gru,
-    Lstm,
-    LstmShape,
-    Rnn,
-    State,
-    steps,
+from normlab.models.base import (
+    Anatomy,
+    GeneratesText,
+    Image,
+    ModelArchitecture,
+    Spec,
+    Stack,
+    Text,
 )
-from normlab.models.spec import Image, ModelArchitecture, Spec, Text
+from normlab.models.cache import PrefixDecoding
+from normlab.models.cells import Cell, CellNorms, CellShape, Gru, Lstm, LstmShape, Rnn, State, steps
+from normlab.models.layers import Embedding, Linear
 from normlab.norms.base import Stream, running_norms
-from normlab.placements.base import Placement
-from normlab.placements.pre import Pre
+from normlab.placements.base import Norms, Placement
 
 Read = Literal["pixels", "rows", "permuted"]
 
@@ -32,51 +35,38 @@ Read = Literal["pixels", "rows", "permuted"]
 class RecurrentArchitecture(CellShape, ModelArchitecture):
     """Sizes and choices of a recurrent network; those of its layers are `CellShape`'s.
 
-    A new kind of layer is a subclass of `Cell` and one of this class that names it as its `cell`;
-    `sites` are the norms that the layer places, and what else it must know are further fields. The
-    embedding is as wide as a layer.
+    A new kind of layer is a subclass of `Cell`, and a subclass of this class that names it as its
+    `cell`, whose further fields are what else the layer needs. The embedding is as wide as a layer.
 
     Attributes:
-        num_layers: one upon the other.
-        initial_noise: standard deviation of the hidden state that training begins with, which is 0
-            otherwise. Where all sequences begin alike, the first steps have no variance to divide
-            by (Cooijmans et al. 2017, section 5.2).
-        read: the steps of a picture: its pixels by rows, its rows, or its pixels in another order.
-        permutation_seed: which order, of all; the same in every run.
-        dropout: of what a layer gives to the next and to the output (Zaremba et al. 2014).
+        num_layers: layers on top of each other.
+        initial_noise: standard deviation of the hidden state at the start of training sequences,
+            otherwise 0. Where all sequences start the same, the first steps have no variance to
+            divide by (Cooijmans et al. 2017, section 5.2).
+        read: the steps of an image: its pixels by rows, its rows, or its pixels in another order.
+        permutation_seed: which order; the same in every run.
+        dropout: of what a layer passes to the next and to the output (Zaremba et al. 2014).
     """
 
     takes: ClassVar[tuple[type[Spec], ...]] = (Text, Image)
-    sites: ClassVar[tuple[str, ...]] = ("input_norm", "hidden_norm")
-    stacks: ClassVar[tuple[str, ...]] = ()
+    own_norms: ClassVar[str | None] = "a recurrent network has its norms inside its layers"
     cell: ClassVar[type[Cell]]
     num_layers: int
     initial_noise: float
     read: Read
     permutation_seed: int
 
-    def make(self, spec: Any, encoder: Placement, decoder: Placement) -> nn.Module:
-        """Build a language model that reads forward, or a classifier of pictures."""
-        from normlab.models.recurrent_lm import RecurrentLM
-        from normlab.models.recurrent_pictures import RecurrentClassifier
-
-        if type(encoder) is not Pre:
-            raise ValueError(
-                "placement: a recurrent network has its norms inside its layers, whatever the "
-                "placement; leave it out"
-            )
+    def make(
+        self, spec: Text | Image, placement: Placement, norms: Norms
+    ) -> "RecurrentLM | RecurrentClassifier":
         if isinstance(spec, Image):
-            return RecurrentClassifier(self, spec)
+            return RecurrentClassifier(self, spec, norms)
         if not spec.causal:
             raise ValueError(
-                "a recurrent network reads forward, and this task tells tokens from those on both "
-                "sides: give model=bert_tiny, bert_mini, bert_small or bert_base, or task=lm"
+                "a recurrent network reads forward, and this task predicts tokens from those on "
+                "both sides: give model=bert_tiny, bert_mini, bert_small or bert_base, or task=lm"
             )
-        return RecurrentLM(self, spec)
-
-    def stack(self, in_features: int) -> "Recurrent":
-        """Build the layers, for inputs of a width."""
-        return Recurrent(self, in_features)
+        return RecurrentLM(self, spec, norms)
 
 
 class RnnArchitecture(RecurrentArchitecture):
@@ -95,14 +85,13 @@ class GruArchitecture(RecurrentArchitecture):
 class LstmArchitecture(RecurrentArchitecture, LstmShape):
     """Sizes of a network of LSTM layers, whose cell state has a norm as well."""
 
-    sites: ClassVar[tuple[str, ...]] = (*RecurrentArchitecture.sites, "cell_norm")
     cell = Lstm
 
 
 class Noise(nn.Module):
-    """Normal noise of a stream of its own, so that dropout's goes on as it would without.
+    """Normal noise from a stream of its own, so that dropout draws the same with and without it.
 
-    Its place in the stream is saved with the weights: an interrupted run goes on with the same.
+    Its position in the stream is saved with the weights, for resumed runs.
     """
 
     key: Tensor
@@ -131,14 +120,17 @@ class Noise(nn.Module):
 
 
 class Recurrent(Stack):
-    """Recurrent layers one upon the other."""
+    """Recurrent layers on top of each other."""
 
-    def __init__(self, arch: RecurrentArchitecture, in_features: int):
+    def __init__(self, sizes: RecurrentArchitecture, norms: Norms, in_features: int):
         super().__init__()
-        widths = [in_features, *[arch.dim] * (arch.num_layers - 1)]
-        self.layers = nn.ModuleList(arch.cell(arch, width) for width in widths)
-        self.dropout = Dropout(arch.dropout)
-        self.noise = Noise(arch.initial_noise) if arch.initial_noise else None
+        widths = [in_features, *[sizes.dim] * (sizes.num_layers - 1)]
+        self.layers = nn.ModuleList(
+            sizes.cell(sizes, CellNorms(norms, sizes, f"recurrent.{number}"), width)
+            for number, width in enumerate(widths)
+        )
+        self.dropout = Dropout(sizes.dropout)
+        self.noise = Noise(sizes.initial_noise) if sizes.initial_noise else None
 
     @property
     def cells(self) -> list[Cell]:
@@ -147,11 +139,11 @@ class Recurrent(Stack):
 
     @property
     def incremental(self) -> bool:
-        """Whether, in eval, positions may come one at a time."""
+        """Whether, in evaluation, positions may come one at a time."""
         return all(cell.incremental for cell in self.cells)
 
     def begin(self, x: Tensor, count: int) -> list[State]:
-        """Return the states that `count` sequences begin with, where `x` is computed."""
+        """Return the initial states of `count` sequences, on the device and in the dtype of `x`."""
         states = [cell.begin(x, count) for cell in self.cells]
         if self.noise is not None:
             states = [(self.noise(hidden), *rest) for hidden, *rest in states]
@@ -164,8 +156,7 @@ class Recurrent(Stack):
         found, _ = self.advance(x, stream, self.begin(x, x.shape[0]))
         return found[:, :length]
 
-    def anatomy(self) -> Anatomy:
-        """Return its ends; its layers are loops over positions, which are not compiled."""
+    def anatomy(self) -> Anatomy:  # the layers loop over positions and are not compiled
         return Anatomy(entry=self, first=self, last=self, both_ways=False, room=None, blocks=())
 
     def advance(
@@ -181,7 +172,7 @@ class Recurrent(Stack):
         return x, after
 
     def _aligned(self, x: Tensor, stream: Stream) -> tuple[Tensor, Stream]:
-        """Pad to the longest sequence of all processes, where norms go in step over them."""
+        """Pad to the longest sequence of all processes, where norms communicate at each step."""
         if not self.training or world().size == 1:
             return x, stream
         if not any(norm.sync for norm in running_norms(self)):
@@ -191,3 +182,70 @@ class Recurrent(Stack):
             return x, stream
         valid = nn.functional.pad(stream.real(x), (0, more))
         return nn.functional.pad(x, (0, 0, 0, more)), Stream(valid, stream.start)
+
+
+class RecurrentLM(GeneratesText):
+    """Embedded tokens, recurrent layers, and an output layer."""
+
+    def __init__(self, sizes: RecurrentArchitecture, spec: Text, norms: Norms):
+        super().__init__()
+        self.room = None
+        self.embedding = Embedding(spec.vocab, sizes.dim, padding_idx=spec.pad_id)
+        self.recurrent = Recurrent(sizes, norms, sizes.dim)
+        self.output = Linear(sizes.dim, spec.vocab)
+
+    def forward(self, ids: Int[Tensor, "B P"], stream: Stream) -> Float[Tensor, "B P D"]:
+        return self.recurrent(self.embedding(ids), stream)
+
+    def project(self, x: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
+        return self.output(x)
+
+    def start_decoding(self, count: int, *, max_length: int) -> "StateDecoding | PrefixDecoding":
+        if self.recurrent.incremental:
+            return StateDecoding(self.embedding, self.recurrent, count)
+        device = self.embedding.weight.device
+        return PrefixDecoding(lambda ids: self(ids, Stream()), count, device)
+
+
+class StateDecoding:
+    """Decoding with the states of the layers: one position per step."""
+
+    def __init__(self, embedding: Embedding, layers: Recurrent, count: int):
+        self.embedding, self.layers = embedding, layers
+        self.states = layers.begin(embedding.weight, count)
+        self.position = 0
+
+    def advance(self, ids: Int[Tensor, "N"]) -> Float[Tensor, "N D"]:
+        """Feed the next token of each sequence; return the last layer's states."""
+        stream = Stream(start=self.position)
+        x, self.states = self.layers.advance(self.embedding(ids[:, None]), stream, self.states)
+        self.position += 1
+        return x[:, 0]
+
+
+class RecurrentClassifier(nn.Module):
+    """Steps of an image, recurrent layers, classes from the last state."""
+
+    order: Tensor
+
+    def __init__(self, sizes: RecurrentArchitecture, spec: Image, norms: Norms):
+        super().__init__()
+        self.read: Read = sizes.read
+        pixels = spec.height * spec.width
+        by_rows = sizes.read == "rows"
+        features = spec.channels * (spec.width if by_rows else 1)
+        self.recurrent = Recurrent(sizes, norms, features)
+        self.classes = Linear(sizes.dim, spec.classes)
+        generator = torch.Generator().manual_seed(sizes.permutation_seed)
+        self.register_buffer("order", torch.randperm(pixels, generator=generator), persistent=False)
+
+    def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
+        """Return a logit for each class."""
+        return self.classes(self.recurrent(self.sequence(pixels), Stream())[:, -1])
+
+    def sequence(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B P F"]:
+        """Return the steps of images: their rows, their pixels by rows, or in `order`."""
+        if self.read == "rows":
+            return pixels.flatten(2)
+        steps = pixels.flatten(1, 2)
+        return steps[:, self.order] if self.read == "permuted" else steps

@@ -1,33 +1,78 @@
-"""The residual network for small pictures (He et al. 2016, section 4.2), its norms left open.
+"""The residual network for small images (He et al. 2016, section 4.2), its norms left open.
 
-    picture -> 3x3, width -> norm -> ReLU -> three stages of blocks -> mean over pixels -> classes
+    image -> 3x3, width -> norm -> ReLU -> three stages of blocks -> mean over pixels -> classes
 
     x --+--> 3x3 --> norm --> ReLU --> 3x3 --> norm --(+)--> ReLU --> y      a block
         |                                              |
         +---------------- shortcut --------------------+
 
-Each stage after the first halves height and width and doubles the filters. Depth is 6 n + 2 for n
-blocks a stage: 20 for n = 3.
+Each stage after the first halves height and width and doubles the filters. The depth is 6 n + 2 for
+n blocks per stage: 20 for n = 3.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.models.anatomy import Anatomy, Stack
-from normlab.models.convolution import ConvNorm, Convolution
-from normlab.models.linear import Linear
-from normlab.models.spec import Image, ModelArchitecture
-from normlab.norms.base import Norm
-from normlab.placements.base import NormFactory, Placement
-from normlab.placements.pre import Pre
+from normlab.models.base import Anatomy, Fold, Image, ModelArchitecture, Stack
+from normlab.models.layers import Linear
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Norms, Placement
 
 Shortcut = Literal["pad", "projection"]
 _STAGES = 3
+
+
+class Convolution(nn.Conv2d):
+    """A 3 x 3 or 1 x 1 convolution without bias, padded so that stride 1 keeps the size."""
+
+    sublayer: ClassVar[str] = "convolution"
+
+    def __init__(self, channels: int, filters: int, *, size: int, stride: int = 1):
+        nn.Module.__init__(self)
+        with torch.device("meta"):  # keeps torch from drawing values of its own
+            super().__init__(channels, filters, size, stride=stride, padding=size // 2, bias=False)
+        self.weight = nn.Parameter(torch.empty(filters, channels, size, size))
+
+    @torch.no_grad()
+    def initialize(self, generator: torch.Generator) -> None:
+        """Draw from N(0, 2 / fan in), which keeps the variance through ReLU (He et al. 2015)."""
+        fan_in = self.in_channels * math.prod(self.kernel_size)
+        values = torch.empty_like(self.weight, device="cpu")
+        self.weight.copy_(values.normal_(std=math.sqrt(2 / fan_in), generator=generator))
+
+
+def normalized(norm: Norm, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+    """Apply a norm to images, whose pixels are its positions, all of them real.
+
+    Both views are free where channels are last in memory, as they are behind a `Convolution`.
+    """
+    height, width = x.shape[2:]
+    pixels = x.permute(0, 2, 3, 1).flatten(1, 2)
+    return norm(pixels, Stream()).unflatten(1, (height, width)).permute(0, 3, 1, 2)
+
+
+class ConvNorm(nn.Module):
+    """A convolution, then its norm."""
+
+    def __init__(self, convolution: Convolution, norm: Norm):
+        super().__init__()
+        self.convolution = convolution
+        self.norm = norm
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
+        """Return the normalized output of the filters."""
+        return normalized(self.norm, self.convolution(x))
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the norm, which reads the convolution."""
+        return [Fold(self, "norm", behind=self.convolution)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,14 +81,15 @@ class ResNetArchitecture(ModelArchitecture):
 
     Attributes:
         width: filters of the first stage.
-        blocks: of a stage.
-        shortcut: how a block that changes the shape hands its input on: every other pixel, with
+        blocks: blocks per stage.
+        shortcut: how a block that changes the shape passes its input on: every other pixel, with
             zeros for the new filters (the paper's option A), or a 1x1 convolution and a norm (B).
         zero_last_gain: start the gain of each block's last norm at 0, so that a block starts as its
             shortcut (Goyal et al. 2017, section 5.1).
     """
 
     takes = Image
+    own_norms: ClassVar[str | None] = "a residual network has its norms behind its convolutions"
     width: int
     blocks: int
     shortcut: Shortcut
@@ -54,30 +100,30 @@ class ResNetArchitecture(ModelArchitecture):
             if getattr(self, name) < 1:
                 raise ValueError(f"model.{name}={getattr(self, name)} must be above 0")
 
-    def make(self, spec: Image, encoder: Placement, decoder: Placement) -> "ResNet":
-        """Build the network for pictures of any size."""
-        if type(encoder) is not Pre:
-            raise ValueError(
-                "placement: a residual network has its norms behind its convolutions, whatever the "
-                "placement; leave it out"
-            )
-        return ResNet(self, spec, encoder.norm)
+    def make(self, spec: Image, placement: Placement, norms: Norms) -> "ResNet":
+        return ResNet(self, spec, norms)
 
 
 class Block(nn.Module):
     """Two convolutions and a shortcut."""
 
-    def __init__(self, sizes: ResNetArchitecture, norm: NormFactory, channels: int, filters: int):
+    def __init__(
+        self, sizes: ResNetArchitecture, norms: Norms, path: str, channels: int, filters: int
+    ):
         super().__init__()
         stride = 1 if channels == filters else 2
-        self.first = ConvNorm(Convolution(channels, filters, size=3, stride=stride), norm(filters))
-        self.second = ConvNorm(Convolution(filters, filters, size=3), norm(filters))
+
+        def normed(name: str, convolution: Convolution) -> ConvNorm:
+            return ConvNorm(convolution, norms.at(f"{path}.{name}", filters))
+
+        self.first = normed("first", Convolution(channels, filters, size=3, stride=stride))
+        self.second = normed("second", Convolution(filters, filters, size=3))
         if sizes.zero_last_gain:
             _start_at_zero(self.second.norm)
         self.shortcut: nn.Module = nn.Identity()
         if stride > 1 and sizes.shortcut == "projection":
             change = Convolution(channels, filters, size=1, stride=stride)
-            self.shortcut = ConvNorm(change, norm(filters))
+            self.shortcut = normed("shortcut", change)
         elif stride > 1:
             self.shortcut = Subsample(filters - channels)
 
@@ -94,35 +140,35 @@ class Subsample(nn.Module):
         self.added = added
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B F h w"]:
-        """Return the smaller picture with more channels."""
+        """Return the smaller image with more channels."""
         return F.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, 0, self.added))
 
 
 class ResNet(Stack):
     """Stem, blocks and classes."""
 
-    def __init__(self, sizes: ResNetArchitecture, spec: Image, norm: NormFactory):
+    def __init__(self, sizes: ResNetArchitecture, spec: Image, norms: Norms):
         super().__init__()
-        self.stem = ConvNorm(Convolution(spec.channels, sizes.width, size=3), norm(sizes.width))
+        stem = Convolution(spec.channels, sizes.width, size=3)
+        self.stem = ConvNorm(stem, norms.at("stem", sizes.width))
         widths = [sizes.width * 2**stage for stage in range(_STAGES) for _ in range(sizes.blocks)]
         before = [sizes.width, *widths[:-1]]
         self.blocks = nn.ModuleList(
-            Block(sizes, norm, channels, filters)
-            for channels, filters in zip(before, widths, strict=True)
+            Block(sizes, norms, f"blocks.{number}", channels, filters)
+            for number, (channels, filters) in enumerate(zip(before, widths, strict=True))
         )
         self.dropout = nn.Dropout(sizes.dropout)
         self.classes = Linear(widths[-1], spec.classes)
 
     def forward(self, pixels: Float[Tensor, "B H W C"]) -> Float[Tensor, "B K"]:
         """Return a logit for each class."""
-        x = pixels.permute(0, 3, 1, 2)  # whose channels lie last in memory
+        x = pixels.permute(0, 3, 1, 2)  # channels are last in memory
         x = F.relu(self.stem(x))
         for block in self.blocks:
             x = block(x)
         return self.classes(self.dropout(x.mean((2, 3))))
 
     def anatomy(self) -> Anatomy:
-        """Return its ends, of pixels, and its blocks."""
         return Anatomy(
             entry=self.stem,
             first=self.stem,

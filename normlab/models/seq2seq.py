@@ -1,21 +1,303 @@
-"""The encoder-decoder Transformer of Vaswani et al. 2017, norms and placements left open."""
+"""The encoder-decoder Transformer of Vaswani et al. 2017, its norms and placement left open.
+
+From the inside out: the layers, the stacks, the model. A layer is a list of sub-layers, each inside
+a residual that the placement built. Every line of a `forward` binds
+a stream to its own tokens, so a norm on the target stream cannot get the source's padding.
+"""
 
 import math
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
 
+import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.models.architecture import StackArchitecture
-from normlab.models.embedding import StreamEmbedding
-from normlab.models.linear import Embedding
-from normlab.models.spec import TextToText
-from normlab.models.stacks import CachedDecoding, Decoder, Encoder, PrefixDecoding
+from normlab.models.attention import (
+    Attention,
+    AttentionSites,
+    CrossAttention,
+    HeadNorm,
+    SelfAttention,
+    qk_sites,
+)
+from normlab.models.base import (
+    Anatomy,
+    Decoding,
+    Fold,
+    Stack,
+    StackArchitecture,
+    TextToText,
+    incremental,
+)
+from normlab.models.cache import CachedDecoding, LayerCache, Lineage, PrefixTranslation, SelfCache
+from normlab.models.layers import Embedding, FeedForward, Linear, StreamEmbedding
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Placement
+from normlab.norms.local import NoNorm
+from normlab.placements.base import Norms, Place, Placement, Residual, Site, StackName
 
 Sharing = Literal["all", "target", "none"]
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Builds the sub-layers and residuals of a stack."""
+
+    sizes: StackArchitecture
+    placement: Placement
+    norms: Norms
+
+    def residuals(self, places: Sequence[Place]) -> Sequence[Residual]:
+        """Build the residuals of one layer."""
+        return self.placement.residuals(self.norms, self.sizes.dim, places)
+
+    def self_attention(self, place: Place) -> SelfAttention:
+        """Build a self-attention, causal in a decoder."""
+        causal = place.stack == "decoder"
+        return SelfAttention(self.sizes.dim, causal=causal, **self._attention(place))
+
+    def cross_attention(self, place: Place) -> CrossAttention:
+        """Build an attention over the memory."""
+        return CrossAttention(self.sizes.dim, **self._attention(place))
+
+    def feed_forward(self, place: Place) -> FeedForward:
+        """Build a feed-forward sub-layer."""
+        sizes = self.sizes
+        inner = self.norms.named(f"{place.path}.inner", sizes.ffn_dim)
+        return FeedForward(
+            sizes.dim,
+            sizes.ffn_dim,
+            activation=sizes.activation,
+            inner_norm=inner or NoNorm(sizes.ffn_dim),
+            dropout=sizes.activation_dropout,
+            gain=lambda role: self.placement.gain(role, place),
+            hidden_norm=self._inside("hidden", sizes.ffn_dim, place),
+        )
+
+    def tokens(self, vocab: int, pad_id: int | None = None) -> Embedding:
+        """Build the token embedding of a vocabulary."""
+        return Embedding(vocab, self.sizes.dim, padding_idx=pad_id, unit=self.sizes.fixnorm)
+
+    def embedding_norm(self, stack: StackName) -> Norm:
+        """Build the norm of the embedded tokens, the identity unless a rule names it."""
+        dim = self.sizes.dim
+        return self.norms.named(f"{stack}.embedding", dim) or NoNorm(dim)
+
+    def embedding(self, stack: StackName, tokens: Embedding, *, scaled: bool) -> StreamEmbedding:
+        """Build the entry of a stack; `scaled` multiplies the token embedding by sqrt(dim)."""
+        sizes = self.sizes
+        return StreamEmbedding(
+            tokens,
+            scale=math.sqrt(sizes.dim) if scaled or sizes.fixnorm else 1.0,
+            positions=sizes.positions,
+            max_positions=sizes.max_positions,
+            norm=self.embedding_norm(stack),
+            dropout=sizes.dropout,
+        )
+
+    def _inside(self, site: Site, dim: int, place: Place) -> nn.Module | None:
+        return self.placement.inner(self.norms, site, dim, place, heads=self.sizes.num_heads)
+
+    def _attention(self, place: Place) -> dict[str, Any]:
+        dim, heads = self.sizes.dim, self.sizes.num_heads
+        width = dim // heads
+
+        def on_heads(site: Site) -> nn.Module | None:
+            norm = self._inside(site, width, place)
+            return None if norm is None else HeadNorm(norm)
+
+        asked = qk_sites(self.sizes.qk_norm, dim=width, heads=heads, length=self.sizes.qk_length)
+        sites = AttentionSites(
+            q_norm=on_heads("q") or asked.q_norm,
+            k_norm=on_heads("k") or asked.k_norm,
+            v_norm=on_heads("v") or asked.v_norm,
+            mix_norm=self._inside("mix", dim, place),
+            out_norm=self._inside("out", dim, place),
+        )
+        return {
+            "num_heads": heads,
+            "dropout": self.sizes.attention_dropout,
+            "gain": lambda role: self.placement.gain(role, place),
+            "sites": sites,
+        }
+
+
+class Layer(nn.Module):
+    """A layer of a stack; `branches` are its residuals and the first products of their branches."""
+
+    feed_forward: FeedForward
+    branches: Sequence[tuple[Residual, Linear]]
+
+    def center(self) -> None:
+        """Centre the products before those norms of the layer that ask for it.
+
+        A norm on the stream reads the sum of what the sub-layers add: their last products. The
+        embedding, with which the stream begins, is left as it is.
+        """
+        inner = self.feed_forward.inner_norm
+        norms = [m for m in self.modules() if isinstance(m, Norm) and m is not inner]
+        asked = any(norm.center_weights for norm in norms)
+        self.feed_forward.fc1.centered = inner.center_weights
+        self.feed_forward.fc2.centered = asked
+        for attention in self.children():
+            if isinstance(attention, Attention):
+                attention.out_proj.centered = asked
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the norms that only the first product of a branch reads."""
+        return [
+            Fold(residual, residual.branch_norm, into=(linear,))
+            for residual, linear in self.branches
+            if residual.branch_norm is not None
+        ]
+
+
+class EncoderLayer(Layer):
+    """Self-attention, then feed-forward; in a stack called decoder the attention is causal.
+
+    `W` is the width of what passes from layer to layer: `D`, or `n D` where the placement has
+    further streams.
+    """
+
+    def __init__(self, parts: Parts, place: Place):
+        super().__init__()
+        places = [place.at("self"), place.at("ffn")]
+        own, ffn = parts.residuals(places)
+        self.self_attention = parts.self_attention(places[0])
+        self.self_residual = own
+        self.feed_forward = parts.feed_forward(places[1])
+        self.ffn_residual = ffn
+        self.branches = [(own, self.self_attention.qkv_proj), (ffn, self.feed_forward.fc1)]
+        self.center()
+
+    def forward(
+        self, x: Float[Tensor, "B S W"], source: Stream, cache: SelfCache | None = None
+    ) -> Float[Tensor, "B S W"]:
+        """Transform the source stream; with a cache, one more position of it."""
+        x = self.self_residual(x, source, lambda h: self.self_attention(h, source, cache))
+        return self.ffn_residual(x, source, lambda h: self.feed_forward(h, source))
+
+
+class DecoderLayer(Layer):
+    """Causal self-attention, attention over the memory, then feed-forward."""
+
+    def __init__(self, parts: Parts, place: Place):
+        super().__init__()
+        places = [place.at("self"), place.at("cross"), place.at("ffn")]
+        own, cross, ffn = parts.residuals(places)
+        self.self_attention = parts.self_attention(places[0])
+        self.self_residual = own
+        self.cross_attention = parts.cross_attention(places[1])
+        self.cross_residual = cross
+        self.feed_forward = parts.feed_forward(places[2])
+        self.ffn_residual = ffn
+        self.branches = [
+            (own, self.self_attention.qkv_proj),
+            (cross, self.cross_attention.q_proj),
+            (ffn, self.feed_forward.fc1),
+        ]
+        self.center()
+
+    def forward(
+        self,
+        y: Float[Tensor, "B P W"],
+        target: Stream,
+        memory: Float[Tensor, "B S D"] | None = None,
+        source: Stream | None = None,
+        cache: LayerCache | None = None,
+    ) -> Float[Tensor, "B P W"]:
+        """Transform the target stream, looking at the memory, or one more position of a cache."""
+        y = self.self_residual(y, target, lambda h: self.self_attention(h, target, cache))
+        y = self.cross_residual(
+            y, target, lambda h: self.cross_attention(h, target, memory, source, cache)
+        )
+        return self.ffn_residual(y, target, lambda h: self.feed_forward(h, target))
+
+
+class TransformerStack(Stack):
+    """Embedding, opening, layers, closing norm: what the encoder and the decoder share.
+
+    `embedding` has a `norm` and `max_positions`; `other` is the number of layers of the other
+    stack, 0 where there is none.
+    """
+
+    layer: ClassVar[type[EncoderLayer | DecoderLayer]]
+
+    def __init__(
+        self,
+        embedding: nn.Module,
+        parts: Parts,
+        name: StackName,
+        *,
+        num_layers: int,
+        other: int = 0,
+    ):
+        super().__init__()
+        self.embedding: Any = embedding
+        self.both_ways = name == "encoder"
+        self.opening = parts.placement.opening(parts.norms, parts.sizes.dim, name)
+        place = Place(stack=name, layer=0, layers=num_layers, sublayer="self", other_layers=other)
+        self.layers: Any = nn.ModuleList(
+            self.layer(parts, replace(place, layer=number)) for number in range(num_layers)
+        )
+        self.final_norm = parts.placement.final(parts.norms, parts.sizes.dim, name)
+
+    def step(
+        self, ids: Int[Tensor, "N"], stream: Stream, caches: Sequence[SelfCache]
+    ) -> Float[Tensor, "N D"]:
+        """Return the stream at one more position of `N` sequences, with a cache per layer."""
+        x = self.opening(self.embedding(ids[:, None], stream), stream)
+        for layer, cache in zip(self.layers, caches, strict=True):
+            x = layer.forward(x, stream, cache=cache)  # not compiled: caches grow
+        return self.final_norm(x, stream)[:, 0]
+
+    def anatomy(self) -> Anatomy:
+        return Anatomy(
+            entry=self.embedding.norm,
+            first=self.opening,
+            last=self,
+            both_ways=self.both_ways,
+            room=self.embedding.max_positions,
+            blocks=self.layers,
+        )
+
+
+class Encoder(TransformerStack):
+    """The encoder; one called decoder is causal, and has no memory."""
+
+    layer = EncoderLayer
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B P"] | Float[Tensor, "B H W C"],
+        source: Stream,
+        added: Float[Tensor, "B S D"] | None = None,
+    ) -> Float[Tensor, "B S D"]:
+        """Return the memory: the source stream after all layers (`added`: see the embedding)."""
+        x = self.opening(self.embedding(ids, source, added), source)
+        for layer in self.layers:
+            x = layer(x, source)
+        return self.final_norm(x, source)
+
+
+class Decoder(TransformerStack):
+    """The decoder, which looks at the memory."""
+
+    layer = DecoderLayer
+
+    def forward(
+        self,
+        ids: Int[Tensor, "B P"],
+        target: Stream,
+        memory: Float[Tensor, "B S D"],
+        source: Stream,
+    ) -> Float[Tensor, "B P D"]:
+        """Return the target stream after all layers."""
+        y = self.opening(self.embedding(ids, target), target)
+        for layer in self.layers:
+            y = layer(y, target, memory, source)
+        return self.final_norm(y, target)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,64 +322,33 @@ class Architecture(StackArchitecture):
                 "model.share_embeddings=none has three matrices: set it to all or target"
             )
 
-    def make(self, spec: TextToText, encoder: Placement, decoder: Placement) -> "Seq2Seq":
-        """Build the encoder-decoder model over the two vocabularies."""
+    def make(self, spec: TextToText, placement: Placement, norms: Norms) -> "Seq2Seq":
         self.check_positions(spec.longest)
-        return Seq2Seq(
-            self,
-            encoder=encoder,
-            decoder=decoder,
-            source_vocab=spec.source_vocab,
-            target_vocab=spec.target_vocab,
-            pad_id=spec.pad_id,
-        )
-
-    def stream_embedding(self, tokens: Embedding) -> StreamEmbedding:
-        """Build the entry of a stream whose token embedding is `tokens`."""
-        return self.entry(tokens, scale=math.sqrt(self.dim))
+        return Seq2Seq(self, spec, Parts(self, placement, norms))
 
 
 class Seq2Seq(nn.Module):
     """Encoder, decoder and the output projection onto the target vocabulary."""
 
-    def __init__(
-        self,
-        arch: Architecture,
-        *,
-        encoder: Placement,
-        decoder: Placement,
-        source_vocab: int,
-        target_vocab: int,
-        pad_id: int,
-    ):
+    def __init__(self, sizes: Architecture, spec: TextToText, parts: Parts):
         super().__init__()
-        source_tokens = arch.token_embedding(source_vocab, pad_id=pad_id)
+        source_tokens = parts.tokens(spec.source_vocab, spec.pad_id)
         target_tokens = output = source_tokens
-        if arch.share_embeddings != "all":
-            target_tokens = output = arch.token_embedding(target_vocab, pad_id=pad_id)
-        elif source_vocab != target_vocab:
+        if sizes.share_embeddings != "all":
+            target_tokens = output = parts.tokens(spec.target_vocab, spec.pad_id)
+        elif spec.source_vocab != spec.target_vocab:
             raise ValueError(
                 f"model.share_embeddings=all needs one vocabulary for both languages, got "
-                f"{source_vocab} and {target_vocab} entries: set task.joint_vocabulary=true or "
-                f"model.share_embeddings=target"
+                f"{spec.source_vocab} and {spec.target_vocab} entries: set "
+                f"task.joint_vocabulary=true or model.share_embeddings=target"
             )
-        if arch.share_embeddings == "none":
-            output = arch.token_embedding(target_vocab)
-        shape = arch.layer_shape()
-        self.encoder = Encoder(
-            arch.stream_embedding(source_tokens),
-            shape,
-            encoder,
-            num_layers=arch.encoder_layers,
-            other_layers=arch.decoder_layers,
-        )
-        self.decoder = Decoder(
-            arch.stream_embedding(target_tokens),
-            shape,
-            decoder,
-            num_layers=arch.decoder_layers,
-            other_layers=arch.encoder_layers,
-        )
+        if sizes.share_embeddings == "none":
+            output = parts.tokens(spec.target_vocab)
+        layers = sizes.encoder_layers, sizes.decoder_layers
+        source = parts.embedding("encoder", source_tokens, scaled=True)
+        target = parts.embedding("decoder", target_tokens, scaled=True)
+        self.encoder = Encoder(source, parts, "encoder", num_layers=layers[0], other=layers[1])
+        self.decoder = Decoder(target, parts, "decoder", num_layers=layers[1], other=layers[0])
         self.output = output
 
     def encode(self, ids: Int[Tensor, "B S"], source: Stream) -> Float[Tensor, "B S D"]:
@@ -116,23 +367,33 @@ class Seq2Seq(nn.Module):
 
     def project(self, stream: Float[Tensor, "*N D"]) -> Float[Tensor, "*N V"]:
         """Return logits over the target vocabulary."""
-        return nn.functional.linear(stream, self.output.table)
-
-    @property
-    def incremental(self) -> bool:
-        """Whether the decoder's norms let it decode one token at a time."""
-        return all(norm.incremental for norm in self.decoder.modules() if isinstance(norm, Norm))
+        return F.linear(stream, self.output.table)
 
     def start_decoding(
         self, memory: Float[Tensor, "G S D"], source: Stream, *, width: int, max_length: int
-    ) -> CachedDecoding | PrefixDecoding:
-        """Begin decoding `width` hypotheses a sentence, in the fastest way its norms allow."""
-        if self.incremental:
-            return CachedDecoding(self.decoder, memory, source, width=width, max_length=max_length)
-        return PrefixDecoding(self.decoder, memory, source, width=width)
+    ) -> CachedDecoding | PrefixTranslation:
+        """Begin decoding `width` hypotheses per sentence, in the fastest way the norms allow."""
+        if not incremental(self.decoder):
 
-    def decode_step(
-        self, ids: Int[Tensor, "N"], state: CachedDecoding | PrefixDecoding
-    ) -> Float[Tensor, "N V"]:
+            def run(ids: Tensor, memory: Tensor, source: Stream) -> Tensor:
+                return self.decoder(ids, Stream(), memory, source)
+
+            return PrefixTranslation(run, memory, source, width=width)
+        lineage = Lineage(width)
+        projected = [
+            layer.cross_attention.project_memory(memory, source) for layer in self.decoder.layers
+        ]
+        caches = [
+            LayerCache(lineage, key, value, source, max_length=max_length)
+            for key, value in projected
+        ]
+        return CachedDecoding(self.decoder.step, caches, lineage)
+
+    def decode_step(self, ids: Int[Tensor, "N"], state: Decoding) -> Float[Tensor, "N V"]:
         """Return the logits that follow when each hypothesis is extended by its token in `ids`."""
         return self.project(state.advance(ids))
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the encoder's closing norm, which every layer of the decoder reads."""
+        readers = [layer.cross_attention.kv_proj for layer in self.decoder.layers]
+        return [Fold(self.encoder, "final_norm", into=readers)]

@@ -1,21 +1,22 @@
-"""The vision Transformer (Dosovitskiy et al. 2021): an encoder over the patches of a picture.
+"""The vision Transformer (Dosovitskiy et al. 2021): an encoder over the patches of an image.
 
-picture -> patches -> linear, positions -> encoder layers -> mean or class token -> classes
+image -> patches -> linear, positions -> encoder layers -> mean or class token -> classes
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.models.architecture import StackArchitecture
-from normlab.models.linear import Linear
-from normlab.models.patches import PatchEmbedding
-from normlab.models.spec import Image
-from normlab.models.stacks import Encoder
-from normlab.norms.base import Stream
-from normlab.placements.base import Placement
+from normlab.dropout import Dropout
+from normlab.models.base import Fold, Image, StackArchitecture
+from normlab.models.layers import POSITIONS, Embedding, Linear
+from normlab.models.seq2seq import Encoder, Parts
+from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Norms, Placement
 
 Pool = Literal["mean", "class"]
 
@@ -35,33 +36,50 @@ class ViTArchitecture(StackArchitecture):
     patch: int
     pool: Pool
 
-    def make(self, spec: Image, encoder: Placement, decoder: Placement) -> "ViT":
-        """Build the model for pictures that the patches divide."""
+    def make(self, spec: Image, placement: Placement, norms: Norms) -> "ViT":
         if spec.height % self.patch or spec.width % self.patch:
             raise ValueError(
-                f"model.patch={self.patch} does not divide pictures of {spec.height}x{spec.width} "
+                f"model.patch={self.patch} does not divide images of {spec.height}x{spec.width} "
                 "pixels: choose a size that does"
             )
-        entry = PatchEmbedding(
-            spec,
-            dim=self.dim,
-            patch=self.patch,
-            token=self.pool == "class",
-            positions=self.positions,
-            norm=self.embedding_norm,
-            dropout=self.dropout,
-        )
-        return ViT(self, spec, entry, encoder)
+        return ViT(self, spec, Parts(self, placement, norms))
+
+
+class PatchEmbedding(nn.Module):
+    """The patches of an image as a stream, after a class token where `pool` asks for one.
+
+    A patch is one linear map of its pixels (Dosovitskiy et al. 2021, equation 1).
+    """
+
+    def __init__(self, sizes: ViTArchitecture, spec: Image, norm: Norm):
+        super().__init__()
+        dim, patch, token = sizes.dim, sizes.patch, sizes.pool == "class"
+        self.patch = patch
+        self.max_positions = (spec.height // patch) * (spec.width // patch) + token
+        self.patches = Linear(patch**2 * spec.channels, dim)
+        self.token = Embedding(1, dim) if token else None
+        self.positions = POSITIONS[sizes.positions](self.max_positions, dim)
+        self.norm = norm
+        self.dropout = Dropout(sizes.dropout)
+
+    def forward(
+        self, pixels: Float[Tensor, "B H W C"], stream: Stream, added: None = None
+    ) -> Float[Tensor, "B P D"]:
+        """Embed the patches, row by row."""
+        rows = pixels.unflatten(1, (-1, self.patch)).unflatten(3, (-1, self.patch))
+        x = self.patches(rows.transpose(2, 3).flatten(3).flatten(1, 2))
+        if self.token is not None:
+            x = torch.cat([self.token.weight.to(x.dtype).expand(len(x), 1, -1), x], dim=1)
+        return self.dropout(self.norm(x + self.positions.weight, stream))
 
 
 class ViT(nn.Module):
     """Patches, an encoder, and the classes."""
 
-    def __init__(
-        self, sizes: ViTArchitecture, spec: Image, entry: PatchEmbedding, placement: Placement
-    ):
+    def __init__(self, sizes: ViTArchitecture, spec: Image, parts: Parts):
         super().__init__()
-        self.encoder = Encoder(entry, sizes.layer_shape(), placement, num_layers=sizes.num_layers)
+        entry = PatchEmbedding(sizes, spec, parts.embedding_norm("encoder"))
+        self.encoder = Encoder(entry, parts, "encoder", num_layers=sizes.num_layers)
         self.pool: Pool = sizes.pool
         self.classes = Linear(sizes.dim, spec.classes)
 
@@ -69,3 +87,7 @@ class ViT(nn.Module):
         """Return a logit for each class."""
         x = self.encoder(pixels, Stream())
         return self.classes(x[:, 0] if self.pool == "class" else x.mean(1))
+
+    def folds(self) -> Sequence[Fold]:
+        """Return the closing norm; the mean over patches does not interfere."""
+        return [Fold(self.encoder, "final_norm", into=(self.classes,))]

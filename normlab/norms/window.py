@@ -150,7 +150,7 @@ class MovingAverageBatchNorm(WindowNorm):
 
     `center_weights` is the other half of the paper's method: each row of the linear layers whose
     outputs the norm reads loses its mean, in place of the mean that the norm does not take
-    (`normlab.models.centering`).
+    (`normlab.models.seq2seq.Layer.center`).
     """
 
     center_weights: bool = False

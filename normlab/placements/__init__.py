@@ -1,1 +1,1 @@
-"""Placements: where the norms of a Transformer sit. One file per wiring."""
+"""Placements: where the norms of a Transformer are. One file per wiring."""

@@ -12,8 +12,8 @@
     at initialization: all weights of a layer are smaller by sqrt(layers of the stack).
 
 Source: Takase et al. 2023 ("B2T Connection: Serving Stability and Performance in Deep
-Transformers"); the first sizes are those of the authors' code. Until the last sub-layer the layer's
-input lies beside the stream.
+Transformers"); the initial weights are those of the authors' code. Until the last sub-layer the
+layer's input is a second stream.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from normlab.norms.base import Stream
-from normlab.placements.base import XAVIER, NormFactory, Place, Role
+from normlab.placements.base import XAVIER, Norms, Place, Residual, Role
 from normlab.placements.post import Post, PostResidual
 
 
@@ -33,7 +33,6 @@ class FirstResidual(PostResidual):
     streams: ClassVar[int] = 2
 
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the normalized sum and, beside it, the layer's input."""
         return torch.cat([super().forward(x, stream, branch), x], dim=-1)
 
 
@@ -43,7 +42,6 @@ class MiddleResidual(PostResidual):
     streams: ClassVar[int] = 2
 
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the normalized sum, and the layer's input as it was."""
         x, bottom = x.chunk(2, dim=-1)
         return torch.cat([super().forward(x, stream, branch), bottom], dim=-1)
 
@@ -52,7 +50,6 @@ class LastResidual(PostResidual):
     """norm(bottom + x + dropout(branch(x))) of (x, bottom)."""
 
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the normalized sum of the layer's input, the stream and its branch."""
         x, bottom = x.chunk(2, dim=-1)
         return self.norm(bottom + x + self.dropout(branch(x)), stream)
 
@@ -63,14 +60,12 @@ _KINDS = {"self": FirstResidual, "cross": MiddleResidual, "ffn": LastResidual}
 class B2T(Post):
     """B2T placement; `rescaled` begins with the smaller weights of the authors' code."""
 
-    def __init__(self, norm: NormFactory, *, dropout: float, rescaled: bool):
-        super().__init__(norm, dropout=dropout)
+    def __init__(self, *, dropout: float, rescaled: bool):
+        super().__init__(dropout=dropout)
         self.rescaled = rescaled
 
-    def residual(self, dim: int, place: Place) -> PostResidual:
-        """Build the residual connection of a kind of sub-layer."""
-        return _KINDS[place.sublayer](self.norm(dim), self.dropout)
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        return _KINDS[place.sublayer](norms.at(place.path, dim), self.dropout)
 
     def gain(self, role: Role, place: Place) -> float:
-        """Return the gain, smaller in deep stacks where asked."""
         return XAVIER[role] * (place.layers**-0.5 if self.rescaled else 1.0)

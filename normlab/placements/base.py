@@ -1,55 +1,113 @@
-"""The contract of a placement: it builds the residual connections of a stack, and what closes it.
+"""What a placement is, and the norms that it and the model ask for by path.
 
-A placement is composed, not inherited by layers: a layer asks for as many residuals as it has
-sub-layers and never knows which wiring it got. What a placement builds may depend on the `Place`.
+A placement wires the residual connections of a stack: a layer asks it for one residual per
+sub-layer and never knows which wiring it got. What a placement builds may depend on the `Place`.
 
-Beside residuals a placement decides, where the published wiring does, the first sizes of weights
-(`gain`), norms inside sub-layers (`inner`), and what a stream passes where its stack begins and
-ends (`opening`, `final`). A stream of its own lies beside the first: `opening`, or the residual of
-a layer's first sub-layer, returns `[B, P, n D]` whose first `D` features are the stream itself.
+Where the published wiring does so, a placement also chooses the scale of the initial weights
+(`gain`), norms inside sub-layers (`inner`), and what the stream passes at both ends of the stack
+(`opening`, `final`). A wiring with a second stream keeps it next to the first: `opening`, or the
+residual of a layer's first sub-layer, returns `[B, P, n D]` whose first `D` features are the stream
+itself.
 """
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
 
 NormFactory = Callable[[int], Norm]
 """Builds a norm for tensors of the given width."""
 
+StackName = Literal["encoder", "decoder"]
 Sublayer = Literal["self", "cross", "ffn"]
 Role = Literal["q", "k", "v", "out", "fc1", "fc2"]
-"""What a product does: queries, keys, values and output of an attention; the feed-forward two."""
+"""Which product: queries, keys, values and output of an attention; the two of a feed-forward."""
 Site = Literal["q", "k", "v", "mix", "out", "hidden"]
-"""Inside a sub-layer: heads of queries, keys, values; the mixed heads; what is projected of them;
-the activated features between the two feed-forward products."""
+"""A place inside a sub-layer: the heads of queries, keys and values; the mixed heads; their output
+projection; the activations between the two feed-forward products."""
 
 XAVIER: dict[Role, float] = {
     **dict.fromkeys(("q", "k", "v"), 1 / math.sqrt(2)),  # fairseq's for the three of an attention
     **dict.fromkeys(("out", "fc1", "fc2"), 1.0),
 }
-"""The gains of fairseq's Transformer, which hold where a placement has none of its own."""
+"""The gains of fairseq's Transformer: the default of every placement."""
+
+
+class Norms:
+    """The norms of one model, asked for by path while the model is built.
+
+    A rule is a pattern of paths (`encoder.0.*`, `*.ffn`) and the factory of a norm; the last rule
+    that fits a path decides.
+    """
+
+    def __init__(self, rules: Iterable[tuple[str, NormFactory]]):
+        self.rules = list(rules)
+        self.places: dict[str, Norm | None] = {}
+        """The norm of each path that was asked for; None where no rule names the place."""
+        self._unused = set(range(len(self.rules)))
+
+    def at(self, path: str, dim: int) -> Norm:
+        """Return the norm at `path`, for tensors of width `dim`."""
+        norm = self._built(path, dim, lambda pattern: True)
+        assert norm is not None, "the first rule is that of all places"
+        return norm
+
+    def named(self, path: str, dim: int) -> Norm | None:
+        """Return the norm at `path`; None unless the last word of a rule names the place.
+
+        So `*` and `encoder.*` put nothing inside an attention, and `*.q` does.
+        """
+        return self._built(path, dim, lambda pattern: _last(pattern) == _last(path))
+
+    def _built(self, path: str, dim: int, counts: Callable[[str], bool]) -> Norm | None:
+        fitting = [
+            number
+            for number, (pattern, _) in enumerate(self.rules)
+            if counts(pattern) and fnmatchcase(path, pattern)
+        ]
+        self._unused.difference_update(fitting)
+        norm = self.rules[fitting[-1]][1](dim) if fitting else None
+        self.places[path] = norm
+        return norm
+
+    def unused(self) -> list[str]:
+        """Return the patterns of the rules that fitted no place."""
+        return [self.rules[number][0] for number in sorted(self._unused)]
+
+    def listed(self) -> str:
+        """Name each place once, with N for the number of its layer."""
+        paths = (
+            ".".join("N" if part.isdecimal() else part for part in path.split("."))
+            for path in self.places
+        )
+        return ", ".join(dict.fromkeys(paths))
+
+
+def _last(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where a residual connection stands.
+    """The place of a residual connection.
 
     Attributes:
-        stack: the decoder is what attends backwards alone, beside an encoder or without one.
-        layer: of its stack, from 0.
-        layers: how many the stack has.
-        other_layers: how many the other stack has; 0 where there is no other.
+        stack: what attends to earlier positions only is a decoder, with or without an encoder.
+        layer: number of the layer in its stack, from 0.
+        layers: number of layers of the stack.
+        other_layers: number of layers of the other stack; 0 where there is none.
     """
 
-    stack: Literal["encoder", "decoder"]
+    stack: StackName
     layer: int
     layers: int
     sublayer: Sublayer
@@ -60,8 +118,13 @@ class Place:
         return replace(self, sublayer=sublayer)
 
     @property
+    def path(self) -> str:
+        """The path that rules match, such as `encoder.0.self`."""
+        return f"{self.stack}.{self.layer}.{self.sublayer}"
+
+    @property
     def connections(self) -> int:
-        """How many residual connections the stack has."""
+        """The number of residual connections of the stack."""
         return self.layers * (3 if self.stack == "decoder" and self.other_layers else 2)
 
     @property
@@ -71,14 +134,18 @@ class Place:
 
 
 class Residual(nn.Module, ABC):
-    """One residual connection around a sub-layer: its norm(s), dropout and scale.
+    """A residual connection around a sub-layer: its norms, dropout and scale.
 
-    `branch_norm` names the attribute of the norm whose output the sub-layer alone reads, if there
-    is one. `streams` says how many lie side by side in what comes out; the first is the stream.
+    `branch_norm` names the attribute of the norm whose output only the sub-layer reads, if any.
+    `streams` is the number of streams side by side in the output; the first is the stream itself.
     """
 
     branch_norm: ClassVar[str | None] = None
     streams: ClassVar[int] = 1
+
+    def __init__(self, dropout: float):
+        super().__init__()
+        self.dropout = Dropout(dropout)
 
     @abstractmethod
     def forward(
@@ -87,54 +154,59 @@ class Residual(nn.Module, ABC):
         stream: Stream,
         branch: Callable[[Tensor], Tensor],
     ) -> Float[Tensor, "B P D"]:
-        """Return the stream after the sub-layer `branch`, whose tokens `stream` describes."""
+        """Return the stream after the sub-layer `branch`; `stream` tells which tokens are real."""
+
+
+class NormResidual(Residual):
+    """A residual connection with one norm."""
+
+    def __init__(self, norm: Norm, dropout: float):
+        super().__init__(dropout)
+        self.norm = norm
 
 
 class Placement(ABC):
-    """Where norms sit in one stack.
+    """Where the norms of a stack are.
 
     Args:
-        norm: builds the norm of a site.
         dropout: rate on the output of each sub-layer, before it is added.
     """
 
-    def __init__(self, norm: NormFactory, *, dropout: float):
-        self.norm = norm
+    def __init__(self, *, dropout: float):
         self.dropout = dropout
 
     @abstractmethod
-    def residual(self, dim: int, place: Place) -> Residual:
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         """Build the residual connection of one sub-layer of width `dim`."""
 
-    def residuals(self, dim: int, places: Sequence[Place]) -> list[Residual]:
-        """Build those of one layer, in the order of its sub-layers."""
-        return [self.residual(dim, place) for place in places]
+    def residuals(self, norms: Norms, dim: int, places: Sequence[Place]) -> Sequence[Residual]:
+        """Build the residual connections of one layer, in the order of its sub-layers."""
+        return [self.residual(norms, dim, place) for place in places]
 
-    @abstractmethod
-    def final(self, dim: int) -> nn.Module:
-        """Build the norm that closes the stack (the identity where none belongs).
-
-        It is called as a norm is, and returns the `D` features that leave the stack.
-        """
-
-    def opening(self, dim: int) -> nn.Module:
-        """Build what the embedded tokens pass before the first layer, called as a norm is."""
+    def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
+        """Build what the embedded tokens pass before the first layer; called as a norm is."""
         return NoNorm(dim)
 
-    def inner(self, site: Site, dim: int, place: Place, *, heads: int) -> nn.Module | None:
-        """Build what stands inside a sub-layer, called as a norm is; None where nothing does.
+    def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
+        """Build what closes the stack; called as a norm is, it returns the `D` output features."""
+        return norms.at(f"{stack}.final", dim)
 
-        `dim` is the width there: that of a head at q, k and v, whose norm all heads share.
+    def inner(
+        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
+    ) -> nn.Module | None:
+        """Build what is inside a sub-layer, called as a norm is; None for nothing.
+
+        `dim` is the width there: at q, k and v that of one head, since all heads share the norm.
         """
-        return None
+        return norms.named(f"{place.path}.{site}", dim)
 
     def gain(self, role: Role, place: Place) -> float:
-        """Return the gain of Xavier's distribution for the first weights of a product."""
+        """Return the gain of Xavier's distribution for the initial weights of a product."""
         return XAVIER[role]
 
 
 def by_depth(role: Role, place: Place) -> float:
-    """Return GPT-2's factor on the first weights: 1 / sqrt(connections) where a branch ends.
+    """Return GPT-2's factor on the initial weights: 1 / sqrt(connections) at the end of a branch.
 
     Radford et al. 2019, section 2.3; Shoeybi et al. 2019 call it scaled initialization.
     """

@@ -1,4 +1,4 @@
-"""DeepNorm: post-norm with a heavier stream and smaller first weights, by the depth of the stacks.
+"""DeepNorm: post-norm with a heavier stream and smaller initial weights, by the stacks' depth.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
@@ -23,51 +23,40 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
-from normlab.norms.local import NoNorm
-from normlab.placements.base import NormFactory, Place, Placement, Residual, Role
+from normlab.placements.base import NormResidual, Norms, Place, Residual, Role
+from normlab.placements.post import Post
 
 
-class DeepNormResidual(Residual):
+class DeepNormResidual(NormResidual):
     """y = norm(alpha x + dropout(branch(x)))."""
 
     def __init__(self, norm: Norm, dropout: float, alpha: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
+        super().__init__(norm, dropout)
         self.alpha = alpha
 
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the normalized sum of the heavier stream and its branch."""
         return self.norm(self.alpha * x + self.dropout(branch(x)), stream)
 
     def extra_repr(self) -> str:
-        """Show alpha."""
         return f"alpha={self.alpha:.4g}"
 
 
-class DeepNorm(Placement):
+class DeepNorm(Post):
     """DeepNorm placement.
 
-    `encoder_beta` is the constant .87 of an encoder beside a decoder: 1.15, its inverse, is what
-    torchscale has in that place.
+    `encoder_beta` is the constant .87 of an encoder beside a decoder; torchscale uses its inverse,
+    1.15.
     """
 
-    def __init__(self, norm: NormFactory, *, dropout: float, encoder_beta: float):
-        super().__init__(norm, dropout=dropout)
+    def __init__(self, *, dropout: float, encoder_beta: float):
+        super().__init__(dropout=dropout)
         self.encoder_beta = encoder_beta
 
-    def residual(self, dim: int, place: Place) -> DeepNormResidual:
-        """Build a post-norm residual connection whose stream counts alpha times."""
-        return DeepNormResidual(self.norm(dim), self.dropout, self.alpha(place))
-
-    def final(self, dim: int) -> Norm:
-        """Build the identity: the last residual has normalized already."""
-        return NoNorm(dim)
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        return DeepNormResidual(norms.at(place.path, dim), self.dropout, self.alpha(place))
 
     def gain(self, role: Role, place: Place) -> float:
-        """Return beta, and 1 for queries and keys."""
         return 1.0 if role in ("q", "k") else self.beta(place)
 
     def alpha(self, place: Place) -> float:
@@ -79,7 +68,7 @@ class DeepNorm(Placement):
         return (3 * place.layers) ** 0.25
 
     def beta(self, place: Place) -> float:
-        """Return the gain of the first weights of values, outputs and the feed-forward layer."""
+        """Return the initial gain of values, outputs and the feed-forward layer."""
         if not place.other_layers:
             return (8 * place.layers) ** -0.25
         if place.stack == "encoder":

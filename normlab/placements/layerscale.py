@@ -1,4 +1,4 @@
-"""LayerScale: pre-norm whose branch has a small learned gain for each feature.
+"""LayerScale: pre-norm whose branch has a small learned gain per feature.
 
         x ---+--> norm --> sub-layer --> dropout --> x gain --> (+) --> y
              |                                                   |
@@ -19,38 +19,29 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormFactory, Place, Placement, Residual
+from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual
 
 
-class LayerScaleResidual(Residual):
+class LayerScaleResidual(NormResidual):
     """y = x + gain * dropout(branch(norm(x)))."""
 
     branch_norm: ClassVar[str | None] = "norm"
 
     def __init__(self, norm: Norm, dropout: float, start: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
+        super().__init__(norm, dropout)
         self.gain = nn.Parameter(torch.full((norm.dim,), start))
 
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the stream with the scaled branch of its normalized self added."""
         return x + self.gain * self.dropout(branch(self.norm(x, stream)))
 
 
 class LayerScale(Placement):
-    """LayerScale placement: pre-norm with branches that begin at `start` of their size."""
+    """LayerScale placement: pre-norm whose branches begin at `start` times their size."""
 
-    def __init__(self, norm: NormFactory, *, dropout: float, start: float):
-        super().__init__(norm, dropout=dropout)
+    def __init__(self, *, dropout: float, start: float):
+        super().__init__(dropout=dropout)
         self.start = start
 
-    def residual(self, dim: int, place: Place) -> LayerScaleResidual:
-        """Build a pre-norm residual connection with a gain on its branch."""
-        return LayerScaleResidual(self.norm(dim), self.dropout, self.start)
-
-    def final(self, dim: int) -> Norm:
-        """Build the closing norm."""
-        return self.norm(dim)
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        return LayerScaleResidual(norms.at(place.path, dim), self.dropout, self.start)

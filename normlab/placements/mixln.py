@@ -10,31 +10,25 @@ Source: Li et al. 2025 ("Mix-LN: Unleashing the Power of Deeper Layers by Combin
 Post-LN"): a quarter of the layers, 3 of 12 and 6 of 24 in the authors' scripts.
 """
 
-from normlab.norms.base import Norm
-from normlab.placements.base import NormFactory, Place, Placement, Residual
+from normlab.placements.base import Norms, Place, Placement, Residual
 from normlab.placements.post import PostResidual
 from normlab.placements.pre import PreResidual
 
 
 class MixLN(Placement):
-    """Mix-LN placement; `share` of the layers are post-norm, rounded down, but one at least.
+    """Mix-LN placement; `share` of the layers, rounded down but at least one, are post-norm.
 
-    A share of 0 is pre-norm; of 1 it is post-norm with a closing norm.
+    A share of 0 is pre-norm; a share of 1 is post-norm with a closing norm.
     """
 
-    def __init__(self, norm: NormFactory, *, dropout: float, share: float):
-        super().__init__(norm, dropout=dropout)
+    def __init__(self, *, dropout: float, share: float):
+        super().__init__(dropout=dropout)
         self.share = share
 
-    def residual(self, dim: int, place: Place) -> Residual:
-        """Build the residual connection of a layer, by how deep it lies."""
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         kind = PostResidual if place.layer < self.post_layers(place.layers) else PreResidual
-        return kind(self.norm(dim), self.dropout)
+        return kind(norms.at(place.path, dim), self.dropout)
 
     def post_layers(self, layers: int) -> int:
         """Return how many layers of a stack are post-norm."""
         return max(1, int(self.share * layers)) if self.share else 0
-
-    def final(self, dim: int) -> Norm:
-        """Build the closing norm."""
-        return self.norm(dim)

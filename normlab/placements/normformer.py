@@ -25,9 +25,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import NormFactory, Place, Residual, Site
+from normlab.placements.base import NormResidual, Norms, Place, Residual, Site
 from normlab.placements.pre import Pre
 from normlab.placements.sandwich import SandwichResidual
 
@@ -40,23 +39,20 @@ class HeadGains(nn.Module):
         self.gain = nn.Parameter(torch.ones(heads))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return the parts scaled."""
+        """Return the scaled parts."""
         return (x.unflatten(-1, (len(self.gain), -1)) * self.gain[:, None]).flatten(-2)
 
 
-class ScaledStreamResidual(Residual):
+class ScaledStreamResidual(NormResidual):
     """y = gain * x + dropout(branch(norm(x)))."""
 
     branch_norm: ClassVar[str | None] = "norm"
 
     def __init__(self, norm: Norm, dropout: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
+        super().__init__(norm, dropout)
         self.gain = nn.Parameter(torch.ones(norm.dim))
 
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the scaled stream with the branch of its normalized self added."""
         return self.gain * x + self.dropout(branch(self.norm(x, stream)))
 
 
@@ -64,33 +60,28 @@ class NormFormer(Pre):
     """NormFormer placement.
 
     Args:
-        norm, dropout: as for any placement.
-        head_gains: where heads are scaled (see the head of this file).
-        scale_residual: a gain for each feature of the stream beside the feed-forward layer.
+        dropout: as for any placement.
+        head_gains: where the heads are scaled (see the module's docstring).
+        scale_residual: a gain per feature of the stream around the feed-forward layer.
     """
 
-    def __init__(
-        self,
-        norm: NormFactory,
-        *,
-        dropout: float,
-        head_gains: Literal["out", "mix"],
-        scale_residual: bool,
-    ):
-        super().__init__(norm, dropout=dropout)
+    def __init__(self, *, dropout: float, head_gains: Literal["out", "mix"], scale_residual: bool):
+        super().__init__(dropout=dropout)
         self.head_gains = head_gains
         self.scale_residual = scale_residual
 
-    def residual(self, dim: int, place: Place) -> Residual:
-        """Build the residual connection of a kind of sub-layer."""
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
         if place.sublayer == "self":
-            return SandwichResidual(self.norm(dim), self.norm(dim), self.dropout)
+            return SandwichResidual.built(norms, dim, place, self.dropout)
         if place.sublayer == "ffn" and self.scale_residual:
-            return ScaledStreamResidual(self.norm(dim), self.dropout)
-        return super().residual(dim, place)
+            return ScaledStreamResidual(norms.at(place.path, dim), self.dropout)
+        return super().residual(norms, dim, place)
 
-    def inner(self, site: Site, dim: int, place: Place, *, heads: int) -> nn.Module | None:
-        """Build the head gains of self-attention, and the norm after the activation."""
+    def inner(
+        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
+    ) -> nn.Module | None:
         if site == "hidden":
-            return self.norm(dim)
-        return HeadGains(heads) if site == self.head_gains and place.sublayer == "self" else None
+            return norms.at(f"{place.path}.{site}", dim)
+        if site == self.head_gains and place.sublayer == "self":
+            return HeadGains(heads)
+        return super().inner(norms, site, dim, place, heads=heads)

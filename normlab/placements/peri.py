@@ -9,20 +9,21 @@
     y = x + norm(f(norm(x)))
 
     closing norm: one.
-    at initialization: the stream's variance grows by one norm's output a sub-layer, linearly.
+    at initialization: each sub-layer adds one norm's output to the stream, whose variance grows
+    linearly.
 
 Source: Kim et al. 2025 ("Peri-LN: Revisiting Normalization Layer in the Transformer Architecture").
-No code of the authors is public. Some drawings put the second norm after the addition: that is
+The authors have published no code. Some drawings put the second norm after the addition: that is
 another wiring.
 """
 
 from normlab.norms.base import Norm
+from normlab.placements.base import Norms, StackName
 from normlab.placements.sandwich import Sandwich
 
 
 class Peri(Sandwich):
     """Peri-LN placement: the sandwich's residuals, and a norm where the stream begins."""
 
-    def opening(self, dim: int) -> Norm:
-        """Build the norm of the embedded tokens."""
-        return self.norm(dim)
+    def opening(self, norms: Norms, dim: int, stack: StackName) -> Norm:
+        return norms.at(f"{stack}.opening", dim)

@@ -1,8 +1,10 @@
-"""Post-norm: the norm stands after the addition, on the stream itself.
+"""Post-norm: the norm comes after the addition, on the stream itself.
 
         x ---+--> sub-layer --> dropout --> (+) --> norm --> y
              |                               |
              +-------------------------------+
+
+    y = norm(x + f(x))
 
     closing norm: none, since the last layer ends in one.
 
@@ -13,32 +15,23 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.base import Place, Placement, Residual
+from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual, StackName
 
 
-class PostResidual(Residual):
+class PostResidual(NormResidual):
     """y = norm(x + dropout(branch(x)))."""
 
-    def __init__(self, norm: Norm, dropout: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
-
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the normalized sum of the stream and its branch."""
         return self.norm(x + self.dropout(branch(x)), stream)
 
 
 class Post(Placement):
     """Post-norm placement (the original Transformer, BERT, fairseq's IWSLT'14 README recipe)."""
 
-    def residual(self, dim: int, place: Place) -> PostResidual:
-        """Build a post-norm residual connection."""
-        return PostResidual(self.norm(dim), self.dropout)
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        return PostResidual(norms.at(place.path, dim), self.dropout)
 
-    def final(self, dim: int) -> Norm:
-        """Build the identity: the last residual has normalized already."""
+    def final(self, norms: Norms, dim: int, stack: StackName) -> Norm:
         return NoNorm(dim)

@@ -1,8 +1,10 @@
-"""Pre-norm: the norm stands inside the branch, the stream itself is never normalized.
+"""Pre-norm: the norm is inside the branch; the stream itself is never normalized.
 
         x ---+--> norm --> sub-layer --> dropout --> (+) --> y
              |                                        |
              +----------------------------------------+
+
+    y = x + f(norm(x))
 
     closing norm: one, after the last layer, since nothing else bounds the stream.
 
@@ -14,33 +16,21 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from normlab.dropout import Dropout
-from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Place, Placement, Residual
+from normlab.norms.base import Stream
+from normlab.placements.base import NormResidual, Norms, Place, Placement, Residual
 
 
-class PreResidual(Residual):
+class PreResidual(NormResidual):
     """y = x + dropout(branch(norm(x)))."""
 
     branch_norm: ClassVar[str | None] = "norm"
 
-    def __init__(self, norm: Norm, dropout: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
-
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return the stream with the branch of its normalized self added."""
         return x + self.dropout(branch(self.norm(x, stream)))
 
 
 class Pre(Placement):
     """Pre-norm placement (GPT-2, and PowerNorm's and RBN's IWSLT'14 recipes)."""
 
-    def residual(self, dim: int, place: Place) -> Residual:
-        """Build a pre-norm residual connection."""
-        return PreResidual(self.norm(dim), self.dropout)
-
-    def final(self, dim: int) -> Norm:
-        """Build the closing norm."""
-        return self.norm(dim)
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        return PreResidual(norms.at(place.path, dim), self.dropout)

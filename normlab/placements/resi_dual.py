@@ -1,4 +1,4 @@
-"""ResiDual: a post-norm stream, and beside it the plain sum of all branches, normalized at the end.
+"""ResiDual: a post-norm stream, and next to it the sum of all branches, normalized at the end.
 
         x ---+--> sub-layer --> dropout --+--> (+) --> norm --> x'
              |                            |     |
@@ -11,8 +11,8 @@
     closing norm: on r alone; y = x + norm(r) leaves the stack.
     at initialization: x stays of constant size, r grows as the stream of pre-norm does.
 
-Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections"). The
-authors' closing layer norm has an eps of 1e-7; here it is the `norm.eps` of all.
+Source: Xie et al. 2023 ("ResiDual: Transformer with Dual Residual Connections"). The authors'
+closing layer norm has an eps of 1e-7; here it is `norm.eps`, as everywhere.
 """
 
 from collections.abc import Callable
@@ -21,23 +21,23 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from normlab.dropout import Dropout
 from normlab.norms.base import Norm, Stream
-from normlab.placements.base import Place, Placement, Residual
+from normlab.placements.base import (
+    NormResidual,
+    Norms,
+    Place,
+    Placement,
+    Residual,
+    StackName,
+)
 
 
-class ResiDualResidual(Residual):
+class ResiDualResidual(NormResidual):
     """(norm(x + f), r + f) of (x, r), where f = dropout(branch(x))."""
 
     streams: ClassVar[int] = 2
 
-    def __init__(self, norm: Norm, dropout: float):
-        super().__init__()
-        self.norm = norm
-        self.dropout = Dropout(dropout)
-
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
-        """Return both streams, each with the branch added."""
         x, dual = x.chunk(2, dim=-1)
         added = self.dropout(branch(x))
         return torch.cat([self.norm(x + added, stream), dual + added], dim=-1)
@@ -67,14 +67,11 @@ class ResiDualEnd(nn.Module):
 class ResiDual(Placement):
     """ResiDual placement."""
 
-    def opening(self, dim: int) -> Twice:
-        """Begin the second stream."""
+    def opening(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
         return Twice()
 
-    def residual(self, dim: int, place: Place) -> ResiDualResidual:
-        """Build a residual connection of both streams."""
-        return ResiDualResidual(self.norm(dim), self.dropout)
+    def residual(self, norms: Norms, dim: int, place: Place) -> Residual:
+        return ResiDualResidual(norms.at(place.path, dim), self.dropout)
 
-    def final(self, dim: int) -> ResiDualEnd:
-        """Build the sum that closes the stack, with its norm."""
-        return ResiDualEnd(self.norm(dim))
+    def final(self, norms: Norms, dim: int, stack: StackName) -> nn.Module:
+        return ResiDualEnd(norms.at(f"{stack}.final", dim))

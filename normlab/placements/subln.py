@@ -8,7 +8,7 @@
     attention over the memory has no second norm.
 
     closing norm: one.
-    at initialization: weights of values, outputs and the feed-forward layer are larger,
+    at initialization: the weights of values, outputs and the feed-forward layer are larger,
 
         N encoder, M decoder layers     factor
         one stack of N layers           sqrt(ln 2N)
@@ -22,25 +22,26 @@ import math
 
 from torch import nn
 
-from normlab.placements.base import XAVIER, Place, Role, Site
+from normlab.placements.base import XAVIER, Norms, Place, Role, Site
 from normlab.placements.pre import Pre
 
 
 class SubLN(Pre):
     """Sub-LN placement."""
 
-    def inner(self, site: Site, dim: int, place: Place, *, heads: int) -> nn.Module | None:
-        """Build the norm before the last product."""
-        mixes = site == "mix" and place.sublayer == "self"
-        return self.norm(dim) if mixes or site == "hidden" else None
+    def inner(
+        self, norms: Norms, site: Site, dim: int, place: Place, *, heads: int
+    ) -> nn.Module | None:
+        if site == "hidden" or (site == "mix" and place.sublayer == "self"):
+            return norms.at(f"{place.path}.{site}", dim)
+        return super().inner(norms, site, dim, place, heads=heads)
 
     def gain(self, role: Role, place: Place) -> float:
-        """Return the gain by the depth of both stacks."""
-        left_alone = role in ("q", "k") or place.sublayer == "cross"
-        return XAVIER[role] * (1.0 if left_alone else self.factor(place))
+        unscaled = role in ("q", "k") or place.sublayer == "cross"
+        return XAVIER[role] * (1.0 if unscaled else self.factor(place))
 
     def factor(self, place: Place) -> float:
-        """Return the factor on the first weights."""
+        """Return the factor on the initial weights, by the depth of both stacks."""
         if not place.other_layers:
             return math.sqrt(math.log(2 * place.layers))
         if place.stack == "encoder":

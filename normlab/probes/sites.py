@@ -4,7 +4,7 @@ A site is where a norm, a residual connection or an attention sits: `encoder.0.s
 `encoder.layers.0.self_residual` and all that is in it. A layer is what parameters are grouped by
 (`encoder.0`), a kind what they do (`attention`). Modules and parameters outside these conventions
 keep their own names and the kind `other`. What a sub-layer is, it says itself
-(`normlab.models.anatomy`).
+(`normlab.models.base`).
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.models.anatomy import sublayer
+from normlab.models.base import sublayer
 from normlab.norms.base import Norm, Stream
 
 _SHORTER = (

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from normlab.distributed import Shard
-from normlab.models.noise import noisy
-from normlab.models.spec import Spec
+from normlab.models.base import Spec
+from normlab.models.layers import noisy
 from normlab.norms.base import EvalStats, normalized_by, running_norms
 from normlab.norms.recalibration import recalibrated
 from normlab.records.record import Score

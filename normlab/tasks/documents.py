@@ -24,7 +24,7 @@ from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
 from normlab.data.documents.streams import EVAL_SEED, stream
 from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
 from normlab.distributed import Shard, sum_scalars
-from normlab.models.spec import Longest, Text
+from normlab.models.base import Longest, Text
 from normlab.norms.base import EvalStats
 from normlab.progress import counted
 from normlab.records.record import Score

@@ -19,7 +19,7 @@ from normlab.data.documents.windows import Windows, text_windows
 from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.spec import GeneratesText, Text
+from normlab.models.base import GeneratesText, Text
 from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.record import Score

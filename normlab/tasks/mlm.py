@@ -17,8 +17,8 @@ from normlab.data.documents.pairs import MARKS, Pairs, segment_pairs
 from normlab.data.documents.streams import dice
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
-from normlab.models.masked_lm import MaskedLM
-from normlab.models.spec import Text
+from normlab.models.architecture import MaskedLM
+from normlab.models.base import Text
 from normlab.norms.base import Stream
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities

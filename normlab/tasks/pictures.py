@@ -17,7 +17,7 @@ from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.source import Pictures, PictureSource
 from normlab.distributed import Shard, sum_scalars
 from normlab.metrics.counts import mean_score, unigram_nll
-from normlab.models.spec import Image
+from normlab.models.base import Image
 from normlab.norms.base import EvalStats
 from normlab.records.record import Score
 from normlab.tasks.base import BatchStream, Condition, Task

@@ -21,8 +21,8 @@ from normlab.data.resident import ResidentPairs
 from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
 from normlab.metrics.counts import mean_score, perplexity
+from normlab.models.base import Longest, TextToText
 from normlab.models.seq2seq import Seq2Seq
-from normlab.models.spec import Longest, TextToText
 from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.atomic import atomic_write

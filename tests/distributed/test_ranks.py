@@ -10,12 +10,14 @@ from normlab import distributed
 from normlab.build import make_norm
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
-from normlab.models.linear import initialize
-from normlab.models.spec import Image, ModelArchitecture
+from normlab.models.base import Image, ModelArchitecture
+from normlab.models.layers import initialize
+from normlab.models.recurrent import Recurrent
 from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.model import ModelNorms
 from normlab.norms.recalibration import average_statistics_over_ranks
-from normlab.placements.calibration import Pass
+from normlab.placements import admin
+from normlab.placements.base import Norms
 from normlab.placements.pre import Pre
 from normlab.registry import CONFIG_DIR, option_names
 from tests.ranks import run_ranks
@@ -68,9 +70,8 @@ def _recurrence(option, rows):
     width = int(valid.sum(1).max())
     node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "lstm.yaml"))
     given = {"dim": 4, "initial_noise": 0.0}
-    norms = dict.fromkeys(("input_norm", "hidden_norm", "cell_norm"), _made(option))
-    arch: Any = instantiate({**node, **given}, "model", ModelArchitecture, **norms)
-    model = arch.stack(4)
+    arch: Any = instantiate({**node, **given}, "model", ModelArchitecture)
+    model = Recurrent(arch, Norms([("*", _made(option))]), 4)
     initialize(model, 1)
     model, x = model.double(), x[:, :width].requires_grad_()
     short = valid[:, :width]
@@ -94,8 +95,7 @@ def _network(rows):
     pull = torch.randn(6, 3, generator=generator, dtype=torch.float64)[rows]
     node = to_dict(OmegaConf.load(CONFIG_DIR / "model" / "resnet8.yaml"))
     arch: Any = instantiate({**node, "width": 4}, "model", ModelArchitecture)
-    placement = Pre(_made("bn"), dropout=0.0)
-    model = arch.build(Image(8, 8, 1, 3), placement, placement)
+    model = arch.build(Image(8, 8, 1, 3), Pre(dropout=0.0), Norms([("*", _made("bn"))]))
     initialize(model, 1)
     model, pixels = model.double(), pixels.requires_grad_()
     logits = model(pixels)
@@ -230,7 +230,7 @@ def _collectives():
         distributed.gather_objects({"rank": shard.rank}),
         distributed.broadcast_object(f"from {shard.rank}"),
         x.grad,
-        Pass().variance(values[rows], valid[rows]),
+        admin.variance(values[rows], valid[rows]),
     )
 
 

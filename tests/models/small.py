@@ -10,12 +10,11 @@ from normlab.build import make_norm
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.models.architecture import TextArchitecture
-from normlab.models.causal_lm import CausalLM
-from normlab.models.linear import initialize
-from normlab.models.seq2seq import Architecture, Seq2Seq
-from normlab.models.spec import Longest, TextToText
+from normlab.models.base import Longest, Text, TextToText
+from normlab.models.layers import initialize
+from normlab.models.seq2seq import Architecture
 from normlab.norms.base import Norm, RunningNorm, Stream
-from normlab.placements.base import Placement, Residual
+from normlab.placements.base import Norms, Placement, Residual
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.translation import Translation
 
@@ -62,8 +61,6 @@ def architecture(**changes):
         "positions": "sinusoidal",
         "max_positions": 40,
         "share_embeddings": "all",
-        "ffn_inner_norm": lambda dim: make_norm("none", dim),
-        "embedding_norm": lambda dim: make_norm("none", dim),
     }
     return Architecture(**{**values, **changes})
 
@@ -73,14 +70,14 @@ def node_of(group, option):
     return to_dict(OmegaConf.load(CONFIG_DIR / group / f"{option}.yaml"))
 
 
-def placement(option, norm, *, dropout=0.0, values=None, **norm_values):
-    return instantiate(
-        {**node_of("placement", option), **(values or {})},
-        "placement",
-        Placement,
-        norm=lambda dim: make_norm(norm, dim, **norm_values),
-        dropout=dropout,
-    )
+def placement(option, *, dropout=0.0, **values):
+    node = {**node_of("placement", option), **values}
+    return instantiate(node, "placement", Placement, dropout=dropout)
+
+
+def norms(norm="ln", *rules, **values):
+    """Return norms of one option everywhere, and of further rules on paths."""
+    return Norms([("*", partial(make_norm, norm, **values)), *rules])
 
 
 def lm(norm="ln", place="pre", *, layers=2, fresh=False, values=None, **norm_values) -> Any:
@@ -97,29 +94,22 @@ def lm(norm="ln", place="pre", *, layers=2, fresh=False, values=None, **norm_val
         positions="learned",
         max_positions=12,
         scale_embeddings=False,
-        ffn_inner_norm=lambda dim: make_norm("none", dim),
-        embedding_norm=lambda dim: make_norm("none", dim),
     )
-    stack = placement(place, norm, values=values, **norm_values)
-    model = CausalLM(arch, decoder=stack, vocab=VOCAB, pad_id=PAD)
+    spec = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(1, "", ""), causal=True)
+    model = arch.build(spec, placement(place, **(values or {})), norms(norm, **norm_values))
     initialize(model, 1)
     if not fresh:
         unsettle(model, 1)
     return model.double().eval()
 
 
-def seq2seq(norm="ln", place="pre", *, seed=1, vocab=VOCAB, norm_values=None, **changes) -> Any:
+def seq2seq(
+    norm="ln", place="pre", *rules, seed=1, vocab=VOCAB, norm_values=None, **changes
+) -> Any:
     """Build a float64 model in evaluation mode whose norms are far from the identity."""
     arch = architecture(**changes)
-    stacks = [placement(place, norm, dropout=arch.dropout, **(norm_values or {})) for _ in range(2)]
-    model = Seq2Seq(
-        arch,
-        encoder=stacks[0],
-        decoder=stacks[1],
-        source_vocab=vocab,
-        target_vocab=vocab,
-        pad_id=PAD,
-    )
+    given = norms(norm, *rules, **(norm_values or {}))
+    model = arch.build(Words(vocab, vocab).spec(), placement(place, dropout=arch.dropout), given)
     initialize(model, seed)
     unsettle(model, seed)
     return model.double().eval()

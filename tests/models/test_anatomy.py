@@ -10,7 +10,7 @@ from normlab.inspect.leak import leak
 from normlab.inspect.model import subject_of_config
 from normlab.inspect.outlier import outlier
 from normlab.inspect.padding import padding
-from normlab.models.anatomy import stacks
+from normlab.models.base import stacks
 from tests.inspect.subjects import examined
 
 RESNET = ("task=digits", "model=resnet8", "model.width=4")

@@ -1,15 +1,17 @@
 """Given the same weights, the model computes what Hugging Face's `BertForPreTraining` does."""
 
+from functools import partial
+
 import pytest
 import torch
 from transformers import BertConfig, BertForPreTraining
 
 from normlab.build import make_norm
 from normlab.models.architecture import TextArchitecture
-from normlab.models.linear import initialize
-from normlab.models.masked_lm import MaskedLM
+from normlab.models.base import Longest, Text
+from normlab.models.layers import initialize
 from normlab.norms.base import Stream
-from tests.models.small import placement
+from tests.models.small import norms, placement
 
 VOCAB, DIM, FFN, HEADS, LAYERS, LENGTH = 37, 16, 24, 2, 2, 12
 
@@ -27,11 +29,11 @@ def bert(norm="ln", place="post", **changes):
         "positions": "learned",
         "max_positions": LENGTH,
         "scale_embeddings": False,
-        "ffn_inner_norm": lambda dim: make_norm("none", dim),
-        "embedding_norm": lambda dim: make_norm(norm, dim),
     }
     arch = TextArchitecture(**{**values, **changes})
-    model = MaskedLM(arch, encoder=placement(place, norm), vocab=VOCAB, pad_id=0)
+    spec = Text(vocab=VOCAB, pad_id=0, longest=Longest(1, "", ""), causal=False)
+    given = norms(norm, ("*.embedding", partial(make_norm, norm)))
+    model = arch.build(spec, placement(place), given)
     initialize(model, 1)
     return model.eval()
 

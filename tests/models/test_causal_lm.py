@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab.models.causal_lm import CachedText
+from normlab.models.cache import CachedDecoding
 from normlab.norms.base import Stream
 from tests.models.small import GRID, NORMS, PAD, assert_close, lm, sentences
 
@@ -26,7 +26,7 @@ def test_token_by_token_is_teacher_forcing_where_the_norm_allows(norm, place):
         assert not torch.allclose(steps, expected)
         expected = torch.stack([whole(model, ids[:, : t + 1])[:, -1] for t in range(9)], dim=1)
     else:
-        assert isinstance(state, CachedText)
+        assert isinstance(state, CachedDecoding)
     assert_close(steps, expected)
 
 
@@ -50,7 +50,7 @@ def test_by_batch_statistics_a_token_sees_the_batch():
     model = lm("bn", eval_stats="batch")
     ids, _ = sentences([9, 7])
     state = model.start_decoding(2, max_length=9)
-    assert not isinstance(state, CachedText)
+    assert not isinstance(state, CachedDecoding)
     before, other = whole(model, ids), ids.clone()
     other[1, 3] = 5 if other[1, 3] != 5 else 6
     assert not torch.allclose(before[0], whole(model, other)[0])

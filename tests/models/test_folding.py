@@ -1,10 +1,12 @@
 """Folding: the same outputs with fewer norms, and nothing folded that is no fixed map."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from normlab.build import make_norm
-from normlab.models.folding import fold
+from normlab.models.folding import fixed_map, fold
 from normlab.norms.base import RunningNorm, Stream
 from tests.models.small import BOS, GRID, NORMS, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
@@ -45,7 +47,7 @@ def test_with_pre_norm_only_the_norm_before_the_output_is_left(norm):
 
 @pytest.mark.parametrize("place", PLACEMENTS)
 def test_a_norm_inside_the_feed_forward_layer_goes_into_the_product_before_it(place):
-    model = seq2seq("ln", place, ffn_inner_norm=lambda dim: make_norm("bn", dim))
+    model = seq2seq("ln", place, ("*.inner", partial(make_norm, "bn")))
     expected = outputs(model)
     assert len(fold(model)) == 4
     assert_close(outputs(model), expected)
@@ -54,7 +56,7 @@ def test_a_norm_inside_the_feed_forward_layer_goes_into_the_product_before_it(pl
 @pytest.mark.parametrize("norm", NORMS)
 def test_batch_statistics_are_no_fixed_map(norm):
     values = {"eval_stats": "batch"} if norm in KEEPING else {}
-    assert make_norm(norm, 8, **values).eval().fixed_map() is None
+    assert fixed_map(make_norm(norm, 8, **values).eval()) is None
 
 
 @pytest.mark.parametrize("norm", ["pn", "pn_v"])
@@ -67,7 +69,7 @@ def test_power_norm_is_a_fixed_map_without_group_scaling(norm):
 
 
 def test_a_norm_in_training_is_no_fixed_map():
-    assert make_norm("bn", 8).train().fixed_map() is None
+    assert fixed_map(make_norm("bn", 8).train()) is None
 
 
 def test_folding_in_float32_stays_within_its_rounding():

@@ -7,8 +7,7 @@ from torch import nn
 from normlab.build import build_evaluator, build_model, build_task
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
-from normlab.models.linear import Embedding
-from normlab.models.noise import noisy
+from normlab.models.layers import Embedding, noisy
 from normlab.tasks.base import Condition
 from normlab.train.runtime import Runtime
 from tests.models.small import logits, sentences, seq2seq

@@ -6,7 +6,7 @@ import torch
 from normlab.build import build_model
 from normlab.config import compose, to_dict
 from normlab.dropout import Dropout
-from normlab.models.linear import Linear, initialize, parameter_hashes
+from normlab.models.layers import Linear, initialize, parameter_hashes
 from normlab.norms.base import Norm
 from tests.models.small import (
     BOS,

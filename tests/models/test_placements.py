@@ -7,15 +7,24 @@ import pytest
 import torch
 from torch import nn
 
+from normlab.build import make_norm
 from normlab.config import compose
 from normlab.models.attention import AttentionSites, HeadNorm, SelfAttention
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.admin import AdminResidual, closed_form
+from normlab.placements.admin import AdminResidual, closed_form, profile
 from normlab.placements.base import XAVIER, Place, Residual
-from normlab.placements.calibration import calibrate
 from normlab.placements.normformer import HeadGains
-from tests.models.small import DIM, PLACEMENTS, assert_close, lm, placement, sentences, seq2seq
+from tests.models.small import (
+    DIM,
+    PLACEMENTS,
+    assert_close,
+    lm,
+    norms,
+    placement,
+    sentences,
+    seq2seq,
+)
 
 IDS, STREAM = sentences([6, 4, 5], seed=1)
 
@@ -103,12 +112,12 @@ def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
 
 def test_residual_without_branches_adds_its_normalized_beginning():
     """Where the first stream is normalized already, it stays what it was."""
-    built = placement("resi_dual", "ln", eps=0.0)
-    residual = built.residual(DIM, at("decoder", 1)).double()
-    norm = built.norm(DIM).double()
+    built, given = placement("resi_dual"), norms("ln", eps=0.0)
+    residual = built.residual(given, DIM, at("decoder", 1)).double()
+    norm = make_norm("ln", DIM, eps=0.0).double()
     x0 = norm(x_of(), STREAM)
-    x = residual(built.opening(DIM)(x0, STREAM), STREAM, torch.zeros_like)
-    assert_close(built.final(DIM).double()(x, STREAM), x0 + norm(x0, STREAM))
+    x = residual(built.opening(given, DIM, "decoder")(x0, STREAM), STREAM, torch.zeros_like)
+    assert_close(built.final(given, DIM, "decoder").double()(x, STREAM), x0 + norm(x0, STREAM))
 
 
 @pytest.mark.parametrize(
@@ -124,20 +133,20 @@ def test_residual_without_branches_adds_its_normalized_beginning():
 )
 def test_deepnorm_has_the_constants_of_its_table(stack, layers, other, alpha, beta):
     """Those of 6 + 6 layers and of 12 were computed apart."""
-    built, place = placement("deepnorm", "ln"), at(stack, layers, other)
-    assert built.residual(DIM, place).alpha == pytest.approx(alpha, rel=1e-3)
+    built, place = placement("deepnorm"), at(stack, layers, other)
+    assert built.residual(norms(), DIM, place).alpha == pytest.approx(alpha, rel=1e-3)
     for role in XAVIER:
         expected = 1 if role in ("q", "k") else beta
         assert built.gain(role, place) == pytest.approx(expected, rel=1e-3)
 
 
 def test_torchscale_s_constant_is_the_inverse_of_the_paper_s():
-    torchscale = placement("deepnorm", "ln", values={"encoder_beta": 1 / 0.87})
+    torchscale = placement("deepnorm", encoder_beta=1 / 0.87)
     assert torchscale.gain("fc1", at("encoder", 6, 6)) == pytest.approx(1.15 * 6 ** (-5 / 16), 1e-3)
 
 
 def test_subln_has_the_factors_of_its_table():
-    built = placement("subln", "ln")
+    built = placement("subln")
 
     def factor(role, *place, **more):
         return built.gain(role, at(*place, **more)) / XAVIER[role]
@@ -158,7 +167,7 @@ def test_subln_has_the_factors_of_its_table():
     ],
 )
 def test_first_weights_are_scaled_by_depth_where_that_is_published(place, role, expected):
-    gain = placement(place, "ln").gain(role, at("decoder", 6, 6))
+    gain = placement(place).gain(role, at("decoder", 6, 6))
     assert gain == pytest.approx(expected * XAVIER[role])
 
 
@@ -210,7 +219,7 @@ def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
 
 @pytest.mark.parametrize(("layers", "expected"), [(1, 1), (2, 1), (7, 1), (12, 3), (24, 6)])
 def test_a_quarter_of_mixln_s_layers_are_post_norm(layers, expected):
-    assert placement("mixln", "ln").post_layers(layers) == expected
+    assert placement("mixln").post_layers(layers) == expected
 
 
 def test_lnscaling_of_one_layer_is_pre_norm():
@@ -262,17 +271,17 @@ def test_a_residual_says_how_many_streams_lie_side_by_side(place):
 
 
 def test_an_attention_with_all_its_sites_is_the_product_written_out():
-    norms = {name: HeadNorm(placement("pre", "rms").norm(8)) for name in ("q_norm", "k_norm")}
+    heads = {name: HeadNorm(make_norm("rms", 8)) for name in ("q_norm", "k_norm")}
     gains = HeadGains(2)
     nn.init.uniform_(gains.gain, 0.5, 1.5)
-    mix = placement("pre", "ln").norm(DIM)
+    mix = make_norm("ln", DIM)
     attention = SelfAttention(
         DIM,
         num_heads=2,
         dropout=0.0,
         causal=False,
         gain=lambda role: 1.0,
-        sites=AttentionSites(**norms, mix_norm=mix, out_norm=gains),
+        sites=AttentionSites(**heads, mix_norm=mix, out_norm=gains),
     ).double()
     nn.init.normal_(attention.qkv_proj.weight)
     nn.init.normal_(attention.out_proj.weight)
@@ -305,7 +314,7 @@ def test_admin_weighs_the_stream_by_the_variances_of_what_came_before(padding):
             hooks.append(module.register_forward_pre_hook(lambda _, args: inputs.append(args)))
             hooks.append(module.dropout.register_forward_hook(look))
     target, stream = sentences([5, 3, 6], seed=2)
-    calibrate(model, lambda: model(IDS, STREAM, target, stream), seed=3)
+    profile(model, lambda: model(IDS, STREAM, target, stream), seed=3)
     found = [[m.omega for m in s.modules() if isinstance(m, AdminResidual)] for s in stacks]
     assert [len(omegas) for omegas in found] == [2 * 2, 2 * 3]
 
@@ -325,7 +334,7 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
         model = seq2seq("bn", "admin", dropout=0.3).train()
         before = {name: table.clone() for name, table in model.named_buffers()}
         state = torch.get_rng_state()
-        calibrate(model, lambda: model(IDS, STREAM, IDS, STREAM), seed=seed)
+        profile(model, lambda: model(IDS, STREAM, IDS, STREAM), seed=seed)
         assert torch.equal(torch.get_rng_state(), state)
         assert all(module.training for module in model.modules())
         assert all(torch.equal(table, before[name]) for name, table in model.named_buffers())

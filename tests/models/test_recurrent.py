@@ -12,10 +12,9 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from normlab.build import build_model, make_norm
 from normlab.config import compose, to_dict
-from normlab.models.linear import parameter_hashes
-from normlab.models.recurrent import Noise, Recurrent
-from normlab.models.recurrent_lm import StatefulText
-from normlab.models.spec import Image, Longest, Text, TextToText
+from normlab.models.base import Image, Longest, Text, TextToText
+from normlab.models.layers import parameter_hashes
+from normlab.models.recurrent import Noise, Recurrent, StateDecoding
 from normlab.norms.base import Stream, running_norms
 from normlab.norms.model import ModelNorms
 from normlab.norms.recalibration import recalibrated
@@ -261,7 +260,7 @@ def test_every_norm_trains_and_tells_tokens_one_by_one(norm):
     unsettle(model.eval(), 1)
     with torch.no_grad():
         state = model.start_decoding(4, max_length=9)
-        assert isinstance(state, StatefulText)
+        assert isinstance(state, StateDecoding)
         found = torch.stack([model.decode_step(ids[:, t], state) for t in range(9)], dim=1)
         expected = model.project(model(ids, Stream(torch.ones_like(stream.valid))))
         assert_close(found, expected)
@@ -275,7 +274,7 @@ def test_a_norm_that_sees_the_whole_input_is_decoded_by_prefixes():
     model = network("norm=ln", "norm@input_norm=in", "model.input_statistics=sequence").eval()
     ids, _ = sentences([5, 5])
     state = model.start_decoding(2, max_length=5)
-    assert not isinstance(state, StatefulText)
+    assert not isinstance(state, StateDecoding)
     for t in range(5):
         whole = model.project(model(ids[:, : t + 1], Stream(ids[:, : t + 1] != PAD)))
         assert_close(model.decode_step(ids[:, t], state), whole[:, -1])

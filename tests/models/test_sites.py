@@ -8,9 +8,10 @@ import torch
 
 from normlab.build import build_model, make_norm
 from normlab.config import compose, to_dict
-from normlab.models.sites import sites
-from normlab.models.stacks import CachedDecoding
+from normlab.models.base import Longest, Text
+from normlab.models.cache import CachedDecoding
 from normlab.norms.local import UnitNorm
+from normlab.placements.base import Norms
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
 from tests.models.small import BOS, Words, assert_close, logits, sentences, seq2seq
@@ -22,15 +23,29 @@ def _config(*overrides):
     return to_dict(compose([*SMALL, *overrides]))
 
 
-def _classes(*overrides):
-    """Map each path of a small model to the class of the norm there."""
-    model = build_model(_config(*overrides), Words())
-    return {site.path: type(site.norm).__name__ for site in sites(model)}
+def _norms(monkeypatch, *overrides) -> dict[str, Any]:
+    """Map each path that a small model asks a norm for to the norm there."""
+    asked, init = [], Norms.__init__
+
+    def remembered(self, rules):
+        init(self, rules)
+        asked.append(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Norms, "__init__", remembered)
+        build_model(_config(*overrides), Words())
+    return asked[0].places
 
 
-def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_stacks_norm():
+def _classes(*arguments):
+    return {path: type(norm).__name__ for path, norm in _norms(*arguments).items()}
+
+
+def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_stacks_norm(
+    monkeypatch,
+):
     rules = "sites={*.self:bn,encoder.0.*:rms,*.1.ffn:none,decoder.0.cross.q:ln,*.inner:rms}"
-    found = _classes("norm=ln", "norm@decoder_norm=in", rules)
+    found = _classes(monkeypatch, "norm=ln", "norm@decoder_norm=in", rules)
     assert found["encoder.0.self"] == found["encoder.0.ffn"] == "RMSNorm"
     assert found["encoder.1.self"] == found["decoder.0.self"] == "BatchNorm"
     assert found["encoder.1.ffn"] == found["decoder.1.ffn"] == "NoNorm"
@@ -38,11 +53,31 @@ def test_the_last_rule_that_matches_a_place_has_it_and_the_others_keep_their_sta
     assert found["decoder.0.cross.q"] == "LayerNorm" and found["decoder.1.cross.q"] == "NoneType"
     assert found["encoder.0.ffn.inner"] == "RMSNorm" and found["encoder.embedding"] == "NoNorm"
     assert found["encoder.0.ffn.hidden"] == "NoneType"
-    assert _classes("sites={encoder.*:bn,*.ffn.hidden:rms}")["encoder.1.ffn.hidden"] == "RMSNorm"
 
 
-def test_a_rule_leaves_open_what_the_placement_leaves_open():
-    assert _classes("placement=post", "sites={*.0.*:bn}")["encoder.final"] == "NoNorm"
+@pytest.mark.parametrize("pattern", ["*.ffn.hidden", "*.hidden", "encoder.1.*.hidden"])
+def test_a_rule_reaches_the_activations_of_a_feed_forward_layer(pattern, monkeypatch):
+    found = _classes(monkeypatch, f"sites={{encoder.*:bn,{pattern}:rms}}")
+    assert found["encoder.1.ffn.hidden"] == "RMSNorm"
+
+
+def test_a_key_of_one_stack_is_refused_where_a_model_has_the_other_alone():
+    class Reads(Words):
+        def __init__(self, causal):
+            self.causal = causal
+
+        def spec(self):
+            return Text(9, 0, Longest(1, "", ""), self.causal)
+
+    for causal, stack in ((True, "encoder"), (False, "decoder")):
+        config = _config("model=bert_tiny", f"norm@{stack}_norm=bn")
+        with pytest.raises(ValueError, match=rf"norm@{stack}_norm: this model has no such place"):
+            build_model(config, Reads(causal))
+
+
+def test_a_rule_puts_no_norm_where_the_placement_has_none():
+    with pytest.raises(ValueError, match=r"encoder\.final matches no place"):
+        build_model(_config("placement=post", "sites={encoder.final:bn}"), Words())
 
 
 def test_rules_that_say_what_a_key_says_are_that_experiment_under_that_name():
@@ -91,14 +126,13 @@ def test_a_rule_that_cannot_be_is_refused_in_one_line(rule, said):
     assert "\n" not in str(refusal.value)
 
 
-def test_dyt_has_an_alpha_by_place_no_bias_and_a_scalar_on_the_embedding_as_in_llama():
+def test_dyt_has_an_alpha_by_place_no_bias_and_a_scalar_on_the_embedding_as_in_llama(monkeypatch):
     values = "norm:dyt,affine:scale,alpha"
     scalar = "norm@embedding_norm=dyt", "embedding_norm.function=identity"
     alone = "embedding_norm.affine=false", "embedding_norm.alpha=1.5"
     rule = f"sites={{*.self:{{{values}:0.8}}}}"
-    given = _config("norm=dyt", "norm.affine=scale", "norm.alpha=0.2", *scalar, *alone, rule)
-    model = build_model(given, Words())
-    norms: dict[str, Any] = {site.path: site.norm for site in sites(model)}
+    given = ("norm=dyt", "norm.affine=scale", "norm.alpha=0.2", *scalar, *alone, rule)
+    norms = _norms(monkeypatch, *given)
     assert norms["encoder.0.self"].alpha.item() == pytest.approx(0.8)
     assert norms["encoder.0.ffn"].alpha.item() == norms["decoder.final"].alpha.item()
     assert norms["decoder.final"].alpha.item() == pytest.approx(0.2)
@@ -169,19 +203,9 @@ def test_one_token_at_a_time_is_the_whole_sentence_with_qk_norm(kind):
     whole = logits(model, source, target)
     memory = model.encode(source, stream)
     state = model.start_decoding(memory, stream, width=1, max_length=4)
+    assert isinstance(state, CachedDecoding)
     steps = [model.decode_step(target[:, t], state) for t in range(3)]
     assert_close(torch.stack(steps, 1), whole)
-
-
-def test_a_norm_by_the_batch_cannot_stand_in_a_step_of_one_token():
-    model = seq2seq("bn", norm_values={"eval_stats": "batch"})
-    source, stream = sentences([4, 3])
-    memory = model.encode(source, stream)
-    with pytest.raises(ValueError, match=r"BatchNorm cannot take one token.*eval_stats=running"):
-        CachedDecoding(model.decoder, memory, stream, width=1, max_length=4)
-    assert not isinstance(
-        model.start_decoding(memory, stream, width=1, max_length=4), CachedDecoding
-    )
 
 
 def test_fixnorm_uses_unit_vectors_at_both_ends_and_needs_a_tied_output():

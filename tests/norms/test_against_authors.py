@@ -5,17 +5,15 @@ import pytest
 from torch import nn
 
 from normlab.build import make_norm
-from normlab.models.attention import SelfAttention
-from normlab.models.layers import EncoderLayer, LayerShape
-from normlab.models.linear import Linear
-from normlab.models.qk_norm import qk_sites
+from normlab.models.attention import SelfAttention, qk_sites
+from normlab.models.layers import Linear
+from normlab.models.seq2seq import EncoderLayer, Parts
 from normlab.norms.base import Clock, Norm, RunningNorm, Stream
-from normlab.norms.local import NoNorm
 from normlab.norms.model import ModelNorms
 from normlab.placements.base import Place
 from scripts.parity import TRACES, trace
 from scripts.parity_subjects import HEADS, HIDDEN, SHAPE, SUBJECTS, Driver
-from tests.models.small import placement
+from tests.models.small import architecture, norms, placement
 
 
 class Centered(nn.Module):
@@ -64,17 +62,9 @@ def _attention(option):
 
 def _layer(option):
     """Return a layer of an encoder with a placement that has no norm."""
-    shape = LayerShape(
-        dim=SHAPE[2],
-        num_heads=HEADS,
-        ffn_dim=HIDDEN,
-        activation="relu",
-        ffn_inner_norm=NoNorm,
-        attention_dropout=0.0,
-        activation_dropout=0.0,
-    )
+    sizes = architecture(dim=SHAPE[2], num_heads=HEADS, ffn_dim=HIDDEN)
     place = Place(stack="encoder", layer=0, layers=1, sublayer="self")
-    return EncoderLayer(shape, placement(option, "none"), place)
+    return EncoderLayer(Parts(sizes, placement(option), norms("none")), place)
 
 
 def _ours(subject):

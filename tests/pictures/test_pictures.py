@@ -16,8 +16,8 @@ from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.digits import Digits
 from normlab.data.pictures.source import by_class
 from normlab.export import FORMAT, load_export
-from normlab.models.convolution import normalized
 from normlab.models.folding import fold
+from normlab.models.resnet import normalized
 from normlab.norms.base import running_norms
 from normlab.run import train
 from normlab.train.loop import Trainer

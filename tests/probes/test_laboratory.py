@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from normlab.build import make_norm
-from normlab.models.convolution import Convolution
-from normlab.models.linear import initialize
-from normlab.models.recurrent import LstmArchitecture
+from normlab.models.layers import initialize
+from normlab.models.recurrent import LstmArchitecture, Recurrent
+from normlab.models.resnet import Convolution
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
-from normlab.placements.base import Residual
+from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import Activations, describe
 from normlab.probes.attention import Attention, describe_attention
 from normlab.probes.base import Probe, ProbeGroup, StepView
@@ -185,16 +185,14 @@ def test_a_recurrence_is_seen_at_its_cell_and_at_all_steps_of_its_norms():
         initial_noise=0.0,
         read="pixels",
         permutation_seed=0,
-        input_norm=NoNorm,
-        hidden_norm=NoNorm,
-        cell_norm=partial(make_norm, "bn"),
         input_statistics="step",
         norm_shifts=False,
         gain=None,
         recurrent_init="orthogonal",
         forget_bias=1.0,
     )
-    model = nn.ModuleDict({"recurrent": arch.stack(3)})
+    norms = Norms([("*", NoNorm), ("*.cell", partial(make_norm, "bn"))])
+    model = nn.ModuleDict({"recurrent": Recurrent(arch, norms, 3)})
     initialize(model, 1)
     probes = {
         "activations": Activations(every=1, threshold=6.0),

@@ -9,18 +9,16 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.build import make_norm
 from normlab.data.documents.corpus import Document, DocumentCorpus
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
-from normlab.models.architecture import TextArchitecture
-from normlab.models.causal_lm import CausalLM
-from normlab.models.linear import initialize
+from normlab.models.architecture import CausalLM, TextArchitecture
+from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.tasks.documents import LengthChange
 from normlab.tasks.lm import LanguageModeling
-from tests.models.small import architecture, placement, unsettle
+from tests.models.small import architecture, norms, placement, unsettle
 
 WORDS = [
     "lantern",
@@ -111,11 +109,9 @@ def built(task, norm="ln", place="pre", norm_values=None, **changes):
         "positions": "learned",
         "max_positions": 30,
         "scale_embeddings": False,
-        "ffn_inner_norm": lambda dim: make_norm("none", dim),
-        "embedding_norm": lambda dim: make_norm("none", dim),
     }
-    stack = placement(place, norm, **(norm_values or {}))
-    model = TextArchitecture(**{**values, **changes}).build(task.spec(), stack, stack)
+    arch = TextArchitecture(**{**values, **changes})
+    model = arch.build(task.spec(), placement(place), norms(norm, **(norm_values or {})))
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()
@@ -317,7 +313,7 @@ def test_describe(task):
 
 def test_models_that_do_not_fit_are_refused(task):
     with pytest.raises(ValueError, match="model=bert_tiny"):
-        architecture().build(task.spec(), placement("pre", "ln"), placement("pre", "ln"))
+        architecture().build(task.spec(), placement("pre"), norms())
     with pytest.raises(ValueError, match=r"up to 24 tokens, and model\.max_positions=23"):
         built(task, max_positions=23)
 

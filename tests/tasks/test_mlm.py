@@ -8,21 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.constraints import NORMS as SITES
 from normlab.data.documents.corpus import Document, DocumentCorpus
 from normlab.data.documents.streams import EVAL_SEED
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture
-from normlab.models.linear import initialize
+from normlab.models.layers import initialize
 from normlab.start import check_start
 from normlab.tasks.base import Condition
 from normlab.tasks.document_stream import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
-from tests.models.small import NORMS, architecture, placement, unsettle
+from tests.models.small import NORMS, architecture, norms, placement, unsettle
 
 WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "quickly", "a", "the"]
 SIZES = {"train": 150, "valid": 40, "test": 40, "test_odd": 12}
@@ -96,14 +95,11 @@ def built(task, norm="ln", place="pre", **changes):
         "positions": "learned",
         "max_positions": 40,
         "scale_embeddings": False,
-        "ffn_inner_norm": lambda dim: make_norm("none", dim),
-        "embedding_norm": lambda dim: make_norm("none", dim),
     }
     arch = TextArchitecture(**{**values, **changes})
     # A sixteenth of this width is one feature, which may be near 0.
     own = {"share": 0.5} if norm == "prms" else {}
-    stacks = [placement(place, norm, **own) for _ in range(2)]
-    model = arch.build(task.spec(), *stacks)
+    model = arch.build(task.spec(), placement(place), norms(norm, **own))
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()
@@ -404,7 +400,7 @@ def test_lengths_of_evaluation():
 
 def test_a_model_of_two_streams_is_refused(task):
     with pytest.raises(ValueError, match="model=bert_tiny"):
-        architecture().build(task.spec(), placement("pre", "ln"), placement("pre", "ln"))
+        architecture().build(task.spec(), placement("pre"), norms())
 
 
 @pytest.mark.parametrize(

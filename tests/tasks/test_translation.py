@@ -11,10 +11,10 @@ from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.resident import ResidentPairs
 from normlab.decoding import SearchSettings
 from normlab.distributed import Shard
-from normlab.models.linear import initialize
+from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.tasks import translation as module
-from tests.models.small import GRID, architecture, placement, unsettle
+from tests.models.small import GRID, architecture, norms, placement, unsettle
 from tests.tasks.sentences import translation
 
 PAD, BOS, EOS = 0, 1, 2
@@ -27,7 +27,7 @@ def task():
 
 def built(task, norm="ln", place="pre", **changes):
     arch = architecture(encoder_layers=1, decoder_layers=1, **changes)
-    model = arch.build(task.spec(), placement(place, norm), placement(place, norm))
+    model = arch.build(task.spec(), placement(place), norms(norm))
     initialize(model, 1)
     unsettle(model, 1)
     return model.double().eval()
