@@ -51,13 +51,13 @@ MAY_IMPORT = {
     "decoding": ("models", "norms.base"),
     "probes": (
         *("norms.base", "norms.pool", "placements.base", "records"),
-        *("models.anatomy", "models.attention"),
+        *("models.base", "models.attention"),
     ),
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": (
         *("records", "distributed", "norms.base", "norms.recalibration"),
         "placements.base",
-        *("models.spec", "models.noise"),
+        *("models.base", "models.layers"),
     ),
     "tasks": (
         *("models", "data", "metrics", "decoding", "progress"),

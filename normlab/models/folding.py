@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from normlab.models.base import Fold, Folding
 from normlab.models.layers import Linear
-from normlab.norms.base import Norm, Stream
+from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.norms.local import NoNorm
 
 _POSITIONS = 4  # of a norm that treats any number alike
@@ -48,7 +48,7 @@ def fold(model: nn.Module) -> list[str]:
 
 def _folded(norm: Norm, place: Fold) -> bool:
     """Put a norm into the products next to it, and tell whether that was possible."""
-    if isinstance(norm, NoNorm) or (fixed := fixed_map(norm)) is None:
+    if (fixed := fixed_map(norm)) is None:
         return False
     scale, shift = fixed
     for linear in place.into:
@@ -65,12 +65,12 @@ def _folded(norm: Norm, place: Fold) -> bool:
 
 @torch.no_grad()
 def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-    """Return scale and shift in float64 if, in evaluation, each feature is only scaled and shifted.
+    """Return scale and shift in float64 if running statistics only scale and shift each feature.
 
     They are read off the norm's own outputs: the shift is f(0), the scale f(1) - f(0). None where
-    other inputs at any position show that f is no such map.
+    other inputs at any position show that f is no such map, and for other norms.
     """
-    if norm.training:
+    if norm.training or not isinstance(norm, RunningNorm):
         return None
     state = [*norm.named_parameters(), *norm.named_buffers()]
     exact = {name: t.double() if t.is_floating_point() else t for name, t in state}

@@ -348,8 +348,8 @@ def test_a_calibration_pass_leaves_no_trace_and_is_its_seed_s():
 def test_admin_torch_s_formulas_need_no_batch():
     assert closed_form("log", 12) == pytest.approx(2.01701, abs=1e-5)
     assert closed_form("constant", 12) == math.sqrt(12)
-    built = placement("admin", "ln", values={"omega": "log"})
-    omega = built.residual(DIM, at("decoder", 4, 6, sublayer="ffn")).omega
+    built = placement("admin", omega="log")
+    omega = built.residual(norms(), DIM, at("decoder", 4, 6, sublayer="ffn")).omega
     assert omega.tolist() == pytest.approx([closed_form("log", 12)] * DIM)
 
 
