@@ -70,7 +70,7 @@ def test_a_recurrent_language_model_is_causal_but_for_norms_over_its_input(norm,
 
 
 def test_padding_is_asked_of_a_recurrent_language_model(monkeypatch):
-    monkeypatch.setattr(padding, "SHARES", (0.0, 0.5))
+    monkeypatch.setattr("normlab.inspect.padding.SHARES", (0.0, 0.5))
     found = examined(about(*LSTM, "norm=bn"), padding).values
     assert found["shares"] == [0.0, 0.5]
     assert max(found["moved"]["training"]["recurrent"]) < 1e-9

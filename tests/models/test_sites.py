@@ -94,19 +94,6 @@ def test_rules_that_say_what_a_key_says_are_that_experiment_under_that_name():
     assert other["sites"]["encoder.0.*"]["momentum"] == 0.5
 
 
-def test_newer_keys_leave_older_experiments_what_they_were():
-    config = _config("norm=bn")
-    older = {**config, "model": {k: v for k, v in config["model"].items() if "qk" not in k}}
-    del older["sites"], older["model"]["fixnorm"]
-    assert fingerprint(older) == fingerprint(config)
-    assert fingerprint(_config("norm=bn", "model.qk_norm=rms")) != fingerprint(config)
-    groups = _config("norm=gn", "norm@ffn_inner_norm=gn")
-    older = {**groups, **{n: {**groups[n]} for n in ("norm", "ffn_inner_norm")}}
-    del older["norm"]["center"], older["ffn_inner_norm"]["center"]
-    assert fingerprint(older) == fingerprint(groups)
-    assert fingerprint(_config("norm=gn", "norm.center=false")) != fingerprint(_config("norm=gn"))
-
-
 @pytest.mark.parametrize(
     ("rule", "said"),
     [

@@ -63,7 +63,7 @@ def test_norms_at_the_optional_sites_leave_padding_without_effect(norm):
     def factory(dim):
         return make_norm(norm, dim)
 
-    model = seq2seq(norm, "pre", ffn_inner_norm=factory, embedding_norm=factory).train()
+    model = seq2seq(norm, "pre", ("*.inner", factory), ("*.embedding", factory)).train()
     source, target = batch()
     expected = logits(model, source, target)[target != PAD]
     padded = wider(target)
