@@ -76,8 +76,8 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     }
     written = typed(given)
     check_recipe(config.choices, written)
-    _name_options(config)
     settle_recipe(config, config.choices, written)
+    _name_options(config)
     settle_sites(config)
     _settle_batch_size(config, written)
     if isinstance(config.start_from, str):

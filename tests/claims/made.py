@@ -3,6 +3,7 @@
 from typing import Any
 
 import yaml
+from msgspec.structs import replace
 
 from normlab.claims.claim import load
 from normlab.claims.ledger import ledger
@@ -60,9 +61,7 @@ def run(seed: int, norm: str, bleu: float | None, **changes: Any):
     )
     made.scores.update({name: Score(value, False, 1000) for name, value in scores.items()})
     made.stability.update(stability)
-    object.__setattr__(made, "weights", weights)
-    object.__setattr__(made, "floors", floors)
-    return made
+    return replace(made, weights=weights, floors=floors)
 
 
 def side(norm: str, mean: float, seeds: int = 5, *, noise: float = 1.0, **changes: Any):

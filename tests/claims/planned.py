@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from msgspec.structs import replace
+
 from normlab.claims.claim import Claim, load_all
 from normlab.claims.runs import Runs
 from normlab.records.record import RunRecord, Score
@@ -55,5 +57,5 @@ def _seeds(config: Mapping[str, Any], scores: Iterable[str]) -> list[RunRecord]:
         own = {**config, "seed": seed}
         found = {name: Score(30.0 + 0.01 * seed, True, 1000) for name in scores}
         made.append(changed(run(seed, "ln", None), run_id=run_id(own), config=own, scores=found))
-        object.__setattr__(made[-1], "weights", {"last": 100})
+        made[-1] = replace(made[-1], weights={"last": 100})
     return made

@@ -11,7 +11,7 @@ from normlab.claims import html, markdown
 from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.claims.reading import measure_text
-from normlab.claims.runs import Runs
+from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
 from normlab.commands._asked import asked_since, known_before
 from normlab.records.record import Score
@@ -344,8 +344,7 @@ def test_a_run_published_with_a_pilot_alone_is_no_evidence():
     assert runs.of_study("warmup", "one_rate").records
     counted = runs.of_study("warmup", "cpu").records
     for record in counted:
-        copy = record.run_id, record.numerics
-        assert ("warmup", "cpu") in runs.published[copy]
+        assert ("warmup", "cpu") in runs.published[_copy(record)]
 
 
 def test_the_same_run_of_a_pilot_does_not_stand_in_for_one_made_anew_by_other_code(tmp_path):

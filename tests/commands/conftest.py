@@ -6,6 +6,8 @@ import pytest
 
 from normlab.config import compose, to_dict
 from normlab.metrics.bleu import corpus_bleu
+from normlab.numerics import NUMERICS
+from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore, run_id
 from tests.tiny_runs import tiny, write_corpus
@@ -49,6 +51,8 @@ def translated(tmp_path, monkeypatch, text, checksums):
 def write(store, config, hypotheses, references, checksums):
     record = RunRecord(
         run_id=run_id(config),
+        fingerprint=fingerprint(config),
+        numerics=NUMERICS,
         seed=config["seed"],
         config=config,
         outcome=Outcome("finished", 12),

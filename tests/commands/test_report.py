@@ -92,7 +92,7 @@ def lose_config(results):
     [
         (spoil_runs, "results/padding/cpu/runs.json: damaged"),
         (lose_runs, "results/padding/cpu holds no runs.json"),
-        (spoil_record, "quotes; restore it, or publish its seed again"),
+        (spoil_record, "damaged record, not JSON"),
         (lose_config, "results/padding/cpu: no study 'gone': there are"),
     ],
 )

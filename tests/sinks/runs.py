@@ -51,6 +51,8 @@ def record(**changes: Any) -> RunRecord:
         "environment": {},
         "data": {},
         "params": 1234,
+        "fingerprint": "0123456789",
+        "numerics": 1,
         **changes,
     }
     return RunRecord(**values)
