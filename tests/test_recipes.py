@@ -45,6 +45,7 @@ INNER_DROPOUT = {"model.attention_dropout": 0.1, "model.activation_dropout": 0.1
 RBN = {
     **(ADAM | ONE_DICTIONARY | INNER_DROPOUT),
     "schedule.warmup": 8000,
+    "schedule.option": "inverse_sqrt_from",
     "schedule.initial": 1e-7,
     "schedule.minimum": 1e-9,
     "budget.epochs": 60,
@@ -61,6 +62,7 @@ ADMIN = {
     "optim.decoupled_weight_decay": True,
     "optim.lr": 7e-4,
     "schedule.warmup": 6000,
+    "schedule.option": "inverse_sqrt_from",
     "schedule.initial": 1e-7,
     "budget.epochs": None,
     "budget.steps": 100_000,

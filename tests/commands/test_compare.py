@@ -4,6 +4,7 @@ import re
 import shutil
 
 import pytest
+from msgspec.structs import replace
 
 from normlab.commands import report
 from normlab.commands.compare import main

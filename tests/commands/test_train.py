@@ -302,7 +302,7 @@ def test_a_crashed_cell_costs_only_itself(tmp_path: Path, capsys, monkeypatch):
     assert ended.status == 1
     assert len(calls) == 6
     assert all(call.startswith("-m normlab train ") for call in calls)
-    assert "2 of 6 cells done" in ended.output
+    assert "2 of 6 runs done" in ended.output
     for seed in (1, 2):
         assert f"failed with status -9: norm=bn seed={seed}" in ended.output
         assert f"failed with status 3: norm=rms seed={seed}" in ended.output
@@ -313,7 +313,7 @@ def test_a_sweep_without_a_failure_returns_zero(tmp_path: Path, capsys, monkeypa
     ended, calls = sweep_with_a_stand_in(STAND_IN, argv, tmp_path, capsys, monkeypatch)
     assert ended.status == 0
     assert len(calls) == 2
-    assert "2 of 2 cells done" in ended.output
+    assert "2 of 2 runs done" in ended.output
 
 
 def test_an_interrupted_cell_ends_the_sweep(tmp_path: Path, capsys, monkeypatch):
@@ -344,6 +344,6 @@ def test_a_real_sweep_skips_what_is_finished_and_lists_what_failed(
     output = done.stdout + done.stderr
     assert done.returncode == 1, output
     assert "Traceback" not in output
-    assert "1 of 2 cells done" in output
+    assert "1 of 2 runs done" in output
     assert "accumulate=0 must be above 0" in output
     assert (folder / "record.json").stat().st_mtime_ns == before
