@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 
 from normlab import constraints
 from normlab.build import build_model, build_task, check_scores
-from normlab.commands._keys import keys
+from normlab.commands.list import keys
 from normlab.config import compose, from_dict, to_dict
 from normlab.constraints import CONSTRAINTS, constraint_of
 from normlab.machine import MOST_THREADS, memory_bytes

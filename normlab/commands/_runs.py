@@ -5,8 +5,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._at_work import at_work
-from normlab.commands._terminal import complain
+from normlab.commands._terminal import at_work, complain
 from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
 

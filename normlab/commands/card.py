@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._terminal import print_prose
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from normlab.commands._at_work import at_work
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
+from normlab.commands._terminal import at_work
 
 HELP = "check a norm against the norm contract: axes, padding, gradients, ..."
 

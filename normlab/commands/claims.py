@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._terminal import complain
 from normlab.records.store import without_collection
 from normlab.registry import CONFIG_DIR

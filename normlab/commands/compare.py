@@ -5,14 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-from normlab.commands._bootstrap import show_bootstrap
-from normlab.commands._compared import add_compared
+from normlab.commands._arguments import HelpFormatter, add_compared, as_path
 from normlab.commands._comparison import show, usual_scores
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
 from normlab.commands._runs import conditions, given_twice, none_below, read_places
-from normlab.commands._samples import add_samples, show_samples
 from normlab.commands._terminal import complain
+from normlab.commands._translations import add_samples, show_bootstrap, show_samples
 from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
 from normlab.records.selection import select

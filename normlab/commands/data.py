@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 from normlab.commands._terminal import print_table
 
 HELP = "prepare a task's data and describe it: sizes, tokens, padding, checksums"

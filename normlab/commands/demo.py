@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
 

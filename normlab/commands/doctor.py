@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 from normlab.records.text import printable
 
 HELP = "check this machine: device, precision, data, W&B login; --speed"
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
 
 def _speed(overrides: list[str], *, as_json: bool) -> int:
     from normlab.bench.speed import measure
-    from normlab.commands._at_work import at_work
+    from normlab.commands._terminal import at_work
     from normlab.config import compose, to_dict
 
     config = to_dict(compose(overrides))

@@ -8,11 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._at_work import at_work
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._runs import load, runs_of
-from normlab.commands._terminal import print_table
+from normlab.commands._terminal import at_work, print_table
 
 if TYPE_CHECKING:
     from normlab.records.record import Score

@@ -3,7 +3,7 @@
 import argparse
 import json
 
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 
 HELP = "show what a norm pools over, with a drawing and a worked example"
 

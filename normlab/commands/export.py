@@ -3,8 +3,7 @@
 import argparse
 from collections.abc import Iterable
 
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._runs import one_run, say_unfinished
 from normlab.registry import CONFIG_DIR
 

@@ -7,11 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._at_work import at_work
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._runs import one_run
-from normlab.commands._terminal import print_prose, print_table
+from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.labels import placement_label
 
 if TYPE_CHECKING:

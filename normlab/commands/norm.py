@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 
 HELP = "begin a norm of your own, check it against the norm contract, make its report card"
 

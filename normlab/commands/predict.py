@@ -3,10 +3,9 @@
 import argparse
 import sys
 
-from normlab.commands._at_work import at_work
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._runs import load, one_run
+from normlab.commands._terminal import at_work
 
 HELP = "translate lines of text, or continue a text, with a finished run"
 

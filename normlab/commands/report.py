@@ -8,17 +8,14 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._at_work import at_work
-from normlab.commands._compared import add_compared
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, add_compared, as_path
 from normlab.commands._runs import nearest, none_below
-from normlab.commands._terminal import complain
+from normlab.commands._terminal import at_work, complain
 from normlab.records.store import without_collection
 from normlab.registry import option_names
 
 if TYPE_CHECKING:
-    from normlab.commands._texts import TextsAtHand
+    from normlab.commands._translations import TextsAtHand
     from normlab.reports.runs import Run, Watched
 
 HELP = "write the page of any runs, their figures too, or check published studies"
@@ -154,7 +151,7 @@ def _published(root: Path, study: str | None, *, check: bool) -> int:
 
 def _runs(places: Sequence[Path], arguments: argparse.Namespace) -> int:
     """Write the page of runs, and again whenever they change with `--watch`."""
-    from normlab.commands._texts import TextsAtHand
+    from normlab.commands._translations import TextsAtHand
     from normlab.reports.manifest import PAGE
     from normlab.reports.runs import Watched
 

@@ -7,15 +7,13 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from normlab.commands._help import HelpFormatter
-from normlab.commands._paths import as_path
+from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._study_clone import continue_in
 from normlab.commands._study_judge import Judge, uncommitted, untuned, visible_lines
 from normlab.commands._study_night import Night, check_publishing
-from normlab.commands._study_plan import Item, Table, head, measured
+from normlab.commands._study_tables import Item, Table, head, measured, print_tables
 from normlab.commands._study_tune import tune
 from normlab.commands._study_words import asked, deadline, read_time
-from normlab.commands._tables import print_tables
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
 from normlab.studies import runs as studied

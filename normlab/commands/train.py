@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._help import listing
+from normlab.commands._arguments import listing
 from normlab.studies.local import Local, end_with_the_sweep, own_folder, places
 from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out, summary_lines
 

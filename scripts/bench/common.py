@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from normlab.commands._help import HelpFormatter
+
 from bench.corpus import SyntheticCorpus, SyntheticImages
 from normlab.build import build_task
-from normlab.commands._help import HelpFormatter
 from normlab.config import compose, to_dict
 from normlab.records.atomic import atomic_write
 from normlab.tasks.base import Task

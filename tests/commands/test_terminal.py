@@ -8,7 +8,7 @@ import pytest
 
 from normlab.cli import _message, main
 from normlab.commands import names
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 from normlab.commands._terminal import print_prose, print_table
 
 PROSE = "a sentence that says at some length what an option is and what it does " * 2

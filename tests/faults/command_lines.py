@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterator
 
 from normlab.cli import _message
-from normlab.commands._keys import keys
+from normlab.commands.list import keys
 from normlab.config import compose
 from normlab.constraints import CONSTRAINTS
 from normlab.registry import option_names, run_groups

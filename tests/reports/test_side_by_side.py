@@ -102,7 +102,7 @@ def test_a_published_study_shows_what_lies_beside_its_records(tmp_path):
 def test_the_page_draws_what_the_terminal_draws(tmp_path, monkeypatch, capsys):
     folder = translated(tmp_path, "ln", 1, [str(n) for n in range(30)])
     text = ([""] * 30, [""] * 30)
-    monkeypatch.setattr("normlab.commands._texts.parallel_text", lambda *_: text)
+    monkeypatch.setattr("normlab.commands._translations.parallel_text", lambda *_: text)
     assert compare([str(folder), "--samples"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sentence")]
     assert len(said) == 5

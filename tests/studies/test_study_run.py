@@ -13,7 +13,7 @@ import pytest
 from normlab import machine
 from normlab.commands import _study_judge, _study_words
 from normlab.commands import study as command
-from normlab.commands._study_plan import Item, Table
+from normlab.commands._study_tables import Item, Table
 from normlab.numerics import NUMERICS
 from normlab.reports.published import read
 from normlab.reports.study_table import BOLD

@@ -1,4 +1,4 @@
-"""The help of commands, within the terminal's width: prose folds, examples keep their columns."""
+"""Arguments that several commands take, and help that fits the terminal's width."""
 
 import argparse
 import re
@@ -6,6 +6,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable
 from itertools import groupby
+from pathlib import Path
 
 _EXAMPLE = re.compile(r"(\s+\S.*?)(?:( {2,})(\S.*))?")  # a command, a gap, what it does
 _LEAST = 24  # columns for what a command does
@@ -27,6 +28,37 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
             else:
                 lines += [part for line in group for part in _folded_example(line, width)]
         return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def as_path(text: str) -> Path:
+    """Return the path that a text names; the empty one, which would be the folder of now, is none.
+
+    As the type of an argument: `--publish "$RESULTS"` of a variable that is not set is an error.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, found nothing; is a variable not set?")
+    return Path(text)
+
+
+def add_compared(
+    parser: argparse.ArgumentParser,
+    *,
+    baseline: str = "ln",
+    scores: str = "those of the test",
+) -> None:
+    """Add `--baseline` and `--score`; `baseline` and `scores` name their defaults."""
+    parser.add_argument(
+        "--baseline",
+        metavar="ROW",
+        help=f"the row that the others are compared with, such as bn; default: {baseline}",
+    )
+    parser.add_argument(
+        "--score",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help=f"a column for this score; may be repeated; default: {scores}",
+    )
 
 
 def listing(head: str, words: Iterable[str], *, between: str = " ") -> str:

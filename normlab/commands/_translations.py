@@ -1,4 +1,4 @@
-"""What `normlab compare RUN --samples` prints: translations of runs side by side."""
+"""Translations of runs side by side: `normlab compare --samples` and `--bootstrap`."""
 
 import argparse
 import dataclasses
@@ -6,17 +6,22 @@ import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from normlab.commands._comparison import choose_baseline
 from normlab.commands._rows import named_rows
-from normlab.commands._terminal import folded, print_note
-from normlab.records.aggregate import Cell
+from normlab.commands._terminal import folded, print_markdown, print_note, print_table
+from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
 from normlab.records.text import one_line
+from normlab.reports.comparison import not_learned
+from normlab.reports.samples import SPLIT, Text, checksums
 
 if TYPE_CHECKING:
+    from normlab.reports.bootstrap import Compared
     from normlab.reports.samples import Choice, Sample
 
+SAMPLES = 1000  # of a bootstrap
 _COUNT = 5
 _LEFT_OUT = 3  # runs that are named
 
@@ -135,9 +140,6 @@ def _text(
     runs: Sequence[tuple[Path, RunRecord]], arguments: argparse.Namespace
 ) -> tuple[Sequence[str], Sequence[str]]:
     """Return sources and references, which all runs must have been tested on."""
-    from normlab.commands._texts import parallel_text
-    from normlab.reports.samples import checksums
-
     first, split = runs[0][1], arguments.split
     for _, record in runs[1:]:
         if checksums(record, split) != checksums(first, split):
@@ -181,3 +183,151 @@ def _how(by: "Choice", shown: int, total: int, seed: int) -> str:
         "differ": "those where the runs' chrF is furthest apart",
     }[by]
     return f"{shown} of {total} sentences, {chosen}; the number is the chrF of the sentence"
+
+
+def show_bootstrap(
+    runs: Mapping[Path, RunRecord], *, baseline: str | None, data_dir: Path | None, markdown: bool
+) -> None:
+    """Compare two experiments on the sentences of their test, and print one row per seed.
+
+    A difference is the other row minus the baseline, as `compare` prints it. Raises ValueError
+    where there are not two, or with the reason why they do not compare.
+    """
+    from normlab.reports import bootstrap
+
+    cells, sides = _sides(runs, baseline)
+    (first, without), (second, also_without) = (bootstrap.read(side) for side in sides)
+    bootstrap.check_alike([*first.values(), *second.values()])
+    _, references = parallel_text(next(iter(first.values())).record, bootstrap.SPLIT, data_dir)
+    found = bootstrap.compare(first, second, references, samples=SAMPLES)
+    norms = [cell.norm for cell in cells]
+    names = norms if norms[0] != norms[1] else ["baseline", "other"]
+    labels = [cell.records[0].run_id.removesuffix(f"-seed{cell.seeds[0]}") for cell in cells]
+    columns = ["seed", *names, "difference", "p"]
+    rows = [_row(str(seed), test) for seed, test in found.seeds.items()]
+    if len(rows) > 1:
+        rows.append(_row("all", found.together))
+    untrained = [
+        f"NOT CLEAR OF THE UNTRAINED BASELINE: {name}: {low}; its differences say nothing"
+        for name, cell in zip(names, cells, strict=True)
+        if (low := not_learned(cell, bootstrap.SCORE)) is not None
+    ]
+    show = print_markdown if markdown else print_table
+    notes = [
+        *untrained,
+        *found.notes,
+        f"difference: {names[1]} minus the baseline {names[0]}",
+        *(f"{name}: {label}" for name, label in zip(names, labels, strict=True)),
+        *_notes(found, len(references)),
+        *without,
+        *also_without,
+    ]
+    show(columns, rows, notes=notes, numeric=columns)
+
+
+def _sides(
+    runs: Mapping[Path, RunRecord], baseline: str | None
+) -> tuple[list[Cell], list[dict[Path, RunRecord]]]:
+    """Return the two experiments and their runs by folder, the baseline first."""
+    folders = {id(record): folder for folder, record in runs.items()}
+    groups = list(group(runs.values()).values())
+    if len(groups) != 2:
+        ids = (own[0].run_id.removesuffix(f"-seed{own[0].seed}") for own in groups)
+        labels = ", ".join(sorted(ids)) or "none"
+        raise ValueError(
+            f"--bootstrap compares two experiments, and there are {len(groups)}: {labels}; name "
+            "two: normlab compare runs/A runs/B --bootstrap"
+        )
+    rows = named_rows([Cell.of(members) for members in groups])
+    first = choose_baseline(rows, "test/bleu", baseline)
+    cells = sorted((row.cell for row in rows), key=lambda cell: cell is not first.cell)
+    return cells, [{folders[id(record)]: record for record in cell.records} for cell in cells]
+
+
+def _row(name: str, test: Any) -> list[str]:
+    scores = (test.baseline, test.other)
+    gap = f"{test.other - test.baseline:+.2f}"
+    return [name, *(f"{score:.2f}" for score in scores), gap, f"{test.p:.4f}"]
+
+
+def _notes(found: "Compared", sentences: int) -> list[str]:
+    from normlab.metrics.spread import p_value, paired_interval
+
+    notes = [
+        f"test/bleu; p: sacreBLEU's paired bootstrap, {SAMPLES} samples of the {sentences} "
+        f"sentences ({found.together.signature})"
+    ]
+    if len(found.seeds) > 1:
+        ones, others = (
+            {seed: getattr(test, side) for seed, test in found.seeds.items()}
+            for side in ("other", "baseline")
+        )
+        gap = paired_interval(ones, others)
+        notes += [
+            "all: the counts of a sentence are summed over the seeds",
+            f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
+            "(t test); that asks for other seeds, the bootstrap for other sentences",
+        ]
+    return notes
+
+
+def parallel_text(
+    record: RunRecord, split: str, data_dir: Path | None
+) -> tuple[Sequence[str], Sequence[str]]:
+    """Return sources and plain references of a split, in its order.
+
+    Raises ValueError for a task that does not translate, for a split that the corpus does not have,
+    and where the text is not there or not the one of the record: `data_dir` says where it lies now.
+    """
+    from normlab.build import build_task
+    from normlab.config import from_dict, to_dict
+    from normlab.tasks.translation import Translation
+
+    changes = [] if data_dir is None else [f"data_dir={data_dir}"]
+    task = build_task(to_dict(from_dict(record.config, changes)))
+    if not isinstance(task, Translation):
+        raise ValueError(
+            f"{record.run_id} is a run of the task {record.choice('task')}, which does not "
+            "translate: it has no sources and references"
+        )
+    try:
+        data = task.data
+    except ValueError as error:
+        raise ValueError(
+            f"the text of the test cannot be had: {error} (--data-dir says where)"
+        ) from None
+    if split not in data.texts:
+        raise ValueError(f"no split {split!r}: the corpus has {', '.join(data.texts)}")
+    if data.description["checksums"][split] != checksums(record, split):
+        raise ValueError(
+            f"{record.run_id} was tested on other text than data_dir="
+            f"{data_dir or record.config.get('data_dir')} holds now: --data-dir says where it lies"
+        )
+    text = data.texts[split]
+    return text.source, data.plain(text.target)
+
+
+class TextsAtHand:
+    """The texts of tests as `parallel_text` returns them, read once each and without a network."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Text | str] = {}
+
+    def __call__(self, record: RunRecord) -> Text:
+        """Return sources and references; ValueError where they are not on this machine."""
+        key = json.dumps(checksums(record, SPLIT), sort_keys=True)
+        if key not in self._kept:
+            self._kept[key] = self._read(record)
+        found = self._kept[key]
+        if isinstance(found, str):
+            raise ValueError(found)
+        return found
+
+    def _read(self, record: RunRecord) -> Text | str:
+        from normlab.data.archive import offline
+
+        try:
+            with offline():
+                return parallel_text(record, SPLIT, None)
+        except (ValueError, OSError) as error:
+            return str(error)

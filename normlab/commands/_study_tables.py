@@ -1,12 +1,13 @@
-"""The table of `normlab study plan`: runs, updates, data, memory and hours, row by row."""
+"""The tables of `normlab study`: what the runs of a plan take, and what has ended."""
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from normlab.commands._terminal import print_prose, print_table
-from normlab.studies import Planned, Study
+from normlab.commands._terminal import complain, print_note, print_prose, print_table
+from normlab.studies import Planned, Study, rate_name
 from normlab.studies.costs import (
     NOT_MEASURED,
     Costs,
@@ -17,7 +18,11 @@ from normlab.studies.costs import (
     planned_updates,
     updates,
 )
+from normlab.studies.queue import Job
 from normlab.studies.runs import Run
+
+if TYPE_CHECKING:
+    from normlab.reports.table import Table as StudyTable
 
 _NUMERIC = ("#", "runs", "to go", "updates", "ms/update", "memory", "hours")
 _BUSY = 0.85  # a smaller share of the processor is worth a note
@@ -230,3 +235,68 @@ def _named(data: Mapping[str, Any]) -> str:
     ordered = sorted(data["sizes"].items(), key=lambda item: (first.get(item[0], 2), item[0]))
     sizes = ", ".join(f"{split} {count:,}" for split, count in ordered)
     return f"{data['label']} ({sizes}), source: {data['origin']}"
+
+
+def print_tables(jobs: Sequence[Job], results: Path) -> None:
+    """Print the table of each study by what has ended, with the published seeds that count."""
+    from normlab.reports.published import read
+    from normlab.reports.study_table import build
+
+    for job in jobs:
+        runs = [(run.planned, run.record()) for run in job.asked()]
+        if job.published:
+            try:
+                _, there = read(results / job.study.name / job.scale)
+            except ValueError as error:
+                complain(f"{job.name}: the table is of the runs made here alone: {error}")
+                there = []
+            beside = [each for each in there if each[0].seed in job.published]
+            kept = [each for each in beside if rate_name(each[0].row, each[0].point) in job.names]
+            runs = kept + runs
+        print()
+        _print(build(job.study, job.scale, runs), job.study.baseline)
+
+
+def _print(table: "StudyTable", baseline: str) -> None:
+    """Print the scores of a table, then the differences to the baseline, then its notes.
+
+    What Markdown has in bold bears a star.
+    """
+    from normlab.reports.study_table import BOLD
+    from normlab.reports.table import parts, said, shown, stability
+
+    labels = ["setting", "at"]
+    scores: list[list[str]] = []
+    gaps: list[list[str]] = []
+    for row in table.rows:
+        names = [row.name, row.point or "-"]
+        texts = [parts(entry, column) for column, entry in shown(table, row)]
+        best = [" *" if row.entries[column].best else "" for column in table.columns]
+        figures = [
+            "; ".join(filter(None, (f"{figure}{mark}", document)))
+            for (figure, _, document), mark in zip(texts, best, strict=True)
+        ]
+        scores.append([*names, *figures, "; ".join(stability(table, row)), *said(table, row)])
+        if any(gap for _, gap, _ in texts):
+            gaps.append([*names, *(gap or "-" for _, gap, _ in texts)])
+    starred = {BOLD: BOLD.replace("bold", "*", 1)}
+    notes = [starred.get(note, note) for note in table.notes]
+    print_note(table.title)
+    print_table(
+        [*labels, *table.columns, "stability", *([table.apart] if table.apart else [])],
+        scores,
+        numeric=table.columns,
+        labels=len(labels),
+        notes=[] if gaps else notes,
+    )
+    if gaps:
+        print()
+        print_note(f"difference to {baseline} at the same point, paired by seed")
+        print_table(
+            [*labels, *table.columns],
+            gaps,
+            numeric=table.columns,
+            labels=len(labels),
+            notes=notes,
+            whole=True,
+        )
