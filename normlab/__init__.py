@@ -8,19 +8,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from normlab.build import make_norm
     from normlab.config import compose
-    from normlab.loaded import LoadedRun, load_run
     from normlab.norms.base import Norm, Stream
     from normlab.notebook import Picture, Records, records
     from normlab.records.record import RunRecord
-    from normlab.run import train
+    from normlab.train.build import make_norm
+    from normlab.train.loaded import LoadedRun, load_run
+    from normlab.train.run import train
 
 
 _HOMES = {
-    "LoadedRun": "normlab.loaded",
-    "load_run": "normlab.loaded",
-    "make_norm": "normlab.build",
+    "LoadedRun": "normlab.train.loaded",
+    "load_run": "normlab.train.loaded",
+    "make_norm": "normlab.train.build",
     "compose": "normlab.config",
     "Norm": "normlab.norms.base",
     "Picture": "normlab.notebook",

@@ -12,15 +12,15 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from normlab.build import build_model, check_nodes
 from normlab.config import from_dict, to_dict
-from normlab.loaded import load_run
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.records.atomic import atomic_write
 from normlab.records.record import RunRecord
 from normlab.tasks.base import Batch, Task
+from normlab.train.build import build_model, check_nodes
 from normlab.train.checkpoint import load_checkpoint, reading, weights_of
+from normlab.train.loaded import load_run
 
 FORMAT = "normlab.checkpoint/1"
 WEIGHTS_FILE = "model.pt"

@@ -70,7 +70,7 @@ def losses(norm: str, place: str, runs_dir: Path, *more: str) -> list[float]:
     `place` is a placement, or a key of `MODELS`; `more` are overrides, which win.
     """
     from normlab.config import compose
-    from normlab.run import train
+    from normlab.train.run import train
 
     where = runs_dir / norm / place.rpartition("=")[2]
     own, _ = MODELS.get(place, (_RUN, ()))

@@ -32,7 +32,7 @@ MAY_IMPORT = {
     "registry": (),
     "dropout": (),
     "instantiate": ("registry",),
-    "numerics": ("registry",),
+    "train.numerics": ("registry",),
     "schema": (),
     "start_file": (),
     "progress": (),
@@ -71,14 +71,13 @@ MAY_IMPORT = {
     # 7
     "yaml_file": (),
     "studies": (
-        *("registry", "yaml_file", "records", "metrics.glossary", "config", "numerics"),
-        "train.sinks.console",
+        *("registry", "yaml_file", "records", "metrics.glossary", "config"),
+        *("train.sinks.console", "train.numerics"),
     ),
     "recipes": ("sites",),
     "wiring": ("sites",),
     "constraint": (),
     "constraints": ("constraint", "machine", "sites", "wiring"),
-    "memory": ("machine", "constraints", "registry", "sites"),
     "sites": ("registry",),
     "near": ("registry", "constraints"),
     "choices": ("registry",),
@@ -86,7 +85,6 @@ MAY_IMPORT = {
         *("registry", "recipes", "sites", "machine", "constraints", "near", "choices"),
         *("schema", "start_file"),
     ),
-    "notices": (),
     "complete": ("config", "schema"),
     "reports": ("records", "metrics", "studies"),
     "notebook": ("records", "reports"),
@@ -95,10 +93,10 @@ MAY_IMPORT = {
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (
-    "build",
-    "start",
-    "run",
-    "loaded",
+    "train.build",
+    "train.preflight",
+    "train.run",
+    "train.loaded",
     "export",
     "bench",
     "inspect",
@@ -118,7 +116,6 @@ TORCHLESS = (
     "machine",
     "constraint",
     "constraints",
-    "memory",
     "near",
     "choices",
     "config",
@@ -142,8 +139,8 @@ CONFIGURED = (
     "recipes",
     "registry",
     "sites",
-    "build",
-    "run",
+    "train.build",
+    "train.run",
 )
 CONFIGURED += ("commands",)
 
@@ -315,9 +312,9 @@ def _code(path):
     return " ".join([*chains, *imports(path)])
 
 
-def test_the_train_package_knows_no_concrete_task_norm_or_probe():
+def test_the_loop_knows_no_concrete_task_norm_or_probe():
     for name, path in MODULES.items():
-        if below(name, "train"):
+        if row_of(name) == "train":
             concrete = {
                 m
                 for m in inner(path)
@@ -476,7 +473,7 @@ def test_a_new_recurrent_cell_with_values_of_its_own_reads_pictures_and_text(wit
     assert "test/eval_stats_recalibrated/accuracy" in record["scores"]
     program = (
         "import torch\n"
-        "from normlab.build import build_model\n"
+        "from normlab.train.build import build_model\n"
         "from normlab.config import compose, to_dict\n"
         "from normlab.models.base import Longest, Text\n"
         "from normlab.norms.base import Stream\n"

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from normlab.build import build_model, make_norm
 from normlab.cli import main as normlab
 from normlab.config import compose, from_dict, to_dict
 from normlab.norms.base import Norm
@@ -13,6 +12,7 @@ from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
 from normlab.records.fingerprint import fingerprint
 from normlab.registry import option_names, run_groups
+from normlab.train.build import build_model, make_norm
 from tests.models.small import Words
 
 SMALL = ["model.dim=16", "model.ffn_dim=32", "model.encoder_layers=1", "model.decoder_layers=2"]

@@ -8,15 +8,15 @@ import pytest
 from omegaconf import OmegaConf
 
 from normlab import constraints
-from normlab.build import build_model, build_task, check_scores
 from normlab.commands.list import keys
 from normlab.config import compose, from_dict, to_dict
 from normlab.constraints import CONSTRAINTS, constraint_of
 from normlab.machine import MOST_THREADS, memory_bytes
-from normlab.memory import check_memory, parameters
 from normlab.registry import CONFIG_DIR
-from normlab.run import _Run
 from normlab.schema import RunConfig
+from normlab.train.build import build_model, build_task, check_scores
+from normlab.train.preflight import check_memory, parameters
+from normlab.train.run import _Run
 from tests.models.small import VOCAB, Words
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

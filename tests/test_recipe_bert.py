@@ -4,17 +4,17 @@ import math
 
 import pytest
 
-from normlab.build import (
+from normlab.config import compose, to_dict
+from normlab.instantiate import instantiate
+from normlab.tasks.documents import DocumentTask
+from normlab.train.build import (
     build_model,
     build_optimizer,
     build_task,
     check_nodes,
     parameter_kinds,
 )
-from normlab.config import compose, to_dict
-from normlab.instantiate import instantiate
-from normlab.run import train
-from normlab.tasks.documents import DocumentTask
+from normlab.train.run import train
 from normlab.train.schedule import Schedule
 
 PUBLISHED = {

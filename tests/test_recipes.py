@@ -11,7 +11,7 @@ from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.recipes import with_recipe
 from normlab.registry import option_names
-from normlab.run import train
+from normlab.train.run import train
 from normlab.train.schedule import Schedule
 from tests.tiny_runs import write_corpus
 

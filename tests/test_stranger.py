@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from normlab.build import check_nodes
 from normlab.cli import main as cli
 from normlab.config import compose, from_dict, to_dict
 from normlab.data.cache import cached_folder
-from normlab.loaded import load_run
-from normlab.numerics import NUMERICS
 from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore
+from normlab.train.build import check_nodes
+from normlab.train.loaded import load_run
+from normlab.train.numerics import NUMERICS
 from tests.records.examples import record as example
 
 PLACES = (

@@ -12,8 +12,8 @@ import normlab.commands.train
 import normlab.data.local
 import normlab.norms.batch
 import normlab.norms.local
-import normlab.run
 import normlab.tasks.translation
+import normlab.train.run
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no pool of threads that a fork would lose
 torch.set_num_threads(1)

@@ -14,12 +14,12 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from normlab.build import build_evaluator, build_model, build_optimizer, build_task, make_fast
 from normlab.instantiate import instantiate
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
 from normlab.tasks.pictures import Classification
+from normlab.train.build import build_evaluator, build_model, build_optimizer, build_task, make_fast
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime

@@ -10,7 +10,7 @@ from normlab.records.record import RunRecord
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, read_record
 
 if TYPE_CHECKING:
-    from normlab.loaded import LoadedRun
+    from normlab.train.loaded import LoadedRun
 
 
 def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
@@ -87,9 +87,9 @@ def nearest(place: Path) -> Path | None:
 def load(
     folder: Path, changes: Sequence[str], *, weights: str | None, fold: bool = False
 ) -> "LoadedRun":
-    """Load a run as `normlab.loaded.load_run` does; warn where it is not a whole one."""
+    """Load a run as `normlab.train.loaded.load_run` does; warn where it is not a whole one."""
     with at_work(f"loading {folder}"):
-        from normlab.loaded import load_run
+        from normlab.train.loaded import load_run
 
         run = load_run(folder, [*changes], fold=fold, weights=weights)
     say_unfinished(folder, run.record)

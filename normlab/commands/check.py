@@ -60,9 +60,9 @@ def _check_names(names: Sequence[str]) -> None:
 def _check(name: str) -> int:
     """Print the verdicts on a norm, and return how many checks it violates."""
     with at_work("loading"):
-        from normlab.build import make_norm
         from normlab.inspect.contract import examine
         from normlab.inspect.subject import BareNorm
+        from normlab.train.build import make_norm
 
     start = time.monotonic()
     subject = BareNorm(partial(make_norm, name))

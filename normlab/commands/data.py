@@ -49,11 +49,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Prepare and describe; ValueError where the data cannot be had or read."""
     arguments = parser().parse_args(argv)
-    from normlab.build import build_task
     from normlab.config import compose, to_dict
     from normlab.tasks.documents import DocumentTask
     from normlab.tasks.pictures import Classification
     from normlab.tasks.translation import Translation
+    from normlab.train.build import build_task
 
     config = to_dict(compose(arguments.overrides))
     task = build_task(config)

@@ -156,10 +156,10 @@ def _check_kept(run: Path, changes: Sequence[str]) -> int:
     """Print the scores of the kept translations and those of the record; 1 if they differ."""
     from math import isclose
 
-    from normlab.build import build_task
     from normlab.config import from_dict, to_dict
-    from normlab.loaded import rescored
     from normlab.records.store import RunStore
+    from normlab.train.build import build_task
+    from normlab.train.loaded import rescored
 
     record = RunStore(run).read(run)
     scores = rescored(run, build_task(to_dict(from_dict(record.config, changes))))

@@ -162,7 +162,7 @@ def train_and_say(config) -> "RunRecord":
     if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
         print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
     from normlab.distributed import is_main
-    from normlab.run import train
+    from normlab.train.run import train
 
     record = train(config)
     if is_main():

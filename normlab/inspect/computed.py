@@ -15,7 +15,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.build import make_norm
 from normlab.claims.evidence import Evidence
 from normlab.inspect.axes import axes_in_words, dependence, pooled_cells
 from normlab.inspect.documents import attempts
@@ -33,6 +32,7 @@ from normlab.inspect.subject import (
 )
 from normlab.inspect.worked import FIVE, Group, pad, work
 from normlab.registry import options
+from normlab.train.build import make_norm
 
 SEED = 1
 _ROUNDING = 1e-9  # of float64, far above what the order of sums explains

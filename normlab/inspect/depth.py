@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from normlab.build import build_optimizer
 from normlab.data.batching import BatchStream
 from normlab.inspect.model import Subject, backward, layers_watched, movement
 from normlab.inspect.question import Finding, Table, question
@@ -16,6 +15,7 @@ from normlab.inspect.subject import batch_statistics
 from normlab.probes.gradients import gradient_norms
 from normlab.probes.sites import layer
 from normlab.tasks.base import Batch
+from normlab.train.build import build_optimizer
 
 MOST_SENTENCES = 32  # so that 50 layers fit into the memory of a laptop
 SHOWN = 5  # layers of a stack in the table

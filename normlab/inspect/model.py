@@ -15,17 +15,17 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.build import build_model, build_task, calibrate_model
 from normlab.config import compose, to_dict
 from normlab.inspect.question import Finding, questions
 from normlab.inspect.subject import Norm, acts, batch_statistics
-from normlab.loaded import load_run
 from normlab.models.attention import AttentionCore
 from normlab.models.base import Anatomy, stacks
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.canonical import plain
 from normlab.tasks.base import Batch, Task
+from normlab.train.build import build_model, build_task, calibrate_model
+from normlab.train.loaded import load_run
 from normlab.train.runtime import Runtime
 
 FORMAT = "normlab.inspect/1"

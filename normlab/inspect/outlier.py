@@ -12,7 +12,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normlab.build import make_norm
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import piece
 from normlab.inspect.model import Subject, attentions_watched, mean_loss, stacks_watched
@@ -29,6 +28,7 @@ from normlab.inspect.worked import SENTENCE, through
 from normlab.instantiate import instantiate
 from normlab.probes.attention import describe_attention
 from normlab.tasks.base import Batch
+from normlab.train.build import make_norm
 
 OUTLIER = 999.0
 SENTENCES = 8

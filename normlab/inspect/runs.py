@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from normlab.build import build_model, build_task
 from normlab.config import to_dict
 from normlab.inspect.card import Examined
 from normlab.inspect.question import Cell, Finding, Table, question
@@ -15,8 +14,9 @@ from normlab.records.canonical import plain
 from normlab.records.record import RunRecord
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.records.store import RunStore
-from normlab.run import train
 from normlab.sites import NORM_KEYS
+from normlab.train.build import build_model, build_task
+from normlab.train.run import train
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -14,7 +14,6 @@ import yaml
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.build import make_norm
 from normlab.norms.base import Clock, Norm, RunningNorm, normalized_by, running_norms
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import NoNorm
@@ -23,6 +22,7 @@ from normlab.norms.pool import Axis, Moments, Stream
 from normlab.norms.recalibration import Tally
 from normlab.norms.recalibration import recalibrated as recalibrated
 from normlab.registry import Option
+from normlab.train.build import make_norm
 
 AXES: tuple[str, ...] = get_args(Axis)
 STEPS = 12  # of a run in which every schedule comes to its end

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from normlab.numerics import NUMERICS, own_norms
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
 from normlab.studies.study import Planned, Study
+from normlab.train.numerics import NUMERICS, own_norms
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord

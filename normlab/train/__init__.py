@@ -18,8 +18,8 @@ class _Callable(ModuleType):
     """The name `normlab.train` is both this package and the function of the Python interface."""
 
     def __call__(self, config: "DictConfig") -> "RunRecord":
-        """Carry out a run as `normlab.run.train` says, which is found when it is called."""
-        return import_module("normlab.run").train(config)
+        """Carry out a run as `normlab.train.run.train` says, which is found when it is called."""
+        return import_module("normlab.train.run").train(config)
 
 
 sys.modules[__name__].__class__ = _Callable

@@ -9,12 +9,12 @@ from typing import Any
 from normlab.commands._help import HelpFormatter
 
 from bench.corpus import SyntheticCorpus, SyntheticImages
-from normlab.build import build_task
 from normlab.config import compose, to_dict
 from normlab.records.atomic import atomic_write
 from normlab.tasks.base import Task
 from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation
+from normlab.train.build import build_task
 from normlab.train.runtime import Runtime
 
 TRANSLATION = (

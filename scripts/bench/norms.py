@@ -22,12 +22,12 @@ from bench.common import (
 )
 from normlab.bench.norms import Candidate, Shape, alone, measure
 from normlab.bench.speed import start
-from normlab.build import build_model, make_fast
 from normlab.commands._terminal import print_table
 from normlab.models.folding import fold
 from normlab.norms.base import Norm, Stream, running_norms
 from normlab.tasks.pictures import Classification, PictureBatch
 from normlab.tasks.translation import Translation, TranslationBatch
+from normlab.train.build import build_model, make_fast
 from normlab.train.runtime import Runtime
 
 _EXAMPLES = """examples:

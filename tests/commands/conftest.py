@@ -6,10 +6,10 @@ import pytest
 
 from normlab.config import compose, to_dict
 from normlab.metrics.bleu import corpus_bleu
-from normlab.numerics import NUMERICS
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore, run_id
+from normlab.train.numerics import NUMERICS
 from tests.tiny_runs import tiny, write_corpus
 
 
@@ -25,7 +25,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def checksums(text):
-    from normlab.build import build_task
+    from normlab.train.build import build_task
 
     task = build_task(to_dict(compose(tiny(text, text))))
     return task.data.description["checksums"]

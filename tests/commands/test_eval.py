@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from normlab.cli import main
-from normlab.loaded import load_run
 from normlab.norms.base import running_norms
 from normlab.records.store import RunStore
+from normlab.train.loaded import load_run
 from tests.tiny_runs import LOOP, Kill, run, tiny, write_corpus
 
 MOVED = ("norm=bn", "norm.momentum=0.01")  # statistics that are far from those of a batch

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.commands.export import main
 from normlab.config import compose
 from normlab.export import load_export, outputs
-from normlab.loaded import load_run
 from normlab.registry import option_names
-from normlab.run import train
+from normlab.train.build import make_norm
+from normlab.train.loaded import load_run
+from normlab.train.run import train
 from normlab.train.sinks.wandb_workspace import GROUPING
 from tests.tiny_runs import tiny, write_corpus
 

@@ -7,7 +7,6 @@ import torch
 from omegaconf import OmegaConf
 
 from normlab import distributed
-from normlab.build import make_norm
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.models.base import Image, ModelArchitecture
@@ -20,6 +19,7 @@ from normlab.placements import admin
 from normlab.placements.base import Norms
 from normlab.placements.pre import Pre
 from normlab.registry import CONFIG_DIR, option_names
+from normlab.train.build import make_norm
 from tests.ranks import run_ranks
 
 BATCH = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]

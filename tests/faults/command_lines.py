@@ -119,8 +119,8 @@ def said_of(overrides: list[str]) -> tuple[str | None, Exception | None]:
 
     None where the run composes; what a node cannot be built of is refused as a run would.
     """
-    from normlab.build import check_nodes
     from normlab.config import to_dict
+    from normlab.train.build import check_nodes
 
     try:
         check_nodes(to_dict(compose(overrides)))

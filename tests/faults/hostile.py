@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from normlab.build import check_nodes
 from normlab.config import from_dict, to_dict
 from normlab.data.local import FolderCorpus
 from normlab.records.record import RunRecord
+from normlab.train.build import check_nodes
 from tests.faults.tally import Tally
 
 CONFIGS, RECORDS, DATA = "configs of records", "records", "data files"

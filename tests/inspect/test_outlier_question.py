@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.inspect import outlier
 from normlab.inspect.model import attentions_watched, mean_loss
 from normlab.inspect.outlier import fitted, in_sentence, ratio
 from normlab.inspect.worked import attend, slope, through
 from normlab.norms.base import normalized_by
 from normlab.norms.local import NoNorm
+from normlab.train.build import make_norm
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, config_of, examined, trained
 
 

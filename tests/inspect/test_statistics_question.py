@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from normlab.build import make_norm
 from normlab.inspect import statistics
 from normlab.inspect.model import norms_watched
 from normlab.inspect.statistics import against_running, by_length, closing, discrepancies, loss
@@ -16,6 +15,7 @@ from normlab.norms.base import RunningNorm, normalized_by, running_norms
 from normlab.norms.local import LayerNorm
 from normlab.norms.pool import Moments
 from normlab.probes.sites import sites
+from normlab.train.build import make_norm
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, examined, subject, trained
 
 

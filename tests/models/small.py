@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from normlab.build import make_norm
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.models.architecture import TextArchitecture
@@ -17,6 +16,7 @@ from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.placements.base import Norms, Placement, Residual
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.translation import Translation
+from normlab.train.build import make_norm
 
 NORMS = option_names("norm")
 PLACEMENTS = option_names("placement")

@@ -4,13 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.build import make_fast
 from normlab.inspect import batch_mates
 from normlab.inspect.leak import leak
 from normlab.inspect.model import subject_of_config
 from normlab.inspect.outlier import outlier
 from normlab.inspect.padding import padding
 from normlab.models.base import stacks
+from normlab.train.build import make_fast
 from tests.inspect.subjects import examined
 
 RESNET = ("task=digits", "model=resnet8", "model.width=4")

@@ -6,11 +6,11 @@ import pytest
 import torch
 from transformers import BertConfig, BertForPreTraining
 
-from normlab.build import make_norm
 from normlab.models.architecture import TextArchitecture
 from normlab.models.base import Longest, Text
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
+from normlab.train.build import make_norm
 from tests.models.small import norms, placement
 
 VOCAB, DIM, FFN, HEADS, LAYERS, LENGTH = 37, 16, 24, 2, 2, 12

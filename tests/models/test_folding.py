@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.models.folding import fixed_map, fold
 from normlab.norms.base import RunningNorm, Stream
+from normlab.train.build import make_norm
 from tests.models.small import BOS, GRID, NORMS, PAD, PLACEMENTS, assert_close, sentences, seq2seq
 
 # statistics that are the same at every position, and nothing else

@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.build import build_evaluator, build_model, build_task
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
 from normlab.models.layers import Embedding, noisy
 from normlab.tasks.base import Condition
+from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.runtime import Runtime
 from tests.models.small import logits, sentences, seq2seq
 

@@ -3,11 +3,11 @@
 import pytest
 import torch
 
-from normlab.build import build_model
 from normlab.config import compose, to_dict
 from normlab.dropout import Dropout
 from normlab.models.layers import Linear, initialize, parameter_hashes
 from normlab.norms.base import Norm
+from normlab.train.build import build_model
 from tests.models.small import (
     BOS,
     IN_OTHERS,

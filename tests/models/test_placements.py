@@ -7,7 +7,6 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.build import make_norm
 from normlab.config import compose
 from normlab.models.attention import AttentionSites, HeadNorm, SelfAttention
 from normlab.norms.base import Stream
@@ -15,6 +14,7 @@ from normlab.norms.local import NoNorm
 from normlab.placements.admin import AdminResidual, closed_form, profile
 from normlab.placements.base import XAVIER, Place, Residual
 from normlab.placements.normformer import HeadGains
+from normlab.train.build import make_norm
 from tests.models.small import (
     DIM,
     PLACEMENTS,

@@ -10,7 +10,6 @@ import yaml
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from normlab.build import build_model, make_norm
 from normlab.config import compose, to_dict
 from normlab.models.base import Image, Longest, Text, TextToText
 from normlab.models.layers import parameter_hashes
@@ -19,8 +18,9 @@ from normlab.norms.base import Stream, running_norms
 from normlab.norms.model import ModelNorms
 from normlab.norms.recalibration import recalibrated
 from normlab.registry import CONFIG_DIR
-from normlab.run import train
+from normlab.train.build import build_model, make_norm
 from normlab.train.loop import Trainer
+from normlab.train.run import train
 from tests.models.small import NORMS, PAD, VOCAB, Words, assert_close, sentences, unsettle
 
 TEXT = Text(vocab=VOCAB, pad_id=PAD, longest=Longest(12, "", ""), causal=True)

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from normlab.build import build_model, make_norm
 from normlab.config import compose, to_dict
 from normlab.models.base import Longest, Text
 from normlab.models.cache import CachedDecoding
@@ -14,6 +13,7 @@ from normlab.norms.local import UnitNorm
 from normlab.placements.base import Norms
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
+from normlab.train.build import build_model, make_norm
 from tests.models.small import BOS, Words, assert_close, logits, sentences, seq2seq
 
 SMALL = ("model.dim=16", "model.ffn_dim=24", "model.num_heads=2", "model.max_positions=40")

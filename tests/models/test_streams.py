@@ -58,7 +58,7 @@ def test_more_padding_changes_no_real_output(norm, place, training):
 
 @pytest.mark.parametrize("norm", [name for name in NORMS if name != "none"])
 def test_norms_at_the_optional_sites_leave_padding_without_effect(norm):
-    from normlab.build import make_norm
+    from normlab.train.build import make_norm
 
     def factory(dim):
         return make_norm(norm, dim)

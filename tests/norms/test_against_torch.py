@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.build import make_norm
 from normlab.norms.base import Stream
+from normlab.train.build import make_norm
 
 DIM = 6
 LENGTHS = (9, 3, 5, 1, 7)

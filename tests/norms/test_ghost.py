@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.norms.base import RunningNorm, Stream
 from normlab.registry import option_names
+from normlab.train.build import make_norm
 from tests.norms.test_padding import paddings
 
 GHOSTS = [name for name in option_names("norm") if hasattr(make_norm(name, 8), "ghost")]

@@ -6,11 +6,11 @@ import sys
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.norms.base import RunningNorm, Stream
 from normlab.norms.model import ModelNorms
 from normlab.norms.recalibration import recalibrated
 from normlab.registry import option_names
+from normlab.train.build import make_norm
 
 NORMS = option_names("norm")
 BATCH = [n for n in NORMS if isinstance(make_norm(n, 8), RunningNorm)]
@@ -73,7 +73,7 @@ def test_what_cannot_be_frozen_is_named():
 
 COMPILE = """
 import torch
-from normlab.build import make_norm
+from normlab.train.build import make_norm
 from normlab.norms.base import Clock, Stream
 from normlab.registry import option_names
 

@@ -5,9 +5,9 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.norms.base import RunningNorm, Stream
 from normlab.registry import option_names
+from normlab.train.build import make_norm
 
 NORMS = option_names("norm")
 BATCH = [n for n in NORMS if isinstance(make_norm(n, 8), RunningNorm)]

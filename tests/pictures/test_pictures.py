@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.build import build_model, build_task, make_norm
 from normlab.config import compose, to_dict
 from normlab.data.pictures import cifar10
 from normlab.data.pictures.augment import Augmentation
@@ -19,8 +18,9 @@ from normlab.export import FORMAT, load_export
 from normlab.models.folding import fold
 from normlab.models.resnet import normalized
 from normlab.norms.base import running_norms
-from normlab.run import train
+from normlab.train.build import build_model, build_task, make_norm
 from normlab.train.loop import Trainer
+from normlab.train.run import train
 
 SMALL = ("task=digits", "model.width=4", "sink=[jsonl]", "observe.threads=1", "precision=fp64")
 VIT = ("task=digits", "model=vit", "model.dim=16", "model.ffn_dim=32", "model.num_heads=2")

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from normlab.build import make_norm
 from normlab.models.layers import initialize
 from normlab.models.recurrent import LstmArchitecture, Recurrent
 from normlab.models.resnet import Convolution
@@ -30,6 +29,7 @@ from normlab.probes.sites import layer, parameter_kinds, real_values, site, site
 from normlab.probes.statistics_gradient import StatisticsGradient, statistics_gradient
 from normlab.probes.tid import TrainInferenceDiscrepancy, discrepancy
 from normlab.probes.updates import Updates
+from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
 
 LENGTHS = [4, 5, 2], [3, 6, 4]

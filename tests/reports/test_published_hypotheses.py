@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from normlab.loaded import rescored
 from normlab.records.hypotheses import packed_hypotheses, read_hypotheses
 from normlab.records.store import read_record
 from normlab.reports.published import publish
+from normlab.train.loaded import rescored
 from tests.reports.pages import diverged, kept_run, run_rows
 from tests.reports.tables import made, planned, study
 from tests.tasks.sentences import translation

@@ -10,7 +10,6 @@ from rich.console import Console as RichConsole
 
 from normlab.progress import Stage
 from normlab.records.record import Outcome, Score
-from normlab.train.sinks import pace
 from normlab.train.sinks.console import Console, duration, figure
 from tests.sinks.runs import info, record, scores
 
@@ -122,7 +121,7 @@ def test_the_cursor_comes_back_when_a_run_ends_without_a_record(tmp_path):
 
 def test_the_time_left_is_by_the_steps_of_this_start(tmp_path, monkeypatch):
     clock = itertools.chain([1000.0], itertools.repeat(1020.0))
-    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    monkeypatch.setattr(live, "time", SimpleNamespace(monotonic=lambda: next(clock)))
     out = io.StringIO()
     sink = Console(style="plain", console=RichConsole(file=out))
     sink.open(info(tmp_path, resumed_step=50))
@@ -160,7 +159,7 @@ def test_a_pipe_is_never_silent_for_long(tmp_path, monkeypatch):
 
 
 def test_the_course_of_the_loss_fits_its_columns_however_long():
-    line = pace.Sparkline(12)
+    line = live.Sparkline(12)
     for step in range(5000):
         line.add(100.0 / (step + 1))
     assert str(line)[0] == "█" and str(line)[-1] == "▁" and 6 <= len(str(line)) <= 13

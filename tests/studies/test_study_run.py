@@ -14,11 +14,11 @@ from normlab import machine
 from normlab.commands import _study_judge, _study_words
 from normlab.commands import study as command
 from normlab.commands._study_tables import Item, Table
-from normlab.numerics import NUMERICS
 from normlab.reports.published import read
 from normlab.reports.study_table import BOLD
 from normlab.studies import load_study
 from normlab.studies import runs as studied
+from normlab.train.numerics import NUMERICS
 from tests.reports.tables import made
 
 STUDY = """\

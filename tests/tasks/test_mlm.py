@@ -15,11 +15,11 @@ from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture
 from normlab.models.layers import initialize
-from normlab.start import check_start
 from normlab.tasks.base import Condition
 from normlab.tasks.document_stream import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator
+from normlab.train.preflight import check_start
 from normlab.train.runtime import Runtime
 from tests.models.small import NORMS, architecture, norms, placement, unsettle
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.build import parameter_kinds
+from normlab.train.build import parameter_kinds
 from normlab.train.checkpoint import load_checkpoint
 from tests.train.trainers import build_trainer, weights
 

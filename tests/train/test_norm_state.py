@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.config import compose
 from normlab.norms.base import RunningNorm, running_norms
-from normlab.notices import notices
 from normlab.records.record import RunRecord
 from normlab.registry import option_names
-from normlab.run import train
+from normlab.train.build import make_norm
 from normlab.train.checkpoint import load_checkpoint
+from normlab.train.preflight import notices
+from normlab.train.run import train
 from tests.models.small import lm, seq2seq
 from tests.tiny_runs import tiny
 from tests.train.trainers import build_trainer, weights

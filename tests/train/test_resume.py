@@ -259,9 +259,9 @@ class OtherCode:
 
     @staticmethod
     def install() -> None:
-        import normlab.run
+        import normlab.train.run
 
-        normlab.run.NUMERICS = 1000
+        normlab.train.run.NUMERICS = 1000
 
 
 def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(

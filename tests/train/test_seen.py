@@ -6,10 +6,10 @@ from collections import Counter
 import pytest
 import torch
 
-from normlab.build import build_evaluator, build_model, build_task
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
 from normlab.train import evaluate
+from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.evaluate import whole
 from normlab.train.runtime import Runtime
 

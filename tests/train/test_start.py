@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.build import make_norm
 from normlab.config import compose, to_dict
-from normlab.loaded import load_run
 from normlab.norms.base import Clock
 from normlab.records.fingerprint import fingerprint
-from normlab.run import train
 from normlab.start_file import FILE, settled
+from normlab.train.build import make_norm
 from normlab.train.checkpoint import FORMAT, start_from
+from normlab.train.loaded import load_run
+from normlab.train.run import train
 from tests.tiny_runs import tiny
 
 SHORT = ("budget.steps=2", "validate.every=2", "validate.best=false", "task.test_search.beam=1")

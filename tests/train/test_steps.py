@@ -198,7 +198,7 @@ COMPILED = """
 import sys
 import torch
 from torch._dynamo.utils import counters
-from normlab.build import build_model, build_task, make_fast
+from normlab.train.build import build_model, build_task, make_fast
 from normlab.config import compose, to_dict
 from normlab.distributed import Shard
 from normlab.instantiate import instantiate

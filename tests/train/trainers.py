@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from normlab import distributed
-from normlab.build import build_model, build_optimizer, build_task, calibrate_model
 from normlab.config import compose, to_dict
 from normlab.instantiate import instantiate
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import ProbeGroup
+from normlab.train.build import build_model, build_optimizer, build_task, calibrate_model
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.evaluate import Evaluator
 from normlab.train.loop import LoopSettings, Trainer

@@ -31,7 +31,7 @@ from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
 from normlab.records.text import one_line
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
-from normlab.train.sinks.pace import Pace, Sparkline
+from normlab.train.sinks.live import Pace, Sparkline
 
 LOSS = "train/loss"
 SPEED = "train/tokens_per_second"

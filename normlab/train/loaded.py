@@ -8,9 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from normlab.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.config import from_dict, to_dict
-from normlab.memory import check_memory
 from normlab.models.folding import fixed_map
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
@@ -23,8 +21,10 @@ from normlab.records.record import RunRecord, Score
 from normlab.records.store import RunStore
 from normlab.registry import option_names
 from normlab.tasks.base import Task
+from normlab.train.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.train.checkpoint import Checkpoints, reading
 from normlab.train.evaluate import Evaluator
+from normlab.train.preflight import check_memory
 from normlab.train.runtime import Runtime
 from normlab.train.weights import judged_by, load_weights
 

@@ -12,24 +12,11 @@ from msgspec.structs import replace
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.build import (
-    build_evaluator,
-    build_model,
-    build_optimizer,
-    build_task,
-    calibrate_model,
-    check_nodes,
-    check_scores,
-    make_fast,
-)
 from normlab.complete import check_complete
 from normlab.config import to_dict
 from normlab.instantiate import instantiate
 from normlab.machine import settled_precision
-from normlab.memory import check_memory
 from normlab.norms.model import ModelNorms
-from normlab.notices import notices
-from normlab.numerics import NUMERICS, own_norms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.progress import PREPARING, Stage, heard_by
 from normlab.records.arithmetic import arithmetic_of
@@ -40,11 +27,22 @@ from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
 from normlab.records.rows import METRICS_FILE
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
-from normlab.start import check_start
 from normlab.tasks.base import Task
 from normlab.tasks.translated import samples
+from normlab.train.build import (
+    build_evaluator,
+    build_model,
+    build_optimizer,
+    build_task,
+    calibrate_model,
+    check_nodes,
+    check_scores,
+    make_fast,
+)
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
 from normlab.train.loop import LoopSettings, Progress, Trainer
+from normlab.train.numerics import NUMERICS, own_norms
+from normlab.train.preflight import check_memory, check_start, notices
 from normlab.train.ranks import check_same_data, check_same_place
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
