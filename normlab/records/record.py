@@ -71,8 +71,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """The evidence of one run of one config with one seed.
 
     `fingerprint` is the hash of what makes the experiment, the same for all its seeds. `numerics`
-    is `NUMERICS` of the code that made the run (`train/numerics.py`), or a label for runs older than
-    that number; `own_norms` has the hash of each norm that is not normlab's own. `last_steps` is
+    is the `NUMERICS` of the code that made the run, or a label for runs older than that number;
+    `own_norms` has the hash of each norm that is not normlab's own. `last_steps` is
     kept of a run that diverged: what its last steps looked like, as columns by the names of the log
     (`step`, `train/loss`, `stability/...`), None where nothing was measured. `weights` has the step
     of all weights that were tested, by their names (`normlab.train.tested`); it is empty where only

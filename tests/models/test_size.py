@@ -13,8 +13,6 @@ GERMAN, ENGLISH = 8848, 6632
 
 def parameters(monkeypatch, *overrides):
     monkeypatch.setattr("normlab.train.build.initialize", lambda model, seed: None)  # no values
-        "normlab.train.build.initialize", lambda model, seed: None
-    )  # no values, no time
     config = to_dict(compose(["task=iwslt", *overrides]))
     with torch.device("meta"):
         model = build_model(config, Words(GERMAN, ENGLISH))

@@ -10,6 +10,7 @@ from rich.console import Console as RichConsole
 
 from normlab.progress import Stage
 from normlab.records.record import Outcome, Score
+from normlab.train.sinks import live
 from normlab.train.sinks.console import Console, duration, figure
 from tests.sinks.runs import info, record, scores
 
