@@ -14,6 +14,7 @@ from torch import nn
 
 from normlab.distributed import Shard
 from normlab.machine import memory_bytes
+from normlab.models.base import incremental
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.registry import TARGET, settings_of
@@ -170,27 +171,28 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
         yield f"warning: the run ends at step {total:,}, within a norm's own schedule: " + _listed(
             late
         )
-    if not getattr(model, "incremental", True):
+    decoder = _decoder(model)
+    if decoder is not None and not _takes_one_token_at_a_time(decoder):
         yield (
             "decoding reads the whole prefix anew for each token: in evaluation a norm looks at "
             "other tokens"
         )
-
-    if sees := sorted(
-        {type(m).__name__ for m in _causal(model).modules() if getattr(m, "sees_future", False)}
-    ):
+    parts = decoder.modules() if decoder is not None else ()
+    if sees := sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)}):
         yield (
             f"warning: {', '.join(sees)} shows a token the later ones of its sequence, in training "
             "too: losses and scores are those of a model that has seen what it predicts"
         )
 
 
-def _causal(model: nn.Module) -> nn.Module:
-    """Return the part of a model that predicts the next token: nothing of one that does not."""
-    if not hasattr(model, "incremental"):
-        return nn.Identity()
-    decoder = getattr(model, "decoder", model)
-    return decoder if isinstance(decoder, nn.Module) else model
+def _decoder(model: nn.Module) -> nn.Module | None:
+    """Return the part of a model that predicts the next token; None of one that does not."""
+    return getattr(model, "decoder", model) if hasattr(model, "start_decoding") else None
+
+
+def _takes_one_token_at_a_time(decoder: nn.Module) -> bool:
+    recurrent = getattr(decoder, "recurrent", None)  # its cells say it themselves
+    return incremental(decoder) if recurrent is None else recurrent.incremental
 
 
 def _listed(milestones: Mapping[str, int]) -> str:
