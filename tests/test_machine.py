@@ -6,7 +6,8 @@ import torch
 from normlab import machine
 from normlab.config import compose, to_dict
 from normlab.records.fingerprint import fingerprint
-from normlab.train.runtime import cpu_capabilities
+from normlab.train import runtime
+from normlab.train.runtime import Runtime, cpu_capabilities
 
 AVX512 = "avx avx2 fma avx512f avx512bw avx512dq avx512vl"
 
@@ -122,3 +123,19 @@ def test_what_torch_is_built_for_is_read_from_its_version_file(tmp_path, monkeyp
 def test_what_the_installed_torch_is_built_for_is_read_aright():
     built = {name for name in ("cuda", "hip") if getattr(torch.version, name) is not None}
     assert machine._torch_builds() == built
+
+
+@pytest.mark.parametrize(
+    ("given", "ranks", "asked", "threads"),
+    [("3", 1, None, 3), ("1", 1, None, 1), ("1", 2, None, 4), ("3", 1, 2, 2), ("", 1, None, 8)],
+)
+def test_openmp_threads_are_the_default_but_for_those_that_torchrun_sets(
+    monkeypatch, given, ranks, asked, threads
+):
+    found = []
+    monkeypatch.setenv("OMP_NUM_THREADS", given)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(ranks))
+    monkeypatch.setattr(runtime, "_physical_cores", lambda: 8)
+    monkeypatch.setattr(torch, "set_num_threads", found.append)
+    Runtime.start(device="cpu", precision="fp32", threads=asked)
+    assert found == [threads]

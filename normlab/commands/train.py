@@ -159,13 +159,13 @@ def compare(folders: Iterable[Path]) -> None:
 
 def train_and_say(config) -> "RunRecord":
     """Carry out a run and print its last line."""
-    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
+    main = os.environ.get("RANK", "0") == "0"  # a run leaves the processes' group when it ends
+    if main and sys.stderr is not None and sys.stderr.isatty():
         print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
-    from normlab.distributed import is_main
     from normlab.train.run import train
 
     record = train(config)
-    if is_main():
+    if main:
         print(summary(record))
     return record
 
@@ -299,15 +299,17 @@ def report_failures(folder: Path) -> int:
 
 def summary(record: "RunRecord") -> str:
     """Return the last line of a run: its outcome and test scores."""
+    from normlab.metrics.spread import learned
+
     scores = ", ".join(
         f"{name} {score.value:.4g}"
         for name, score in record.main_scores.items()
         if name.startswith("test")
     )
     reason = f" ({record.outcome.reason})" if record.outcome.reason else ""
-    return (
-        f"{record.run_id}: {record.outcome.status} at step {record.outcome.step}{reason} {scores}"
-    )
+    but = ", but no better than the untrained baseline:" if learned(record) is False else ""
+    ended = f"{record.outcome.status} at step {record.outcome.step}{reason}{but}"
+    return f"{record.run_id}: {ended} {scores}"
 
 
 def help_text() -> str:

@@ -172,6 +172,18 @@ def trains(record: RunRecord, score: str) -> bool:
     return record.finished and at_baseline([record], score) is None
 
 
+def learned(record: RunRecord) -> bool | None:
+    """Tell whether a finished run ended better than the untrained baseline, by accuracy or loss.
+
+    None for a run that did not finish, for one of a single update, and where no baseline is known.
+    """
+    known = [name for name in ("accuracy", "loss") if name in record.floors]
+    score = f"test/{known[0]}" if known else ""
+    if not record.finished or record.budget.steps <= 1 or score not in record.scores:
+        return None
+    return trains(record, score)
+
+
 def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     """Compare the mean score of finished runs with the untrained baseline if it is not clear of it.
 

@@ -48,7 +48,8 @@ class Runtime:
     ) -> "Runtime":
         """Join the process group if there is one, and settle what is `auto`.
 
-        Threads default to the physical cores, shared among the processes of this machine.
+        Threads default to `OMP_NUM_THREADS`, and without it to the physical cores, shared among the
+        processes of this machine.
         `rank_timeout` are the minutes that a process of several waits for another one.
 
         Raises ValueError for a GPU that torch does not find.
@@ -60,7 +61,8 @@ class Runtime:
             device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
             torch.cuda.set_device(device)
         local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-        torch.set_num_threads(threads or max(1, _physical_cores() // local_ranks))
+        given = threads or _threads_of_openmp(local_ranks)
+        torch.set_num_threads(given or max(1, _physical_cores() // local_ranks))
         keep_freed_memory()
         if device == "cpu":
             choose_float32_library()
@@ -134,6 +136,14 @@ def cpu_capabilities() -> dict[str, Any]:
     """Return what torch knows of the processor, empty in versions that cannot tell."""
     tell = getattr(torch.cpu, "get_capabilities", None)
     return dict(tell()) if tell is not None else {}
+
+
+def _threads_of_openmp(local_ranks: int) -> int | None:
+    """Return what `OMP_NUM_THREADS` asks for; torchrun sets 1 by itself for several processes."""
+    given = os.environ.get("OMP_NUM_THREADS", "")
+    if not given.isdecimal() or (given == "1" and local_ranks > 1):
+        return None
+    return int(given) or None
 
 
 def _physical_cores() -> int:

@@ -8,8 +8,10 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console as RichConsole
 
+from normlab.commands.train import summary, train_and_say
+from normlab.metrics.spread import learned
 from normlab.progress import Stage
-from normlab.records.record import Outcome, Score
+from normlab.records.record import BudgetUsed, Outcome, Score
 from normlab.train.sinks import live
 from normlab.train.sinks.console import Console, duration, figure
 from tests.sinks.runs import info, record, scores
@@ -211,3 +213,28 @@ def test_on_a_terminal_a_line_folds_between_names_and_a_bar_leaves_room(tmp_path
 def strip(text):
     """Return a text without the control sequences of a terminal."""
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+
+
+@pytest.mark.parametrize(
+    ("loss", "floor", "steps", "answer"),
+    [(4.0, 4.5, 100, False), (4.0, 5.5, 100, True), (4.0, 4.5, 1, None), (4.0, None, 100, None)],
+)
+def test_a_run_that_never_learned_is_said_to_be_at_the_baseline(
+    tmp_path, loss, floor, steps, answer
+):
+    end = record(
+        scores={"test/loss": Score(loss, False, 100)},
+        floors={} if floor is None else {"loss": floor},
+        budget=BudgetUsed(steps, 9, 1.0, 9.0, 0),
+    )
+    assert learned(end) is answer
+    for said in (show(tmp_path, terminal=False, end=end), summary(end)):
+        assert ("but no better than the untrained baseline" in said) == (answer is False)
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_the_last_line_is_printed_by_the_first_process_alone(rank, monkeypatch, capsys):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("normlab.train.run.train", lambda config: record())
+    train_and_say({})
+    assert bool(capsys.readouterr().out) == (rank == "0")

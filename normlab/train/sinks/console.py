@@ -25,7 +25,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
 
-from normlab.metrics.spread import accuracy_interval
+from normlab.metrics.spread import accuracy_interval, learned
 from normlab.progress import PREPARING, TRAINING, Stage
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
@@ -223,9 +223,10 @@ def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) 
     """Return the last page: outcome, main scores, samples, the place, what to type next."""
     outcome, budget = record.outcome, record.budget
     where = " in ".join(part for part in (outcome.reason, outcome.layer) if part)
+    but = ", but no better than the untrained baseline," if learned(record) is False else ""
     lines = [
         Text.assemble(
-            (outcome.status, f"bold {_COLORS.get(outcome.status, 'red')}"),
+            (outcome.status + but, f"bold {_COLORS.get(outcome.status, 'red')}"),
             f" at step {outcome.step:,}" + (f" ({where})" if where else ""),
             f" in {duration(budget.wall_seconds)}: {budget.tokens:,} {record.unit}, "
             f"{budget.tokens_per_second:,.0f} {record.unit}/s",
