@@ -27,8 +27,7 @@ from normlab.inspect.subject import (
     running_norms,
     running_statistics,
 )
-from normlab.probes.batch_statistics import Statistics
-from normlab.probes.tid import discrepancy
+from normlab.probes.tid import Statistics, discrepancy
 from normlab.tasks.base import Batch
 
 SENTENCES = 256

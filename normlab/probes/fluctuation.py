@@ -23,8 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from normlab.probes.base import StepView
-from normlab.probes.batch_statistics import NO_RUNNING, Statistics, StatisticsReader
 from normlab.probes.figures import FigureProbe, Values, by_site
+from normlab.probes.tid import NO_RUNNING, Statistics, StatisticsReader
 
 
 class Fluctuation(FigureProbe):

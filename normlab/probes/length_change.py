@@ -22,8 +22,7 @@ import torch
 from torch import nn
 
 from normlab.probes.base import Probe, Series, StepView
-from normlab.probes.batch_statistics import StatisticsReader
-from normlab.probes.tid import discrepancy
+from normlab.probes.tid import StatisticsReader, discrepancy
 
 
 class LengthChangeProbe(Probe):

@@ -17,7 +17,6 @@ from normlab.placements.base import Norms, Residual
 from normlab.probes.activations import Activations, describe
 from normlab.probes.attention import Attention, describe_attention
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.probes.batch_statistics import Statistics
 from normlab.probes.branches import Branches, describe_branch
 from normlab.probes.drift import Drift, drift, moments
 from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
@@ -27,7 +26,7 @@ from normlab.probes.padding import Padding
 from normlab.probes.residual import ResidualStream, root_mean_square
 from normlab.probes.sites import layer, parameter_kinds, real_values, site, sites
 from normlab.probes.statistics_gradient import StatisticsGradient, statistics_gradient
-from normlab.probes.tid import TrainInferenceDiscrepancy, discrepancy
+from normlab.probes.tid import Statistics, TrainInferenceDiscrepancy, discrepancy
 from normlab.probes.updates import Updates
 from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
