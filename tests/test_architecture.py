@@ -244,7 +244,7 @@ def test_some_imports_have_few_homes(names, homes):
 # log that is appended to, what a benchmark throws away, and how far a run is.
 WRITERS = (
     *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.tokenizer"),
-    *("data.documents.encoded", "data.documents.prepare", "data.documents.spool"),
+    *("data.documents.encoded", "data.documents.prepare"),
     *("data.documents.tokenizer", "records.atomic", "train.sinks.jsonl", "studies.local"),
     *("bench.cost", "train.checkpoint", "train.sinks.live"),
     *("data.pictures.cifar10", "export"),

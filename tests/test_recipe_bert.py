@@ -20,7 +20,6 @@ from normlab.train.schedule import Schedule
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.
     "task.corpus.path": "wikimedia/wikipedia",
-    "task.corpus.streaming": True,
     "task.vocab_size": 30_522,
     "task.pieces": "wordpiece",
     "task.lowercase": True,

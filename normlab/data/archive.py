@@ -45,8 +45,8 @@ def offline() -> Iterator[None]:
 def download(url: str, name: str, *, root: Path | None = None) -> Path:
     """Return the file `name` of the download folder, fetched from `url` where it is not there yet.
 
-    Raises OSError where the network or the disk fails or nothing may be fetched; nothing half
-    fetched stays.
+    Raises OSError where the network or the disk fails, where the download breaks off, and where
+    nothing may be fetched; no part of a file is kept.
     """
     folder = (cache_root() if root is None else root) / "downloads"
     path = folder / name
@@ -57,6 +57,9 @@ def download(url: str, name: str, *, root: Path | None = None) -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             with atomic_write(path, "wb") as file:
                 shutil.copyfileobj(response, file)
+                announced, received = response.headers.get("Content-Length"), file.tell()
+                if announced is not None and received != int(announced):
+                    raise OSError(f"{url} broke off after {received:,} of {int(announced):,} bytes")
     return path
 
 

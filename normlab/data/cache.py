@@ -1,8 +1,6 @@
-"""A folder of prepared data per content and settings, built once however many processes ask for it.
+"""The cache of prepared data: one folder per content and settings, built once by one process.
 
-Decides where it lies (`$NORMLAB_CACHE`, else `~/.cache/normlab`), when an entry counts as whole (a
-manifest, written last, holds the SHA-256 of each file), and that a damaged entry is built again
-rather than trusted. Files of a large entry may be left to be checked when they are used.
+A manifest, written last, holds the SHA-256 of each file; an entry that does not match is rebuilt.
 """
 
 import errno
@@ -14,8 +12,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from fnmatch import filter as fnmatch_filter
-from fnmatch import fnmatch
 from pathlib import Path
 
 from filelock import FileLock
@@ -42,15 +38,13 @@ def cached_folder(
     build: Callable[[Path], None],
     *,
     root: Path | None = None,
-    later: str | None = None,
 ) -> Path:
     """Return the folder `name` of the cache, built by `build(empty folder)` where needed.
 
     It is needed where the entry is absent or damaged. Processes that ask at once wait for one of
     them. What `build` writes appears all together or not at all: a process that is killed leaves
-    the old state. Files whose names match `later` are looked for, not read: whoever uses them calls
-    `check_files`. Raises ValueError where the cache cannot be written, and for a name that is more
-    than one: it may come from a corpus's own.
+    the old state. Raises ValueError where the cache cannot be written, and for a name that could
+    leave the folder: it may come from a corpus's own.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -69,47 +63,24 @@ def cached_folder(
             "folder of yours"
         ) from error
     try:
-        if not is_whole(entry, later=later):
+        if not is_whole(entry):
             _build(entry, build)
     finally:
         lock.release()
     return entry
 
 
-def is_whole(entry: Path, *, later: str | None = None) -> bool:
-    """Tell whether every file that the manifest of an entry lists is there with its checksum.
-
-    Of files whose names match `later` the checksum is not asked.
-    """
+def is_whole(entry: Path) -> bool:
+    """Tell whether every file that the manifest of an entry lists is there with its checksum."""
     try:
         manifest = read_json(entry / MANIFEST)
         names = [name for name in manifest if Path(name).name == name]  # none outside the entry
         return bool(names) and all(
-            name in names
-            and (
-                (entry / name).is_file()
-                if later is not None and fnmatch(name, later)
-                else file_checksum(entry / name) == digest
-            )
+            name in names and file_checksum(entry / name) == digest
             for name, digest in manifest.items()
         )
     except (OSError, ValueError, AttributeError, TypeError):
         return False
-
-
-def check_files(entry: Path, names: str) -> None:
-    """Raise ValueError naming the first file of an entry that matches `names` and is damaged."""
-    manifest = read_json(entry / MANIFEST)
-    for name in fnmatch_filter(manifest, names):
-        try:
-            whole = file_checksum(entry / name) == manifest[name]
-        except OSError:
-            whole = False
-        if not whole:
-            raise ValueError(
-                f"{entry / name} is damaged: remove the folder {entry} and start again, which "
-                "prepares the data anew (a run goes on where it was)"
-            )
 
 
 def file_checksum(path: Path) -> str:

@@ -51,7 +51,8 @@ class Iwslt14(Corpus):
         train_from: `valid` trains on the valid split where there is no training text, every 23rd
             pair of it held out: "mini-TED", which is not IWSLT'14.
         prepared: which of a folder's prepared texts to read; `auto` takes the pieces first.
-        download: where from without data_dir. The hub's tables lack one of the five test sets.
+        download: which source to try first without data_dir; the hub's tables lack one of the five
+            test sets, which the label of the results says.
     """
 
     name = "iwslt14"
@@ -175,28 +176,37 @@ class Iwslt14(Corpus):
         return _cached(content, lambda _: ted.assemble(raw, [tables["validation"], tables["test"]]))
 
     def _from_network(self) -> dict[str, ParallelText]:
-        """Download the archive or load the hub's tables; one paragraph where that fails."""
-        tried = f"the archive {URL}"
-        if self._download == "hub":
-            tried = f"the data set {HUB} (revision {HUB_REVISION}) of the Hugging Face Hub"
-        try:
-            if self._download == "hub":
-                return self._from_tables(HUB, revision=HUB_REVISION)
-            archive = download(URL, f"iwslt14-{ARCHIVE}")
-        except Exception as error:
-            other = "archive" if self._download == "hub" else "hub"
-            raise unavailable(
-                "IWSLT'14 de-en",
-                tried,
-                error,
-                "With a network, run the command again or take the other source with "
-                f"task.corpus.download={other}. Without one, set data_dir to {ARCHIVE} or to a "
-                "folder with its files, with the hub's Parquet files, or with train, valid and "
-                "test as .de and .en (also .bpe.de or .tok.de, plain or .gz) as fairseq's "
-                "prepare-iwslt14.sh writes them. If all you have is its valid and test, "
-                "task.corpus.train_from=valid trains on the valid split, as mini-TED.",
-            ) from error
-        return self._from_archive(archive)
+        """Read the archive or the hub's tables, the other one where the first cannot be had."""
+        sources = {
+            "archive": URL,
+            "hub": f"{HUB} (revision {HUB_REVISION}) of the Hugging Face Hub",
+        }
+        errors: dict[str, Exception] = {}
+        for name in sorted(sources, key=lambda name: name != self._download):
+            try:
+                if name == "hub":
+                    return self._from_tables(HUB, revision=HUB_REVISION)
+                archive = download(URL, f"iwslt14-{ARCHIVE}")
+                try:
+                    return self._from_archive(archive)
+                except ValueError:
+                    archive.unlink(missing_ok=True)  # what does not unpack is fetched again
+                    self._archive = None
+                    raise
+            except Exception as error:
+                errors[name] = error
+        first, second = errors
+        other = " ".join(str(errors[second]).split())[:80]
+        raise unavailable(
+            "IWSLT'14 de-en",
+            f"{sources[first]} and {sources[second]} ({other})",
+            errors[first],
+            f"With a network, run the command again. Without one, set data_dir to {ARCHIVE} or to "
+            "a folder with its files, the hub's Parquet files, or train, valid and test as .de "
+            "and .en (also .bpe.de or .tok.de, plain or .gz) as fairseq's prepare-iwslt14.sh "
+            "writes them. If all you have is its valid and test, task.corpus.train_from=valid "
+            "trains on the valid split, as mini-TED.",
+        ) from errors[first]
 
     def _from_prepared(self, folder: Path) -> dict[str, ParallelText]:
         """Read text that fairseq's script wrote: pieces or tokens."""

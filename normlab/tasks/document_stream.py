@@ -1,4 +1,4 @@
-"""Training batches of documents, one after the other: over shards, and over a change of length."""
+"""Training batches of documents, one after the other, and over a change of length."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -44,9 +44,7 @@ class LengthChange:
 class DocumentStream(Iterator[Any]):
     """Training batches of documents; from some batch on, those of another `max_length`.
 
-    An epoch takes one shard of the text after the other (see `DocumentTask.text`); what the index
-    stream counts as epochs are shards here. They go on counting when the length changes, so that
-    no masks come twice.
+    Epochs keep counting when the length changes, so that no masks come twice.
     """
 
     def __init__(
@@ -69,8 +67,7 @@ class DocumentStream(Iterator[Any]):
     def epochs(self) -> float:
         """Return the number of epochs drawn, a begun one by its share."""
         place = self._indices.state_dict()
-        shards = place["epoch"] + place["index"] / self._indices.batches_per_epoch
-        return shards / len(self._task.data.shards["train"])
+        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
 
     def __next__(self) -> Any:
         if self._drawn == self._change_at:

@@ -19,9 +19,8 @@ from torch import Tensor
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.documents.corpus import DocumentCorpus
-from normlab.data.documents.encoded import EncodedDocuments
 from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
-from normlab.data.documents.streams import EVAL_SEED, stream
+from normlab.data.documents.streams import EVAL_SEED
 from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
 from normlab.distributed import Shard, sum_scalars
 from normlab.models.base import Longest, Text
@@ -120,19 +119,7 @@ class DocumentTask(Task):
 
     @abstractmethod
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Examples:
-        """Return the examples of an epoch of `text`, none longer than `limit` tokens."""
-
-    def text(self, split: str, *, seed: int, epoch: int) -> EncodedDocuments:
-        """Return the documents that examples of an epoch are made of.
-
-        These are a whole split, but for training text of several shards: there `epoch` counts
-        shards, which come in an order of their own each time all have come.
-        """
-        shards = self.data.shards["train"]
-        if split != "train" or len(shards) == 1:
-            return self.data.splits[split]
-        turn, place = divmod(epoch, len(shards))
-        return shards[int(stream("shards", seed=seed, epoch=turn).permutation(len(shards))[place])]
+        """Return the examples of an epoch, none longer than `limit` tokens."""
 
     @abstractmethod
     def collate(
@@ -171,10 +158,7 @@ class DocumentTask(Task):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the data's description: the text, the examples of an epoch, and their padding.
-
-        Of training text of several shards, `examples` and padding are those of one of them.
-        """
+        """Return the data's description: the text, the examples of an epoch, and their padding."""
         indices = self.index_stream(Shard(0, 1), seed=0, limit=self.max_length)
         batches = [next(indices) for _ in range(indices.batches_per_epoch)]
         first = self._examples("train", limit=self.max_length, seed=0, epoch=0)

@@ -55,7 +55,7 @@ class LanguageModeling(DocumentTask):
 
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Windows:
         """Return the windows of a text, which are the same in every epoch of it."""
-        data = self.text(split, seed=seed, epoch=epoch)
+        data = self.data.splits[split]
         return text_windows(data.documents, data.text.lengths, max_length=limit)
 
     def spec(self) -> Text:
@@ -75,7 +75,7 @@ class LanguageModeling(DocumentTask):
         """Assemble windows into one padded batch."""
         windows = self._examples(split, limit=limit, seed=seed, epoch=epoch)
         assert isinstance(windows, Windows)
-        data = self.text(split, seed=seed, epoch=epoch)
+        data = self.data.splits[split]
         text = windows.batch(data, indices)
         rows, width = text.ids.shape
         tokens = int(text.valid.sum())

@@ -68,7 +68,7 @@ class MaskedLanguageModeling(DocumentTask):
 
     def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Pairs:
         """Return the pairs of segments of an epoch."""
-        data = self.text(split, seed=seed, epoch=epoch)
+        data = self.data.splits[split]
         return segment_pairs(
             data.documents,
             data.text.lengths,
@@ -96,7 +96,7 @@ class MaskedLanguageModeling(DocumentTask):
         """Assemble examples and corrupt them; an example is masked alike in every batch."""
         pairs = self._examples(split, limit=limit, seed=seed, epoch=epoch)
         assert isinstance(pairs, Pairs)
-        whole = pairs.batch(self.text(split, seed=seed, epoch=epoch), indices)
+        whole = pairs.batch(self.data.splits[split], indices)
         rows, width = whole.ids.shape
         masked = mask_tokens(
             whole.ids,

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from normlab.data.documents.corpus import Document, DocumentCorpus, check_document
+from normlab.data.documents.corpus import Document, DocumentCorpus
 from normlab.data.documents.encoded import columns_in, copy_runs
 from normlab.data.documents.local import FolderDocuments
 from normlab.data.documents.prepare import prepare_documents
@@ -243,14 +243,23 @@ def test_an_empty_split_is_named_with_the_ways_out(tmp_path, split):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], r"valid 1 \(valid\) has no sentence"),
-        (["One.", " \t"], r"valid 1 \(valid\), sentence 2: blank"),
-        (["One.\nTwo."], r"valid 1 \(valid\), sentence 1: .*a line break inside"),
+        ([], r"valid 0 \(valid\) has no sentence"),
+        (["One.", " \t"], r"valid 0 \(valid\), sentence 2: blank"),
+        (["One.\nTwo."], r"valid 0 \(valid\), sentence 1: .*a line break inside"),
     ],
 )
-def test_a_document_that_cannot_be_one_is_named(document, message):
+def test_a_document_that_cannot_be_one_is_named(tmp_path, document, message):
     with pytest.raises(ValueError, match=message):
-        check_document("valid", Document("valid 1", tuple(document)))
+        prepare({**SPLITS, "valid": [document]}, tmp_path)
+
+
+def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(tmp_path, monkeypatch):
+    splits = {**SPLITS, "train": [[f"Word{i} is here."] for i in range(40)]}
+    monkeypatch.setattr("normlab.data.documents.prepare.SAMPLE_CHARACTERS", 200)
+    monkeypatch.setattr("normlab.data.documents.prepare._CHUNK", 7)
+    prepared = prepare(splits, tmp_path)
+    assert prepared.description["vocabulary"]["learnt_from_documents"] == 10
+    assert texts_of(prepared, "train") == splits["train"]
 
 
 def test_a_vocabulary_without_room_is_refused(tmp_path):

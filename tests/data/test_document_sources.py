@@ -12,11 +12,10 @@ import pytest
 
 from normlab.data.documents import builtin
 from normlab.data.documents.builtin import PydocCorpus
-from normlab.data.documents.corpus import Document, by_hash, checksum
+from normlab.data.documents.corpus import Document, by_hash, checksum, split_sentences
 from normlab.data.documents.hub import HubDocuments, articles
 from normlab.data.documents.local import FolderDocuments
 from normlab.data.documents.prose import is_sentence, prose
-from normlab.data.documents.sentences import split_sentences
 
 
 def sentences_of(documents):
@@ -564,62 +563,10 @@ def gzipped(hub, split, rows):
     (hub.folder / f"{split}.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "parquet", "jsonl.gz"])
-def test_rows_that_stream_are_the_same_documents(hub, kind):
+def test_packed_json_lines_are_read(hub):
+    rows = [f"Row {i}.\nIt has two." for i in range(12)] + ["", "Last."]
     for split in ("train", "validation", "test"):
-        rows = [f"{split} {i}.\nIt has two." for i in range(12)] + ["", "Last."]
-        if kind == "jsonl.gz":
-            gzipped(hub, split, rows)
-        else:
-            hub.write(split, rows, kind=kind)
-    streamed = hub(streaming=True)
-    assert streamed.splits() == hub().splits()
-    assert streamed.left_out() == hub().left_out() == {"empty_rows": 3}
-    assert sum(map(len, streamed.splits()["train"])) == 25
-
-
-def test_rows_that_stream_are_read_no_further_than_they_are_taken(hub):
-    gzipped(hub, "train", [f"Row {i}." for i in range(30)])
-    corpus = hub(streaming=True, max_documents=2)
-    assert [document.sentences for _, document in corpus.stream()] == [("Row 0.",), ("Row 1.",)]
-    assert next(hub(streaming=True).stream())[1].sentences == ("Row 0.",)
-
-
-def test_the_key_of_rows_that_stream_follows_the_files(hub):
-    write_all(hub, ["One.", "Two."])
-    key = hub(streaming=True).key()
-    assert hub(streaming=True).key() == key != hub(streaming=True, rows="lines").key()
-    hub.write("test", ["One.", "Other."])
-    assert hub(streaming=True).key() != key
-
-
-def test_the_key_of_a_hub_that_streams_is_its_commit(hub, monkeypatch):
-    import huggingface_hub
-
-    class Api:
-        def dataset_info(self, path, revision):
-            assert (path, revision) == ("owner/text", None)
-            return type("Info", (), {"sha": "a" * 40})
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    newest = hub(None, streaming=True).key()
-    assert newest == hub(None, streaming=True, revision="a" * 40).key()
-    assert newest != hub(None, streaming=True, revision="b" * 40).key()
-
-
-def test_a_commit_that_cannot_be_asked_for_says_how_to_do_without(hub, monkeypatch):
-    import huggingface_hub
-
-    class Api:
-        def dataset_info(self, path, revision):
-            raise ConnectionError("offline")
-
-    monkeypatch.setattr(huggingface_hub, "HfApi", Api)
-    with pytest.raises(ValueError, match=r"the commit of .*offline.*task\.corpus\.revision"):
-        hub(None, streaming=True).key()
-
-
-def test_a_wrong_column_of_rows_that_stream_lists_the_right_ones(hub):
-    write_all(hub, ["One."])
-    with pytest.raises(ValueError, match=r"has the columns text; set task\.corpus\.column"):
-        hub(streaming=True, column="body").splits()
+        gzipped(hub, split, [f"{split}: {row}" if row else row for row in rows])
+    corpus = hub()
+    assert corpus.left_out() == {"empty_rows": 3}
+    assert sum(map(len, corpus.splits()["train"])) == 25

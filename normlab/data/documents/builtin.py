@@ -18,9 +18,8 @@ from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
 
-from normlab.data.documents.corpus import Document, DocumentCorpus, by_hash, rules_digest
+from normlab.data.documents.corpus import Document, DocumentCorpus, by_hash, rules_digest, splitter
 from normlab.data.documents.prose import prose
-from normlab.data.documents.sentences import splitter
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _TESTS = ("test", "tests", "idle_test")
@@ -58,7 +57,7 @@ class PydocCorpus(DocumentCorpus):
         digest = hashlib.sha256(f"{self._valid_share} {self._test_share}".encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
-        rules = rules_digest("builtin", "prose", "sentences")
+        rules = rules_digest("builtin", "prose")
         return f"pydoc-{platform.python_version()}-{digest.hexdigest()}-{rules}-{splitter()}"
 
     def describe(self) -> dict[str, object]:

@@ -1,18 +1,18 @@
-"""Documents as every source of them hands them over, and what is refused.
+"""Documents as every corpus of them gives them, and how they are read from lines of text."""
 
-Decides the common form (`Document`, `DocumentCorpus`), which split a document is in where the
-source has none, and how a split is recognised (its checksum). Nothing here knows of subwords or
-tensors.
-"""
-
+import gzip
 import hashlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 REQUIRED = ("train", "valid", "test")
+TextForm = Literal["sentences", "paragraphs"]
+"""What a line of text is: a sentence, or a paragraph whose sentences `sentencex` finds."""
 
 
 @dataclass(frozen=True)
@@ -31,11 +31,11 @@ class Document:
         return "".join(sentence + "\n" for sentence in self.sentences)
 
 
-class DocumentCorpus(ABC):
+class DocumentCorpus:
     """A source of documents.
 
-    A concrete corpus sets the attributes and `splits`; one that may be larger than the memory has a
-    `stream` and `split_names` of its own. `name` is a short identifier, `label` what a table must
+    A concrete corpus sets the attributes and either `splits`, or `stream` and `split_names` where
+    the text may be larger than the memory. `name` is a short identifier, `label` what a table must
     call results on it, `licence` what its origin states, `language` its ISO 639 code.
     """
 
@@ -44,9 +44,12 @@ class DocumentCorpus(ABC):
     licence: str
     language: str
 
-    @abstractmethod
     def splits(self) -> dict[str, list[Document]]:
         """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
+        splits: dict[str, list[Document]] = {name: [] for name in in_order(self.split_names())}
+        for split, document in self.stream():
+            splits[split].append(document)
+        return splits
 
     def split_names(self) -> Sequence[str]:
         """Return the names of the splits."""
@@ -109,48 +112,6 @@ def in_order(splits: Iterable[str]) -> list[str]:
     return [*(n for n in REQUIRED if n in names), *sorted(n for n in names if n not in REQUIRED)]
 
 
-def collected(corpus: DocumentCorpus) -> dict[str, list[Document]]:
-    """Return the splits of a corpus that streams, as lists."""
-    splits: dict[str, list[Document]] = {name: [] for name in in_order(corpus.split_names())}
-    for split, document in corpus.stream():
-        splits[split].append(document)
-    return splits
-
-
-def check_names(name: str, splits: Sequence[str]) -> None:
-    """Raise ValueError for a corpus without one of the splits that it needs."""
-    missing = [split for split in REQUIRED if split not in splits]
-    if missing:
-        raise ValueError(
-            f"corpus {name} has no {' and no '.join(missing)} split (it has "
-            f"{', '.join(splits) or 'none'}); give train, valid and test"
-        )
-
-
-def check_sizes(name: str, sizes: Mapping[str, int]) -> None:
-    """Raise ValueError for a split without a document."""
-    for split, size in sizes.items():
-        if not size:
-            listed = ", ".join(f"{other}: {count}" for other, count in sizes.items())
-            raise ValueError(
-                f"corpus {name}: the split {split} has no document (documents by split: {listed}); "
-                "give more documents, files of your own for each split, or another valid_share "
-                "and test_share"
-            )
-
-
-def check_document(split: str, document: Document) -> None:
-    """Raise ValueError for a document without a sentence and for a sentence that cannot be one."""
-    if not document.sentences:
-        raise ValueError(f"{document.origin} ({split}) has no sentence")
-    for number, sentence in enumerate(document.sentences, 1):
-        if not sentence.strip() or "\n" in sentence:
-            raise ValueError(
-                f"{document.origin} ({split}), sentence {number}: blank, or with a line "
-                "break inside"
-            )
-
-
 def by_hash(
     documents: Iterable[Document], *, valid_share: float, test_share: float
 ) -> dict[str, list[Document]]:
@@ -196,3 +157,101 @@ def rules_digest(*modules: str) -> str:
     for module in ("corpus", *modules):
         digest.update(package.joinpath(f"{module}.py").read_bytes())
     return digest.hexdigest()[:20]
+
+
+def stream_lines(path: Path) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text file, gzip-packed where its name ends in `.gz`.
+
+    Only LF (or CR LF) ends a line. Raises ValueError naming the file, and the line that is not
+    UTF-8.
+    """
+    number = 0
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                ended = line.removesuffix(b"\n")
+                whole = ended.removesuffix(b"\r") if ended != line else line
+                yield whole.decode("utf-8-sig" if number == 1 else "utf-8")
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example "
+            f"with: iconv -f ISO-8859-1 -t UTF-8"
+        ) from error
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(
+            f"cannot read {path}: {error}; restore the file or download it again"
+        ) from error
+    if not number:
+        raise ValueError(f"{path} is empty; give a file with one sentence a line")
+
+
+def read_documents(
+    lines: Iterable[str], *, form: TextForm, language: str, origin: str
+) -> Iterator[Document]:
+    """Yield the documents of lines, which blank lines separate.
+
+    Each is named by `origin` and the number of its first line.
+    """
+    for number, block in blocks(lines):
+        yield Document(f"{origin}, line {number}", tuple(_sentences(block, form, language)))
+
+
+def whole_document(
+    lines: Iterable[str], *, form: TextForm, language: str, origin: str
+) -> Iterator[Document]:
+    """Yield all lines as one document, or none where all are blank.
+
+    Here a blank line ends a paragraph, and the lines of a paragraph that was wrapped are joined.
+    """
+    sentences: list[str] = []
+    for _, block in blocks(lines):
+        paragraph = block if form == "sentences" else [" ".join(block)]
+        sentences.extend(_sentences(paragraph, form, language))
+    if sentences:
+        yield Document(origin, tuple(sentences))
+
+
+def blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines between blank lines, stripped, with the number of the first from 1."""
+    block: list[str] = []
+    number = 0
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            block.append(line.strip())
+        elif block:
+            yield number - len(block), block
+            block = []
+    if block:
+        yield number + 1 - len(block), block
+
+
+def _sentences(lines: Iterable[str], form: TextForm, language: str) -> Iterator[str]:
+    for line in lines:
+        if form == "sentences":
+            yield line
+        else:
+            yield from split_sentences(line, language=language)
+
+
+def split_sentences(paragraph: str, *, language: str) -> list[str]:
+    """Cut a paragraph, whose line breaks are spaces, into sentences without blanks at their ends.
+
+    White space ends every sentence, so a name such as `os.Path` has no boundary. `language` is an
+    ISO 639 code; for one that `sentencex` has no rules for, it uses those of a related language or
+    of English.
+    """
+    from sentencex import segment  # pyright: ignore[reportAttributeAccessIssue]
+
+    sentences: list[str] = []
+    begun = ""
+    for piece in segment(language, " ".join(paragraph.split())):
+        begun += piece
+        if begun[-1:].isspace():
+            sentences.append(begun.strip())
+            begun = ""
+    return [sentence for sentence in [*sentences, begun.strip()] if sentence]
+
+
+def splitter() -> str:
+    """Return name and version of the library that decides where sentences end."""
+    return f"sentencex {version('sentencex')}"

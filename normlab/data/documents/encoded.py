@@ -1,10 +1,5 @@
-"""Encoded documents on disk, and how runs of their tokens become rows of a batch.
+"""Documents as token ids in memory-mapped files, and runs of their tokens as rows of a batch."""
 
-Decides the layout beside `EncodedText`: where documents begin (`<stem>.documents.npy`), which
-tokens begin a word (`<stem>.begins.npy`) and how long each sentence was (`<stem>.characters.npy`).
-"""
-
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,35 +26,37 @@ class EncodedDocuments:
         """Return how many documents there are."""
         return len(self.documents) - 1
 
-    @classmethod
-    def joined(cls, parts: Sequence["EncodedDocuments"]) -> "EncodedDocuments":
-        """Return the documents of all parts, one part after the other."""
-        sentences = np.cumsum([0, *(len(part.text) for part in parts)])
-        bounds = [part.documents[1:] + n for part, n in zip(parts, sentences, strict=False)]
-        return cls(
-            EncodedText.joined([part.text for part in parts]),
-            documents=np.concatenate([np.zeros(1, np.int64), *bounds]),
-            begins=np.concatenate([np.zeros(0, bool), *(part.begins for part in parts)]),
-            characters=np.concatenate(
-                [np.zeros(0, np.int32), *(part.characters for part in parts)]
-            ),
-        )
-
-    def save(self, folder: Path, stem: str) -> None:
-        """Write all arrays as `<stem>.<name>.npy`."""
-        self.text.save(folder, stem)
-        for name in ("documents", "begins", "characters"):
-            np.save(folder / f"{stem}.{name}.npy", getattr(self, name))
+    def append(self, folder: Path, stem: str) -> None:
+        """Add the documents to the files `<stem>.<name>` of a folder, which need not exist."""
+        arrays = {
+            "ids": self.text.ids.astype(np.int32),
+            "begins": self.begins.astype(bool),
+            "lengths": self.text.lengths.astype(np.int32),
+            "characters": self.characters.astype(np.int32),
+            "sizes": np.diff(self.documents).astype(np.int32),
+        }
+        for name, array in arrays.items():
+            with (folder / f"{stem}.{name}").open("ab") as file:
+                file.write(array.tobytes())
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
-        """Map what `save` wrote, read-only."""
+        """Map what `append` wrote, read-only."""
+
+        def mapped(name: str, kind: type[np.generic]) -> np.ndarray:
+            return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="r")
+
         return cls(
-            EncodedText.load(folder, stem),
-            documents=np.load(folder / f"{stem}.documents.npy"),
-            begins=np.load(folder / f"{stem}.begins.npy", mmap_mode="r"),
-            characters=np.load(folder / f"{stem}.characters.npy", mmap_mode="r"),
+            EncodedText(mapped("ids", np.int32), ends(mapped("lengths", np.int32))),
+            documents=ends(mapped("sizes", np.int32)),
+            begins=mapped("begins", np.bool_),
+            characters=mapped("characters", np.int32),
         )
+
+
+def ends(counts: np.ndarray) -> np.ndarray:
+    """Return where each of consecutive parts ends, after a 0: int64 [parts + 1]."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 def copy_runs(

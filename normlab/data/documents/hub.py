@@ -7,7 +7,6 @@ set has no validation or test rows.
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
@@ -16,21 +15,21 @@ from normlab.data.documents.corpus import (
     REQUIRED,
     Document,
     DocumentCorpus,
+    TextForm,
     by_rank,
-    collected,
     in_order,
+    read_documents,
     rules_digest,
     split_by_hash,
-    update_digest,
+    split_sentences,
+    splitter,
+    whole_document,
 )
-from normlab.data.documents.reading import TextForm, read_documents, whole_document
-from normlab.data.documents.sentences import split_sentences, splitter
-from normlab.data.hub import TABLES, has_tables, unavailable
+from normlab.data.hub import has_tables, unavailable
 
 Rows = Literal["documents", "lines", "articles"]
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
 _TEXT = ("string", "large_string", "null")  # a column of empty rows alone has no other type
-_COMMIT = re.compile(r"[0-9a-f]{40}")
 # " = Title = " begins an article; " = = Section = = " does not.
 _TITLE = re.compile(r"= [^=](.*[^=])? =")
 
@@ -47,9 +46,8 @@ class HubDocuments(DocumentCorpus):
     validation or test rows has `valid_share` or `test_share` of its training documents held out, by
     a hash of their text. `max_documents` keeps the first so many of each split, null all.
 
-    With `streaming` rows come one after the other, from the network or from the files, and no copy
-    of the data set is kept: for text that is larger than the disk should hold twice. `revision` is
-    the data set's commit on the hub; null takes the newest, which is asked for at every start.
+    `datasets` keeps the rows as one memory-mapped Arrow copy in its own cache. `revision` is the
+    data set's commit on the hub; null takes the newest.
     """
 
     def __init__(
@@ -67,7 +65,6 @@ class HubDocuments(DocumentCorpus):
         valid_share: float,
         test_share: float,
         max_documents: int | None,
-        streaming: bool = False,
         revision: str | None = None,
     ) -> None:
         self.name = name
@@ -83,17 +80,9 @@ class HubDocuments(DocumentCorpus):
         self._form: TextForm = form
         self._shares = {"valid_share": valid_share, "test_share": test_share}
         self._max_documents = max_documents
-        self._streaming = streaming
         self._revision = revision
         self._empty: int | None = None
         self._loaded: dict[str, Any] | None = None
-        self._found: dict[str, list[Document]] | None = None
-
-    def splits(self) -> dict[str, list[Document]]:
-        """Read the splits, once."""
-        if self._found is None:
-            self._found = collected(self)
-        return self._found
 
     def origin(self) -> str:
         """Return the data set of the hub."""
@@ -112,50 +101,14 @@ class HubDocuments(DocumentCorpus):
                 yield self._held_out(document) if split == "train" else split, document
 
     def key(self) -> str:
-        """Return a string of the text and of what decides how its rows are cut.
-
-        Of rows that stream it is the files or the data set's commit that stand for the text.
-        """
+        """Return a string of the text and of what decides how its rows are cut."""
         digest = hashlib.sha256()
-        if self._streaming:
-            self._add_source(digest)
-        else:
-            for split, table in self._tables().items():
-                digest.update(f"{split} {len(table)}\n".encode())
-                for texts in _batches(table, self._column):
-                    digest.update("\x1e".join(texts).encode())
+        for split, table in self._tables().items():
+            digest.update(f"{split} {len(table)}\n".encode())
+            for texts in _batches(table, self._column):
+                digest.update("\x1e".join(texts).encode())
         settings = (self._rows, self._form, self.language, self._max_documents, self._shares)
-        rules = rules_digest("hub", "reading", "sentences")
-        return f"{self.name}-{digest.hexdigest()}-{settings}-{rules}-{splitter()}"
-
-    def _add_source(self, digest: "hashlib._Hash") -> None:
-        digest.update(f"{self._column}\n".encode())
-        if self._folder is None:
-            digest.update(f"{self._path} {self._config} {self._commit}\n".encode())
-        else:
-            folder = self._tables_folder()
-            for path in sorted(path for pattern in TABLES for path in folder.glob(pattern)):
-                digest.update(f"{path.relative_to(folder)} {path.stat().st_size}\n".encode())
-                update_digest(digest, path)
-
-    @cached_property
-    def _commit(self) -> str:
-        """The commit of the data set on the hub that is read."""
-        if self._revision is not None and _COMMIT.fullmatch(self._revision):
-            return self._revision
-        from huggingface_hub import HfApi
-
-        try:
-            return str(HfApi().dataset_info(self._path, revision=self._revision).sha)
-        except Exception as error:
-            raise unavailable(
-                self.label,
-                f"the commit of the data set {self._path} on the Hugging Face Hub",
-                error,
-                "With a network, run the command again. Text that is prepared already needs no "
-                "network where task.corpus.revision is the data set's commit, 40 hexadecimal "
-                "digits.",
-            ) from error
+        return f"{self.name}-{digest.hexdigest()}-{settings}-{rules_digest('hub')}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
         """Add the data set's own name and how its rows were cut."""
@@ -168,7 +121,7 @@ class HubDocuments(DocumentCorpus):
             "sentences_by": "lines" if self._form == "sentences" else splitter(),
             "max_documents": self._max_documents,
             **self._shares,
-            **({"revision": self._commit} if self._streaming and self._folder is None else {}),
+            **({} if self._revision is None else {"revision": self._revision}),
         }
 
     def left_out(self) -> dict[str, int]:
@@ -176,7 +129,8 @@ class HubDocuments(DocumentCorpus):
         if self._rows != "documents":
             return {}
         if self._empty is None:
-            self.splits()
+            for _ in self.stream():
+                pass
         return {"empty_rows": self._empty or 0}
 
     def _tables(self) -> dict[str, Any]:
@@ -185,7 +139,10 @@ class HubDocuments(DocumentCorpus):
             tables = self._load()
             self._loaded = {SPLITS[s]: table for s, table in tables.items() if s in SPLITS}
             for split, table in self._loaded.items():
-                columns = _columns(table)
+                columns = {
+                    name: getattr(feature, "dtype", "list")
+                    for name, feature in table.features.items()
+                }
                 if self._column not in columns:
                     raise ValueError(
                         f"{self._path}:{split} has the columns {', '.join(columns)}; "
@@ -214,12 +171,7 @@ class HubDocuments(DocumentCorpus):
 
         if self._folder is None:
             try:
-                tables = datasets.load_dataset(
-                    self._path,
-                    self._config,
-                    streaming=self._streaming,
-                    revision=self._commit if self._streaming else self._revision,
-                )
+                tables = datasets.load_dataset(self._path, self._config, revision=self._revision)
             except Exception as error:
                 raise unavailable(
                     self.label,
@@ -239,7 +191,7 @@ class HubDocuments(DocumentCorpus):
                     "data set's files (.jsonl.gz is read too)"
                 )
             try:
-                tables = datasets.load_dataset(str(folder), streaming=self._streaming)
+                tables = datasets.load_dataset(str(folder))
             except Exception as error:
                 cause = " ".join(str(error.__cause__ or error).split())[:200]
                 raise ValueError(
@@ -319,14 +271,6 @@ def _with_neighbours(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
         line = after
     if line is not None:
         yield before, line, ""
-
-
-def _columns(table: Any) -> dict[str, str]:
-    """Return the columns of a table and what each holds; rows that stream may have to be asked."""
-    features = table.features
-    if features is None:
-        features = table._resolve_features().features
-    return {name: getattr(feature, "dtype", "list") for name, feature in features.items()}
 
 
 def _batches(table: Any, column: str) -> Iterator[list[str]]:

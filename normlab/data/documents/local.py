@@ -13,14 +13,16 @@ from normlab.data.documents.corpus import (
     REQUIRED,
     Document,
     DocumentCorpus,
+    TextForm,
     by_rank,
-    collected,
+    read_documents,
     rules_digest,
     split_by_hash,
+    splitter,
+    stream_lines,
     update_digest,
+    whole_document,
 )
-from normlab.data.documents.reading import TextForm, read_documents, stream_lines, whole_document
-from normlab.data.documents.sentences import splitter
 
 Boundary = Literal["blank_line", "file"]
 _SUFFIXES = (".txt", ".txt.gz")
@@ -66,13 +68,6 @@ class FolderDocuments(DocumentCorpus):
         self._form: TextForm = form
         self._boundary: Boundary = boundary
         self._shares = {"valid_share": valid_share, "test_share": test_share}
-        self._found: dict[str, list[Document]] | None = None
-
-    def splits(self) -> dict[str, list[Document]]:
-        """Read the splits, once."""
-        if self._found is None:
-            self._found = collected(self)
-        return self._found
 
     def split_names(self) -> Sequence[str]:
         """Return the splits that there are files for, or those that one text is cut into."""
@@ -105,7 +100,7 @@ class FolderDocuments(DocumentCorpus):
                 digest.update(f"{split} {path.name} {path.stat().st_size}\n".encode())
                 update_digest(digest, path)
         settings = (self._form, self._boundary, self.language, sorted(self._shares.items()))
-        rules = rules_digest("local", "reading", "sentences")
+        rules = rules_digest("local")
         return f"{self.name}-{digest.hexdigest()}-{settings}-{rules}-{splitter()}"
 
     def describe(self) -> dict[str, object]:

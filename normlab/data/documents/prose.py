@@ -15,7 +15,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 
-from normlab.data.documents.sentences import split_sentences
+from normlab.data.documents.corpus import split_sentences
 
 MIN_WORDS = 4
 MIN_SHARE = 0.75

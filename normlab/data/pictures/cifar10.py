@@ -68,7 +68,12 @@ class Cifar10(PictureSource):
         self._label = "CIFAR-10" if "binary" in files else "CIFAR-10 (JPEG)"
         sums = {name: _checksum(path) for name, path in files.items()}
         name = f"cifar10-{cache_key({'format': _FORMAT, **sums})}"
-        folder = cached_folder(name, lambda entry: _decode(files, entry))
+        try:
+            folder = cached_folder(name, lambda entry: _decode(files, entry))
+        except ValueError:
+            if self._folder is None:  # what was downloaded and cannot be read is fetched again
+                files["binary"].unlink(missing_ok=True)
+            raise
         return {
             split: Pictures(
                 np.load(folder / f"{split}.npy", mmap_mode="r"),
