@@ -1,7 +1,6 @@
 """What the studies of a queue decide: undecided parts of claims, and what more seeds would show."""
 
 import math
-import subprocess
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -146,16 +145,3 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
         f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "
         f"normlab study tune {study.name} scale={scale} chooses"
     )
-
-
-def uncommitted() -> str | None:
-    """Say that runs will decide nothing because code or configs are not committed, else None."""
-    command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
-    command += ["--untracked-files=no", "--", "normlab", "configs"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True)
-    except OSError:
-        return None
-    if done.returncode or not done.stdout.strip():
-        return None
-    return "code or configs have changes that are not committed: these runs will decide nothing"

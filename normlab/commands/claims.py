@@ -26,10 +26,10 @@ HELP = "the ledger: every claim of the documents, its parts, what decides them, 
 _EXAMPLES = """examples:
   normlab claims                        every claim and its verdict, from the committed records
   normlab claims 7                      one claim with its parts, endpoints and evidence
-  normlab claims --compute              compute anew what is decided in seconds
+  normlab claims --compute              recompute the checks that take seconds
   normlab claims --check                verify that the committed pages say what the records say
   normlab claims 40 --runs-dir runs     with the runs below runs/ as well
-  normlab claims --write                write its pages in results/ anew
+  normlab claims --write                rewrite its pages in results/
   normlab claims --json                 the ledger for programs
 
 --compute takes torch and a few seconds: without it the outcomes of the checks are those of the last
@@ -55,9 +55,7 @@ def parser() -> argparse.ArgumentParser:
     )
     result.add_argument("id", nargs="?", type=int, help="show this claim with all its evidence")
     what = result.add_mutually_exclusive_group()
-    what.add_argument(
-        "--compute", action="store_true", help="compute anew what checks of the norms decide"
-    )
+    what.add_argument("--compute", action="store_true", help="recompute the checks of the norms")
     what.add_argument(
         "--check",
         action="store_true",
@@ -245,7 +243,7 @@ def _list(entries: "Sequence[Entry]") -> None:
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
     print("`normlab claims N` shows what decides a claim; A to D are grades of evidence.")
     count = len(_checks(entry.claim for entry in entries))
-    print(f"`normlab claims --compute` computes the {count} checks anew, which are shown here as")
+    print(f"`normlab claims --compute` computes the {count} checks again, which are shown here as")
     print(f"results/{_COMPUTED} keeps them; it adds no run.")
 
 
@@ -265,11 +263,8 @@ def _line(outcome: "Outcome") -> str:
 def _show_one(entry: "Entry") -> None:
     """Print a claim with the endpoint of each part, and what is secondary below."""
     from normlab.claims.reading import part_text, verdict_text
-    from normlab.commands._asked import asked_since, known_before
 
     claim = entry.claim
-    path = CONFIG_DIR / "claim" / f"{claim.name}.yaml"
-    since = asked_since(path)
     _folded(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}", "")
     facts = {
         "Verdict": verdict_text(entry),
@@ -283,10 +278,7 @@ def _show_one(entry: "Entry") -> None:
     for each in entry.parts:
         print()
         _folded(f"{each.part.name.replace('_', ' ')}: {part_text(each.part)}", "")
-        asked, folders = since.get(each.part.name, ""), each.primary.finding.records
-        if known := known_before(path, asked, folders):
-            asked += f", when {known} of the {len(folders)} runs that it rests on were published"
-        _print_outcome(each.primary, "  ", since=asked)
+        _print_outcome(each.primary, "  ")
     beside = [(each.part.name, outcome) for each in entry.parts for outcome in each.secondary]
     if beside:
         print("\nSecondary, never counted")
@@ -300,14 +292,13 @@ def _show_one(entry: "Entry") -> None:
         print(f"  {folder}")
 
 
-def _print_outcome(outcome: "Outcome", indent: str, *, since: str = "") -> None:
-    """Print what an endpoint asks, since which commit, what was found, and where that stands."""
+def _print_outcome(outcome: "Outcome", indent: str) -> None:
+    """Print what an endpoint asks, its verdict and what was found."""
     from normlab.claims.reading import found_text, measure_text, outcome_text
 
     found = outcome.finding
     facts = {
         "asked": outcome.question,
-        "asked since": since,
         "so it is": outcome_text(outcome),
         "found": found_text(outcome),
         "p": _tests(outcome),

@@ -4,10 +4,16 @@ import argparse
 import keyword
 import os
 import re
-from collections.abc import Mapping
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from normlab.commands._arguments import HelpFormatter
+from normlab.commands._terminal import at_work
 
 HELP = "begin a norm of your own, check it against the norm contract, make its report card"
 
@@ -20,6 +26,15 @@ normlab norm check --help and normlab norm card --help say more. The new files t
 norm that divides each token by its root mean square; they say what to change. An installed package
 keeps both files inside itself; the command says where.
 """
+_CHECK = """examples:
+  normlab norm check mine       a norm of your own (normlab norm new mine), in seconds
+  normlab norm check ln bn      several
+
+One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
+check is violated. normlab norm card mine compares it with other norms.
+"""
+_INDENT = 28
+_STATUS = {True: "ok", False: "violated", None: "does not apply"}
 _ACTIONS = ("new", "check", "card")
 _LONGEST = 40  # characters: names of runs have it in them
 _WORDS = ("null", "true", "false", "nan", "inf", "yes", "no", "on", "off")  # of YAML
@@ -72,13 +87,22 @@ def parser() -> argparse.ArgumentParser:
     return result
 
 
+def _check_parser() -> argparse.ArgumentParser:
+    result = argparse.ArgumentParser(
+        prog="normlab norm check",
+        description="Check a norm against the norm contract: axes, padding, gradients, ...",
+        epilog=_CHECK,
+        formatter_class=HelpFormatter,
+    )
+    result.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
+    return result
+
+
 def main(argv: list[str]) -> int:
-    """Hand over to `check` and `card`; write both files of a new norm, or neither."""
+    """Write both files of a new norm, or neither; check norms; make a card."""
     action, *rest = argv or [""]
     if action == "check":
-        from normlab.commands.check import main as check
-
-        return check(rest)
+        return _check_all(_check_parser().parse_args(rest).names)
     if action == "card":
         from normlab.commands.card import main as card
 
@@ -171,3 +195,69 @@ def _write(files: dict[Path, str]) -> None:
 def _shown(path: Path) -> str:
     here = Path.cwd()
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
+
+
+def _check_all(names: Sequence[str]) -> int:
+    """Check norms, one line per check; return 1 if one is violated."""
+    _check_names(names)
+    violations = [_verdicts(name) for name in names]
+    return 1 if any(violations) else 0
+
+
+def _check_names(names: Sequence[str]) -> None:
+    """Raise ValueError naming what is no norm, before anything is loaded."""
+    from normlab.near import of_option
+    from normlab.registry import option_names
+
+    there = option_names("norm")
+    for name in names:
+        if name not in there:
+            raise ValueError(
+                f"no norm {name!r:.60}: there are {', '.join(there)}.{of_option(name, there)}"
+            )
+
+
+def _verdicts(name: str) -> int:
+    """Print the verdicts on a norm, and return how many checks it violates."""
+    with at_work("loading"):
+        from normlab.inspect.contract import examine
+        from normlab.inspect.subject import BareNorm
+        from normlab.train.build import make_norm
+
+    start = time.monotonic()
+    subject = BareNorm(partial(make_norm, name))
+    norm = subject.new()
+    print(f"norm {name}: {type(norm).__module__}.{type(norm).__name__}")
+    counts = dict.fromkeys(_STATUS.values(), 0)
+    for question, found in examine(subject):
+        status = _STATUS[found.holds]
+        counts[status] += 1
+        _line(question, status, found.why_not or found.answer)
+    said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
+    print(f"{sum(counts.values())} checks in {time.monotonic() - start:.1f} s: {said}")
+    for key in _without_range(name):
+        _line("note", "", f"norm.{key} has no row in normlab/constraints.py: any number is taken")
+    return counts["violated"]
+
+
+def _without_range(name: str) -> list[str]:
+    """Return the numbers of a norm's config that the table of constraints has no row for."""
+    import yaml
+
+    from normlab.constraints import constraint_of
+    from normlab.registry import CONFIG_DIR
+
+    node = yaml.safe_load((CONFIG_DIR / "norm" / f"{name}.yaml").read_text(encoding="utf-8"))
+    numbers = [key for key, value in node.items() if type(value) in (int, float)]
+    return [key for key in numbers if constraint_of(f"norm.{key}") is None]
+
+
+def _line(check: str, status: str, text: str) -> None:
+    """Print a line; on a terminal what is too long goes on below its column."""
+    head = f"  {check:<11}{status:<15}"
+    if sys.stdout.isatty():
+        width = max(_INDENT + 20, shutil.get_terminal_size().columns)
+        text = textwrap.fill(
+            text, width, initial_indent=" " * _INDENT, subsequent_indent=" " * _INDENT
+        ).lstrip()
+    print(f"{head}{text}", flush=True)

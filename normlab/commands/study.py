@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import HelpFormatter, as_path
-from normlab.commands._study_clone import continue_in
-from normlab.commands._study_judge import Judge, uncommitted, untuned, visible_lines
+from normlab.commands._study_judge import Judge, untuned, visible_lines
 from normlab.commands._study_night import Night, check_publishing
 from normlab.commands._study_tables import Item, Table, head, measured, print_tables
 from normlab.commands._study_tune import tune
@@ -17,6 +16,7 @@ from normlab.commands._study_words import asked, deadline, read_time
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.registry import CONFIG_DIR
 from normlab.studies import runs as studied
+from normlab.studies.clone import continue_in, uncommitted
 from normlab.studies.costs import Costs, duration
 from normlab.studies.queue import Job
 from normlab.studies.runs import Run

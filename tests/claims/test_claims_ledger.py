@@ -13,7 +13,6 @@ from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.claims.reading import measure_text
 from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
-from normlab.commands._asked import asked_since, known_before
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.registry import CONFIG_DIR
@@ -187,43 +186,6 @@ def test_one_claim_with_all_that_decides_it(laboratory, capsys):
     assert "Claim 3 (D0): It is so." in said
     if "look at 5 seeds" not in said:  # older records test other weights and say so
         assert "tested weights chosen by loss" in said
-
-
-def test_the_commit_since_which_a_part_is_asked_is_named_where_there_is_history(tmp_path):
-    path = configs(tmp_path) / "claim" / "01_so.yaml"
-
-    def git(*arguments):
-        named = ["-c", "user.name=n", "-c", "user.email=e@x"]
-        done = subprocess.run(
-            ["git", "-C", str(tmp_path), *named, *arguments], check=True, capture_output=True
-        )
-        return done.stdout.decode().strip()
-
-    def commit(*margins):
-        claim(tmp_path, *(contrast(margin=margin) for margin in margins))
-        git("add", ".")
-        git("commit", "-qm", "so", "--date=2026-11-22T00:00:00")
-        return git("log", "-1", "--format=%h, %cs")
-
-    claim(tmp_path, contrast())
-    assert asked_since(path) == {}
-    git("init", "-q")
-    first, second = commit(0.5), commit(0.5, 1)
-    third = commit(0.5, 2)
-    path.write_text(path.read_text().replace("statement: It is so.", "statement: So it is."))
-    assert asked_since(path) == {"so_1": first, "so_2": third} and second != third
-    run = tmp_path / "results" / "run" / "seed1"
-    run.mkdir(parents=True)
-    (run / "record.json").write_text("{}")
-    fourth = commit(0.5, 3)
-    fifth = commit(0.5, 4)
-    folders = ["results/run/seed1", "results/run/seed2"]
-    known = [known_before(path, since, folders) for since in (first, fourth, fifth, "")]
-    assert known == [0, 0, 1, 0]
-    third = asked_since(path)["so_2"]
-    assert third == fifth
-    claim(tmp_path, contrast(margin=0.6), contrast(margin=4))
-    assert asked_since(path) == {"so_1": "not committed", "so_2": third}
 
 
 def test_checks_are_computed_on_request_and_kept_by_write(laboratory, capsys):

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from normlab.claims.claim import load_all
-from normlab.commands import _study_clone, _study_judge
 from normlab.commands import study as command
 from normlab.commands._study_words import read_time
 from normlab.reports.published import read
-from normlab.studies import Planned, load_study
+from normlab.studies import Planned, clone, load_study
 from normlab.studies import runs as studied
 from normlab.studies.costs import NO_TIME, Costs
 from normlab.studies.loop import Ended
@@ -362,8 +361,7 @@ def checkout(tmp_path, monkeypatch):
     who = ("-c", "user.name=a", "-c", "user.email=a@b")
     for words in (("init", "-q"), ("add", "-A"), (*who, "commit", "-qm", "one")):
         subprocess.run(["git", "-C", str(folder), *words], check=True)
-    for module in (_study_judge, _study_clone):
-        monkeypatch.setattr(module, "CONFIG_DIR", folder / "configs")
+    monkeypatch.setattr(clone, "CONFIG_DIR", folder / "configs")
     monkeypatch.chdir(folder)
     return folder
 
@@ -394,8 +392,8 @@ def test_a_clone_stays_at_its_commit_and_its_code_is_what_runs(checkout, monkeyp
     (checkout / "configs" / "a.yaml").write_text("a: 2\n")
     assert by_clone(checkout, monkeypatch, *argv) == said, "a clone that is there goes on"
     assert (home / "configs" / "a.yaml").read_text() == "a: 1\n"
-    monkeypatch.setattr(_study_clone, "CONFIG_DIR", home / "configs")
-    assert _study_clone.continue_in(Path("../clone"), argv) is None, "the clone itself goes on"
+    monkeypatch.setattr(clone, "CONFIG_DIR", home / "configs")
+    assert clone.continue_in(Path("../clone"), argv) is None, "the clone itself goes on"
 
 
 def test_what_is_not_committed_is_not_cloned_in_silence(checkout):

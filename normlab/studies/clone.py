@@ -6,7 +6,6 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.commands._study_judge import uncommitted
 from normlab.registry import CONFIG_DIR
 
 
@@ -39,6 +38,19 @@ def frozen(clone: Path, checkout: Path) -> str:
     if not (clone / "normlab" / "__main__.py").is_file():
         raise ValueError(f"--clone: {clone} is there, and is no clone of normlab: name another")
     return _git(clone, "rev-parse", "HEAD")
+
+
+def uncommitted() -> str | None:
+    """Say that runs will decide nothing because code or configs are not committed, else None."""
+    command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
+    command += ["--untracked-files=no", "--", "normlab", "configs"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    if done.returncode or not done.stdout.strip():
+        return None
+    return "code or configs have changes that are not committed: these runs will decide nothing"
 
 
 def _git(folder: Path, *arguments: str) -> str:
