@@ -85,7 +85,7 @@ def main(argv: list[str]) -> int:
 
 
 def _plural(name: str) -> str:
-    if name.endswith("y"):
+    if re.search("[^aeiou]y$", name):
         return f"{name[:-1]}ies"
     return name if name.endswith("s") else f"{name}s"
 
