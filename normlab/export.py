@@ -19,7 +19,7 @@ from normlab.records.atomic import atomic_write
 from normlab.records.record import RunRecord
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_model, check_nodes
-from normlab.train.checkpoint import load_checkpoint, reading, weights_of
+from normlab.train.checkpoint import load_checkpoint, put_weights, reading, weights_of
 from normlab.train.loaded import load_run
 
 FORMAT = "normlab.checkpoint/1"
@@ -90,7 +90,7 @@ def load_export(path: Path, task: Task) -> nn.Module:
             setattr(model.get_submodule(owner), place, NoNorm(norm.dim))
         weights = weights_of(content, path)
         _open_biases(model, weights)
-        model.load_state_dict(weights)
+        put_weights(model, weights, path)
     return model.eval()
 
 

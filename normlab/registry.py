@@ -141,7 +141,9 @@ def _named(
             within = settings_of({OPTION: option}, inner)
             found[name] = _named({OPTION: option, **value}, within, inner, choices)
         else:
-            found[name] = _named(value, settings.get(name) or {}, inner, choices)
+            within = settings.get(name)
+            given = within if isinstance(within, Mapping) else {}  # a value, replaced by a node
+            found[name] = _named(value, given, inner, choices)
     return found
 
 

@@ -127,11 +127,50 @@ def reading(path: Path) -> Generator[None]:
 
 
 def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights in a checkpoint; ValueError naming a file that holds none."""
+    """Return the weights in a checkpoint; ValueError naming a file that holds none.
+
+    No tensor may be larger than what the file stores of it: copying it would fill the memory.
+    """
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise ValueError(f"{path}: damaged checkpoint (no weights at model); remove the file")
+    for name, value in weights.items():
+        if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
+            raise ValueError(
+                f"{path}: {name} is {value.dtype}, {value.layout}: no weights of a model; remove "
+                "the file"
+            )
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise ValueError(
+                f"{path}: {name} of shape {tuple(value.shape)} has strides {value.stride()}: the "
+                "file stores fewer values; remove it"
+            )
     return weights
+
+
+def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
+    """Put the weights of a file into a model to be evaluated.
+
+    Raises ValueError naming a weight that is missing, of another shape or kind, or not finite.
+    """
+    own = model.state_dict()
+    if names := sorted(own.keys() ^ weights.keys()):
+        missing = "lacks" if names[0] in own else "has"
+        raise ValueError(f"{path} is of another model: it {missing} {names[0]}")
+    for name, value in weights.items():
+        expected = own[name]
+        floating = value.is_floating_point() == expected.is_floating_point()
+        if value.shape != expected.shape or not floating:
+            raise ValueError(
+                f"{path} is of another model: {name} is {value.dtype} {tuple(value.shape)}, and "
+                f"the config's model has {expected.dtype} {tuple(expected.shape)}"
+            )
+        if not value.isfinite().all():
+            raise ValueError(
+                f"{path}: {name} has values that are not finite (NaN or infinity): the run has "
+                "diverged, and there is nothing to evaluate"
+            )
+    model.load_state_dict(weights)
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:

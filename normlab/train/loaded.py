@@ -22,7 +22,7 @@ from normlab.records.store import RunStore
 from normlab.registry import option_names
 from normlab.tasks.base import Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes, make_norm
-from normlab.train.checkpoint import Checkpoints, reading
+from normlab.train.checkpoint import Checkpoints, put_weights, reading
 from normlab.train.evaluate import Evaluator
 from normlab.train.preflight import check_memory
 from normlab.train.runtime import Runtime
@@ -99,7 +99,7 @@ def load_run(
         step=record.budget.steps,
     )
     with reading(folder / "checkpoints"):
-        model.load_state_dict(found.state)
+        put_weights(model, found.state, folder / "checkpoints")
     model.to(runtime.device, runtime.parameter_dtype).eval()
     if fold:
         _fold(model, recalibrate=found.recalibrate)

@@ -2,7 +2,6 @@
 
 import math
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -366,7 +365,7 @@ class Fixed(CausalLM):
     def __init__(self, logits, room=20):
         nn.Module.__init__(self)
         self.logits = nn.Parameter(logits)
-        self.decoder = SimpleNamespace(embedding=SimpleNamespace(max_positions=room))
+        self.room = room
         self.fed = []
 
     def start_decoding(self, count, *, max_length):

@@ -9,7 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.train.checkpoint import FORMAT, Checkpoints, average_weights, load_checkpoint
+from normlab.train.checkpoint import (
+    FORMAT,
+    Checkpoints,
+    average_weights,
+    load_checkpoint,
+    put_weights,
+    weights_of,
+)
 
 STATE = {
     "model": {"weight": torch.randn(3, 4), "count": torch.tensor(7)},
@@ -189,3 +196,35 @@ def test_whole_numbers_come_from_the_last_state_and_dtypes_stay():
     assert mean["count"].item() == 5
     assert mean["w"].dtype == torch.bfloat16
     assert mean["w"].item() == 0.5
+
+
+@pytest.mark.parametrize(
+    ("weight", "said"),
+    [
+        (torch.ones(2, 3, dtype=torch.complex64), "weight is torch.complex64"),
+        (torch.ones(1).expand(2, 3), r"weight of shape \(2, 3\) has strides \(0, 0\)"),
+        (torch.eye(3).to_sparse(), "torch.sparse_coo: no weights"),
+    ],
+)
+def test_weights_that_no_model_has_are_refused_before_they_are_copied(weight, said):
+    with pytest.raises(ValueError, match=said):
+        weights_of({"model": {"weight": weight}}, Path("last.pt"))
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"weight": torch.ones(3, 2)}, r"weight is torch.float32 \(3, 2\), and .* \(2, 3\)"),
+        ({"weight": torch.ones(2, 3, dtype=torch.int64)}, "weight is torch.int64"),
+        ({"bias": torch.tensor([1.0, float("nan")])}, "bias has values that are not finite"),
+        ({"other": torch.ones(1)}, "another model: it has other"),
+    ],
+)
+def test_weights_of_another_model_and_nan_are_named_and_none_is_loaded(changed, said):
+    model = torch.nn.Linear(3, 2)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match=said):
+        put_weights(model, {**before, **changed}, Path("last.pt"))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    with pytest.raises(ValueError, match="another model: it lacks bias"):
+        put_weights(model, {"weight": torch.zeros(2, 3)}, Path("last.pt"))
