@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-Purpose = Literal["pairs", "masks", "shards", "pictures"]
+Purpose = Literal["pairs", "masks", "pictures"]
 
 EVAL_SEED = 0  # valid and test are paired and masked once, whatever the seed of the run
 
