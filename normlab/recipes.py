@@ -74,7 +74,7 @@ def settle_recipe(config: DictConfig, choices: Mapping[str, Any], given: Mapping
     """Settle what a recipe gives by placement, and its momentum, unless another is written."""
     _settle_placement(config, choices)
     for key in NORM_KEYS:
-        momentum = _MOMENTUM.get((choices.get("recipe"), choices.get(key)))
+        momentum = _MOMENTUM.get((str(choices.get("recipe")), str(choices.get(key))))
         if momentum is not None and f"{key}.momentum" not in given:
             config[key].momentum = momentum
 

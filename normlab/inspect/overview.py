@@ -124,7 +124,7 @@ def show_images(pages: Sequence[Page]) -> None:
         for line in drawing(page, ("N", "H, W", "C")):
             console().print(line)
     say("")
-    paper = dict(zip(FIGURE, _PAPER, strict=True))
+    paper: dict[str, str] = dict(zip(FIGURE, _PAPER, strict=True))
     rows = [
         [
             page.name,

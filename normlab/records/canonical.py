@@ -34,7 +34,7 @@ def plain(value: object, key: str = "") -> Any:
         items = cast("Sequence[object]", value)
         return [plain(item, f"{key}[{index}]") for index, item in enumerate(items)]
     if isinstance(value, Struct):
-        return _plain_dict(asdict(value), key)
+        return _plain_dict(cast("Mapping[object, object]", asdict(value)), key)
     if isinstance(value, dict):
         return _plain_dict(cast("Mapping[object, object]", value), key)
     raise TypeError(

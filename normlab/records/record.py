@@ -267,7 +267,7 @@ def _keys(content: Any, shape: Any, place: str) -> list[str | int]:
     It does not name the key of a mapping: each is tried alone.
     """
     keys: list[str | int] = []
-    node = content
+    node: Any = content
     for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", place):
         key: str | int = name or (int(index) if index != "..." else _culprit(content, shape, keys))
         if isinstance(node, dict) and key not in node:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.commands._help import HelpFormatter
+from normlab.commands._arguments import HelpFormatter
 
 from bench.corpus import SyntheticCorpus, SyntheticImages
 from normlab.config import compose, to_dict

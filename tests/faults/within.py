@@ -26,7 +26,7 @@ class Within:
         """Prepare this process: cells are forks of it, and nothing is measured or computed."""
         import normlab.studies.local
         from normlab import studies
-        from normlab.commands import _study_tune, claims, new, study
+        from normlab.commands import _study_tune, claims, norm, study
         from normlab.studies import runs
 
         os.setsid()  # what it leaves behind can be ended with it
@@ -40,7 +40,7 @@ class Within:
         claims._compute = lambda claims: {}
         forks: Any = SimpleNamespace(Popen=ForkedCell, STDOUT=subprocess.STDOUT)
         normlab.studies.local.subprocess = forks
-        new.places = self._places
+        norm.places = self._places
         if self.fault is not None:
             self.fault.install()
 
