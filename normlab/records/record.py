@@ -272,7 +272,7 @@ def _keys(content: Any, shape: Any, place: str) -> list[str | int]:
         key: str | int = name or (int(index) if index != "..." else _culprit(content, shape, keys))
         if isinstance(node, dict) and key not in node:
             break
-        node = node[key]
+        node = cast("Any", node)[key]
         keys.append(key)
     return keys
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.commands._arguments import HelpFormatter
-
 from bench.corpus import SyntheticCorpus, SyntheticImages
+from normlab.commands._arguments import HelpFormatter
 from normlab.config import compose, to_dict
 from normlab.records.atomic import atomic_write
 from normlab.tasks.base import Task
