@@ -139,7 +139,8 @@ def _give_seed(path: Path, seed: int) -> None:
 
 
 def _state(root: Path) -> list[tuple[str, int]]:
-    paths = [path for path in root.rglob("*") if ".plots" not in path.parts]
+    own = (".plots", "eval.jsonl")  # what commands write on purpose
+    paths = [path for path in root.rglob("*") if not set(own) & set(path.parts)]
     # The size of a folder is the file system's affair.
     sizes = ((path, 0 if path.is_dir() else path.lstat().st_size) for path in paths)
     return sorted((str(path), size) for path, size in sizes if path.name not in _MADE)
