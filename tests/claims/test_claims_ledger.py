@@ -283,7 +283,7 @@ def test_help_tells_computing_and_verifying_apart(capsys):
         command.main(["--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert caught.value.code == 0 and "normlab claims 7" in said
-    assert "--compute compute anew" in said and "--check verify that" in said
+    assert "--compute recompute" in said and "--check verify that" in said
 
 
 def test_a_page_that_cannot_be_made_leaves_all_as_they_were(laboratory, tmp_path, monkeypatch):
