@@ -19,12 +19,12 @@ _SEEDS = (1, 2)
 _SCORE = "test/loss"
 # Runs of minutes: a warm-up that ends, no probes, a test of few sentences decoded greedily.
 _OVERRIDES = (
-    *("task=toy", "budget.steps=300", "schedule.warmup=100", "validate.every=300"),
+    *("task=toy", "budget.steps=400", "schedule.warmup=60", "optim.lr=1e-3", "validate.every=400"),
     *("validate.best=false", "task.corpus.valid_size=200", "task.corpus.test_size=200"),
     *("task.test_search.beam=1", "probe=[]", "sink=[console,jsonl]", "observe.study=demo"),
 )
 _EXAMPLES = """examples:
-  normlab demo                        six runs of 300 steps: 3 norms, 2 seeds
+  normlab demo                        six runs of 400 steps: 3 norms, 2 seeds
   normlab demo budget.steps=1500      longer: any value of `normlab train`
 
 Runs are kept below runs/: the same command shows its table again at once, or resumes after Ctrl-C.
