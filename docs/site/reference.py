@@ -10,9 +10,8 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
 
-from normlab.commands._keys import Key, keys
-
 from normlab import commands, registry
+from normlab.commands.list import Key, keys
 from normlab.constraints import constraint_of
 from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
 
