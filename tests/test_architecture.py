@@ -86,7 +86,7 @@ MAY_IMPORT = {
         *("schema", "start_file"),
     ),
     "complete": ("config", "schema"),
-    "reports": ("records", "metrics", "studies"),
+    "reports": ("records", "metrics", "studies", "yaml_file"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
     "claims": ("records", "metrics", "studies", "reports.page", "yaml_file"),

@@ -20,7 +20,7 @@ from normlab.reports.table import comma_separated, latex, markdown
 from tests.records.examples import changed, record
 from tests.reports.tables import runs, study
 
-EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e"
+EVIL = "a\n| b | <script>alert(1)</script> \x1b[2J \\write18{rm} $x$ \u202e\u200f"
 
 
 def evil_table():

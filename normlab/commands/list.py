@@ -245,7 +245,10 @@ def _best_known(record: RunRecord) -> str:
     """Return a score of the whole test, else of validation."""
     scores = record.main_scores
     name = next((name for name in scores if name.startswith("test/")), next(iter(scores), None))
-    return "-" if name is None else f"{name} {scores[name].value:.2f}"
+    if name is None:
+        return "-"
+    value = scores[name].value
+    return f"{name} {value:.3g}" if abs(value) >= 1e6 else f"{name} {value:.2f}"
 
 
 def _print_json(value: object) -> None:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 STEM = "hypotheses"
 HYPOTHESES_FILE = f"{STEM}.txt"
 PACKED = ".gz"
+MOST_UNPACKED = 2**28
+"""Bytes of text; a test split of a million sentences has fewer."""
 
 
 def hypotheses_file(split: str) -> str:
@@ -44,12 +46,21 @@ def read_hypotheses(folder: Path, split: str = "test") -> tuple[Path, list[str]]
         path = packed
     content = read_file(path)
     try:
-        text = (gzip.decompress(content) if path == packed else content).decode()
+        text = (_unpacked(content) if path == packed else content).decode()
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: damaged ({error})") from None
     return path, text.split("\n")[:-1]
+
+
+def _unpacked(content: bytes) -> bytes:
+    """Decompress gzip; OSError for what unpacks to more than `MOST_UNPACKED` bytes."""
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        text = file.read(MOST_UNPACKED + 1)
+    if len(text) > MOST_UNPACKED:
+        raise OSError(f"unpacks to more than {MOST_UNPACKED} bytes")
+    return text
 
 
 def packed_hypotheses(folder: Path) -> dict[str, bytes]:

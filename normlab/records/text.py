@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 
 # Not printed: all controls but tab and line end, and marks that turn the direction of a line.
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+)
 _BREAKS = re.compile(r"\s+")
 _MARKUP = re.compile(r"<(?=[A-Za-z/!?])")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")

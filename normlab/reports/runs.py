@@ -185,8 +185,10 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read the config of a run that has no record; ValueError naming the file and what to do."""
     import yaml  # only a run without a record needs it
 
+    from normlab.yaml_file import parse_config
+
     try:
-        config = yaml.safe_load(read_file(path).decode())
+        config = parse_config(read_file(path).decode())
         _ = fingerprint(config), int(config["seed"])
     except (
         *(OSError, yaml.YAMLError, KeyError, TypeError),

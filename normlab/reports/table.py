@@ -14,6 +14,7 @@ from normlab.records.aggregate import Summary
 from normlab.records.text import in_markdown, in_prose, in_sheet, one_line
 
 _HUGE = 1e5
+_MOST_STEPS = 1e15
 _CSV = (
     *("setting", "at", "score", "mean", "sd", "n", "seeds"),
     *("difference", "low", "high", "p", "document", "best", "outcome", "stability"),
@@ -253,7 +254,7 @@ def _blank(value: object) -> object:
 
 def figure(value: float, score: str) -> str:
     """Write a value with the digits that its kind is read to, and a huge one with three."""
-    if "_to/" in score:  # steps and tokens
+    if "_to/" in score and abs(value) < _MOST_STEPS:  # steps and tokens
         return f"{value:,.0f}"
     read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))
     return f"{value:.3g}" if abs(value) >= _HUGE else f"{value:.{3 if read_to_three else 2}f}"

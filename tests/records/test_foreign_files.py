@@ -1,5 +1,6 @@
 """Files from anywhere: what is no file, nests without end or has endless numbers is one line."""
 
+import gzip
 import json
 import os
 from collections.abc import Callable
@@ -9,13 +10,17 @@ import pytest
 
 from normlab.commands.compare import main as compare
 from normlab.commands.list import main as ls
+from normlab.commands.report import main as report
 from normlab.data.cache import cached_folder, is_whole
 from normlab.data.corpus import read_lines
 from normlab.records.canonical import number
 from normlab.records.files import DEEPEST, from_json, read_file, unreadable
+from normlab.records.hypotheses import read_hypotheses
 from normlab.records.record import RunRecord
 from normlab.records.rows import read_rows
 from normlab.records.store import RunStore, read_record
+from normlab.reports.runs import read_config
+from normlab.reports.table import figure
 from normlab.train.checkpoint import load_checkpoint
 from tests.records.examples import record
 
@@ -105,12 +110,46 @@ def test_one_record_of_another_shape_never_ends_a_list(part, key, value, tmp_pat
 
 
 @pytest.mark.parametrize(
-    "name", ["../../x", "/tmp/x", "..", ".hidden", "a/b", "a\nb", "", "x" * 300]
+    "name",
+    ["../../x", "/tmp/x", "..", ".hidden", "a/b", "a\nb", "", "x" * 300, "a\u202eb", "a\x1b"],
 )
 def test_a_run_whose_name_could_not_be_a_folder_is_damaged(name):
     content = json.loads(record().to_json()) | {"run_id": name}
     with pytest.raises(ValueError, match="damaged record, run_id"):
         RunRecord.from_json(json.dumps(content), origin="here")
+
+
+def test_a_config_whose_aliases_nest_without_end_is_named_at_once(tmp_path, capsys):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    folder = tmp_path / "bad" / "seed1"
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text("\n".join(lines))
+    with pytest.raises(ValueError, match=r"config\.yaml: no config of a run .*alias"):
+        read_config(folder / "config.yaml")
+    store = RunStore(tmp_path)
+    store.write(record(seed=1), tmp_path / "good" / "seed1")
+    assert report([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
+    assert "line 2 has an alias" in capsys.readouterr().err
+
+
+def test_hypotheses_that_unpack_to_more_than_any_text_are_damaged(tmp_path, monkeypatch):
+    monkeypatch.setattr("normlab.records.hypotheses.MOST_UNPACKED", 10_000)
+    path = tmp_path / "hypotheses.txt.gz"
+    path.write_bytes(gzip.compress(b"\n" * 10_000))
+    assert len(read_hypotheses(tmp_path)[1]) == 10_000
+    path.write_bytes(gzip.compress(b"\n" * 100_000_000))
+    with pytest.raises(ValueError, match=rf"{path}: damaged .*more than 10000 bytes"):
+        read_hypotheses(tmp_path)
+
+
+def test_a_huge_score_is_short_in_lists_and_tables(tmp_path, capsys):
+    store = RunStore(tmp_path)
+    store.write(record(bleu=1e308), tmp_path / "a" / "seed1")
+    assert ls(["runs", "--runs-dir", str(tmp_path)]) == 0
+    assert "1e+308" in capsys.readouterr().out
+    for name in ("test/bleu", "valid/steps_to/bleu/30"):
+        assert figure(1e308, name) == "1e+308"
 
 
 @pytest.mark.parametrize(
