@@ -353,7 +353,7 @@ def test_notes_say_on_what_and_by_which_code():
 def test_bold_and_the_note_on_code_agree():
     """Pairs share their code where seeds do not, and that is what both notes say."""
     made_of = [
-        (planned(norm, s), made(norm, s, {BLEU: b + s / 10}, environment={"code": f"state {s}"}))
+        (planned(norm, s), made(norm, s, {BLEU: b + s / 10}, numerics=f"state {s}"))
         for norm, b in (("ln", 30.0), ("bn", 20.0))
         for s in range(1, 6)
     ]
