@@ -150,7 +150,7 @@ CHANGES = {
     "a table deleted": lose(f"{STUDY}/table.csv"),
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
     "a score of a run of the health sheets": edit(
-        f"results/{HEALTH}/runs/toy-ln-pre-0379b8cb01/seed1/record.json", '"value": 1', '"value": 2'
+        f"results/{HEALTH}/runs/toy-ln-pre-30d849b37a/seed1/record.json", '"value": 1', '"value": 2'
     ),
     "a figure of a health sheet": edit(f"results/{HEALTH}/ln-pre.json", "0.", "1."),
     "a health sheet deleted": lose(f"{HEALTH}/ln-pre.json"),
