@@ -117,8 +117,8 @@ def test_padding_of_batches_of_like_length(runtime):
     running = contender("ln", runtime, "observe.log_every=1000")
     for _ in range(30):
         running.step()
-    seen = running.trainer.progress
-    assert seen.interval_padding / seen.interval_positions < 0.15
+    seen = running.trainer.progress.interval
+    assert seen["padding"] / seen["positions"] < 0.15
 
 
 def test_operators_of_a_decoding_step(runtime):
