@@ -47,10 +47,17 @@ def diverged(record: RunRecord, step: int) -> RunRecord:
     return replace(record, outcome=outcome, scores={})
 
 
-def published(root: Path, of: Study, levels: Mapping[str, float], seeds: int = 2) -> Path:
+def published(
+    root: Path,
+    of: Study,
+    levels: Mapping[str, float],
+    seeds: int = 2,
+    norms: Mapping[str, str] = {},
+) -> Path:
     """Publish a study whose rows reach these losses at each point; return its page.
 
-    The last seed of `bn` at the first point diverges at step 45.
+    `norms` are those of rows that are not layer norm. The last seed of `bn` at the first point
+    diverges at step 45.
     """
     points = [f"batch_size={size}" for size in of.grid.get("batch_size", ())] or [""]
     runs: list[tuple[Planned, RunRecord | None]] = []
@@ -60,7 +67,7 @@ def published(root: Path, of: Study, levels: Mapping[str, float], seeds: int = 2
             for row, level in levels.items():
                 reached = level + 0.1 * seed + 0.2 * number
                 figures = {"test/bleu": 10 * reached, "valid/loss": reached}
-                record = made("ln", seed, figures, point=point, setting=row)
+                record = made(norms.get(row, "ln"), seed, figures, point=point, setting=row)
                 rows = run_rows(reached)
                 if row == "bn" and seed == seeds and number == 0:
                     record, rows = diverged(record, 45), run_rows(reached, 40)

@@ -16,7 +16,8 @@ LOSS = "#chart-training-step-train-loss"
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     of = sized(rows={name: (f"norm={n}",) for n, name in enumerate(LEVELS)})
-    return published(tmp_path_factory.mktemp("page"), of, LEVELS)
+    norms = {"bn": "bn", ODD: "gn"}
+    return published(tmp_path_factory.mktemp("page"), of, LEVELS, norms=norms)
 
 
 def drawn(page, figure=LOSS, lines=None):
@@ -45,7 +46,7 @@ def test_every_chart_is_drawn(visit):
     for n in range(figures.count()):
         figure = drawn(page, f"#{figures.nth(n).get_attribute('id')}")
         assert figure.locator("path.line").count() >= 3
-    assert len(set(strokes(drawn(page)))) == 3, "a colour a setting"
+    assert len(set(strokes(drawn(page)))) == 3, "one colour per norm"
     assert drawn(page, LOSS, 6).locator(".plot svg").count() == 1
 
 
