@@ -45,7 +45,7 @@ def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
 
 
 def drawn(axes: Any, label: str) -> list[Any]:
-    """Return the lines of a panel that play a part: mean, seed, spike, divergence, lead, mark."""
+    """Return the lines of a panel that play a part: mean, spike, diverged."""
     return [line for line in axes.get_lines() if line.get_label() == label]
 
 
@@ -53,27 +53,9 @@ def points(line: Any) -> list[tuple[float, float]]:
     return list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True))
 
 
-def texts(axes: Any) -> list[str]:
-    return [text.get_text() for text in axes.texts]
-
-
-def boxes(axes: Any) -> list[Any]:
-    """Return the places of the names at line ends, in pixels."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(axes.get_figure(root=True))
-    return [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]
-
-
-def overlapping(axes: Any) -> list[tuple[str, str]]:
-    """Return the pairs of names that lie on each other."""
-    found = list(zip(texts(axes), boxes(axes), strict=True))
-    return [
-        (a, b)
-        for index, (a, one) in enumerate(found)
-        for b, two in found[index + 1 :]
-        if one.y0 < two.y1 - 0.5 and two.y0 < one.y1 - 0.5
-    ]
+def named(figure: Any) -> list[str]:
+    """Return the entries of a figure's legend."""
+    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 nan, inf = math.nan, math.inf

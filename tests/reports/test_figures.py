@@ -1,36 +1,31 @@
 """Charts drawn with matplotlib: every number from runs made by hand."""
 
-import itertools
 import re
 import subprocess
 import sys
 
 import matplotlib
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
 
 from normlab.records.record import Outcome
 from normlab.reports import figures
 from normlab.reports.arrange import arranged, names
 from normlab.reports.charts import KINDS, loss_unit, norms_of
-from normlab.reports.line_names import apart, folded
 from normlab.reports.panels import DARK, HUES, LIGHT, THEMES, looks_of
 from tests.records.examples import record
 from tests.reports.curves import (
     DECODER,
     ENCODER,
-    boxes,
     by_layer,
     drawn,
     inf,
     loss_rows,
+    named,
     nan,
-    overlapping,
     points,
     run,
-    texts,
 )
 
 DIVERGED = Outcome("diverged", 40, "loss is nan", "decoder.layers.1.ffn_residual.norm")
@@ -42,7 +37,7 @@ def draw(*runs, kind="loss", theme=LIGHT):
     return figures.draw(KINDS[kind].panels(found), looks_of(norms_of(found, rows)), theme)
 
 
-def test_a_line_is_the_run_and_its_name_is_at_its_end():
+def test_a_line_is_the_run_and_only_its_values_are_marked():
     figure = draw(
         run(loss_rows({10: 5.0, 20: 4.0, 30: 3.5}), norm="ln"),
         run(loss_rows({10: 6.0, 20: 4.5, 30: 3.0}), norm="bn"),
@@ -53,17 +48,8 @@ def test_a_line_is_the_run_and_its_name_is_at_its_end():
     ln, bn = drawn(axes, "mean")
     assert points(ln) == [(10, 5.0), (20, 4.0), (30, 3.5)]
     assert points(bn) == [(10, 6.0), (20, 4.5), (30, 3.0)]
-    assert texts(axes) == ["ln", "bn"]
-    heights = {text.get_text(): text.get_window_extent().y0 for text in axes.texts}
-    assert heights["ln"] > heights["bn"], "the name of the line that ends higher is higher"
-
-
-def test_nothing_beyond_the_last_value_looks_like_another_one():
-    """The hair line that leads to a name has no marker: only values have."""
-    (axes,) = draw(run(loss_rows({10: 5.0, 20: 4.0}))).axes
-    marked = [line for line in axes.get_lines() if line.get_marker() not in ("", "None", None)]
-    assert [line.get_label() for line in marked] == ["mean"]
-    assert len(drawn(axes, "lead")) == 1
+    assert named(figure) == ["ln", "bn"]
+    assert axes.get_lines() == [ln, bn] and not axes.texts, "nothing reads as another value"
 
 
 def test_the_axis_names_what_the_task_counts():
@@ -100,28 +86,28 @@ def test_seeds_are_a_band_about_their_mean():
     reach = band.get_paths()[0].get_extents()
     assert (reach.y0, reach.y1) == (4.0, 7.0)
     assert points(drawn(valid, "mean")[0]) == [(20, 4.25)] and not valid.collections
-    assert "band: lowest to highest seed" in train.figure.texts[0].get_text()
+    assert "lowest to highest seed, about the mean" in named(train.figure)
 
 
 def test_spikes_are_rings_and_a_divergence_is_a_cross_at_its_step():
     losses = {10: 5.0, 20: 6.5, 30: 4.0, 40: 7.0}
     figure = draw(run(loss_rows(losses, spikes=(20, 40))))
     assert [points(ring) for ring in drawn(figure.axes[0], "spike")] == [[(20, 6.5)], [(40, 7.0)]]
-    assert "ring: loss spike" in figure.texts[0].get_text()
+    assert named(figure) == ["ln", "loss spike"]
     (axes,) = draw(run(loss_rows({10: 5.0, 20: 6.0, 30: nan}), outcome=DIVERGED)).axes
-    (cross,) = drawn(axes, "divergence")
+    (cross,) = drawn(axes, "diverged")
     assert points(cross) == [(40, 6.0)], "at the last finite loss"
-    assert " ".join(texts(axes)) == "ln seed 1 diverged at step 40"
+    assert named(axes.figure) == ["ln (seed 1 diverged at step 40)", "divergence"]
     assert axes.get_xlim()[1] > 40
 
 
 def test_a_divergence_before_the_first_row_is_still_shown():
     lost = run(outcome=DIVERGED, norm="bn")
     (axes,) = draw(lost, run(loss_rows({10: 5.0}))).axes
-    (cross,) = drawn(axes, "divergence")
+    (cross,) = drawn(axes, "diverged")
     assert points(cross) == [(40, 1.0)]
     assert cross.get_transform() == axes.get_xaxis_transform(), "at the top, whatever the losses"
-    assert "bn" in texts(axes)
+    assert "bn (seed 1 diverged at step 40)" in named(axes.figure)
     (alone,) = draw(lost).axes
     assert list(alone.get_yticks()) == []
 
@@ -182,60 +168,22 @@ def test_experiments_are_named_by_what_sets_them_apart():
     assert names([run(batch_size=n) for n in (8, 32)]) == ["ln batch_size=8", "ln batch_size=32"]
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
-def test_twelve_runs_that_end_together_keep_their_names_apart_and_in_the_figure(theme):
+def test_twelve_long_names_fit_into_the_figure_below_the_plots():
     norm = "a_norm_with_a_rather_long_name"
-    runs = [
-        run(loss_rows({10: 5.0, 20: 4.0 + number / 1e4}), norm=f"{norm}_{number}")
-        for number in range(12)
-    ]
-    figure = draw(*runs, theme=theme)
-    (axes,) = figure.axes
-    assert len(texts(axes)) == 24, "each name folds into two rows"
-    assert overlapping(axes) == []
-    width, panel = figure.get_window_extent().width, axes.get_window_extent()
-    assert all(text.get_window_extent().x1 <= width for text in axes.texts)
-    assert all(text.get_window_extent().x0 > panel.x1 for text in axes.texts)
-    assert all(panel.y0 - 1 <= box.y0 and box.y1 <= panel.y1 + 1 for box in boxes(axes))
+    figure = draw(*(run(loss_rows({10: 5.0, 20: 4.0}), norm=f"{norm}_{n}") for n in range(12)))
+    FigureCanvasAgg(figure).draw()
+    (axes,), (legend,) = figure.axes, figure.legends
+    box, whole, plot = legend.get_window_extent(), figure.bbox, axes.get_window_extent()
+    assert box.x0 >= 0 and box.x1 <= whole.x1 and box.y0 >= 0 and box.y1 < plot.y0
+    assert plot.height > 100
+    assert len(named(figure)) == 12
 
 
 @pytest.mark.parametrize(("norm", "shown"), [("a$x$b", "a$x$b"), ("a\u202eb\x1b", r"a\u202eb\x1b")])
 def test_names_are_no_formulas_and_have_no_control_characters(norm, shown):
-    (axes,) = draw(run(loss_rows({10: 5.0}), norm=norm)).axes
-    assert axes.texts[0].get_parse_math() is False and texts(axes) == [shown]
-
-
-def test_names_with_room_stay_where_their_lines_end_and_others_share_the_way():
-    assert apart([10.0, 50.0, 90.0], [10.0, 10.0, 10.0], limit=100.0) == [10.0, 50.0, 90.0]
-    assert apart([50.0, 50.0], [10.0, 10.0], limit=100.0) == [45.0, 55.0]
-    assert apart([100.0, 100.0], [10.0, 20.0], limit=100.0) == [75.0, 90.0]
-
-
-@given(st.lists(st.tuples(st.floats(0, 200), st.floats(5, 30)), max_size=8))
-def test_no_names_overlap_and_their_order_stays(ends):
-    wanted, heights = [y for y, _ in ends], [h for _, h in ends]
-    centres = apart(wanted, heights, limit=250.0)
-    order = sorted(range(len(ends)), key=lambda index: wanted[index])
-    for below, above in itertools.pairwise(order):
-        room = (heights[below] + heights[above]) / 2
-        assert centres[above] - centres[below] >= room - 1e-6
-    for centre, height in zip(centres, heights, strict=True):
-        assert height / 2 - 1e-6 <= centre <= 250 - height / 2 + 1e-6
-
-
-@pytest.mark.parametrize(
-    ("name", "rows"),
-    [
-        ("ln post batch_size=32 schedule=cosine", ("ln post batch_size=32", "schedule=cosine")),
-        ("x" * 60, ("x" * 28, "x" * 28, "xxxx")),
-        ("decoder.1.ffn_residual.feed_forward.inner_norm", None),
-    ],
-)
-def test_long_names_fold_and_lose_nothing(name, rows):
-    found = folded(name)
-    assert rows is None or found == rows
-    assert "".join(found).replace(" ", "") == name.replace(" ", "")
-    assert all(len(row) <= 28 for row in found)
+    (legend,) = draw(run(loss_rows({10: 5.0}), norm=norm)).legends
+    (text,) = legend.get_texts()
+    assert text.get_parse_math() is False and text.get_text() == shown
 
 
 ROWS = loss_rows({10: 50.0, 20: 0.00002, 30: 3.0}, spikes=(30,))
