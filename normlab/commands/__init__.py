@@ -14,7 +14,7 @@ COMMANDS = {
     },
     "look inside": {
         "inspect": "examine a model, at initialization or trained, or its data",
-        "explain": "what norms pool over, what they compute and cost",
+        "explain": "what norms pool over and what they compute",
     },
     "norms": {"norm": "a new norm of your own, its contract, its report card"},
     "studies and claims": {

@@ -9,7 +9,7 @@ HELP = "show what a norm pools over, with a drawing and a worked example"
 
 _EXAMPLES = """examples:
   normlab explain              all norms on one screen
-  normlab explain ln           one norm: drawing, worked tensor, padding, modes, cost
+  normlab explain ln           one norm: drawing, worked tensor, padding, modes, state
   normlab explain ln bn        two of them, then side by side
   normlab explain --documents  what each sentence of the documents pools over
   normlab explain --images     on images: N, C and (H, W), as the group norm paper draws them

@@ -27,10 +27,10 @@ from normlab.inspect.subject import (
     on_table,
     one_by_one,
     run,
-    sum_with,
     trained,
 )
 from normlab.inspect.worked import FIVE, Group, pad, work
+from normlab.norms.batch import BatchNorm
 from normlab.registry import options
 from normlab.train.build import make_norm
 
@@ -221,7 +221,8 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
 
     def half(rank: int) -> Tensor:
         norm = new_norm("bn")
-        sum_with(norm, partial(summed, rank))
+        assert isinstance(norm, BatchNorm)
+        norm.summed = partial(summed, rank)
         with torch.no_grad():
             return call(norm, x.chunk(2)[rank])
 

@@ -4,7 +4,8 @@
 """
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
 from itertools import product
 
 import torch
@@ -21,162 +22,168 @@ from normlab.inspect.subject import (
     AXES,
     STEPS,
     BareNorm,
-    Norm,
-    batch_statistics,
     begin_step,
     call,
     call_dense,
     differ,
-    extra_loss,
-    fixed_map,
     look,
     one_by_one,
-    recalibrated,
     remembers,
     run,
     state,
     tables,
     train_step,
 )
+from normlab.norms.base import Norm, normalized_by
+from normlab.norms.recalibration import recalibrated
 
 BATCH, POSITION, FEATURE = AXES
 _OTHERS = dict(
     zip(AXES, ("other sequences", "other positions", "its token's other features"), strict=True)
 )
-_WIDEN = "take it from `widen(x)` of normlab/norms/moments.py"
+_WIDEN = "take it from `widen(x)` of normlab/norms/pool.py"
+Ask = Callable[[BareNorm], str | Finding]
 
 
 def examine(norm: BareNorm) -> Iterator[tuple[str, Finding]]:
-    """Yield the answer to each question; an error that a norm raises breaks the contract."""
+    """Yield the name of each question and its answer."""
     for asked in questions("norm"):
-        try:
-            found = asked.ask(norm)
-        except Exception as error:
-            text = str(error).strip().partition("\n")[0]
-            found = _broken(f"raises {type(error).__name__}: {text}{norm.line_of(error)}")
-        yield asked.name, found
+        yield asked.name, asked.ask(norm)
 
 
-def _kept(answer: str) -> Finding:
-    return Finding(answer, holds=True)
+class Broken(Exception):
+    """A part of the contract is not kept; the message says which, and how to keep it."""
 
 
-def _broken(answer: str) -> Finding:
-    return Finding(answer, holds=False)
+def must(holds: object, otherwise: str) -> None:
+    """Raise Broken with a text unless something holds."""
+    if not holds:
+        raise Broken(otherwise)
 
 
-@question("shape", of="norm")
-def shape(norm: BareNorm) -> Finding:
+def contract(name: str, *claims: int) -> Callable[[Ask], Callable[[BareNorm], Finding]]:
+    """Register a function that says what is kept, or raises; any error breaks the contract."""
+
+    def register(ask: Ask) -> Callable[[BareNorm], Finding]:
+        @wraps(ask)
+        def asked(norm: BareNorm) -> Finding:
+            try:
+                kept = ask(norm)
+                return kept if isinstance(kept, Finding) else Finding(kept, holds=True)
+            except Broken as broken:
+                return Finding(str(broken), holds=False)
+            except Exception as error:
+                text = str(error).strip().partition("\n")[0]
+                said = f"raises {type(error).__name__}: {text}{norm.line_of(error)}"
+                return Finding(said, holds=False)
+
+        return question(name, of="norm", claims=claims)(asked)
+
+    return register
+
+
+@contract("shape")
+def shape(norm: BareNorm) -> str:
     """Does the output have the input's shape, and does the input stay as it was?"""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
         y = call(norm.new(), x)
-        if y.shape != x.shape:
-            given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
-            return _broken(f"of {given} values it makes {got}: the output has the input's shape")
-        if not torch.equal(x, before):
-            return _broken("writes into its input, which the residual branch reads as well")
-        if not y.isfinite().all():
-            return _broken(f"makes NaN or infinity of {size[0]} sequences of {size[1]} tokens")
-    return _kept("the input's shape; the input stays as it was")
+        given, got = (" x ".join(map(str, t.shape)) for t in (x, y))
+        must(given == got, f"of {given} values it makes {got}: the output has the input's shape")
+        must(torch.equal(x, before), "writes into its input, which the residual branch reads too")
+        finite = y.isfinite().all()
+        must(finite, f"makes NaN or infinity of {size[0]} sequences of {size[1]} tokens")
+    return "the input's shape; the input stays as it was"
 
 
-@question("zeros", of="norm")
-def zeros(norm: BareNorm) -> Finding:
+@contract("zeros")
+def zeros(norm: BareNorm) -> str:
     """Is the output finite where all values are the same, in training and in eval?"""
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
-        if not call(norm.new().train(training), x).isfinite().all():
-            return _broken(
-                f"makes NaN or infinity where every value is {value:g}: bound what it divides "
-                "by from below"
-            )
-    return _kept("finite on a batch of equal values")
+        finite = call(norm.new().train(training), x).isfinite().all()
+        must(finite, f"makes NaN or infinity where every value is {value:g}: bound its divisor")
+    return "finite on a batch of equal values"
 
 
-@question("precision", of="norm")
-def precision(norm: BareNorm) -> Finding:
+@contract("precision")
+def precision(norm: BareNorm) -> str:
     """Does the output have the input's dtype, and do statistics survive bf16?
 
     A mean of 300 with a deviation of 3 is lost in bf16, whose steps are 2 there.
     """
+    x, valid = norm.tokens()
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
-        x, valid = norm.tokens()
         own = norm.new(torch.float64 if dtype == torch.float64 else torch.float32)
-        y = call(own, x.to(dtype), valid)
-        if y.dtype != dtype:
-            given, got = (str(d).removeprefix("torch.") for d in (dtype, y.dtype))
-            return _broken(f"of {given} values it makes {got}: end `forward` with `.to(x.dtype)`")
+        made = call(own, x.to(dtype), valid).dtype
+        given, got = (str(d).removeprefix("torch.") for d in (dtype, made))
+        must(given == got, f"of {given} values it makes {got}: end `forward` with `.to(x.dtype)`")
     own = norm.new(torch.float32)
     exact = copy.deepcopy(own)
-    x, valid = norm.tokens()
     x = (x + 300).bfloat16()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         y = call(own, x, valid).float()[valid]
-    if not torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2):
-        return _broken(f"bf16 values of mean 300 lose their statistics: {_WIDEN}, in float32")
+    close = torch.allclose(y, call(exact, x.float(), valid)[valid], rtol=1e-2, atol=1e-2)
+    must(close, f"bf16 values of mean 300 lose their statistics: {_WIDEN}, in float32")
     wrong = [name for name, table in tables(own).items() if table.dtype != torch.float32]
-    if wrong:
-        return _broken(f"keeps {', '.join(wrong)} in another dtype than float32")
-    return _kept("the input's dtype; statistics in float32 under bf16")
+    must(not wrong, f"keeps {', '.join(wrong)} in another dtype than float32")
+    return "the input's dtype; statistics in float32 under bf16"
 
 
-@question("pools", of="norm", claims=(11,))
-def pools(norm: BareNorm) -> Finding:
+@contract("pools", 11)
+def pools(norm: BareNorm) -> str:
     """Does it pool over the axes that it declares, at both ends of training?"""
     first = norm.new()
     norms = (first, norm.trained())
     declared = set(first.pools)
     found = set().union(*map(axes_moving_outputs, norms))
     remembered = set().union(*map(axes_moving_statistics, norms))
-    shown = f"{{{', '.join(in_order(declared))}}}"
+    said = f"declares pools={{{', '.join(in_order(declared))}}}, but"
     beyond = in_order(found - declared)
-    if beyond and not (beyond == [FEATURE] and declared & {BATCH, POSITION}):
-        return _broken(
-            f"declares pools={shown}, but a position's output changes with "
-            f"{' and '.join(_OTHERS[axis] for axis in beyond)}: it pools over "
-            f"{' and '.join(beyond)} as well"
-        )
+    must(
+        not beyond or (beyond == [FEATURE] and declared & {BATCH, POSITION}),
+        f"{said} a position's output changes with "
+        f"{' and '.join(_OTHERS[axis] for axis in beyond)}: it pools over "
+        f"{' and '.join(beyond)} as well",
+    )
     without = in_order(declared - found - remembered)
-    if without:
-        return _broken(
-            f"declares pools={shown}, but an output does not change with "
-            f"{' or '.join(_OTHERS[axis] for axis in without)}: it does not pool over "
-            f"{' or '.join(without)}"
-        )
+    must(
+        not without,
+        f"{said} an output does not change with "
+        f"{' or '.join(_OTHERS[axis] for axis in without)}: it does not pool over "
+        f"{' or '.join(without)}",
+    )
     more = f"; an output changes with {_OTHERS[FEATURE]} too" if beyond else ""
-    return _kept(f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{more}")
+    return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{more}"
 
 
-@question("padding", of="norm", claims=(7, 8))
-def padding(norm: BareNorm) -> Finding:
+@contract("padding", 7, 8)
+def padding(norm: BareNorm) -> str:
     """Are outputs, gradients and statistics of real tokens the same with padding?"""
+    x = norm.values(4, 5)
     for own, mode in ((norm.new(), "training"), (norm.trained().eval(), "eval")):
-        x = norm.values(4, 5)
         plain = _with_padding(norm, own, x, None, 0.0)
         for extra, value in ((0, 0.0), (3, 0.0), (6, 1e3)):
             *padded, leaked = _with_padding(norm, own, x, extra, value)
             names = ("outputs", "gradients", "statistics")
-            for what, before, after in zip(names, plain, padded, strict=False):
-                if differ(before, after):
-                    return _broken(
-                        f"in {mode} the {what} of real tokens change with padding, or with "
-                        "`stream.valid`, which is None without padding: go by `stream.real(x)`"
-                    )
-            if leaked.any():
-                return _broken(f"in {mode} a gradient flows into padding")
-    return _kept("outputs, gradients and statistics are the same with and without padding")
+            pairs = zip(names, plain, padded, strict=False)
+            moved = [what for what, before, after in pairs if differ(before, after)]
+            must(
+                not moved,
+                f"in {mode} the {' and '.join(moved)} of real tokens change with padding, or with "
+                "`stream.valid`, which is None without padding: go by `stream.real(x)`",
+            )
+            must(not leaked.any(), f"in {mode} a gradient flows into padding")
+    return "outputs, gradients and statistics are the same with and without padding"
 
 
 def _with_padding(
     norm: BareNorm, own: Norm, x: Tensor, columns: int | None, value: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return outputs, gradients and statistics of real tokens, and the gradient of padding."""
-    extra = columns or 0
-    other = norm.new().train(own.training)
-    other.load_state_dict(own.state_dict())
-    length = x.shape[1]
+    extra, length = columns or 0, x.shape[1]
+    other = _copied(norm, own).train(own.training)
     filler = torch.full((x.shape[0], extra, x.shape[2]), value, dtype=x.dtype)
     valid = (torch.arange(length + extra) < length).expand(x.shape[0], -1)
     wide = torch.cat([x, filler], 1).requires_grad_()
@@ -186,24 +193,28 @@ def _with_padding(
     return y.detach(), gradient[:, :length], found, gradient[:, length:]
 
 
-@question("order", of="norm")
-def order(norm: BareNorm) -> Finding:
+def _copied(norm: BareNorm, own: Norm) -> Norm:
+    """Return a new norm with the state of another, by way of what a checkpoint holds."""
+    other = norm.new()
+    other.load_state_dict(copy.deepcopy(own.state_dict()))
+    return other
+
+
+@contract("order")
+def order(norm: BareNorm) -> str:
     """Is the output the same when the sequences of a batch change places?"""
     x, valid = norm.tokens()
     places = torch.tensor([2, 0, 3, 1])
     for own in (norm.new(), norm.trained(), norm.trained().eval()):
         y, other = look(own, x, valid)[places], look(own, x[places], valid[places])
-        if differ(y[valid[places]], other[valid[places]]):
-            mode = "training" if own.training else "eval"
-            return _broken(
-                f"in {mode} the output of a sequence changes when the sequences of its batch "
-                "change places"
-            )
-    return _kept("the order of a batch's sequences makes no difference")
+        mode = "training" if own.training else "eval"
+        same = not differ(y[valid[places]], other[valid[places]])
+        must(same, f"in {mode} outputs change when the sequences of a batch change places")
+    return "the order of a batch's sequences makes no difference"
 
 
-@question("alone", of="norm", claims=(13, 16))
-def alone(norm: BareNorm) -> Finding:
+@contract("alone", 13, 16)
+def alone(norm: BareNorm) -> str:
     """Is a sequence's output in eval independent of its batch exactly if the norm says so?"""
     own = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
@@ -212,85 +223,79 @@ def alone(norm: BareNorm) -> Finding:
         differ(together[n, real], look(own, x[[n]], valid[[n]])[0, real])
         for n, real in enumerate(valid)
     )
-    if depends and own.batch_independent:
-        return _broken(
-            "in eval the output of a sequence is another alone than in its batch, and "
-            "`batch_independent` is True: take running statistics there (RunningNorm), or name "
-            f"{BATCH} in `pools`"
-        )
-    if not depends and not own.batch_independent:
-        return _broken(
-            "in eval the output of a sequence is the same alone, and `batch_independent` is "
-            "False: a norm with running statistics derives from RunningNorm, which knows"
-        )
+    _as_declared(
+        not depends,
+        own.batch_independent,
+        "in eval the output of a sequence is another alone than in its batch, and "
+        "`batch_independent` is True: take running statistics there (RunningNorm), or name "
+        f"{BATCH} in `pools`",
+        "in eval the output of a sequence is the same alone, and `batch_independent` is False: a "
+        "norm with running statistics derives from RunningNorm, which knows",
+    )
     said = "depends on its batch" if depends else "is the same alone as in a batch"
-    return _kept(f"in eval a sequence {said}, as declared")
+    return f"in eval a sequence {said}, as declared"
 
 
-@question("stepwise", of="norm", claims=(17, 41))
-def stepwise(norm: BareNorm) -> Finding:
+def _as_declared(found: bool, declared: bool, without: str, with_: str) -> None:
+    """Raise Broken where what was found is not what is declared: not found, or found after all."""
+    must(found or not declared, without)
+    must(declared or not found, with_)
+
+
+@contract("stepwise", 17, 41)
+def stepwise(norm: BareNorm) -> str:
     """Does decoding token by token give the same as whole sequences exactly if the norm says so?"""
     own = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
     depends = differ(look(own, x, valid)[valid], one_by_one(own, x, valid)[valid])
-    if depends and own.incremental:
-        return _broken(
-            "in eval token by token gives another output than the whole, and `incremental` "
-            "is True: name what it pools over in `pools`; positions count from `stream.start`"
-        )
-    if not depends and not own.incremental:
-        return _broken(
-            "in eval token by token gives the same output, and `incremental` is False: decoding "
-            "would take the slow path for nothing"
-        )
-    slow = "needs the whole sequence, as declared: decoding takes the slow path"
-    return _kept(slow if depends else "in eval tokens may come one at a time, as declared")
+    _as_declared(
+        not depends,
+        own.incremental,
+        "in eval token by token gives another output than the whole, and `incremental` is True: "
+        "name what it pools over in `pools`; positions count from `stream.start`",
+        "in eval token by token gives the same output, and `incremental` is False: decoding would "
+        "take the slow path for nothing",
+    )
+    if depends:
+        return "needs the whole sequence, as declared: decoding takes the slow path"
+    return "in eval tokens may come one at a time, as declared"
 
 
-@question("gradient", of="norm")
-def gradient(norm: BareNorm) -> Finding:
+@contract("gradient")
+def gradient(norm: BareNorm) -> str | Finding:
     """Does the backward pass give the gradient of what training computes?"""
     own = norm.new()
     if not own.exact_gradient:
         return Finding.none("it declares exact_gradient=False")
     valid = torch.tensor([[True, True, True], [True, True, False]])
-    saved = own.state_dict()
 
     def output(x: Tensor) -> Tensor:
-        other = norm.new()
-        other.load_state_dict(saved)
-        return call(other, x, valid) * valid[..., None]
+        return call(_copied(norm, own), x, valid) * valid[..., None]
 
     x = norm.values(2, 3).requires_grad_()
-    if not torch.autograd.gradcheck(output, x, atol=1e-6, fast_mode=True, raise_exception=False):
-        return _broken(
-            "the backward pass does not give the gradient of what training computes: if that is "
-            "meant, declare exact_gradient = False"
-        )
-    return _kept("the backward pass gives the gradient of what training computes")
+    right = torch.autograd.gradcheck(output, x, atol=1e-6, fast_mode=True, raise_exception=False)
+    must(right, "the backward pass is not exact: if that is meant, declare exact_gradient = False")
+    return "the backward pass gives the gradient of what training computes"
 
 
-@question("parameters", of="norm")
-def parameters(norm: BareNorm) -> Finding:
+@contract("parameters")
+def parameters(norm: BareNorm) -> str:
     """Does a finite gradient reach the input and every parameter?"""
     own = norm.new()
     x, valid = norm.tokens()
     _loss(own, x.requires_grad_(), valid).backward()
     learned = dict(own.named_parameters())
     idle = [name for name, parameter in learned.items() if parameter.grad is None]
-    if idle:
-        return _broken(
-            f"no gradient reaches {', '.join(idle)}, which `forward` does not use: give "
-            "`super().__init__` scale=False or shift=False, or use it"
-        )
+    cure = "give `super().__init__` scale=False or shift=False, or use it in `forward`"
+    must(not idle, f"no gradient reaches {', '.join(idle)}: {cure}")
     for name, tensor in {"the input": x, **learned}.items():
-        if tensor.grad is None or not tensor.grad.isfinite().all():
-            return _broken(f"the gradient of {name} is not finite, or there is none")
-    return _kept(f"a finite gradient reaches {', '.join(('the input', *learned))}")
+        finite = tensor.grad is not None and tensor.grad.isfinite().all()
+        must(finite, f"the gradient of {name} is not finite, or there is none")
+    return f"a finite gradient reaches {', '.join(('the input', *learned))}"
 
 
-@question("twice", of="norm")
-def twice(norm: BareNorm) -> Finding:
+@contract("twice")
+def twice(norm: BareNorm) -> str:
     """May the norm be called twice before one backward pass?"""
     own = norm.trained(STEPS // 2)
     begin_step(own, STEPS // 2 + 1)
@@ -299,32 +304,28 @@ def twice(norm: BareNorm) -> Finding:
     try:
         torch.stack(losses).sum().backward()
     except RuntimeError as error:
-        text = str(error).partition(":")[0]
-        return _broken(
-            f"two calls before one backward pass fail ({text}): clone a table that `forward` "
-            "reads before it changes"
-        )
-    if any(x.grad is None or not x.grad.isfinite().all() for x, _ in pairs):
-        return _broken("two calls before one backward pass have gradients that are not finite")
-    return _kept("may be called twice before one backward pass")
+        said = f"two calls before one backward pass fail ({str(error).partition(':')[0]})"
+        raise Broken(f"{said}: clone a table that `forward` reads before it changes") from None
+    finite = all(x.grad is not None and x.grad.isfinite().all() for x, _ in pairs)
+    must(finite, "two calls before one backward pass have gradients that are not finite")
+    return "may be called twice before one backward pass"
 
 
-@question("penalty", of="norm")
-def penalty(norm: BareNorm) -> Finding:
+@contract("penalty")
+def penalty(norm: BareNorm) -> str | Finding:
     """Does what it adds to the loss have a gradient, and come once and in training alone?"""
     own = norm.new()
     begin_step(own, 1)
     x, valid = norm.tokens()
     call(own, x.requires_grad_(), valid)
-    price = extra_loss(own)
+    price, own.extra_loss = own.extra_loss, None
     if price is None:
         return Finding.none("it adds nothing to the loss")
-    if price.ndim or not price.requires_grad or not price.isfinite():
-        return _broken("`extra_loss` is no finite scalar with a gradient")
+    right = not price.ndim and price.requires_grad and price.isfinite()
+    must(right, "`extra_loss` is no finite scalar with a gradient")
     call(own.eval(), x, valid)
-    if extra_loss(own) is not None:
-        return _broken("it sets `extra_loss` in eval, where nothing is trained")
-    return _kept("adds a scalar to the loss, in training alone")
+    must(own.extra_loss is None, "it sets `extra_loss` in eval, where nothing is trained")
+    return "adds a scalar to the loss, in training alone"
 
 
 def _loss(norm: Norm, x: Tensor, valid: Tensor) -> Tensor:
@@ -332,36 +333,33 @@ def _loss(norm: Norm, x: Tensor, valid: Tensor) -> Tensor:
     return (y * y.detach().cos())[valid].sum()
 
 
-@question("saved", of="norm")
-def saved(norm: BareNorm) -> Finding:
+@contract("saved")
+def saved(norm: BareNorm) -> str:
     """Does eval change nothing, and does training resume bit for bit from the saved state?"""
     own = norm.trained().eval()
     before = state(own)
     run(own, *norm.tokens(STEPS + 1))
-    if altered := _altered(before, state(own)):
-        return _broken(f"a forward in eval changes {', '.join(altered)}")
+    altered = _altered(before, state(own))
+    must(not altered, f"a forward in eval changes {altered}")
     for stop in (3, STEPS - 3):
-        own, other = norm.trained(stop), norm.new()
-        other.load_state_dict(copy.deepcopy(own.state_dict()))
+        own = norm.trained(stop)
+        other = _copied(norm, own)
         at = f"saved after step {stop} and loaded,"
         for number in range(stop + 1, stop + 4):
             pairs = zip(train_step(own, number), train_step(other, number), strict=True)
             for what, (mine, loaded) in zip(("output", "gradient"), pairs, strict=True):
-                if not torch.equal(mine, loaded):
-                    return _broken(
-                        f"{at} its {what} at step {number} is another: what it keeps must be a "
-                        "buffer (`keep`, `register_buffer`)"
-                    )
-        if altered := _altered(state(own), state(other)):
-            return _broken(f"{at} {', '.join(altered)} differ")
+                said = f"{at} its {what} at step {number} is another: what it keeps must be"
+                must(torch.equal(mine, loaded), f"{said} a buffer (`keep`, `register_buffer`)")
+        altered = _altered(state(own), state(other))
+        must(not altered, f"{at} {altered} differ")
         x = norm.values(4, 6)
-        if not torch.equal(look(own.eval(), x), look(other.eval(), x)):
-            return _broken(f"{at} eval gives another output")
-    return _kept("eval changes nothing; training resumes bit for bit from the saved state")
+        same = torch.equal(look(own.eval(), x), look(other.eval(), x))
+        must(same, f"{at} eval gives another output")
+    return "eval changes nothing; training resumes bit for bit from the saved state"
 
 
-@question("running", of="norm", claims=(12, 15))
-def running(norm: BareNorm) -> Finding:
+@contract("running", 12, 15)
+def running(norm: BareNorm) -> str | Finding:
     """Can running statistics be bypassed, recalibrated and restored?"""
     own = norm.trained()
     if not remembers(own):
@@ -369,30 +367,31 @@ def running(norm: BareNorm) -> Finding:
     model = nn.Sequential(own)
     before = state(own)
     x, valid = norm.tokens(STEPS + 2)
-    with batch_statistics(model):
+    with normalized_by(model, "batch"):
         call(own, x.clone().requires_grad_(), valid)[valid].sum().backward()
-    if altered := _altered(before, state(own)):
-        return _broken(f"with the statistics of a batch in eval it changes {', '.join(altered)}")
+    altered = _altered(before, state(own))
+    must(not altered, f"with the statistics of a batch in eval it changes {altered}")
     former = {name: table.clone() for name, table in tables(own).items()}
 
     def feed() -> None:
         run(own, x, valid)
 
     with recalibrated(model, feed):
-        fresh = {name: table.clone() for name, table in tables(own).items()}
-    if not _altered(former, fresh):
-        return _broken(
-            "recalibration changes nothing: hand the batch's moments to `self.see` unless "
-            "`self.regime` is running, and let `enter` move the tables"
-        )
-    if altered := _altered(before, state(own)):
-        return _broken(f"after recalibration {', '.join(altered)} are not as before")
-    if (constants := fixed_map(own.eval())) is not None:
+        moved = _altered(former, tables(own))
+    must(
+        moved,
+        "recalibration changes nothing: hand the batch's moments to `self.see` unless "
+        "`self.regime` is running, and let `enter` move the tables",
+    )
+    altered = _altered(before, state(own))
+    must(not altered, f"after recalibration {altered} are not as before")
+    if (constants := own.eval().fixed_map()) is not None:
         scale, shift = constants
-        if differ(look(own, x, valid)[valid], (x * scale + shift)[valid]):
-            return _broken("`fixed_map` is not what eval computes")
-    return _kept("running statistics can be bypassed, recalibrated and restored")
+        same = not differ(look(own, x, valid)[valid], (x * scale + shift)[valid])
+        must(same, "`fixed_map` is not what eval computes")
+    return "running statistics can be bypassed, recalibrated and restored"
 
 
-def _altered(before: dict[str, Tensor], after: dict[str, Tensor]) -> Iterable[str]:
-    return [name for name, value in before.items() if not torch.equal(value, after[name])]
+def _altered(before: Mapping[str, Tensor], after: Mapping[str, Tensor]) -> str:
+    """Name the tensors that differ."""
+    return ", ".join(name for name, x in before.items() if not torch.equal(x, after[name]))

@@ -9,9 +9,8 @@ import torch
 from torch import nn
 
 from normlab.data.batching import BatchStream
-from normlab.inspect.model import Subject, backward, layers_watched, movement
+from normlab.inspect.model import Subject, backward, look, movement
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import batch_statistics
 from normlab.probes.gradients import gradient_norms
 from normlab.probes.sites import layer
 from normlab.tasks.base import Batch
@@ -129,16 +128,11 @@ def first_update(subject: Subject) -> dict[str, float]:
     model whose function moves too far in its first updates does not recover.
     """
     batch = training_batch(subject)
-    before = _outputs(subject, batch)
+    with torch.no_grad():
+        before = look(subject, batch, "training").layers
     optimizer = build_optimizer(subject.config, subject.model)
     backward(subject, batch)
     optimizer.step()
-    after = _outputs(subject, batch)
+    with torch.no_grad():
+        after = look(subject, batch, "training").layers
     return {name: movement(after[name], x) for name, x in before.items()}
-
-
-@torch.no_grad()
-def _outputs(subject: Subject, batch: Batch) -> dict[str, torch.Tensor]:
-    with batch_statistics(subject.model), layers_watched(subject.model) as seen:
-        subject.losses(batch)
-    return seen

@@ -1,4 +1,4 @@
-"""What the documents say of norms, by the axes that each sentence is about, and where they err.
+"""What the documents say of norms, by the axes that each sentence is about.
 
 The documents (D0 to D4) are Chinese; a sentence is given in English with words to find it by.
 """
@@ -28,16 +28,6 @@ class Saying:
     words: str
     axes: frozenset[str]
     note: str = ""
-
-
-@dataclass(frozen=True)
-class Slip:
-    """A statement of a document that is wrong, and what is right."""
-
-    place: str
-    says: str
-    words: str
-    right: str
 
 
 SAYINGS = (
@@ -148,49 +138,6 @@ SAYINGS = (
         _FEATURE,
     ),
 )
-
-SLIPS = (
-    Slip(
-        "D0, final answer",
-        "BERT, GPT, T5 and LLaMA all chose layer norm",
-        "所有现代NLP模型",
-        "T5 and LLaMA use RMS norm: no mean is subtracted, and there is no bias.",
-    ),
-    Slip(
-        "D4, part 6",
-        "RMSNorm (LLaMA, GPT-NeoX)",
-        "LLaMA、GPT-NeoX",
-        "GPT-NeoX uses layer norm.",
-    ),
-    Slip(
-        "D3, part 4",
-        "Vaswani et al. put LayerNorm after the activation of each feed-forward network",
-        "每个前馈网络的激活之后",
-        "It is applied after each sub-layer's residual sum: LayerNorm(x + Sublayer(x)).",
-    ),
-    Slip(
-        "D2, section 4",
-        "LN brings [10, 20, 999, -5] to a range such as -1 to 1",
-        "比如 -1 到 1 之间",
-        "Mean 0 and variance 1, yes, but 999 comes out as 1.73: one of n values can reach "
-        "sqrt(n - 1).",
-    ),
-    Slip(
-        "D4, part 2.2",
-        "BatchNorm does not know which positions are padding",
-        "BatchNorm 并不知道哪些位置是 padding",
-        "True of nn.BatchNorm1d. A norm that is told (norm.padding=exclude) pools real tokens.",
-    ),
-)
-
-NOT_TRAINED = (
-    "D2, section 7",
-    "GANs sometimes use instance norm or spectral norm",
-    "有时会用到 Instance Normalization (IN) 或 Spectral Normalization",
-    "This stays documentation: nothing here trains a GAN. Instance norm is norm=in, in other "
-    "models; spectral norm divides weights, not activations, and is no norm of this laboratory.",
-)
-"""The one statement that no run can examine: its place, what it says, its words, and why."""
 
 
 def about(axes: Set[str]) -> list[Saying]:

@@ -5,10 +5,11 @@ Only this file knows the anatomy of models.
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,9 +18,11 @@ from torch import Tensor, nn
 
 from normlab.config import compose, to_dict
 from normlab.inspect.question import Finding, questions
-from normlab.inspect.subject import Norm, acts, batch_statistics
+from normlab.inspect.subject import Watch, moments_watched
 from normlab.models.attention import AttentionCore
 from normlab.models.base import Anatomy, stacks
+from normlab.norms.base import Norm, normalized_by, running_norms
+from normlab.norms.local import NoNorm
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.canonical import plain
@@ -63,12 +66,21 @@ class Subject:
     @property
     def norms(self) -> dict[str, Norm]:
         """The norms by place, without those that leave values as they are."""
-        return {name: norm for name, norm in sites(self.model, Norm).items() if acts(norm)}
+        return {
+            name: norm
+            for name, norm in sites(self.model, Norm).items()
+            if not isinstance(norm, NoNorm)
+        }
 
     @property
     def has_attention(self) -> bool:
         """Whether there is a softmax over tokens."""
         return bool(sites(self.model, AttentionCore))
+
+    @property
+    def keeps_statistics(self) -> bool:
+        """Whether a norm evaluates by running statistics."""
+        return any(norm.eval_stats != "batch" for norm in running_norms(self.model))
 
     def number(self, split: str) -> int:
         """Return the number of examples of a split."""
@@ -141,45 +153,18 @@ def mean_loss(subject: Subject, batch: Batch) -> Float[Tensor, ""]:
 
 def backward(subject: Subject, batch: Batch) -> float:
     """Return the loss of a batch, and leave its gradient in the parameters (as in training)."""
-    with batch_statistics(subject.model), torch.enable_grad():
+    with normalized_by(subject.model, "batch"), torch.enable_grad():
         loss = mean_loss(subject, batch)
         loss.backward()
     return float(loss.detach())
 
 
-@dataclass(frozen=True)
-class Passage:
+class Passage(NamedTuple):
     """What passed a norm: its input, its output, and which tokens are real."""
 
     x: Float[Tensor, "B P D"]
     y: Float[Tensor, "B P D"]
     valid: Bool[Tensor, "B P"]
-
-
-@contextmanager
-def norms_watched(model: nn.Module) -> Iterator[dict[str, Passage]]:
-    """Collect what last passed each norm, by place, in the order of the forward pass.
-
-    The positions that a recurrence gives one at a time are one passage.
-    """
-    seen: dict[str, Passage] = {}
-
-    def look_at(name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-            x, stream = arguments
-            found = (x, output, stream.real(output))
-            before = seen.pop(name, None)
-            if before is not None and stream.start == before.valid.shape[1]:
-                earlier = (before.x, before.y, before.valid)
-                found = tuple(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True))
-            seen[name] = Passage(*found)
-
-        return look
-
-    with ExitStack() as hooks:
-        for name, norm in sites(model, Norm).items():
-            hooks.callback(norm.register_forward_hook(look_at(name)).remove)
-        yield seen
 
 
 @dataclass
@@ -190,98 +175,136 @@ class Ends:
     valid: Bool[Tensor, "B p"]
     last: Float[Tensor, "B p F"]
 
+    @property
+    def real(self) -> Float[Tensor, "N F"]:
+        """The last values at real positions."""
+        return self.last[self.valid]
 
-@contextmanager
-def stacks_watched(
-    model: nn.Module, enter: Callable[[str, Tensor], Tensor] = lambda _, x: x
-) -> Iterator[dict[str, Ends]]:
-    """Collect the ends of each stack (`encoder`, `decoder`), by name.
 
-    `enter` may replace the first values by others: it is given the stack's name and the values.
+@dataclass
+class Seen:
+    """What one pass of a batch showed, in the order of the forward pass.
+
+    Attributes:
+        norms: what last passed each norm, by place; the positions that a recurrence gives one at a
+            time are one passage.
+        moments: what norms with running statistics took of the batch, by place.
+        stacks: the ends of each stack (`encoder`, `decoder`).
+        entered: what each stack's entry is called with, where `leaves` were asked for.
+        layers: the outputs of the layers at real tokens, by names such as `encoder.0`.
+        attention: what `measure` makes of each attention.
+        losses: the summed losses of the batch.
     """
-    seen: dict[str, Ends] = {}
 
-    def watch(name: str, stack: Anatomy) -> Iterator[Any]:
-        def begun(_: nn.Module, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-            entered = (enter(name, arguments[0]), *arguments[1:])
-            first, valid = real_values(entered[0], entered)
-            seen[name] = Ends(first=first, valid=valid, last=first)
-            return entered
-
-        def ended(_: nn.Module, arguments: tuple[Any, ...], output: Tensor) -> None:
-            seen[name].last, seen[name].valid = real_values(output, arguments)
-
-        yield stack.first.register_forward_pre_hook(begun)
-        yield stack.last.register_forward_hook(ended)
-
-    with ExitStack() as hooks:
-        for name, stack in stacks(model).items():
-            for handle in watch(name, stack):
-                hooks.callback(handle.remove)
-        yield seen
-
-
-@contextmanager
-def entries_watched(model: nn.Module) -> Iterator[dict[str, tuple[Any, ...]]]:
-    """Put leaves of the graph at each stack's entry, and collect what it is called with by stack.
-
-    They come before the norm on embedded tokens, which may leak like any other.
-    """
-    entered: dict[str, tuple[Any, ...]] = {}
-    with ExitStack() as hooks:
-        for name, stack in stacks(model).items():
-
-            def enter(_: nn.Module, arguments: tuple[Any, ...], *, name: str = name) -> Any:
-                leaf = arguments[0].detach().requires_grad_()
-                entered[name] = (leaf, *arguments[1:])
-                return entered[name]
-
-            hooks.callback(stack.entry.register_forward_pre_hook(enter).remove)
-        yield entered
-
-
-@contextmanager
-def layers_watched(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Collect the outputs of the layers at real tokens, by names such as `encoder.0`."""
-    seen: dict[str, Tensor] = {}
-    with ExitStack() as hooks:
-        for name, stack in stacks(model).items():
-            for number, block in enumerate(stack.blocks):
-                short = f"{name}.{number}"
-
-                def look(
-                    _: nn.Module, given: tuple[Any, ...], y: Tensor, short: str = short
-                ) -> None:
-                    values, real = real_values(y, given)
-                    seen[short] = values[real].clone()
-
-                hooks.callback(block.register_forward_hook(look).remove)
-        yield seen
+    norms: dict[str, Passage] = field(default_factory=dict[str, Passage])
+    moments: dict[str, Watch] = field(default_factory=dict[str, Watch])
+    stacks: dict[str, Ends] = field(default_factory=dict[str, Ends])
+    entered: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
+    layers: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    attention: dict[str, Any] = field(default_factory=dict[str, Any])
+    losses: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
 
 Measure = Callable[[Tensor, Tensor, Tensor | None, Bool[Tensor, "B P"] | None], Any]
+Enter = Callable[[str, Tensor], Tensor]
+
+
+def taking(model: nn.Module, mode: str) -> AbstractContextManager[None]:
+    """Let norms take the batch's statistics (`training`), or those of evaluation (`eval`)."""
+    return normalized_by(model, "batch") if mode == "training" else nullcontext()
+
+
+def look(subject: Subject, batch: Batch, mode: str = "eval", **watching: Any) -> Seen:
+    """Run a batch in a mode and return what was seen; `watching` as `watched` takes it."""
+    with taking(subject.model, mode), watched(subject.model, **watching) as seen:
+        seen.losses = subject.losses(batch)
+    return seen
 
 
 @contextmanager
-def attentions_watched(model: nn.Module, measure: Measure) -> Iterator[dict[str, Any]]:
-    """Collect what `measure` makes of each attention: of query, key, visible and real positions."""
-    seen: dict[str, Any] = {}
-    queries: dict[str, Tensor] = {}
-    cores, residuals = sites(model, AttentionCore), sites(model, Residual)
+def watched(
+    model: nn.Module,
+    *,
+    measure: Measure | None = None,
+    enter: Enter = lambda _, x: x,
+    leaves: bool = False,
+) -> Iterator[Seen]:
+    """Collect what a pass through the model shows.
+
+    `measure` is given query, key, visible and real positions of each attention. `enter` may replace
+    the first values of a stack: it is given the stack's name and the values. `leaves` puts leaves
+    of the graph at each stack's entry, before the norm on embedded tokens (it may leak too).
+    """
+    seen = Seen()
     with ExitStack() as hooks:
-        for name, core in cores.items():
 
-            def enter(_: nn.Module, given: tuple[Any, ...], name: str = name) -> None:
-                queries[name] = given[1].real(given[0])
+        def before(module: nn.Module, act: Callable[[tuple[Any, ...]], Any]) -> None:
+            handle = module.register_forward_pre_hook(lambda _, given: act(given))
+            hooks.callback(handle.remove)
 
-            def look(_: nn.Module, given: tuple[Any, ...], name: str = name) -> None:
-                query, key, _, visible = given
-                seen[name] = measure(query, key, visible, queries.get(name))
+        def after(module: nn.Module, act: Callable[[tuple[Any, ...], Tensor], None]) -> None:
+            handle = module.register_forward_hook(lambda _, given, y: act(given, y))
+            hooks.callback(handle.remove)
 
-            if name in residuals:
-                hooks.callback(residuals[name].register_forward_pre_hook(enter).remove)
-            hooks.callback(core.register_forward_pre_hook(look).remove)
+        norms = sites(model, Norm)
+        seen.moments = hooks.enter_context(moments_watched(norms))
+        for name, norm in norms.items():
+            after(norm, partial(_passed, seen, name))
+        for name, stack in stacks(model).items():
+            if leaves:
+                before(stack.entry, partial(_leaf, seen, name))
+            before(stack.first, partial(_begun, seen, name, enter))
+            after(stack.last, partial(_ended, seen, name))
+            for number, block in enumerate(stack.blocks):
+                after(block, partial(_layer, seen, f"{name}.{number}"))
+        if measure is not None:
+            residuals, queries = sites(model, Residual), dict[str, Tensor]()
+            for name, core in sites(model, AttentionCore).items():
+                if name in residuals:
+                    before(residuals[name], partial(_query, queries, name))
+                before(core, partial(_attention, seen, name, measure, queries))
         yield seen
+
+
+def _passed(seen: Seen, name: str, given: tuple[Any, ...], y: Tensor) -> None:
+    x, stream = given
+    found = (x, y, stream.real(y))
+    earlier = seen.norms.pop(name, None)
+    if earlier is not None and stream.start == earlier.valid.shape[1]:
+        found = tuple(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True))
+    seen.norms[name] = Passage(*found)
+
+
+def _leaf(seen: Seen, name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
+    return seen.entered[name]
+
+
+def _begun(seen: Seen, name: str, enter: Enter, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    entered = (enter(name, given[0]), *given[1:])
+    first, valid = real_values(entered[0], entered)
+    seen.stacks[name] = Ends(first=first, valid=valid, last=first)
+    return entered
+
+
+def _ended(seen: Seen, name: str, given: tuple[Any, ...], y: Tensor) -> None:
+    seen.stacks[name].last, seen.stacks[name].valid = real_values(y, given)
+
+
+def _layer(seen: Seen, name: str, given: tuple[Any, ...], y: Tensor) -> None:
+    values, real = real_values(y, given)
+    seen.layers[name] = values[real]
+
+
+def _query(queries: dict[str, Tensor], name: str, given: tuple[Any, ...]) -> None:
+    queries[name] = given[1].real(given[0])
+
+
+def _attention(
+    seen: Seen, name: str, measure: Measure, queries: dict[str, Tensor], given: tuple[Any, ...]
+) -> None:
+    query, key, _, visible = given
+    seen.attention[name] = measure(query, key, visible, queries.get(name))
 
 
 def rms(values: Float[Tensor, "..."]) -> float:

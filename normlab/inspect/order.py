@@ -2,7 +2,7 @@
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any
 
@@ -13,9 +13,10 @@ from torch import Tensor
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import SEED, WIDTH, draw_tokens, new_norm, piece
-from normlab.inspect.model import Passage, Subject, norms_watched
+from normlab.inspect.model import Passage, Subject, look
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import Norm, batch_statistics, call, run
+from normlab.inspect.subject import call, run
+from normlab.norms.base import Norm, normalized_by
 
 SENTENCES = 16
 TOKENS = 128  # drawn from the batch for ranking
@@ -48,14 +49,18 @@ def order(subject: Subject) -> Finding:
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", np.sort(picked).tolist())
     by_site: dict[str, dict[str, Any]] = {}
-    with batch_statistics(subject.model):
-        with norms_watched(subject.model) as seen:
-            subject.losses(batch)
-        for name, passage in seen.items():
+    seen = look(subject, batch, "training")
+    with normalized_by(subject.model, "batch"):
+        for name, passage in seen.norms.items():
             if name in norms:
                 by_site[name] = orders(norms[name], passage, drawn(passage, generator))
+
+    def mean(kind: str, axis: str, value: str) -> float:
+        found = [each[kind][axis][value] for each in by_site.values()]
+        return fmean([one for one in found if not math.isnan(one)] or [math.nan])
+
     values: dict[str, Any] = {
-        **{kind: _over_sites(by_site, kind) for kind in _KINDS},
+        **{k: {a: {v: mean(k, a, v) for v in _VALUES} for a in _AXES} for k in _KINDS},
         "weights": weights(norms),
         "by_site": by_site,
     }
@@ -127,22 +132,6 @@ def weights(norms: Mapping[str, Norm]) -> dict[str, float]:
         "negative": float((every < 0).double().mean()),
         "spread": float(every.std(correction=0) / every.abs().mean()),
     }
-
-
-def _over_sites(by_site: Mapping[str, Mapping[str, Any]], kind: str) -> dict[str, Any]:
-    return {
-        axis: {
-            value: _mean([found[kind][axis][value] for found in by_site.values()])
-            for value in _VALUES
-        }
-        for axis in _AXES
-    }
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the mean of what is a number; nan where nothing is."""
-    numbers = [value for value in values if not math.isnan(value)]
-    return fmean(numbers) if numbers else math.nan
 
 
 def _answer(values: Mapping[str, Any]) -> str:

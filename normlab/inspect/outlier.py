@@ -4,9 +4,8 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -14,18 +13,13 @@ from torch import Tensor
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import piece
-from normlab.inspect.model import Subject, attentions_watched, mean_loss, stacks_watched
+from normlab.inspect.model import Enter, Seen, Subject, mean_loss, watched
 from normlab.inspect.question import Cell, Finding, Table, question
-from normlab.inspect.subject import (
-    Norm,
-    batch_statistics,
-    evaluates_by_batch,
-    no_norm,
-    remembers,
-    running_norms,
-)
+from normlab.inspect.subject import remembers
 from normlab.inspect.worked import SENTENCE, through
 from normlab.instantiate import instantiate
+from normlab.norms.base import Norm, normalized_by
+from normlab.norms.local import NoNorm
 from normlab.probes.attention import describe_attention
 from normlab.tasks.base import Batch
 from normlab.train.build import make_norm
@@ -74,8 +68,8 @@ def outlier(subject: Subject) -> Finding:
     batch = subject.batch("valid", picked.tolist())
     feature = float(generator.random())
     modes: dict[str, Callable[[], AbstractContextManager[None]]] = {"as evaluated": nullcontext}
-    if any(not evaluates_by_batch(norm) for norm in running_norms(subject.model)):
-        modes["of the batch"] = lambda: batch_statistics(subject.model)
+    if subject.keeps_statistics:
+        modes["of the batch"] = lambda: normalized_by(subject.model, "batch")
     in_model = {}
     for name, mode in modes.items():
         with mode():
@@ -90,7 +84,7 @@ def in_sentence(config: Mapping[str, Any]) -> dict[str, Any]:
     A norm with running statistics is run in training mode and, new as it is, in eval mode.
     """
     width = len(SENTENCE[0])
-    found: dict[str, Any] = {"no norm": {**through(no_norm(width)), "changed": {}}}
+    found: dict[str, Any] = {"no norm": {**through(NoNorm(width)), "changed": {}}}
     for site in ("norm", "encoder_norm", "decoder_norm"):
         if config[site] is not None:
             norm, changed = fitted(config[site], width)
@@ -117,13 +111,10 @@ def fitted(node: Mapping[str, Any], dim: int) -> tuple[Norm, dict[str, int]]:
     raise error
 
 
-@dataclass(frozen=True)
-class _Look:
-    """What a pass of the batch showed, by attention and by stack."""
+class _Look(NamedTuple):
+    """What a pass of the batch showed, and the gradient at the first values of each stack."""
 
-    attention: dict[str, dict[str, dict[str, float]]]
-    valid: dict[str, Bool[Tensor, "B P"]]
-    last: dict[str, Float[Tensor, "B P D"]]
+    seen: Seen
     gradient: dict[str, Float[Tensor, "B P D"]]
 
 
@@ -136,13 +127,13 @@ def disturbances(subject: Subject, batch: Batch, feature: float) -> dict[str, An
     before = _look(subject, batch, lambda _, x: x)
     found = {
         stack: _disturbed(before, _look(subject, batch, _adding(stack, feature)))
-        for stack in before.last
+        for stack in before.seen.stacks
     }
-    unchanged = worst(before.attention)
+    unchanged = worst(before.seen.attention)
     changed = [worst(by["attention"]) for by in found.values()]
     saturated = max(by["saturated"] for by in changed)
     return {
-        "unchanged": before.attention,
+        "unchanged": before.seen.attention,
         "outlier_in": found,
         "saturated": {"before": unchanged["saturated"], "after": saturated},
         "least_slope": {
@@ -156,14 +147,14 @@ def disturbances(subject: Subject, batch: Batch, feature: float) -> dict[str, An
 def _disturbed(before: _Look, after: _Look) -> dict[str, Any]:
     """Compare two passes at the tokens that have no outlier added, by stack."""
     moved, gradients = {}, {}
-    for name, valid in before.valid.items():
-        tokens = _by_sentence(valid)
+    for name, end in before.seen.stacks.items():
+        tokens = _by_sentence(end.valid)
         tokens["own"][0, 0] = False
-        old, new = before.last[name], after.last[name]
+        old, new = end.last.detach(), after.seen.stacks[name].last.detach()
         moved[name] = {where: ratio(new - old, old, chosen) for where, chosen in tokens.items()}
         old, new = before.gradient[name], after.gradient[name]
         gradients[name] = {where: ratio(new, old, chosen) for where, chosen in tokens.items()}
-    return {"attention": after.attention, "moved": moved, "gradient": gradients}
+    return {"attention": after.seen.attention, "moved": moved, "gradient": gradients}
 
 
 def ratio(
@@ -191,7 +182,7 @@ def _by_sentence(valid: Bool[Tensor, "B P"]) -> dict[str, Bool[Tensor, "B P"]]:
     return {"own": valid & first, "others": valid & ~first}
 
 
-def _adding(stack: str, feature: float) -> Callable[[str, Tensor], Tensor]:
+def _adding(stack: str, feature: float) -> Enter:
     def enter(name: str, x: Tensor) -> Tensor:
         if name != stack:
             return x
@@ -202,20 +193,11 @@ def _adding(stack: str, feature: float) -> Callable[[str, Tensor], Tensor]:
     return enter
 
 
-def _look(subject: Subject, batch: Batch, enter: Callable[[str, Tensor], Tensor]) -> _Look:
-    with (
-        torch.enable_grad(),
-        stacks_watched(subject.model, enter) as ends,
-        attentions_watched(subject.model, describe) as attention,
-    ):
+def _look(subject: Subject, batch: Batch, enter: Enter) -> _Look:
+    with torch.enable_grad(), watched(subject.model, measure=describe, enter=enter) as seen:
         loss = mean_loss(subject, batch)
-        gradients = torch.autograd.grad(loss, [end.first for end in ends.values()])
-    return _Look(
-        attention=dict(attention),
-        valid={name: end.valid for name, end in ends.items()},
-        last={name: end.last.detach() for name, end in ends.items()},
-        gradient=dict(zip(ends, gradients, strict=True)),
-    )
+        gradients = torch.autograd.grad(loss, [end.first for end in seen.stacks.values()])
+    return _Look(seen, dict(zip(seen.stacks, gradients, strict=True)))
 
 
 def worst(attention: Values) -> dict[str, float]:

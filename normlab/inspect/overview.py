@@ -19,7 +19,6 @@ from normlab.inspect.screen import (
     say,
     sayings,
     states,
-    times,
 )
 
 FIGURE = ("bn", "seqn", "in", "gn_sample")
@@ -49,7 +48,7 @@ def show_side_by_side(pages: Sequence[Page], *, across: int = 3) -> None:
 
 def _comparison(page: Page) -> dict[str, str]:
     """Return the facts that distinguish norms, in few words each."""
-    worked, cost = page.worked, page.cost
+    worked = page.worked
     group = worked.groups[0] if worked is not None and page.pools else None
     padding = page.padding.treatments if page.padding is not None else []
     moving = [t.name or "yes" for t in padding if t.moves]
@@ -66,8 +65,6 @@ def _comparison(page: Page) -> dict[str, str]:
         "one at a time": ("in eval" if page.running else "yes") if page.incremental else "no",
         "padding counts": f"with {', '.join(moving)}" if moving else "no",
         "parameters": states(page.parameters),
-        "work a token, train": times(cost.train.operations) if cost else "-",
-        "work a token, eval": times(cost.eval.operations) if cost else "-",
     }
 
 
@@ -141,7 +138,7 @@ def show_images(pages: Sequence[Page]) -> None:
 
 
 def show_documents() -> None:
-    """Print the documents' sentences under the axes that each is about, their code, their slips."""
+    """Print the documents' sentences under the axes that each is about, and their code."""
     names = {row.name: row.pools for row in overview(choose())}
     for axes in sorted({s.axes for s in documents.SAYINGS}, key=lambda axes: (len(axes), *axes)):
         which = ", ".join(name for name, pools in names.items() if set(pools) == axes)
@@ -154,11 +151,6 @@ def show_documents() -> None:
             which = [name for name, pools in names.items() if set(pools) == attempt.axes]
             text = f"runs, and pools over {axes_in_words(attempt.axes)}: {', '.join(which)}"
         say(f"  {attempt.call}\n      {text}")
-    heading("Where a document errs")
-    list_facts((s.place, f"{s.says}\n{s.words}\n{s.right}") for s in documents.SLIPS)
-    heading("What is not trained here")
-    place, *texts = documents.NOT_TRAINED
-    list_facts([(place, "\n".join(texts))])
 
 
 def documents_plain() -> dict[str, Any]:
@@ -169,8 +161,4 @@ def documents_plain() -> dict[str, Any]:
             vars(a) | {"axes": None if a.axes is None else in_order(a.axes)}
             for a in documents.attempts()
         ],
-        "slips": [vars(slip) for slip in documents.SLIPS],
-        "not_trained": dict(
-            zip(("place", "says", "words", "why"), documents.NOT_TRAINED, strict=True)
-        ),
     }

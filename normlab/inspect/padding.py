@@ -3,10 +3,8 @@
 import math
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,15 +17,15 @@ from normlab.inspect.model import (
     ROUNDING,
     Subject,
     by_how_much,
+    look,
     movement,
-    norms_watched,
     over,
     rms,
     stacks,
-    stacks_watched,
 )
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import Moments, batch_statistics, moments_watched, statistics_rows
+from normlab.norms.base import running_norms
+from normlab.norms.pool import Moments
 
 SHARES = tuple(step / 10 for step in range(9))
 SENTENCES = 32
@@ -72,30 +70,57 @@ def padding(subject: Subject) -> Finding:
         return Finding.none(
             f"sentences of {longest} tokens leave no room for padding in {room} positions"
         )
-    looks = {mode: [_look(subject, mode, picked, share) for share in shares] for mode in MODES}
-    first, *_ = looks["training"]
+    passes = {
+        mode: [_pass(subject, mode, picked.tolist(), share) for share in shares] for mode in MODES
+    }
+    first = passes["training"][0].moments
     values = {
         "sentences": len(picked),
         "lengths": lengths[picked].mean(0).tolist(),
         "shares": shares,
-        "real_share": _by_name([look.padding for look in looks["eval"]]),
-        "moved": {mode: _by_name(moved(looks[mode], "last")) for mode in MODES},
-        "norms": {mode: _over_norms(moved(looks[mode], "outputs")) for mode in MODES},
+        "real_share": _by_name([found.padding for found in passes["eval"]]),
+        "moved": {mode: _by_name(moved([p.last for p in passes[mode]])) for mode in MODES},
+        "norms": {mode: _over_norms(moved([p.outputs for p in passes[mode]])) for mode in MODES},
         "statistics": _over_sites(
             [
-                {name: compare(found, each.moments[name]) for name, found in first.moments.items()}
-                for each in looks["training"]
+                {name: compare(found, each.moments[name]) for name, found in first.items()}
+                for each in passes["training"]
             ]
         ),
     }
     return Finding(_answer(values), values, _table(values))
 
 
+class _Pass(NamedTuple):
+    """By stack the share of padding and last values, by norm the rest; values of real tokens."""
+
+    padding: dict[str, float]
+    last: dict[str, Float[Tensor, "N D"]]
+    outputs: dict[str, Float[Tensor, "N _"]]
+    moments: dict[str, Moments]
+
+
+def _pass(subject: Subject, mode: str, indices: list[int], share: float) -> _Pass:
+    acting = subject.norms
+    seen = look(subject, subject.batch("train", indices, padding=share), mode)
+    return _Pass(
+        {name: 1 - float(end.valid.float().mean()) for name, end in seen.stacks.items()},
+        {name: end.real for name, end in seen.stacks.items()},
+        {name: each.y[each.valid] for name, each in seen.norms.items() if name in acting},
+        {name: watch.result() for name, watch in seen.moments.items()},
+    )
+
+
+def moved(found: Sequence[Mapping[str, Tensor]]) -> list[dict[str, float]]:
+    """Return for each pass by how much its values moved since the first."""
+    return [{name: movement(x, found[0][name]) for name, x in each.items()} for each in found]
+
+
 def positions(model: nn.Module) -> int:
     """Return how many positions a model has: of its stacks and of its norms' statistics."""
     rooms = [stack.room for stack in stacks(model).values() if stack.room is not None]
-    rows = [number for number in statistics_rows(model) if number > 1]
-    return min([*rooms, *rows], default=sys.maxsize)
+    rows = [len(norm.running_moments()[0]) for norm in running_norms(model)]
+    return min([*rooms, *(number for number in rows if number > 1)], default=sys.maxsize)
 
 
 def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) -> np.ndarray:
@@ -114,45 +139,6 @@ def alike(lengths: np.ndarray, *, longest: int, generator: np.random.Generator) 
     far = np.abs(lengths[order] - combinations[common]).sum(1)
     number = int(counts[common]) if counts[common] >= FEWEST else FEWEST
     return np.sort(order[np.argsort(far, kind="stable")[: min(number, SENTENCES)]])
-
-
-@dataclass(frozen=True)
-class Look:
-    """What one batch came to: by stack its share of padding and last values, by norm the rest.
-
-    Values are those of real tokens, in their order, which padding does not change.
-    """
-
-    padding: dict[str, float]
-    last: dict[str, Float[Tensor, "N D"]]
-    outputs: dict[str, Float[Tensor, "N _"]]
-    moments: dict[str, Moments]
-
-
-def _look(subject: Subject, mode: str, indices: np.ndarray, share: float) -> Look:
-    model, acting = subject.model, subject.norms
-    with (
-        batch_statistics(model) if mode == "training" else nullcontext(),
-        moments_watched(acting) as watches,
-        norms_watched(model) as norms,
-        stacks_watched(model) as ends,
-    ):
-        subject.losses(subject.batch("train", indices.tolist(), padding=share))
-    return Look(
-        padding={name: 1 - float(end.valid.float().mean()) for name, end in ends.items()},
-        last={name: end.last[end.valid] for name, end in ends.items()},
-        outputs={name: norms[name].y[norms[name].valid] for name in norms if name in acting},
-        moments={name: watch.result() for name, watch in watches.items()},
-    )
-
-
-def moved(looks: Sequence[Look], what: str) -> list[dict[str, float]]:
-    """Return for each look by how much its `last` values or `outputs` moved since the first."""
-    first = getattr(looks[0], what)
-    return [
-        {name: movement(values, first[name]) for name, values in getattr(look, what).items()}
-        for look in looks
-    ]
 
 
 def compare(first: Moments, other: Moments) -> dict[str, float]:

@@ -1,8 +1,8 @@
-"""All that `normlab explain` says of a norm: axes, worked example, padding, state and cost."""
+"""All that `normlab explain` says of a norm: axes, worked example, padding and state."""
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -31,14 +31,11 @@ from normlab.inspect.subject import (
     Setting,
     on_table,
     remembers,
-    running,
-    scheduled,
     trained,
 )
-from normlab.inspect.worked import Kind, Outlier, Padding, Worked, outlier, pad, work
+from normlab.inspect.worked import Outlier, Padding, Worked, outlier, pad, work
 
 T = TypeVar("T")
-_PASSES = {"identity": 0, "standardize": 2, "scale": 1}
 
 
 @dataclass(frozen=True)
@@ -48,27 +45,6 @@ class State:
     name: str
     shape: str
     numbers: str
-
-
-@dataclass(frozen=True)
-class Work:
-    """Per token, in units of D: values read, values written, adds or multiply-adds.
-
-    `operations` is None where the formula is not one that can be read off the outputs.
-    """
-
-    reads: int
-    writes: int
-    operations: int | None
-
-
-@dataclass(frozen=True)
-class Cost:
-    """The work in training and in eval, and how it comes about."""
-
-    train: Work
-    eval: Work
-    why: list[str]
 
 
 @dataclass(frozen=True)
@@ -107,7 +83,6 @@ class Page:
     step: int
     incremental: bool
     batch_independent: bool
-    cost: Cost | None
     documents: list[Saying]
 
     def plain(self) -> dict[str, Any]:
@@ -147,7 +122,7 @@ def explain(option: registry.Option) -> Page:
             return None
 
     seen = try_(lambda: dependence(norm))
-    if scheduled(norm) and seen is not None and not Sees.of(seen).others:
+    if norm.phases and seen is not None and not Sees.of(seen).others:
         shown = dataclasses.replace(shown, step=HALF_WAY)  # it pools nothing at the start
         norm = shown.make()
         seen = try_(lambda: dependence(norm))
@@ -180,11 +155,10 @@ def explain(option: registry.Option) -> Page:
         parameters=states(dict(narrow.named_parameters()), dict(wide.named_parameters())),
         buffers=states(saved_buffers(narrow), saved_buffers(wide)),
         running=remembers(norm),
-        scheduled=scheduled(norm),
+        scheduled=bool(norm.phases),
         step=shown.step,
         incremental=norm.incremental,
         batch_independent=norm.batch_independent,
-        cost=_cost(norm, worked, sees_train, sees_eval),
         documents=about(norm.pools),
     )
 
@@ -210,58 +184,6 @@ def linear(narrow: int, wide: int) -> str:
     rest = narrow - slope * WIDTH
     parts = [f"{slope} D" if slope > 1 else "D"] if slope else []
     return " + ".join([*parts, str(rest)] if rest or not parts else parts)
-
-
-def _cost(
-    norm: Norm, worked: Worked | None, train: Sees | None, evaluated: Sees | None
-) -> Cost | None:
-    if worked is None or train is None or evaluated is None:
-        return None
-    kept = running(norm)
-    return cost(norm.pools, worked.kind, evaluated, rows=None if kept is None else len(kept[0]))
-
-
-def cost(pools: Set[str], kind: Kind, evaluated: Sees, *, rows: int | None) -> Cost:
-    """Return what a norm costs per token, derived from its axes and formula; nothing is measured.
-
-    `rows` are the positions it keeps statistics for, if it does.
-    """
-    if kind == "identity":
-        return Cost(Work(0, 0, 0), Work(0, 0, 0), ["Nothing is computed."])
-    if not pools:
-        work = Work(1, 1, None)
-        return Cost(work, work, ["Every value is read, mapped and written once: no statistics."])
-    by_tokens = not pools.isdisjoint({"batch", "position"})
-    passes = _PASSES.get(kind, 2)
-    work = Work(passes + 1 if by_tokens else 1, 1, None if kind == "other" else passes + 1)
-    why = [_STATISTICS.get(kind, _STATISTICS["other"])]
-    if by_tokens:
-        why.append(
-            "The statistics need every token of the pool before the first output, so x is read "
-            f"{'once' if passes == 1 else 'twice'} for them and once more for the output."
-        )
-    else:
-        why.append("A token's D values stay available between statistics and output: one read.")
-    if not by_tokens or evaluated.earlier or evaluated.later or evaluated.others:
-        return Cost(work, work, why)
-    if not evaluated.itself_alone:
-        why.append("In eval what it kept replaces the pool: x is read once.")
-        return Cost(work, Work(1, 1, None), why)
-    why.append(
-        "In eval the running statistics are constants: mean, variance, weight and bias fold into "
-        "one scale and offset per feature, so one multiply-add per value is left."
-    )
-    one = "An adjacent linear layer can absorb them, and then nothing is left."
-    why.append(one if rows == 1 else "They differ by position, so no linear layer can absorb them.")
-    return Cost(work, Work(1, 1, 1), why)
-
-
-_STATISTICS: dict[str, str] = {
-    "standardize": "Per value: one add for the mean, one multiply-add for the variance, one to "
-    "apply them.",
-    "scale": "Per value: one multiply-add for the mean square, one multiply to apply it; no mean.",
-    "other": "Its arithmetic is its own; counted are passes for mean, variance and output.",
-}
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from jaxtyping import Float, Int
 
 from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import SEED, WIDTH, piece
-from normlab.inspect.model import Subject, norms_watched
+from normlab.inspect.model import Subject, look
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import batch_statistics, running_norms
+from normlab.norms.base import running_norms
 
 SENTENCES = 2048
 LARGEST = 256  # sentences of a set
@@ -205,18 +205,15 @@ def _collect(
     if not running_norms(model):  # then batch mates make no difference, and this pads less
         tokens = subject.task.lengths("train")[picked].sum(1)
         picked = picked[tokens.argsort(kind="stable")]
-    with batch_statistics(model):
-        for start in range(0, len(picked), BATCH):
-            batch = subject.batch("train", picked[start : start + BATCH].tolist())
-            with norms_watched(model) as seen:
-                subject.losses(batch)
-            passages = {name: seen[name] for name in seen if name in wanted or not wanted}
-            last = next(reversed(passages))
-            for name, passage in passages.items():
-                tokens = passage.x[passage.valid].cpu().numpy()
-                counts = passage.valid.sum(1).cpu().numpy()
-                parts.setdefault(name, []).append(Sums.of(tokens, counts))
-            control.append(passages[last].x[passages[last].valid].cpu().numpy())
+    for start in range(0, len(picked), BATCH):
+        batch = subject.batch("train", picked[start : start + BATCH].tolist())
+        seen = look(subject, batch, "training").norms
+        passages = {name: seen[name] for name in seen if name in wanted or not wanted}
+        for last, passage in passages.items():
+            tokens = passage.x[passage.valid].cpu().numpy()
+            counts = passage.valid.sum(1).cpu().numpy()
+            parts.setdefault(last, []).append(Sums.of(tokens, counts))
+        control.append(tokens)
     found = {name: Sums.joined(each) for name, each in parts.items()}
     tokens = generator.permutation(np.concatenate(control))
     return found, Sums.of(tokens, found[last].counts.astype(np.int64)), last

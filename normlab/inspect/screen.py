@@ -16,7 +16,7 @@ from normlab.inspect.axes import (
     axes_in_words,
 )
 from normlab.inspect.documents import Saying
-from normlab.inspect.page import Page, State, Work
+from normlab.inspect.page import Page, State
 from normlab.inspect.subject import AXES, LONG_RUN, WIDTH
 from normlab.inspect.worked import DOCUMENT, Block, Group, Padding, Pair, Worked, estimate
 
@@ -110,7 +110,7 @@ def show(page: Page) -> None:
     _show_outlier(page)
     heading("Training and eval, one token at a time")
     list_facts(_use(page))
-    heading("What it keeps and costs")
+    heading("What it keeps")
     list_facts(_upkeep(page))
     if page.documents:
         heading("In the documents")
@@ -328,39 +328,23 @@ def _use(page: Page) -> Facts:
 
 
 def _upkeep(page: Page) -> Facts:
-    """Say what is stored, what the config sets, and what a token costs."""
+    """Say what is stored and what the config sets."""
     settings = []
     for setting in page.settings:
         value = str(setting.value).lower() if isinstance(setting.value, bool) else setting.value
         others = [name for name in setting.allowed if name != setting.value]
         also = f" (or {', '.join(others)})" if others else ""
         settings.append(f"{setting.name}={value}{also}")
-    facts = [
+    return [
         ("parameters", states(page.parameters)),
         ("buffers", states(page.buffers)),
         ("settings", ", ".join(settings) or "none"),
     ]
-    if page.cost is not None:
-        train, evaluated = _work(page.cost.train), _work(page.cost.eval)
-        facts.append(("a token in training", train))
-        facts += [] if train == evaluated else [("a token in eval", evaluated)]
-        facts.append(("because (derived)", " ".join(page.cost.why)))
-    return facts
 
 
 def states(found: Sequence[State]) -> str:
     """Write tensors with their shapes."""
     return ", ".join(f"{state.name} {state.shape}" for state in found) or "none"
-
-
-def _work(work: Work) -> str:
-    reads, writes, operations = map(times, (work.reads, work.writes, work.operations))
-    return f"{reads} values read, {writes} written, {operations} adds or multiply-adds"
-
-
-def times(count: int | None) -> str:
-    """Write a number of operations in units of the width D."""
-    return "?" if count is None else "0" if count == 0 else "D" if count == 1 else f"{count} D"
 
 
 def sayings(found: Sequence[Saying]) -> Facts:

@@ -1,4 +1,4 @@
-"""A norm by itself: making, running and reading it. Only this file knows how norms work inside."""
+"""A norm by itself: making, running and reading it."""
 
 import contextlib
 import copy
@@ -14,13 +14,10 @@ import yaml
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Clock, Norm, RunningNorm, normalized_by, running_norms
-from normlab.norms.batch import BatchNorm
-from normlab.norms.local import NoNorm
+from normlab.norms.base import Clock, Norm, RunningNorm
 from normlab.norms.model import ModelNorms
 from normlab.norms.pool import Axis, Moments, Stream
 from normlab.norms.recalibration import Tally
-from normlab.norms.recalibration import recalibrated as recalibrated
 from normlab.registry import Option
 from normlab.train.build import make_norm
 
@@ -226,12 +223,6 @@ def begin_step(norm: Norm, number: int) -> None:
     ModelNorms(nn.Sequential(norm)).begin_step(number, STEPS)
 
 
-def extra_loss(norm: Norm) -> Tensor | None:
-    """Return what the last forward adds to the loss, once."""
-    found, norm.extra_loss = norm.extra_loss, None
-    return found
-
-
 def differ(before: Tensor, after: Tensor) -> bool:
     """Tell whether two results differ by more than rounding, or one is not finite."""
     limit = _ROUNDING * (1 + before.abs().max())
@@ -242,16 +233,6 @@ def state(norm: nn.Module) -> dict[str, Tensor]:
     """Return a copy of the tensors that are saved with a norm."""
     saved = norm.state_dict().items()
     return {name: value.clone() for name, value in saved if isinstance(value, Tensor)}
-
-
-def acts(norm: Norm) -> bool:
-    """Tell whether it is any norm at all."""
-    return not isinstance(norm, NoNorm)
-
-
-def no_norm(width: int) -> Norm:
-    """Return the norm that leaves values as they are."""
-    return NoNorm(width)
 
 
 def remembers(norm: Norm) -> bool:
@@ -274,52 +255,11 @@ def last_moments(norm: Norm) -> Moments | None:
     return norm.seen if isinstance(norm, RunningNorm) else None
 
 
-def statistics_rows(model: nn.Module) -> list[int]:
-    """Return how many rows of running statistics each norm of a model keeps."""
-    return [len(norm.running_moments()[0]) for norm in running_norms(model)]
-
-
-def fixed_map(norm: Norm) -> tuple[Tensor, Tensor] | None:
-    """Return scale and shift, if evaluation is no more than that per feature."""
-    return norm.fixed_map()
-
-
-def scheduled(norm: Norm) -> bool:
-    """Tell whether it changes as training goes on."""
-    return bool(norm.phases)
-
-
-def evaluates_by_batch(norm: Norm) -> bool:
-    """Tell whether evaluation takes the statistics of its batch."""
-    return isinstance(norm, RunningNorm) and norm.eval_stats == "batch"
-
-
-def sum_with(norm: Norm, summed: Callable[[Tensor], Tensor]) -> None:
-    """Let a batch norm add its sums to those of other processes."""
-    assert isinstance(norm, BatchNorm)
-    norm.summed = summed
-
-
-def batch_statistics(model: nn.Module) -> contextlib.AbstractContextManager[None]:
-    """Let norms take each batch's statistics, in eval mode and without a trace."""
-    return normalized_by(model, "batch")
-
-
-def running_statistics(model: nn.Module) -> contextlib.AbstractContextManager[None]:
-    """Let norms take running statistics, also those that evaluate by the batch's own."""
-    return normalized_by(model, "running")
-
-
 class Watch(Tally):
     """The moments that a norm normalizes a batch by; a recurrence gives one position at a time."""
 
     calls: int = 0
     last: Moments
-
-    def begin(self) -> None:
-        """Forget the batch before."""
-        self.calls = 0
-        self.sums.zero_()
 
     def add(self, found: Moments, first: int = 0) -> None:
         self.calls, self.last = self.calls + 1, found
@@ -342,9 +282,3 @@ def moments_watched(norms: Mapping[str, Norm]) -> Iterator[dict[str, Watch]]:
     finally:
         for end in ends:
             end()
-
-
-def estimates(norm: Norm, found: Moments) -> tuple[Tensor, Tensor]:
-    """Return the mean and variance that a norm would keep of a batch, `[rows, cols]` each."""
-    assert isinstance(norm, RunningNorm)
-    return norm.estimates(found)

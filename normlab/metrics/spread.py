@@ -205,16 +205,31 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     floor = statistics.fmean(record.floors[name] for record in known)
     scores = [record.scores[score] for record in known]
     values = [each.value for each in scores]
-    mean, asked = statistics.fmean(values), ""
+    n, higher = min(each.n for each in scores), scores[0].higher_is_better
+    if clear_of(floor, values, name, higher_is_better=higher, n=n):
+        return None
+    asked = f" less {NATS:g} nat" if name.endswith(("loss", "nll")) else ""
+    asked = f" and {100 * POINTS:g} points" if "accuracy" in name else asked
+    return f"{score} {statistics.fmean(values):.4g}, floor {floor:.4g}{asked}"
+
+
+def clear_of(
+    floor: float,
+    values: Sequence[float],
+    name: str,
+    *,
+    higher_is_better: bool,
+    n: int | None = None,
+) -> bool:
+    """Tell whether a score of several seeds is better than the untrained baseline.
+
+    `at_baseline` says by how much; `n` are the examples of an accuracy, whose mean is taken as
+    exact where they are not known.
+    """
+    mean = statistics.fmean(values)
     if name.endswith(("loss", "nll")):
-        clear = floor - mean >= NATS
-        asked = f" less {NATS:g} nat"
-    elif "accuracy" in name:
-        n = min(each.n for each in scores)
-        clear = wilson(mean * n, n)[0] >= floor + POINTS
-        asked = f" and {100 * POINTS:g} points"
-    else:
-        sign = 1 if scores[0].higher_is_better else -1
-        better = [sign * (value - floor) for value in values]
-        clear = (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS
-    return None if clear else f"{score} {mean:.4g}, floor {floor:.4g}{asked}"
+        return floor - mean >= NATS
+    if "accuracy" in name:
+        return (mean if n is None else wilson(mean * n, n)[0]) >= floor + POINTS
+    better = [(value - floor) * (1 if higher_is_better else -1) for value in values]
+    return (t_interval(better).low > 0) if len(better) > 1 else better[0] > UNITS

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from normlab.metrics.spread import paired_interval
+from normlab.metrics.spread import clear_of, paired_interval
 from normlab.records.canonical import number
 from normlab.records.text import in_markdown
 from normlab.reports.page import page, signed
@@ -28,6 +28,8 @@ _NOTES = (
     "an easier task; stepwise is what that is worth",
     "alone x ln, step x ln: time beside `ln`, by itself (forward and backward) and of a whole step",
     "toy nll, toy BLEU, lm loss, bert loss: the short runs on the built-in corpora, mean of seeds",
+    "a score that is not clear of the untrained baseline (a loss by 1 nat) says nothing about a "
+    "norm: the page of its card marks it",
     "digits loss, digits acc: loss and accuracy of a small residual network on handwritten digits, "
     "a short run, mean of seeds",
     "largest lr: doubled until it no longer trains, by the loss in training (in the cards that are "
@@ -233,11 +235,18 @@ def _section(name: str, card: Card, baselines: Mapping[str, Card]) -> dict[str, 
 def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
     """Return each score of a short run: its mean, the untrained baseline, and the comparisons."""
     figures = card["examinations"][task]["figures"]
+
+    def at_floor(score: str, by_seed: Mapping[str, Any]) -> bool:
+        floor, found = number(figures["floors"].get(score)), list(values(by_seed).values())
+        higher = figures["higher_is_better"][score]
+        return floor is not None and not clear_of(floor, found, score, higher_is_better=higher)
+
     return [
         {
             "name": score,
             "value": f"{fmean(values(by_seed).values()):.4g}",
             "floor": _written(figures["floors"].get(score)),
+            "at_floor": at_floor(score, by_seed),
             "beside": beside(card, baselines, task, score),
         }
         for score, by_seed in figures["scores"].items()

@@ -244,7 +244,9 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
     (only,) = beside(cards["mine"], found, "translation", "test/nll")
     assert (only.baseline, round(only.difference, 3)) == ("ln", -0.45)
     assert only.interval == "[-1.09, +0.185]"
+    cards["mine"]["examinations"]["translation"]["figures"]["floors"] = {"test/nll": 3.0}
     page = card_page(cards["mine"], found)
+    assert "untrained baseline 3: not clear of it" in page and page.count("not clear") == 1
     assert "mine &lt;of&gt; tests." in page and "Beside it: ln and none" in page
     assert page.count('class="chart"') == 1 and '"row":"ln"' in page
     (tmp_path / "ln" / "card.json").write_text("{}")

@@ -146,7 +146,7 @@ WRONG = {
     "padding": (
         wrong(lambda self, x, s: x / root(x, 1), pools=frozenset({POSITION})),
         "padding",
-        "in training the outputs of real tokens.*stream.valid",
+        "in training the outputs and gradients of real tokens.*stream.valid",
     ),
     "order": (wrong(lambda self, x, s: by_token(x) * places(len(x), 0)), "order", "change places"),
     "alone": (

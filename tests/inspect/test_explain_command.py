@@ -22,7 +22,7 @@ def printed(capsys, *argv):
 def test_a_norm_is_explained_on_one_page(capsys, name):
     out = printed(capsys, name)
     assert out.startswith(f"{name}: ")
-    for heading in ("On the documents' tensor", "Padding", "What it keeps and costs"):
+    for heading in ("On the documents' tensor", "Padding", "What it keeps"):
         assert f"\n{heading}\n" in out
     assert f"normlab train norm={name}" in out
     assert "…" not in out and "\x1b" not in out
@@ -35,7 +35,7 @@ def test_every_option_is_explained_for_programs(capsys, name):
     assert facts["format"] == "normlab.explain/1" and norm["name"] == name
     assert norm["shape"] == [2, 3, 4] and norm["refused"] == ""
     assert norm["example"] in norm["pooled"]
-    assert {"worked", "padding", "cost", "parameters", "buffers", "documents"} <= norm.keys()
+    assert {"worked", "padding", "parameters", "buffers", "documents"} <= norm.keys()
 
 
 def test_the_overview_has_every_option_and_fits_a_screen(capsys):
@@ -70,8 +70,7 @@ def test_a_running_mean_square_starts_from_a_mean_square(capsys):
 def test_the_documents_sentences_stand_under_their_axes(capsys):
     out = printed(capsys, "--documents")
     assert re.search(r"batch, feature: .*bn_sample.*\nD0, section 2 +position \(0,0\)", out)
-    assert "raises: " in out and "GPT-NeoX uses layer norm." in out
-    assert "nothing here trains a GAN" in " ".join(out.split())
+    assert "raises: " in out
     facts = json.loads(printed(capsys, "ln", "--documents", "--json"))
     assert len(facts["documents"]["code"]) == 3 and facts["norms"]
 

@@ -165,18 +165,6 @@ def test_the_outlier_saturates_attention_without_a_norm(explained):
     assert ln.y[2] == pytest.approx([0, 0, 0, 0], abs=1e-9)
 
 
-def test_work_is_counted_from_the_axes(explained):
-    def work(name):
-        cost = explained[name].cost
-        return [(w.reads, w.writes, w.operations) for w in (cost.train, cost.eval)]
-
-    assert work("none") == [(0, 0, 0)] * 2
-    assert work("ln") == [(1, 1, 3)] * 2
-    assert work("rms") == [(1, 1, 2)] * 2
-    assert work("in") == [(3, 1, 3)] * 2
-    assert work("bn") == [(3, 1, 3), (1, 1, 1)]
-
-
 def test_state_is_told_in_terms_of_the_width(explained):
     assert [(t.name, t.shape) for t in explained["ln"].parameters] == [
         ("weight", "[D]"),

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.inspect import batch_mates
-from normlab.inspect.leak import leak
+from normlab.inspect import others
 from normlab.inspect.model import subject_of_config
+from normlab.inspect.others import leak
 from normlab.inspect.outlier import outlier
 from normlab.inspect.padding import padding
 from normlab.models.base import stacks
@@ -41,10 +41,10 @@ def test_the_fast_path_is_refused_where_it_would_change_nothing():
 @pytest.mark.parametrize(("overrides", "name"), [(RESNET, "network"), (ROWS, "recurrent")])
 @pytest.mark.parametrize("norm", ["bn", "ln"])
 def test_a_picture_sees_others_through_batch_norm_alone(overrides, name, norm, monkeypatch):
-    monkeypatch.setattr(batch_mates, "SETS", 3)
+    monkeypatch.setattr(others, "SETS", 3)
     subject = about(*overrides, f"norm={norm}")
     assert list(stacks(subject.model)) == [name]
-    leaked, moved = (examined(subject, which).values for which in (leak, batch_mates.batch_mates))
+    leaked, moved = (examined(subject, which).values for which in (leak, others.batch_mates))
     over_batch = norm == "bn"
     assert leaked["training"][name]["own"] > 0
     assert (leaked["training"][name]["others"] > 1e-6) == over_batch

@@ -1,4 +1,4 @@
-"""The losses of running, batch and recalibrated statistics, and the discrepancy, by other ways."""
+"""Running, batch and recalibrated statistics, and decoding token by token, by other ways."""
 
 import copy
 import math
@@ -8,21 +8,36 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from normlab.inspect import statistics
-from normlab.inspect.model import norms_watched
-from normlab.inspect.statistics import against_running, by_length, closing, discrepancies, loss
-from normlab.norms.base import RunningNorm, normalized_by, running_norms
+from normlab.inspect import inference
+from normlab.inspect.inference import (
+    against_running,
+    by_length,
+    closing,
+    differences,
+    discrepancies,
+    loss,
+)
+from normlab.inspect.model import look
+from normlab.norms.base import RunningNorm, Stream, normalized_by, running_norms
 from normlab.norms.local import LayerNorm
 from normlab.norms.pool import Moments
 from normlab.probes.sites import sites
 from normlab.train.build import make_norm
-from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, Untouched, examined, subject, trained
+from tests.inspect.subjects import (
+    EVERY_KIND,
+    OVER_BATCH,
+    OVER_TIME,
+    Untouched,
+    examined,
+    subject,
+    trained,
+)
 
 
 @pytest.fixture(autouse=True)
 def _few(monkeypatch):
-    monkeypatch.setattr(statistics, "SENTENCES", 40)
-    monkeypatch.setattr(statistics, "RECALIBRATION_BATCHES", 6)
+    monkeypatch.setattr(inference, "SENTENCES", 40)
+    monkeypatch.setattr(inference, "RECALIBRATION_BATCHES", 6)
 
 
 WITHOUT_A_MEAN = {"pn", "pn_v", "mabn", "un"}
@@ -31,7 +46,7 @@ WITHOUT_A_MEAN = {"pn", "pn_v", "mabn", "un"}
 @EVERY_KIND
 def test_every_norm_has_its_losses_and_stays_as_it_was(tmp_path, norm, placement):
     about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
-    finding = examined(about, statistics.statistics)
+    finding = examined(about, inference.statistics)
     if norm in OVER_BATCH:
         figures = finding.values
         assert figures["gap"] == figures["loss"]["running"] - figures["loss"]["batch"]
@@ -55,14 +70,14 @@ def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):
     smoothing = about.config["task"]["label_smoothing"]
     expected = float(F.cross_entropy(logits, batch.tgt_out, label_smoothing=smoothing))
     for size in (1, 3, 7):
-        batches = by_length(about, "valid", statistics._sentences(about, "valid"), size=size)
+        batches = by_length(about, "valid", inference._sentences(about, "valid"), size=size)
         assert len(batches) == math.ceil(7 / size)
         assert loss(about, batches) == pytest.approx(expected, rel=1e-5)
 
 
 def test_batches_are_cut_from_sentences_sorted_by_length(tmp_path):
     about = subject(tmp_path, "norm=ln")
-    batches = by_length(about, "train", statistics._sentences(about, "train"), size=32)
+    batches = by_length(about, "train", inference._sentences(about, "train"), size=32)
     widths = [batch.source.shape[1] for batch in batches]
     assert [len(batch.source) for batch in batches] == [32, 8]
     assert widths == sorted(widths, reverse=True)
@@ -79,7 +94,7 @@ def test_what_recalibration_closes_is_a_share_of_the_gap():
 def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(tmp_path):
     about = trained(tmp_path, "norm=bn", "norm.unbiased=false")
     batch = about.batch("valid", range(7))
-    before = statistics.statistics(about).values
+    before = inference.statistics(about).values
     model = copy.deepcopy(about.model).train()
     for module in model.modules():
         if not isinstance(module, RunningNorm):
@@ -88,7 +103,7 @@ def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(
             module.momentum = 1.0
     with torch.no_grad():
         about.task.losses(model, batch)
-    figures = statistics.statistics(replace(about, model=model.eval())).values
+    figures = inference.statistics(replace(about, model=model.eval())).values
     assert abs(before["gap"]) > 0.01
     assert abs(figures["gap"]) < 1e-5
     assert figures["closed"] is None
@@ -99,7 +114,7 @@ def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(
 
 def test_running_statistics_of_a_new_model_cost_and_recalibration_pays(tmp_path):
     about = subject(tmp_path, "norm=bn", "placement=pre")
-    finding = statistics.statistics(about)
+    finding = inference.statistics(about)
     assert finding.values["gap"] > 0.1
     assert finding.values["closed"] > 0.5
     assert "at initialization" in finding.answer
@@ -109,8 +124,8 @@ def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statis
     running = trained(tmp_path, "norm=bn")
     by_batch = trained(tmp_path, "norm=bn", "norm.eval_stats=batch")
     with Untouched(by_batch):
-        found = statistics.statistics(by_batch).values
-    assert found == statistics.statistics(running).values
+        found = inference.statistics(by_batch).values
+    assert found == inference.statistics(running).values
     assert all(norm.eval_stats == "batch" for norm in running_norms(by_batch.model))
 
 
@@ -120,12 +135,8 @@ def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
     found = discrepancies(about, batches)
     ratios: dict[str, list[tuple[float, float]]] = {}
     for batch in batches:
-        with (
-            torch.no_grad(),
-            normalized_by(about.model, "batch"),
-            norms_watched(about.model) as seen,
-        ):
-            about.task.losses(about.model, batch)
+        with torch.no_grad():
+            seen = look(about, batch, "training").norms
         for name, norm in sites(about.model, RunningNorm).items():
             tokens = seen[name].x[seen[name].valid]
             sigma = norm.running_var[0].sqrt()
@@ -162,7 +173,108 @@ def test_a_norm_that_does_otherwise_in_training_is_found_out(tmp_path):
     about = trained(tmp_path, "norm=ln")
     model = copy.deepcopy(about.model)
     model.encoder.final_norm = LoudInTraining(16, eps=1e-5, affine=True).eval()
-    finding = statistics.statistics(replace(about, model=model))
+    finding = inference.statistics(replace(about, model=model))
     assert not finding.values["same"]
     assert finding.values["gap"] != 0
     assert "yet" in finding.answer
+
+
+@EVERY_KIND
+def test_in_eval_only_norms_over_time_differ_token_by_token(tmp_path, norm, placement):
+    about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
+    finding = examined(about, inference.stepwise)
+    found = finding.values["eval"]
+    assert found["same"] == (norm not in OVER_TIME - OVER_BATCH)
+    if found["same"]:
+        assert found["difference"]["largest"] < 1e-4
+        assert found["changed"] == 0
+        assert "the same to rounding" in finding.answer
+    else:
+        assert found["difference"]["mean"] > 1e-3
+        assert found["loss"]["whole"] != pytest.approx(found["loss"]["stepwise"], abs=1e-4)
+    assert ("batch" in finding.values) == (norm in OVER_BATCH)
+
+
+def test_batch_statistics_of_one_sentence_see_its_future(tmp_path):
+    finding = inference.stepwise(trained(tmp_path, "norm=bn"))
+    by_batch = finding.values["batch"]
+    assert not by_batch["same"]
+    assert by_batch["difference"]["mean"] > 1e-2
+    assert by_batch["loss"]["whole"] != pytest.approx(finding.values["together"], abs=1e-3)
+    assert [row[0] for row in finding.table.rows] == ["as evaluated", "of the sentence", "of all 7"]
+
+
+def by_hand(about, batch):
+    """Return the summed negative log-likelihood of a batch by the model's own forward."""
+    with torch.no_grad():
+        stream = about.model(
+            batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid)
+        )
+        logits = about.model.project(stream)[batch.tgt_valid]
+    return F.cross_entropy(logits, batch.tgt_out, reduction="sum")
+
+
+def test_the_losses_on_the_whole_are_the_models_own(tmp_path):
+    about = trained(tmp_path, "norm=bn")
+    figures = inference.stepwise(about).values
+    batches = [about.batch("valid", [index]) for index in range(7)]
+    tokens = sum(batch.tokens for batch in batches)
+    assert figures["eval"]["tokens"] == tokens
+    expected = float(sum(by_hand(about, batch) for batch in batches)) / tokens
+    assert figures["eval"]["loss"]["whole"] == pytest.approx(expected, rel=1e-5)
+    with normalized_by(about.model, "batch"):
+        alone = float(sum(by_hand(about, batch) for batch in batches)) / tokens
+        together = float(by_hand(about, about.batch("valid", range(7)))) / tokens
+    assert figures["batch"]["loss"]["whole"] == pytest.approx(alone, rel=1e-5)
+    assert figures["together"] == pytest.approx(together, rel=1e-5)
+
+
+def test_the_loss_step_by_step_is_that_of_each_prefix_by_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr(inference, "DECODED", 2)
+    about = trained(tmp_path, "norm=in")
+    found, tokens = 0.0, 0
+    for index in about.generator("stepwise").permutation(7)[:2].tolist():
+        batch = about.batch("valid", [index])
+        source = Stream(batch.source_valid)
+        for end in range(1, batch.tgt_in.shape[1] + 1):
+            target = Stream(torch.ones(1, end, dtype=torch.bool))
+            with torch.no_grad():
+                stream = about.model(batch.source, source, batch.tgt_in[:, :end], target)
+                logits = about.model.project(stream[:, -1])
+            found += float(F.cross_entropy(logits, batch.tgt_out[end - 1 : end]))
+            tokens += 1
+    loss = inference.stepwise(about).values["eval"]["loss"]["stepwise"]
+    assert loss == pytest.approx(found / tokens, rel=1e-5)
+
+
+def test_differences_by_hand():
+    whole = torch.tensor([[0.0, math.log(3)], [0.0, 0.0], [1.0, 0.0]])
+    steps = torch.tensor([[math.log(3), 0.0], [0.0, 0.0], [1.0, 0.0]])
+    targets = torch.tensor([0, 1, 0])
+    found = differences(whole, steps, targets)
+    assert found["tokens"] == 3
+    assert found["changed"] == pytest.approx(1 / 3)
+    assert found["difference"]["largest"] == pytest.approx(math.log(3))
+    assert found["difference"]["mean"] == pytest.approx(math.log(3) / 3)
+    gain = found["loss"]["whole"] - found["loss"]["stepwise"]
+    assert gain == pytest.approx(math.log(3) / 3)
+    assert not found["same"]
+    assert differences(whole, whole, targets)["same"]
+
+
+class Mute:
+    """A task that does not generate."""
+
+    def __init__(self, task):
+        self.lengths, self.batch = task.lengths, task.batch
+
+    def stepwise(self, model, batch):
+        return None
+
+
+def test_a_task_without_text_to_generate_has_no_steps(tmp_path):
+    about = subject(tmp_path, "norm=bn")
+    object.__setattr__(mute := replace(about), "task", Mute(about.task))
+    finding = inference.stepwise(mute)
+    assert finding.why_not == "the task does not generate text"
+    assert not finding.values

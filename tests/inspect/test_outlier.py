@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from normlab.inspect import outlier
-from normlab.inspect.model import attentions_watched, mean_loss
+from normlab.inspect.model import look, mean_loss
 from normlab.inspect.outlier import fitted, in_sentence, ratio
 from normlab.inspect.worked import attend, slope, through
 from normlab.norms.base import normalized_by
@@ -188,9 +188,9 @@ def test_an_attention_is_described_over_the_real_tokens_of_the_sentence(tmp_path
     assert (lengths[shortest] < lengths[longest]).all()  # so that the first is padded
     seen = []
     for indices in ([shortest, longest], [shortest], [longest]):
-        with torch.no_grad(), attentions_watched(about.model, outlier.describe) as attention:
-            about.task.losses(about.model, about.batch("valid", indices))
-        seen.append(attention)
+        with torch.no_grad():
+            batch = about.batch("valid", indices)
+            seen.append(look(about, batch, measure=outlier.describe).attention)
     both, short, long = seen
     assert list(both) == ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
     for name, found in both.items():

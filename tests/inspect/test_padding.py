@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 
 from normlab.inspect import padding
+from normlab.inspect.model import watched
 from normlab.inspect.padding import alike, compare, positions
-from normlab.inspect.subject import moments_watched
 from normlab.norms.base import Stream, normalized_by
 from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Moments
@@ -104,9 +104,9 @@ def test_statistics_are_those_of_the_whole_block_where_padding_counts(tmp_path):
     x, valid = embedded(about)
     x, valid = F.pad(x, (0, 0, 0, 4)), F.pad(valid, (0, 4))
     norm = sites(about.model, BatchNorm)["encoder.0.self"]
-    with normalized_by(about.model, "batch"), moments_watched(about.norms) as tallies:
+    with normalized_by(about.model, "batch"), watched(about.model) as seen:
         norm(x, Stream(valid))
-    found = tallies["encoder.0.self"].result()
+    found = seen.moments["encoder.0.self"].result()
     mean, var = x.double().mean((0, 1)), x.double().var((0, 1), correction=0)
     torch.testing.assert_close(found.mean[0], mean, atol=1e-6, rtol=1e-5)
     torch.testing.assert_close(found.var[0], var, atol=1e-6, rtol=1e-5)

@@ -1,0 +1,328 @@
+"""Training and inference: what do running statistics cost, and decoding token by token?"""
+
+import copy
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
+from statistics import fmean
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from normlab.data.batching import eval_batches
+from normlab.distributed import Shard
+from normlab.inspect.model import Subject, look
+from normlab.inspect.question import Cell, Finding, Table, question
+from normlab.norms.base import Norm, RunningNorm, normalized_by, running_norms
+from normlab.norms.pool import Moments
+from normlab.norms.recalibration import recalibrated
+from normlab.probes.tid import Statistics, discrepancy
+from normlab.tasks.base import Batch
+from normlab.tasks.cross_entropy import log_probabilities
+
+SENTENCES = 256
+DECODED = 12  # sentences
+BATCH = 32
+SIZES = (1, 8, 32, 128)
+RECALIBRATION_BATCHES = 32
+RECALIBRATION_TOKENS = 40_000
+_COLUMNS = ("statistics", "text", "sentences a batch", "loss", "above the batch's")
+_LEAST_GAP = 1e-3  # nats a token, below which there is nothing to close
+_ROUNDING = 1e-5  # of the largest log probability: float32 through some tens of layers
+
+
+@question("statistics", of="model", claims=(12, 13, 15))
+def statistics(subject: Subject) -> Finding:
+    """What do running statistics cost, compared with the batch's own that training had?
+
+    The loss per target token of held-out text, on the same weights and sentences, normalized by
+
+        running        what evaluation has: averages over past training batches
+        batch          what training has: each batch's own, here of 32 sentences, and of 1, 8, 128
+        recalibrated   the pooled moments of some training batches under the final weights
+                       ("precise BN", Wu and Johnson 2021)
+
+        gap      loss(running) - loss(batch), nats a token
+        closed   what recalibration closes of it, 1 - (loss(recalibrated) - loss(batch)) / gap
+
+    The same on training text, and the training-inference discrepancy of Wang, Wu and Huang 2022,
+    per norm, over the held-out batches B, with the running mu and sigma:
+
+        mean = E_B ||mu_B - mu|| / ||sigma||        var = E_B ||sigma_B - sigma|| / ||sigma||
+
+    Batches are cut from sentences sorted by length, as in evaluation; where lengths differ, also in
+    random order, which shows what batch statistics owe to the common length of their sentences. A
+    gap that stays after recalibration is no fault of the running statistics: what the batch's own
+    reveal of the batch, such as its future tokens, is missing. Norms without running statistics
+    have one loss: that training mode gives the same is verified.
+    """
+    chosen = {split: _sentences(subject, split) for split in ("valid", "train")}
+    model, held_out = subject.model, chosen["valid"]
+    if not running_norms(model):
+        return _without_statistics(subject, held_out)
+    valid = {size: by_length(subject, "valid", held_out, size=size) for size in SIZES}
+    train = by_length(subject, "train", chosen["train"], size=BATCH)
+
+    def losses() -> tuple[float, float]:
+        return loss(subject, valid[BATCH]), loss(subject, train)
+
+    with normalized_by(model, "batch"):
+        batch = {size: loss(subject, batches) for size, batches in valid.items()}
+        train_batch = loss(subject, train)
+    with normalized_by(model, "running"):
+        kept, train_kept = losses()
+    used = {"batches": 0, "tokens": 0}
+    with recalibrated(model, lambda: _feed(subject, used)), normalized_by(model, "running"):
+        fresh, train_fresh = losses()
+    own = batch[BATCH]
+    values = {
+        "sentences": {split: len(indices) for split, indices in chosen.items()},
+        "loss": {"running": kept, "batch": own, "recalibrated": fresh},
+        "loss_by_batch_size": {str(size): value for size, value in batch.items()},
+        "train_loss": {"running": train_kept, "batch": train_batch, "recalibrated": train_fresh},
+        "recalibration": used,
+        **closing(kept, own, fresh),
+        "tid": discrepancies(subject, valid[BATCH]),
+    }
+    rows = [
+        ("running", "held out", BATCH, kept, kept - own),
+        ("recalibrated", "held out", BATCH, fresh, fresh - own),
+        *(("batch", "held out", size, value, value - own) for size, value in batch.items()),
+    ]
+    if subject.task.padded:
+        starts = range(0, len(held_out), BATCH)
+        unsorted = [subject.batch("valid", held_out[i : i + BATCH].tolist()) for i in starts]
+        with normalized_by(model, "batch"):
+            mixed = loss(subject, unsorted)
+        values["loss_of_mixed_lengths"] = mixed
+        rows.append(("batch", "held out, mixed lengths", BATCH, mixed, mixed - own))
+    rows += [
+        ("running", "training", BATCH, train_kept, train_kept - train_batch),
+        ("batch", "training", BATCH, train_batch, 0.0),
+    ]
+    return Finding(_answer(subject, values), values, Table(_COLUMNS, rows))
+
+
+def by_length(subject: Subject, split: str, indices: np.ndarray, *, size: int) -> list[Batch]:
+    """Return batches of chosen examples of a split, cut as evaluation does: the longest first."""
+    cut = eval_batches(subject.task.lengths(split)[indices], batch_size=size)
+    return [subject.batch(split, indices[batch].tolist()) for batch in cut]
+
+
+@torch.no_grad()
+def loss(subject: Subject, batches: Iterable[Batch], model: nn.Module | None = None) -> float:
+    """Return the loss per target token over all batches: sums over counts."""
+    sums: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for batch in batches:
+        for name, value in subject.losses(batch, model).items():
+            sums[name] += float(value)
+            counts[name] += batch.counts[name]
+    return sum(sums[name] / counts[name] for name in sums)
+
+
+def closing(running: float, batch: float, fresh: float) -> dict[str, float | None]:
+    """Return the gap, and the share of it that fresh statistics close; None without a gap."""
+    gap = running - batch
+    return {"gap": gap, "closed": 1 - (fresh - batch) / gap if gap > _LEAST_GAP else None}
+
+
+@torch.no_grad()
+def discrepancies(subject: Subject, batches: Iterable[Batch]) -> dict[str, Any]:
+    """Return the mean over batches of the discrepancy, `mean` and `var`, over all and by norm.
+
+    Entries of too few values are left out, and norms without any other.
+    """
+    found: dict[str, list[dict[str, float]]] = defaultdict(list)
+    norms: dict[str, Any] = dict(subject.norms)
+    for batch in batches:
+        for name, watch in look(subject, batch, "training").moments.items():
+            compared = against_running(norms[name], watch.moments)
+            if compared.mean.numel():
+                both = discrepancy(compared, eps=norms[name].eps)
+                found[name].append({key: float(both[key]) for key in ("mean", "var")})
+    by_site = {name: _means(each) for name, each in found.items()}
+    return {**_means(list(by_site.values())), "by_site": by_site}
+
+
+def against_running(norm: RunningNorm, found: Moments) -> Statistics:
+    """Return a batch's statistics with the running ones, which it does not enter."""
+    mean, var = norm.estimates(found)
+    pooled = (found.count > 1).expand(mean.shape)
+    kept = norm.running_moments()
+    running_mean, running_var = (moment[: len(mean)][pooled] for moment in kept)
+    return Statistics(
+        mean=mean[pooled],
+        var=var[pooled],
+        mean_before=running_mean,
+        var_before=running_var,
+        mean_after=running_mean,
+        var_after=running_var,
+        count=found.count.mean(),
+    )
+
+
+def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    return {key: fmean(value[key] for value in values) for key in values[0]} if values else {}
+
+
+def _sentences(subject: Subject, split: str) -> np.ndarray:
+    picked = subject.generator("statistics").permutation(subject.number(split))
+    return np.sort(picked[:SENTENCES])
+
+
+def _feed(subject: Subject, used: dict[str, int]) -> None:
+    """Feed training batches to the model, and count them."""
+    stream = subject.task.train_batches(Shard(0, 1), subject.seed)
+    for batch in islice(stream, RECALIBRATION_BATCHES):
+        subject.losses(batch.to(subject.runtime.device))
+        used["batches"] += 1
+        used["tokens"] += batch.tokens
+        if used["tokens"] >= RECALIBRATION_TOKENS:
+            break
+
+
+def _without_statistics(subject: Subject, indices: np.ndarray) -> Finding:
+    """Verify that a copy whose norms are in training mode has the same loss."""
+    batches = by_length(subject, "valid", indices, size=BATCH)
+    training = copy.deepcopy(subject.model)
+    for module in training.modules():
+        if isinstance(module, Norm):
+            module.train()
+    in_eval, in_training = loss(subject, batches), loss(subject, batches, training)
+    same = in_eval == in_training or (math.isnan(in_eval) and math.isnan(in_training))
+    answer = (
+        f"no norm keeps running statistics, yet the loss is {in_training:.6g} in training and "
+        f"{in_eval:.6g} in eval"
+    )
+    if same:
+        answer = (
+            f"nothing: no norm keeps running statistics, and the loss is {in_eval:.4g} in "
+            "training and in eval, to the last bit"
+        )
+    gap = in_eval - in_training
+    values = {
+        "sentences": {"valid": len(indices)},
+        "loss": {"training": in_training, "eval": in_eval},
+        "gap": gap,
+        "same": same,
+    }
+    rows = [("none, in eval", "held out", BATCH, in_eval, gap)]
+    return Finding(answer, values, Table(_COLUMNS, rows))
+
+
+def _answer(subject: Subject, values: Mapping[str, Any]) -> str:
+    gap, closed, tid = values["gap"], values["closed"], values["tid"]
+    losses = f"loss {values['loss']['running']:.4g} against {values['loss']['batch']:.4g}"
+    first = "" if subject.step else " (at initialization, before any statistics were taken)"
+    text = f"{gap:+.3g} nats a token{first}: {losses}"
+    if closed is not None:
+        text += f"; recalibration closes {closed:.0%} of it"
+    if tid["by_site"]:
+        worst = max(tid["by_site"], key=lambda name: tid["by_site"][name]["mean"])
+        text += (
+            f"; discrepancy {tid['mean']:.2g} of the means, {tid['var']:.2g} of the deviations, "
+            f"largest at {worst} ({tid['by_site'][worst]['mean']:.2g})"
+        )
+    return text
+
+
+@runtime_checkable
+class Targeted(Protocol):
+    """A batch that says which tokens its logits are for, in the order of `Task.stepwise`."""
+
+    tgt_out: Int[Tensor, "N"]
+
+
+@question("stepwise", of="model", claims=(17, 41))
+def stepwise(subject: Subject) -> Finding:
+    """Does decoding token by token compute the same as whole sentences?
+
+    Held-out sentences, each a batch of its own, with the true tokens so far: once as in training,
+    all positions at once, and once as in generation, one position after the other. With l and l'
+    the log probabilities of a true token, in nats,
+
+        difference   mean and largest |l - l'| over the tokens
+        changed      share of positions where the most likely next token is another
+        loss         mean of -l (whole) and of -l' (stepwise), without label smoothing
+
+    Once as the model evaluates and, where a norm has running statistics, once with the batch's own
+    in their place: these pool over what there is, so a token sees the future of its sentence in
+    the whole and not step by step. `together` is the loss of whole sentences, all in one batch
+    with its own statistics, which is nearest to what training saw.
+    """
+    number = subject.number("valid")
+    picked = subject.generator("stepwise").permutation(number)[:DECODED]
+    indices = np.sort(picked).tolist()
+    if (found := _compare(subject, indices)) is None:
+        return Finding.none("the task does not generate text")
+    values: dict[str, Any] = {"sentences": len(indices), "eval": found}
+    rows: list[Sequence[Cell]] = [_row("as evaluated", found)]
+    answer = _in_words(found)
+    if subject.keeps_statistics:
+        with normalized_by(subject.model, "batch"):
+            by_batch = _compare(subject, indices)
+            whole = _logits(subject, indices)
+        assert by_batch is not None and whole is not None, "the same task, the same sentences"
+        together = -float(log_probabilities(whole[0].double(), whole[2]).mean())
+        values |= {"batch": by_batch, "together": together}
+        rows.append(_row("of the sentence", by_batch))
+        rows.append((f"of all {len(indices)}", together, *[None] * 4))
+        answer += f"; with the statistics of the sentence itself: {_in_words(by_batch)}"
+    columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
+    return Finding(answer, values, Table((*columns, "next token changed"), rows))
+
+
+def _row(name: str, found: Mapping[str, Any]) -> Sequence[Cell]:
+    loss, apart = found["loss"], found["difference"]
+    return name, loss["whole"], loss["stepwise"], apart["mean"], apart["largest"], found["changed"]
+
+
+def differences(
+    whole: Float[Tensor, "N V"], stepwise: Float[Tensor, "N V"], targets: Int[Tensor, "N"]
+) -> dict[str, Any]:
+    """Return what `stepwise` defines, of logits for the same targets."""
+    first, second = (log_probabilities(logits.double(), targets) for logits in (whole, stepwise))
+    apart = (first - second).abs()
+    return {
+        "tokens": len(targets),
+        "loss": {"whole": -float(first.mean()), "stepwise": -float(second.mean())},
+        "difference": {"mean": float(apart.mean()), "largest": float(apart.max())},
+        "changed": float((whole.argmax(-1) != stepwise.argmax(-1)).double().mean()),
+        "same": bool(apart.max() <= _ROUNDING * max(1.0, float(first.abs().max()))),
+    }
+
+
+def _compare(subject: Subject, indices: Sequence[int]) -> dict[str, Any] | None:
+    """Compare sentences that are each a batch of its own; None for a task without decoding."""
+    found = [_logits(subject, [index]) for index in indices]
+    each = [one for one in found if one is not None]
+    return differences(*map(torch.cat, zip(*each, strict=True))) if each else None
+
+
+def _logits(subject: Subject, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return the logits of whole sentences and of decoding, and their targets."""
+    batch: object = subject.batch("valid", indices)
+    if (logits := subject.task.stepwise(subject.model, batch)) is None:
+        return None
+    if not isinstance(batch, Targeted):
+        raise TypeError(f"{type(batch).__name__} has no tgt_out, the tokens of stepwise's logits")
+    return *logits, batch.tgt_out
+
+
+def _in_words(found: Mapping[str, Any]) -> str:
+    apart, loss = found["difference"], found["loss"]
+    if found["same"]:
+        return (
+            f"the same to rounding (at most {apart['largest']:.1g} nats a token, at a loss of "
+            f"{loss['whole']:.3g})"
+        )
+    return (
+        f"not the same: {apart['mean']:.3g} nats a token apart (at most {apart['largest']:.3g}), "
+        f"{found['changed']:.0%} of the next tokens differ, and the loss is "
+        f"{loss['stepwise']:.3g} instead of {loss['whole']:.3g}"
+    )

@@ -1,0 +1,285 @@
+"""What else an output depends on: the rest of its batch, later positions, other sentences."""
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from normlab.claims.evidence import Evidence
+from normlab.inspect.computed import (
+    LENGTH,
+    SEED,
+    WIDTH,
+    changes,
+    draw_tokens,
+    new_norm,
+    percent,
+    piece,
+    trained_norm,
+)
+from normlab.inspect.model import (
+    MODES,
+    NO_STACKS,
+    ROUNDING,
+    Seen,
+    Subject,
+    by_how_much,
+    deviation,
+    look,
+    over,
+    real_values,
+    taking,
+    watched,
+)
+from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.subject import look as look_at_norm
+
+SETS = 50
+MATES = 31
+SENTENCES = 8
+NEGLIGIBLE = 1e-9  # relative to the own token's derivative, in float64
+_WORDS = {"later": "later positions", "others": "other sentences"}
+By = dict[str, dict[str, float]]
+
+
+@question("batch_mates", of="model", claims=(16,))
+@torch.no_grad()
+def batch_mates(subject: Subject) -> Finding:
+    """Does a sentence's output depend on the rest of its batch?
+
+    One training sentence is put into a batch with 31 others, fifty times with different ones. Over
+    these sets s, at the sentence's own real positions,
+
+        values     RMS over s of x_s - mean(x), over the RMS of x, of each stack's last values x
+        attention  1/2 sum_keys |p_s - mean(p)|, the total variation distance of attention weights
+                   p from their mean over sets, a mean over sets, heads and the sentence's queries:
+                   the share of the attention that goes elsewhere, from 0 to 1
+
+    with the batch's statistics, as in training, and as the model evaluates. Dropout is off.
+    """
+    number = subject.number("train")
+    if number < 3:
+        return Finding.none(f"{number} training sentences leave no choice of batch mates")
+    if not subject.stacks:
+        return Finding.none(NO_STACKS)
+    generator = subject.generator("batch_mates")
+    sentence, *others = generator.permutation(number).tolist()
+    mates = min(MATES, number // 2)
+    sets = [generator.choice(others, mates, replace=False).tolist() for _ in range(SETS)]
+    moved: dict[str, By] = {"values": {}, "attention": {}}
+    for mode in MODES:
+        last: dict[str, list[Tensor]] = {}
+        weights: dict[str, list[Tensor]] = {}
+        for chosen in sets:
+            batch = subject.batch("train", [sentence, *chosen])
+            for found, now in zip((last, weights), of_first(batch, subject, mode), strict=True):
+                for name, value in now.items():
+                    found.setdefault(name, []).append(value)
+        moved["values"][mode] = {n: deviation(torch.stack(each)) for n, each in last.items()}
+        moved["attention"][mode] = {n: total_variation(each) for n, each in weights.items()}
+    values = {
+        "sentence": sentence,
+        "lengths": subject.task.lengths("train")[sentence].tolist(),
+        "mates": mates,
+        "sets": SETS,
+        **moved,
+    }
+    training, in_eval = MODES
+    rows = [
+        (f"{what}, {name}", share, by[in_eval][name])
+        for what, by in moved.items()
+        for name, share in by[training].items()
+    ]
+    answer = ", ".join(
+        _changes(mode, moved["values"][mode], moved["attention"][mode]) for mode in MODES
+    )
+    return Finding(answer, values, Table(("of the sentence", *MODES), rows))
+
+
+def of_first(
+    batch: Any, subject: Subject, mode: str
+) -> tuple[dict[str, Float[Tensor, "_ D"]], dict[str, Float[Tensor, "H _ _"]]]:
+    """Return each stack's last values and each attention's weights at a batch's first sentence."""
+    seen = look(subject, batch, mode, measure=attention_weights)
+    real = {name: end.valid[0] for name, end in seen.stacks.items()}
+    last = {name: end.last[0, real[name]] for name, end in seen.stacks.items()}
+    return last, {name: w[:, real[stack_of(name, real)]] for name, w in seen.attention.items()}
+
+
+def stack_of(attention: str, stacks: Mapping[str, object]) -> str:
+    """Return the name of the stack that an attention is in: `encoder` for `encoder.0.self`."""
+    return max((name for name in stacks if attention.startswith(name)), key=len)
+
+
+def attention_weights(
+    query: Float[Tensor, "B H P K"],
+    key: Float[Tensor, "B H S K"],
+    visible: Bool[Tensor, "..."] | None,
+    _: object = None,
+) -> Float[Tensor, "H P S"]:
+    """Return softmax(q k' / sqrt(K)) of the first sentence; 0 for keys that it cannot see."""
+    logits = query[0] @ key[0].transpose(-1, -2) / math.sqrt(query.shape[-1])
+    if visible is not None:
+        shown = visible.expand(*query.shape[:3], key.shape[2])[0]
+        logits = logits.masked_fill(~shown, -torch.inf)
+    return logits.softmax(-1)
+
+
+def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
+    """Return the mean over sets and rows of 1/2 sum |p - mean over sets of p|.
+
+    Sets may differ in the number of keys: those that others lack are padding, without weight.
+    """
+    longest = max(rows.shape[-1] for rows in weights)
+    wide = [F.pad(rows.double(), (0, longest - rows.shape[-1])) for rows in weights]
+    together = torch.stack(wide)
+    return float((together - together.mean(0)).abs().sum(-1).mean() / 2)
+
+
+def _changes(mode: str, values: Mapping[str, float], attention: Mapping[str, float]) -> str:
+    most = max(values.values())
+    text = f"in {mode} its values change {by_how_much(most)}"
+    if most >= ROUNDING and attention:
+        text += f" (attention {by_how_much(max(attention.values()))})"
+    return text
+
+
+@question("batch.mates", of="claim", claims=(16,))
+def computed_mates() -> list[Evidence]:
+    """Do a sentence and its attention change with the rest of its batch?
+
+    One sentence is put among fifty sets of 31 others and attends to itself.
+    """
+    pool = draw_tokens(SETS * MATES + 1, LENGTH)
+    sentence, others = pool[:1], pool[1:].reshape(SETS, MATES, LENGTH, WIDTH)
+    change = "a sentence and its attention change with the rest of the batch"
+    norms = {
+        f"bn in training: {change}": new_norm("bn"),
+        f"ln: {change.replace('change', 'do not change')}": new_norm("ln"),
+        f"bn in eval, with running statistics: {change}": trained_norm("bn"),
+    }
+    generator = torch.Generator().manual_seed(SEED)
+    maps = torch.randn(2, WIDTH, WIDTH, generator=generator, dtype=torch.float64)
+    pieces = []
+    for text, norm in norms.items():
+        outs = [look_at_norm(norm, torch.cat([sentence, set_]))[0] for set_ in others]
+        pairs = [y @ maps / math.sqrt(WIDTH) for y in outs]  # random queries and keys
+        weights = total_variation(
+            [attention_weights(q[None, None], k[None, None], None) for q, k in pairs]
+        )
+        values = deviation(torch.stack(outs))
+        answer = "identical"
+        if changes(values):
+            answer = f"values change by {percent(values)}, attention by {percent(weights)}"
+        holds = changes(values) == ("do not" not in text)
+        pieces.append(piece(text, answer, holds=holds, values=values, attention=weights))
+    return pieces
+
+
+@question("leak", of="model", claims=(11, 16, 17, 33))
+def leak(subject: Subject) -> Finding:
+    """Does the first position depend on later positions, or on other sentences of the batch?
+
+    A random projection v of the last value at position 0 of the first of eight sentences is
+    differentiated by the embedded tokens e, before a norm on them, of each stack (in a residual
+    network, by the pixels):
+
+        own     ||d(v y_0) / d e_0||             its own token, of the same stack
+        later   the same over its later tokens   over own; of the same stack
+        others  the same over other sentences    over own; of all stacks
+
+    Frobenius norms over real tokens, for each stack's last values y, with the batch's statistics
+    as in training and as the model evaluates, without dropout, on a copy in float64: what does not
+    depend is exactly 0, or far below 1e-9, the smallest value that counts.
+
+    A decoder's attention is causal, so later positions can only come in through its norms:
+    statistics over positions, or over the batch with all its positions, tell position 0 about the
+    tokens it is trained to predict. An encoder attends both ways and may see them.
+    """
+    number = subject.number("train")
+    if number < 2:
+        return Finding.none("there is no other sentence to depend on")
+    if not subject.stacks:
+        return Finding.none(NO_STACKS)
+    generator = subject.generator("leak")
+    picked = generator.permutation(number)[:SENTENCES].tolist()
+    model = copy.deepcopy(subject.model).double().requires_grad_(False)
+    seed = int(generator.integers(2**31))
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    for mode in MODES:
+        with taking(model, mode), torch.enable_grad(), watched(model, leaves=True) as seen:
+            subject.losses(subject.batch("train", picked), model)
+            found[mode] = {name: derivative(name, seen, seed) for name in seen.stacks}
+    ways = {name: stack.both_ways for name, stack in subject.stacks.items()}
+    rows = [
+        (
+            stack,
+            mode,
+            "attends both ways" if both_ways else found[mode][stack]["later"],
+            found[mode][stack]["others"],
+        )
+        for stack, both_ways in ways.items()
+        for mode in MODES
+    ]
+    columns = ("last value of", "statistics", "by later positions", "by other sentences")
+    answer = "; ".join(f"in {mode} {_leaks(found[mode], ways)}" for mode in MODES)
+    values = {"sentences": len(picked), "attends_both_ways": ways, **found}
+    return Finding(answer, values, Table(columns, rows))
+
+
+def derivative(stack: str, seen: Seen, seed: int) -> dict[str, float | None]:
+    """Return `own`, `later` and `others` of a stack; `later` is None where no token is later."""
+    value = seen.stacks[stack].last[0, 0]
+    generator = torch.Generator().manual_seed(seed)
+    projection = torch.randn(len(value), generator=generator, dtype=torch.float64)
+    slopes = torch.autograd.grad(
+        value @ projection.to(value),
+        [given[0] for given in seen.entered.values()],
+        retain_graph=True,
+        materialize_grads=True,
+    )
+    parts = {
+        name: split(*real_values(slope, given))
+        for (name, given), slope in zip(seen.entered.items(), slopes, strict=True)
+    }
+    own, later, _ = parts[stack]
+    others = math.hypot(*(part[2] for part in parts.values()))
+    return {
+        "own": own,
+        "later": over(later, own) if int(seen.stacks[stack].valid[0].sum()) > 1 else None,
+        "others": over(others, own),
+    }
+
+
+def split(slope: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> tuple[float, float, float]:
+    """Return the norms of a derivative at the first position, at later ones, at other sentences."""
+    real = slope * valid[..., None]
+    parts = (real[0, 0], real[0, 1:], real[1:])
+    own, later, others = (float(torch.linalg.vector_norm(part)) for part in parts)
+    return own, later, others
+
+
+def leaks(found: Mapping[str, float | None], *, both_ways: bool) -> dict[str, float]:
+    """Return those of `later` and `others` that ought to be 0 and are not."""
+    due = {"later"} if both_ways else set()
+    return {
+        what: share
+        for what in _WORDS
+        if (share := found[what]) is not None and what not in due and not share < NEGLIGIBLE
+    }
+
+
+def _leaks(found: Mapping[str, Mapping[str, float | None]], ways: Mapping[str, bool]) -> str:
+    parts = []
+    for stack, each in found.items():
+        seen = [
+            f"{_WORDS[what]} ({share:.2g} of its own token's slope)"
+            for what, share in leaks(each, both_ways=ways[stack]).items()
+        ]
+        parts += [f"the {stack} depends on {' and '.join(seen)}"] * bool(seen)
+    return ", ".join(parts) or "nothing leaks"

@@ -1,0 +1,227 @@
+"""What else an output depends on, from the axes of each norm alone, and by hand."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+
+from normlab.inspect import inference, order, others, outlier, sampling
+from normlab.inspect.model import Ends, Seen, by_how_much, movement, percent
+from normlab.inspect.others import attention_weights, derivative, leaks, split, total_variation
+from normlab.models.attention import AttentionCore
+from normlab.norms.base import Stream, normalized_by
+from normlab.probes.sites import sites
+from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, OVER_TIME, examined, subject, trained
+
+ATTENTIONS = ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
+
+
+@EVERY_KIND
+def test_batch_mates_count_in_training_where_the_batch_is_pooled(
+    tmp_path, monkeypatch, norm, placement
+):
+    monkeypatch.setattr(others, "SETS", 3)
+    finding = examined(
+        trained(tmp_path, f"norm={norm}", f"placement={placement}"), others.batch_mates
+    )
+    figures = finding.values
+    pooled = norm in OVER_BATCH
+    for what in ("values", "attention"):
+        assert max(figures[what]["eval"].values()) < 1e-5
+        for name, share in figures[what]["training"].items():
+            before_any_norm = placement == "post" and name.endswith(".0.self")
+            assert (share > 1e-3) == (pooled and not before_any_norm)
+            assert share > 1e-3 or share < 1e-5
+    assert list(figures["values"]["training"]) == ["encoder", "decoder"]
+    assert sorted(figures["attention"]["training"]) == sorted(ATTENTIONS)
+    assert figures["mates"] == 31
+    assert finding.answer.startswith("in training its values change by ") == pooled
+    assert "in eval its values change not at all" in finding.answer
+    assert ("(attention by " in finding.answer) == pooled
+
+
+def test_sets_agree_with_a_computation_by_hand(tmp_path, monkeypatch):
+    assert others.SETS == 50
+    monkeypatch.setattr(others, "SETS", 10)
+    about = trained(tmp_path, "norm=bn")
+    finding = others.batch_mates(about)
+    figures = finding.values
+    assert figures["sets"] == 10
+    generator = about.generator("batch_mates")
+    sentence, *rest = generator.permutation(400).tolist()
+    assert figures["sentence"] == sentence
+    length = int(about.task.lengths("train")[sentence][0])
+    sets = []
+    for _ in range(10):
+        chosen = generator.choice(rest, 31, replace=False).tolist()
+        assert sentence not in chosen
+        batch = about.batch("train", [sentence, *chosen])
+        with torch.no_grad(), normalized_by(about.model, "batch"):
+            memory = about.model.encode(batch.source, Stream(batch.source_valid))
+        sets.append(memory[0, :length])
+    together = torch.stack(sets).double()
+    apart = (together - together.mean(0)).square().mean().sqrt()
+    expected = float(apart / together.square().mean().sqrt())
+    assert figures["values"]["training"]["encoder"] == pytest.approx(expected, rel=1e-5)
+    most = max(figures["values"]["training"].values())
+    assert f"in training its values change by {percent(most)} " in finding.answer
+
+
+def test_weights_are_those_that_the_core_mixes_by(tmp_path):
+    about = subject(tmp_path, "norm=ln")
+    seen = {}
+
+    def look(core, arguments, output):
+        query, key, value, visible = arguments
+        seen[id(core)] = attention_weights(query, key, visible) @ value[0], output[0]
+
+    handles = [
+        core.register_forward_hook(look) for core in sites(about.model, AttentionCore).values()
+    ]
+    with torch.no_grad():
+        about.task.losses(about.model, about.batch("train", range(5)))
+    for handle in handles:
+        handle.remove()
+    assert len(seen) == len(ATTENTIONS)
+    for mixed, output in seen.values():
+        torch.testing.assert_close(mixed, output)
+
+
+def test_total_variation_by_hand():
+    one = torch.tensor([[[1.0, 0.0], [0.5, 0.5]]])
+    two = torch.tensor([[[0.0, 1.0], [0.5, 0.5]]])
+    # The mean of the first row is (1/2, 1/2), from which each is 1/2 away; the second row is still.
+    assert total_variation([one, two]) == pytest.approx(0.25)
+    wider = torch.tensor([[[0.0, 1.0, 0.0], [0.5, 0.5, 0.0]]])
+    assert total_variation([one, wider]) == pytest.approx(0.25)
+    assert total_variation([one, one]) == 0
+
+
+def test_movement_by_hand_and_in_words():
+    base = torch.tensor([3.0, 4.0])
+    assert movement(base + torch.tensor([0.3, 0.4]), base) == pytest.approx(0.1)
+    assert movement(base, base) == 0
+    assert movement(base, torch.zeros(2)) == math.inf
+    assert movement(torch.zeros(2), torch.zeros(2)) == 0
+    assert by_how_much(0.0) == "not at all"
+    assert by_how_much(1e-7) == "not at all (rounding)"
+    assert by_how_much(0.1234) == "by 12.3 %"
+    assert by_how_much(math.nan) == "by nan %"
+    assert [percent(x) for x in (0.0, 1.2345, 0.01, 2e-5)] == [
+        "0.00 %",
+        "123 %",
+        "1.00 %",
+        "0.00200 %",
+    ]
+
+
+@EVERY_KIND
+def test_a_norm_leaks_along_its_axes_and_no_further(tmp_path, norm, placement):
+    finding = examined(trained(tmp_path, f"norm={norm}", f"placement={placement}"), others.leak)
+    for mode in ("training", "eval"):
+        found = finding.values[mode]
+        over_batch = norm in OVER_BATCH and mode == "training"
+        over_time = norm in OVER_TIME and (norm not in OVER_BATCH or mode == "training")
+        for stack in ("encoder", "decoder"):
+            assert found[stack]["own"] > 0
+            assert (found[stack]["others"] > 1e-6) == over_batch
+            if not over_batch:
+                assert found[stack]["others"] == 0
+        assert found["encoder"]["later"] > 1e-6  # it attends both ways
+        assert (found["decoder"]["later"] > 1e-6) == over_time
+        if not over_time:
+            assert found["decoder"]["later"] == 0
+    assert finding.values["attends_both_ways"] == {"encoder": True, "decoder": False}
+    over_sample = norm in {"in", "seqn", "gn_sample"}
+    assert finding.answer.endswith("in eval nothing leaks") != over_sample
+    assert finding.answer.startswith("in training nothing leaks") == (
+        norm not in OVER_BATCH | OVER_TIME
+    )
+
+
+def test_answer_names_the_leaking_stack_and_what_it_sees(tmp_path):
+    answer = others.leak(trained(tmp_path, "norm=in")).answer
+    assert "the decoder depends on later positions (" in answer
+    assert "encoder" not in answer
+    assert "other sentences" not in answer
+    answer = others.leak(trained(tmp_path, "norm=bn_position")).answer
+    assert "the encoder depends on other sentences (" in answer
+    assert "later positions" not in answer
+
+
+def test_a_decoder_without_batch_norm_sees_other_sentences_through_the_encoder(tmp_path):
+    found = others.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
+    assert found["decoder"]["others"] > 1e-6
+    assert found["decoder"]["later"] == 0
+    found = others.leak(trained(tmp_path, "norm=ln", "norm@decoder_norm=bn")).values["training"]
+    assert found["decoder"]["others"] > 1e-6
+    assert found["decoder"]["later"] > 1e-6
+    assert found["encoder"]["others"] == 0
+
+
+def test_a_norm_on_the_embedding_leaks_too(tmp_path):
+    found = others.leak(trained(tmp_path, "norm=ln", "norm@embedding_norm=bn")).values
+    assert found["training"]["decoder"]["later"] > 1e-6
+    assert found["eval"]["decoder"]["later"] == 0
+
+
+def test_norms_that_evaluate_by_the_batch_leak_in_eval(tmp_path):
+    found = others.leak(trained(tmp_path, "norm=bn", "norm.eval_stats=batch")).values
+    assert found["eval"] == found["training"]
+
+
+def test_slope_is_split_by_place_and_padding_is_left_out():
+    slope = torch.zeros(2, 3, 2)
+    slope[0, 0] = torch.tensor([3.0, 4.0])
+    slope[0, 1] = torch.tensor([5.0, 12.0])
+    slope[0, 2] = 100.0
+    slope[1, 0] = torch.tensor([8.0, 15.0])
+    slope[1, 1:] = 100.0
+    valid = torch.tensor([[True, True, False], [True, False, False]])
+    assert split(slope, valid) == pytest.approx((5.0, 13.0, 17.0))
+
+
+def test_derivative_by_hand():
+    # y at sentence 0, position 0 is e_0 + 2 e_later + 3 e_other + 4 f_other, f another stream.
+    e, f = (torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    last = torch.zeros(2, 2, 5, dtype=torch.float64)
+    last = last + (e[0, 0] + 2 * e[0, 1] + 3 * e[1, 0] + 4 * f[1, 1] + 9 * f[0, 1])
+    valid = torch.ones(2, 2, dtype=torch.bool)
+    stacks = {"one": Ends(e, valid, last), "two": Ends(f, valid, f * 1)}
+    stream = Stream(valid)
+    entered = {"one": (e, stream), "two": (f, stream)}
+    found = derivative("one", Seen(stacks=stacks, entered=entered), seed=3)
+    assert found["later"] == pytest.approx(2)
+    assert found["others"] == pytest.approx(math.hypot(3, 4))
+    projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    assert found["own"] == pytest.approx(float(projection.norm()))
+
+
+def test_only_what_is_not_due_counts_as_a_leak():
+    found = {"own": 1.0, "later": 0.5, "others": 1e-12}
+    assert leaks(found, both_ways=True) == {}
+    assert leaks(found, both_ways=False) == {"later": 0.5}
+    assert leaks({**found, "others": 1e-8}, both_ways=True) == {"others": 1e-8}
+
+
+@pytest.mark.parametrize(
+    ("ask", "number"), [(others.leak, 1), (others.batch_mates, 2), (sampling.batch_mean, 15)]
+)
+def test_too_few_sentences_are_named(tmp_path, ask, number):
+    about = subject(tmp_path, "norm=bn")
+
+    class Few(type(about.task)):
+        def __init__(self):
+            pass
+
+        def lengths(self, split):
+            return about.task.lengths(split)[:number]
+
+    assert ask(replace(about, task=Few())).why_not
+
+
+@pytest.mark.parametrize("ask", [others.leak, order.order, outlier.outlier, inference.stepwise])
+def test_the_same_question_has_the_same_answer(tmp_path, ask):
+    about = trained(tmp_path, "norm=bn")
+    assert ask(about) == ask(about)
