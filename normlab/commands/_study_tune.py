@@ -201,8 +201,7 @@ def _name(run: Run) -> str:
 
 def _with_others(job: Job, results: Path) -> dict[str, Any]:
     """Return what is kept of a scale: what was found, and the rows that are not tuned now."""
-    from normlab.reports.pilots import read
-    from normlab.reports.tuning import with_others
+    from normlab.reports.tuning import read, with_others
 
     path = results / job.study.name / "tuning.json"
     before = read(path).get(job.scale)

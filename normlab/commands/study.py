@@ -352,7 +352,7 @@ def _tables(
 
 def _keep_pilot(root: Path, job: Job, table: Table, could: Sequence[str]) -> None:
     """Write what runs cost and could show to `ROOT/STUDY/pilot.json`, apart from any record."""
-    from normlab.reports.pilots import costs, keep, read
+    from normlab.reports.tuning import costs, keep, read
 
     items = [
         (each.run.planned.row, each.run.planned.point, each.cost, table.seconds(each))

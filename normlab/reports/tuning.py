@@ -1,25 +1,82 @@
-"""How the rates of a study were chosen: `results/<study>/tuning.json`, and the page made of it.
+"""What is measured before a study, in `results/<study>/`: `tuning.json`, its page, `pilot.json`.
 
-The file has every trial: its value, what became of it, its score by seed, its commit.
+`tuning.json` has every trial of a tuning, `pilot.json` what runs cost and which differences they
+could show. A file has its format and, by scale, what was found. Neither is evidence for a claim.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.records.atomic import only_writer
+from normlab.records.atomic import atomic_write, only_writer
+from normlab.records.canonical import plain
 from normlab.reports.manifest import accept
-from normlab.reports.pilots import keep, read, write
+
+_VERSION = 1
+
+
+def keep(root: Path, study: str, name: str, found: Mapping[str, Mapping[str, Any]]) -> Path:
+    """Write what was found at some scales next to that of others; return the file."""
+    path = root / study / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(path):
+        whole = {"format": _format(name), "study": study, "scales": {**read(path), **found}}
+        text = json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        with atomic_write(path) as file:
+            file.write(text)
+    accept(root, [path])
+    return path
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write what tuning found at some scales beside that of others; return the page."""
+    """Write what tuning found at some scales next to that of others; return the page."""
     path = keep(root, study, "tuning", scales)
     page = path.with_suffix(".md")
-    with only_writer(page):
-        write(page, markdown(study, read(path)))
+    with only_writer(page), atomic_write(page) as file:
+        file.write(markdown(study, read(path)))
     accept(root, [page])
     return page
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what was found, by scale; nothing without a file, ValueError for a damaged one."""
+    try:
+        content = json.loads(path.read_text("utf-8"))
+        if content["format"] != (expected := _format(path.stem)):
+            raise ValueError(f"format is {content['format']!r}, this version reads {expected!r}")
+        return dict(content["scales"])
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path}: damaged ({error!r}); remove it and measure again") from None
+
+
+def _format(name: str) -> str:
+    return f"normlab.{name}/{_VERSION}"
+
+
+def costs(
+    items: Iterable[tuple[str, str, Mapping[str, Any] | None, float]],
+    before: Iterable[Mapping[str, Any]] = (),
+) -> dict[str, Any]:
+    """Return what runs cost: for row and point, what a probe measured, and the seconds of a run.
+
+    Costs known `before` stay for rows and points that are not measured now.
+    """
+    measured = ("update_seconds", "memory_bytes", "environment")
+    rows = [
+        {
+            "row": row,
+            "point": point,
+            "seconds": round(seconds, 1),
+            **{key: cost[key] for key in measured},
+        }
+        for row, point, cost, seconds in items
+        if cost is not None
+    ]
+    once = {(each["row"], each["point"]): each for each in (*before, *rows)}
+    return {"runs": list(once.values())}
 
 
 def with_others(
@@ -27,10 +84,10 @@ def with_others(
     before: Mapping[str, Any] | None,
     cells: Sequence[tuple[str, str]],
 ) -> dict[str, Any]:
-    """Add to what was found for some rows what is kept `before` of the others.
+    """Add to what was found for some rows what was known `before` of the others.
 
-    `cells` are all rows and points of the scale, in their order. ValueError where the others were
-    tuned in another way, as a table is of one.
+    `cells` are all rows and points of the scale, in their order. Raises ValueError if the other
+    rows were tuned in another way.
     """
     own = {(row["row"], row["point"]): row for row in found["rows"]}
     kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
@@ -48,7 +105,7 @@ def with_others(
 
 
 def _ways(tuning: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
-    """Return what tuning is for some rows, by its keys, as lists of text and numbers."""
+    """Return how some rows were tuned, as lists of text and numbers by key."""
     whole = [row for row in tuning.get("whole_runs", ()) if row in rows]
     return {
         key: list(value) if isinstance(value, list | tuple) else value
@@ -57,7 +114,7 @@ def _ways(tuning: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
 
 
 def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the page: a table a scale, rows by values, with what was chosen."""
+    """Return the page: one table per scale, rows by values, with what was chosen."""
     parts = [f"# How the rates of {study} were chosen\n"]
     for scale, found in scales.items():
         parts.append(f"## scale={scale}\n\n{table(found)}\n{''.join(notes(found))}")
@@ -65,56 +122,63 @@ def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def table(found: Mapping[str, Any]) -> str:
-    """Return the table of one scale: a line a row and point, a column a value."""
+    """Return the table of one scale: one line per row and point, one column per value."""
     values: Sequence[str] = found["tuning"]["values"]
     points = any(row["point"] for row in found["rows"])
-    head = ["row", *(["point"] if points else []), *values, "chosen"]
-    rules = ["---"] * (2 if points else 1) + ["---:"] * len(values) + ["---:"]
-    lines = [head, rules]
+    lines = [["row", *(["point"] if points else []), *values, "chosen"]]
+    lines.append(["---"] * (2 if points else 1) + ["---:"] * (len(values) + 1))
     for row in found["rows"]:
         trials = {trial["value"]: trial for trial in row["trials"]}
         cells = [_cell(trials.get(value)) for value in values]
-        chosen = row["chosen"] or ("none" if _over(row, values) else "-")
+        chosen = row["chosen"] or ("none" if len(row["trials"]) == len(values) else "-")
         lines.append([row["row"], *([row["point"]] if points else []), *cells, chosen])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
+def _cell(trial: Mapping[str, Any] | None) -> str:
+    if trial is None:
+        return "-"
+    if trial["score"] is not None:
+        return f"{trial['score']:.4g}"
+    at = f" at {trial['step']}" if trial["step"] is not None else ""
+    last = f" ({trial['last']:.4g})" if trial["last"] is not None else ""
+    return f"{trial['status']}{at}{last}"
+
+
 def notes(found: Mapping[str, Any]) -> list[str]:
-    """Return what a reader of the table must know, a line each."""
-    tuning = found["tuning"]
+    """Return what a reader of the table must know, one line each."""
+    tuning, rows = found["tuning"], found["rows"]
     seeds = ", ".join(map(str, tuning["seeds"]))
-    trials = [trial for row in found["rows"] for trial in row["trials"]]
+    trials = [trial for row in rows for trial in row["trials"]]
     commits = sorted({commit for trial in trials for commit in trial["commits"]})
     more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
     whole = ", ".join(tuning.get("whole_runs", []))
     but = f", but for {whole}, tried for whole runs" if whole else ""
+    names = [f"{r['row']} @ {r['point']}" if r["point"] else str(r["row"]) for r in rows]
     said = [
         f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed {seeds}, which "
         f"no other run has{more}",
         f"the same values, seeds and budget for every row{but}; {len(trials)} trials, "
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
-        *_those("at the edge of the values, wider ones may be better", found, _at_edge),
-        *_those(
-            "beside a value that diverged: a longer run may diverge, too", found, _near_divergence
-        ),
-        *_those("as good with another value, the first was taken", found, _tied),
-        *(
-            f"{_name(row)}: no value trains"
-            for row in found["rows"]
-            if row["chosen"] is None and _over(row, tuning["values"])
-        ),
+    ]
+    for what, holds in (
+        ("at the edge of the values, wider ones may be better", _at_edge),
+        ("beside a value that diverged: a longer run may diverge, too", _near_divergence),
+        ("as good with another value, the first was taken", _tied),
+    ):
+        those = [
+            f"{name}: {row['chosen']}"
+            for name, row in zip(names, rows, strict=True)
+            if holds(row, tuning["values"])
+        ]
+        said += [f"{what}: {'; '.join(those)}"] if those else []
+    said += [
+        f"{name}: no value trains"
+        for name, row in zip(names, rows, strict=True)
+        if row["chosen"] is None and len(row["trials"]) == len(tuning["values"])
     ]
     return [f"- {each}\n" for each in said]
-
-
-def _those(
-    what: str, found: Mapping[str, Any], holds: Callable[[Mapping[str, Any], Sequence[str]], bool]
-) -> list[str]:
-    """Name in a line the rows for which something holds, with what they chose."""
-    rows = [row for row in found["rows"] if holds(row, found["tuning"]["values"])]
-    named = "; ".join(f"{_name(row)}: {row['chosen']}" for row in rows)
-    return [f"{what}: {named}"] if rows else []
 
 
 def _at_edge(row: Mapping[str, Any], values: Sequence[str]) -> bool:
@@ -130,24 +194,7 @@ def _near_divergence(row: Mapping[str, Any], values: Sequence[str]) -> bool:
 
 
 def _tied(row: Mapping[str, Any], values: Sequence[str]) -> bool:
+    del values
     scores = {trial["value"]: trial["score"] for trial in row["trials"]}
     best = scores.get(row["chosen"])
     return best is not None and list(scores.values()).count(best) > 1
-
-
-def _over(row: Mapping[str, Any], values: Sequence[str]) -> bool:
-    return len(row["trials"]) == len(values)
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    return f"{row['row']} @ {row['point']}" if row["point"] else str(row["row"])
-
-
-def _cell(trial: Mapping[str, Any] | None) -> str:
-    if trial is None:
-        return "-"
-    if trial["score"] is not None:
-        return f"{trial['score']:.4g}"
-    at = f" at {trial['step']}" if trial["step"] is not None else ""
-    last = f" ({trial['last']:.4g})" if trial["last"] is not None else ""
-    return f"{trial['status']}{at}{last}"

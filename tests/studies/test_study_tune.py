@@ -9,7 +9,7 @@ import yaml
 from normlab.commands import _study_tune
 from normlab.commands import study as command
 from normlab.registry import CONFIG_DIR
-from normlab.reports.pilots import read
+from normlab.reports.tuning import read
 from normlab.studies import load_study, tuning_of
 from normlab.studies import runs as studied
 from normlab.studies.tuning import best, sign_of, with_rates, worse_than_median
