@@ -17,10 +17,10 @@ from normlab.records.rows import series
 from normlab.records.selection import lookup, select
 from normlab.records.store import RunStore
 from normlab.reports.arrange import arranged
-from normlab.reports.charts import KINDS, norms_of
+from normlab.reports.charts import KINDS, row_looks
 from normlab.reports.curves import rows_of_run
 from normlab.reports.figures import draw, drawing, write
-from normlab.reports.panels import THEMES, looks_of
+from normlab.reports.panels import THEMES
 from normlab.reports.runs import Run, found_run
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Records(list[RunRecord]):
             others = KINDS[kind].lacking(runs)
             why = "; ".join(f"{', '.join(names)} ({lack})" for lack, names in others.items())
             raise ValueError(f"kind {kind!r}: no run has it: {why or 'there are no runs'}")
-        looks = looks_of(norms_of(runs, dict.fromkeys(run.planned.row for run in runs)))
+        looks = row_looks(runs, dict.fromkeys(run.planned.row for run in runs))
         return Picture(draw(panels, looks, themes[theme]), KINDS[kind].title)
 
     def _runs(self) -> list[Run]:

@@ -216,11 +216,11 @@ def _write(
 
 def _draw(runs: Sequence["Run"], out: Path, form: str) -> None:
     """Draw each figure that the runs have, and say which of them it lacks."""
-    from normlab.reports.charts import KINDS, norms_of
+    from normlab.reports.charts import KINDS, row_looks
     from normlab.reports.figures import draw, write
-    from normlab.reports.panels import LIGHT, THEMES, looks_of
+    from normlab.reports.panels import LIGHT, THEMES
 
-    looks = looks_of(norms_of(runs, dict.fromkeys(run.planned.row for run in runs)))
+    looks = row_looks(runs, dict.fromkeys(run.planned.row for run in runs))
     for name, kind in KINDS.items():
         panels, others = kind.panels(runs), kind.lacking(runs)
         why = "; ".join(f"{', '.join(names)} ({lack})" for lack, names in others.items())

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -12,7 +12,7 @@ from normlab.metrics.spread import clear_of, paired_interval
 from normlab.records.canonical import number
 from normlab.records.text import in_markdown
 from normlab.reports.page import page, signed
-from normlab.reports.panels import DASHES, MARKS, Panel, Series, data, looks_of, spread
+from normlab.reports.panels import Panel, Series, data, looks_of, spread
 
 FORMAT = "normlab.card/1"
 CARD_FILE, PAGE_FILE = "card.json", "card.html"
@@ -191,16 +191,11 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, the same bytes for the same card and baselines."""
     looks = looks_of({name: name for name in (card["name"], *baselines)})
-    settings = [
-        {**asdict(look), "dashes": DASHES[look.dashes], "mark": MARKS[look.mark]}
-        for look in looks.values()
-    ]
     sections = [_section(name, card, baselines) for name in card["examinations"]]
     panels = [panel for section in sections for panel in section["panels"]]
-    charts = {"panels": [*map(data, panels)], "tokens": [], "unit": "tokens", "looks": settings}
     return page(
         "card.html",
-        charts=charts if panels else None,
+        charts=data(panels, looks) if panels else None,
         card=card,
         facts=[
             ("scale", [card["scale"]]),

@@ -8,7 +8,7 @@ from itertools import product
 from normlab.records.depth import by_place, in_depth_order, stack
 from normlab.records.record import RunRecord
 from normlab.records.rows import series, spike_steps
-from normlab.reports.panels import LOG_FROM, Event, Panel, Series, Spread, spread
+from normlab.reports.panels import LOG_FROM, Event, Look, Panel, Series, Spread, looks_of, spread
 from normlab.reports.runs import Run
 from normlab.reports.table import Row, Table
 from normlab.studies import Study
@@ -36,13 +36,13 @@ _TITLES = {
 _OVER_TRAINING = tuple(_TITLES)[2:]
 
 
-def norms_of(runs: Iterable[Run], rows: Iterable[str]) -> dict[str, str]:
-    """Return the norm of each row by its first run with a config, else the name of the row."""
-    found: dict[str, str] = {}
+def row_looks(runs: Iterable[Run], rows: Iterable[str]) -> dict[str, Look]:
+    """Return the looks of rows by the norm of their first run that has a config."""
+    norms: dict[str, str] = {}
     for run in runs:
         if run.settings:
-            found.setdefault(run.planned.row, run.norm)
-    return {row: found.get(row, row) for row in rows}
+            norms.setdefault(run.planned.row, run.norm)
+    return looks_of({row: norms.get(row, row) for row in rows})
 
 
 def finite(points: Sequence[tuple[int, float]]) -> dict[float, float]:
@@ -118,8 +118,7 @@ def _names(grouped: _Grouped, prefix: str, slashes: int) -> list[str]:
 
 
 def _panels(grouped: _Grouped, names: Iterable[str]) -> tuple[Panel, ...]:
-    panels = [_panel(grouped, name) for name in names]
-    return tuple(panel for panel in panels if panel.series)
+    return tuple(panel for name in names if (panel := _panel(grouped, name)).series)
 
 
 def _panel(grouped: _Grouped, name: str) -> Panel:
@@ -162,16 +161,14 @@ def _events(grouped: _Grouped) -> tuple[Event, ...]:
 
 def by_axis(study: Study, table: Table) -> dict[str, Group]:
     """Return, for each numeric axis of the grid, the scores of the table over it."""
-    places: dict[str, dict[str, str]] = {}
-    for values in product(*study.grid.values()):
-        pairs = dict(zip(study.grid, values, strict=True))
-        places[_point(pairs)] = pairs
+    points = [
+        dict(zip(study.grid, values, strict=True)) for values in product(*study.grid.values())
+    ]
+    places = {_point(values): values for values in points}
     found: dict[str, Group] = {}
-    for axis in study.grid:
-        numbers = {at: _number(values[axis]) for at, values in places.items()}
-        here = {at: value for at, value in numbers.items() if value is not None}
-        if len(here) == len(numbers):
-            panels = [_axis_panel(axis, here, places, table, column) for column in table.columns]
+    for axis, values in study.grid.items():
+        if all(map(_is_number, values)):
+            panels = [_axis_panel(axis, places, table, column) for column in table.columns]
             if shown := tuple(panel for panel in panels if len(panel.ticks) > 1):
                 found[axis] = Group(shown)
     return found
@@ -181,28 +178,24 @@ def _point(values: Mapping[str, str]) -> str:
     return " ".join(f"{axis}={value}" for axis, value in values.items())
 
 
-def _number(text: str) -> float | None:
+def _is_number(text: str) -> bool:
     try:
-        value = float(text)
+        return math.isfinite(float(text))
     except ValueError:
-        return None
-    return value if math.isfinite(value) else None
+        return False
 
 
 def _axis_panel(
-    axis: str,
-    numbers: Mapping[str, float],
-    places: Mapping[str, Mapping[str, str]],
-    table: Table,
-    column: str,
+    axis: str, places: Mapping[str, Mapping[str, str]], table: Table, column: str
 ) -> Panel:
     """Return a score over an axis: a line per row, a facet per point of the other axes."""
     lines: dict[tuple[str, str], dict[float, tuple[str, Spread]]] = {}
     for row in table.rows:
         here = _score(row, column)
-        if here is not None and row.point in numbers:
-            facet = _point({key: v for key, v in places[row.point].items() if key != axis})
-            lines.setdefault((row.name, facet), {})[numbers[row.point]] = (row.point, here)
+        if here is not None and row.point in places:
+            values = places[row.point]
+            facet = _point({key: value for key, value in values.items() if key != axis})
+            lines.setdefault((row.name, facet), {})[float(values[axis])] = (row.point, here)
     made = tuple(
         Series(row, facet, tuple(at for at, _ in own.values()), {x: s for x, (_, s) in own.items()})
         for (row, facet), points in lines.items()

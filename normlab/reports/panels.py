@@ -9,7 +9,7 @@ import re
 import statistics
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from normlab.reports.curves import significant
@@ -71,6 +71,11 @@ class Look:
     hue: int
     dashes: int
     mark: int
+
+    @property
+    def spelled(self) -> dict[str, Any]:
+        """Return the look as pages take it."""
+        return {**asdict(self), "dashes": DASHES[self.dashes], "mark": MARKS[self.mark]}
 
 
 @dataclass(frozen=True)
@@ -193,8 +198,26 @@ def within_decades(ratio: float) -> tuple[int, ...]:
     return (1, 2, 3, 5) if ratio < 30 else (1, 3) if ratio < 300 else (1,)
 
 
-def data(panel: Panel) -> dict[str, Any]:
-    """Return what `templates/charts.js` draws a panel from: axes, lines, divergences."""
+def data(
+    panels: Sequence[Panel],
+    looks: Mapping[str, Look],
+    tokens: Sequence[Mapping[str, Any]] = (),
+    unit: str = "tokens",
+) -> dict[str, Any]:
+    """Return what `templates/charts.js` draws panels from.
+
+    `tokens` are those that each setting had seen at its steps, counted in `unit`.
+    """
+    return {
+        "panels": [_data(panel) for panel in panels],
+        "tokens": list(tokens),
+        "unit": unit,
+        "looks": [look.spelled for look in looks.values()],
+    }
+
+
+def _data(panel: Panel) -> dict[str, Any]:
+    """Return the axes, lines and divergences of a panel."""
     log = logarithmic(panel.values, panel.log_from)
     return {
         "id": panel.id,

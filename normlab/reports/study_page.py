@@ -4,16 +4,16 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from normlab.records.fingerprint import ABSENT, diff, parts, varying
 from normlab.records.record import RunRecord
 from normlab.reports import table as tables
 from normlab.reports.arrange import DRAWN, Arranged
-from normlab.reports.charts import by_axis, learning, norms_of, stability, tokens
+from normlab.reports.charts import by_axis, learning, row_looks, stability, tokens
 from normlab.reports.page import duration, page, signed
-from normlab.reports.panels import DASHES, MARKS, Panel, data, looks_of
+from normlab.reports.panels import Panel, data
 from normlab.reports.runs import NOT_ENDED, NOT_MADE, Run
 from normlab.reports.samples import TextOf, side_by_side
 from normlab.reports.study_table import build, data_name
@@ -42,7 +42,7 @@ def study_page(
     """
     records = [run.record for run in runs if run.record is not None]
     rows = [name for name in study.rows if any(row.name == name for row in table.rows)]
-    looks = looks_of(norms_of(runs, rows))
+    looks = row_looks(runs, rows)
     groups = {
         **{f"by {axis}": group for axis, group in by_axis(study, table).items()},
         "learning": learning(study, runs),
@@ -50,19 +50,10 @@ def study_page(
     }
     panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
     unit = _unit(records)
-    settings = [
-        {**asdict(look), "dashes": DASHES[look.dashes], "mark": MARKS[look.mark]}
-        for look in looks.values()
-    ]
-    charts = {
-        "panels": [data(panel) for panel in panels],
-        "tokens": tokens(runs),
-        "unit": unit,
-        "looks": settings,
-    }
+    settings = [look.spelled for look in looks.values()]
     return page(
         template,
-        charts=charts if panels else None,
+        charts=data(panels, looks, tokens(runs), unit) if panels else None,
         study=study,
         scale=scale,
         table=table,

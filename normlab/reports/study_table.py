@@ -84,16 +84,13 @@ def build(
 def data_name(study: Study, scale: str, records: Sequence[RunRecord]) -> str:
     """Name the data of the numbers: as the study does if the records agree."""
     named = study.scales[scale].data_name if scale in study.scales else ""
-    labels = list(dict.fromkeys(_label(record) for record in records))
+    labels: dict[str, None] = {}
+    for data in (record.data for record in records):
+        name = data.get("label") or data.get("source") or "data that is not named"
+        labels[f"{name} {'-'.join(data.get('languages') or ())}".strip()] = None
     if named and all(label.split()[0].lower() in named.lower() for label in labels):
         return named
     return ", ".join(labels) or "no data"
-
-
-def _label(record: RunRecord) -> str:
-    name = record.data.get("label") or record.data.get("source") or "data that is not named"
-    languages = "-".join(record.data.get("languages") or ())
-    return f"{name} {languages}".strip()
 
 
 def _cell(
@@ -205,31 +202,32 @@ def notes_of(
         notes.append("no run has finished")
     if any(study.figures.values()):
         notes.append(f"document: what {study.document} says, at its own size and data")
-    code, details = _code(study, cells, rules)
-    notes += [*code, *refused, *_differences(study, cells, rules), *_signatures(study, rows)]
+    notes += _code(study, cells, rules)
+    notes += [*refused, *_differences(study, cells, rules), *_signatures(study, rows)]
     details = [
         *([] if bold else [BOLD.replace("bold:", "nothing is bold, which takes:", 1)]),
         "stability: how the seeds ended, how many diverged, and the median of their loss spikes",
         *_rates(study, scale, rows),
         *_intervals(study, cells),
-        *details,
     ]
     return notes, details
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:
     """Say on which data, in which precision, on what and in how many updates runs were made."""
-    sources = sorted({str(record.data.get("label")) for record in records})
-    devices = sorted({str(record.environment.get("device")) for record in records})
-    precisions = sorted({str(record.environment.get("precision")) for record in records})
+    sources, devices, precisions = (
+        ", ".join(sorted({str(getattr(record, part).get(key)) for record in records}))
+        for part, key in (
+            ("data", "label"),
+            ("environment", "device"),
+            ("environment", "precision"),
+        )
+    )
     steps = sorted({record.budget.steps for record in records if record.finished})
     updates = " or ".join(f"{n:,}" for n in steps) or "no"
     if len(steps) > _STEPS_SHOWN:
         updates = f"{steps[0]:,} to {steps[-1]:,}"
-    return (
-        f"data: {', '.join(sources)}; {', '.join(precisions)} on {', '.join(devices)}; "
-        f"{updates} updates"
-    )
+    return f"data: {sources}; {precisions} on {devices}; {updates} updates"
 
 
 def _tested(records: Sequence[RunRecord]) -> list[str]:
@@ -284,11 +282,11 @@ def _untrained(study: Study, cells: _Cells) -> list[str]:
     return [f"untrained baseline: {', '.join(found) or 'not of these scores'}{clear}"]
 
 
-def _code(study: Study, cells: _Cells, rules: Rules) -> tuple[list[str], list[str]]:
+def _code(study: Study, cells: _Cells, rules: Rules) -> list[str]:
     """Say that the runs have different code, and whether pairs share theirs."""
     records = [record for cell in cells.values() for record in cell.records]
     if code_remark(record.made_by for record in records) is None:
-        return [], []
+        return []
     bases = {point: cell for (point, row), cell in cells.items() if row == study.baseline}
     apart = [
         f"{row} {point}".strip()
@@ -296,8 +294,7 @@ def _code(study: Study, cells: _Cells, rules: Rules) -> tuple[list[str], list[st
         if point in bases and not one_code(cell, bases[point], rules=rules)
     ]
     among = f"except {'; '.join(apart)}" if apart else "in every row"
-    note = f"code: seeds have different states of it; the two runs of a pair share theirs {among}"
-    return [note], []
+    return [f"code: seeds have different states of it; the two runs of a pair share theirs {among}"]
 
 
 def _differences(study: Study, cells: _Cells, rules: Rules) -> list[str]:

@@ -12,7 +12,7 @@ from matplotlib.colors import to_rgb
 from normlab.records.record import Outcome
 from normlab.reports import figures
 from normlab.reports.arrange import arranged, names
-from normlab.reports.charts import KINDS, loss_unit, norms_of
+from normlab.reports.charts import KINDS, loss_unit, row_looks
 from normlab.reports.panels import DARK, HUES, LIGHT, THEMES, looks_of
 from tests.records.examples import record
 from tests.reports.curves import (
@@ -34,7 +34,7 @@ DIVERGED = Outcome("diverged", 40, "loss is nan", "decoder.layers.1.ffn_residual
 def draw(*runs, kind="loss", theme=LIGHT):
     found = arranged(runs).runs
     rows = dict.fromkeys(each.planned.row for each in found)
-    return figures.draw(KINDS[kind].panels(found), looks_of(norms_of(found, rows)), theme)
+    return figures.draw(KINDS[kind].panels(found), row_looks(found, rows), theme)
 
 
 def test_a_line_is_the_run_and_only_its_values_are_marked():
