@@ -141,8 +141,8 @@ def _print_scores(
     columns = [*NAMED, "also", "seeds", *scores, "spikes", "outcome", speed]
     table = [[*row.names, row.also, *_scores_of(row.cell, scores)] for row in rows]
     notes = [note for group in groups for note in _unlike_rows(group)]
-    scales = sorted({cell.choice("scale") or "none" for cell in cells})
-    notes.append(f"scale: {', '.join(scales)}; mean +- standard deviation over finished seeds")
+    scales = ", ".join(sorted({cell.choice("scale") or "none" for cell in cells} - {"none"}))
+    notes.append(f"{scales and f'scale: {scales}; '}mean +- standard deviation over finished seeds")
     remark = code_remark(record.made_by for cell in cells for record in cell.records)
     if remark is not None:
         notes.append(f"these runs were {remark}")

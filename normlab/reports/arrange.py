@@ -33,7 +33,10 @@ _SPARSE = 4  # numbers are no grid if it has this many times more points than th
 
 @dataclass(frozen=True)
 class Arranged:
-    """Runs as the page of a study takes them; `undrawn` counts settings without their curves."""
+    """Runs as the page of a study takes them: `scale` is "" where no run chose one.
+
+    `undrawn` counts the settings without curves.
+    """
 
     study: Study
     scale: str
@@ -98,8 +101,8 @@ def arranged(
         for place in places
         for run in place.members
     ]
-    scale = ", ".join(sorted({run.choice("scale") for run in found})) or "none"
-    return Arranged(study, scale, tuple(runs), len(places) - len(drawn))
+    scales = sorted({run.choice("scale") for run in found} - {"none"})
+    return Arranged(study, ", ".join(scales), tuple(runs), len(places) - len(drawn))
 
 
 def _places(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[_Place]:

@@ -97,10 +97,11 @@ def runs_page(
     records = [run.record for run in arranged.runs if run.record is not None]
     pairs = [(run.planned, run.record) for run in arranged.runs]
     table = build(study, scale, pairs, absent=NOT_ENDED)
+    title = f"Runs on {data_name(study, scale, records)}{scale and f', scale={scale}'}"
     return study_page(
         study,
         scale,
-        replace(table, title=f"Runs on {data_name(study, scale, records)}, scale={scale}"),
+        replace(table, title=title),
         [
             run
             if run.now is None

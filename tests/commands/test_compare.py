@@ -47,6 +47,7 @@ def test_a_row_an_experiment_with_mean_spread_spikes_and_outcome(runs, capsys):
     assert " ".join(rows["bn"]) == "bn pre toy 32 1 2 25.00 - 0.0 diverged 1/2 2000"
     assert " ".join(rows["bn+ln"]) == "bn+ln pre toy 32 1 28.00 - 0.0 finished 1/1 2000"
     assert f"test/bleu: {SIGNATURE}" in out
+    assert "scale" not in out, "no run chose one"
 
 
 def test_where_and_paths_choose_runs(runs, capsys):

@@ -262,6 +262,8 @@ def test_only_what_has_changed_is_read_again(runs, monkeypatch):
 
 def test_without_arguments_it_is_the_page_of_runs(runs, capsys):
     assert report(capsys, "--out", "paper")[:2] == (0, "paper/report.html\n")
+    page = (runs.parent / "paper" / "report.html").read_text()
+    assert ", scale=" not in page and "<dt>scale" not in page, "no run chose one"
 
 
 def test_figures_are_drawn_for_light_and_dark_next_to_the_page(runs, capsys):
