@@ -20,7 +20,7 @@ from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.norms.base import Norm, RunningNorm, normalized_by, running_norms
 from normlab.norms.pool import Moments
 from normlab.norms.recalibration import recalibrated
-from normlab.probes.tid import Statistics, discrepancy
+from normlab.probes.statistics import Statistics, discrepancy
 from normlab.tasks.base import Batch
 from normlab.tasks.cross_entropy import log_probabilities
 

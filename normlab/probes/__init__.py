@@ -1,1 +1,1 @@
-"""Read-only observers of a training run, one a file."""
+"""Probes: read-only observers of a training run."""

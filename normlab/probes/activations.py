@@ -1,32 +1,52 @@
-"""Follow what each norm is given: mean, variance, largest value, and features that stand out.
+"""What modules compute: inputs of norms, outputs of sub-layers, the residual stream, its drift.
 
-Over the real tokens and all features of a norm's input: `mean` and `var` of the values, `largest`
-magnitude, and `outliers`, the share of features whose root mean square over tokens is more than
-`threshold` times that of all values. The last is our own reading of outlier features (Dettmers et
-al. 2022), free of the scale of the activations; at width D no feature can exceed sqrt(D) times.
-What a recurrence gives a norm one position at a time is one input, of all positions.
+All values are those of real tokens. What a recurrence gives a norm one position at a time is one
+input, of all positions.
+
+`activations`, of each norm's input: `mean` and `var` of the values, `largest` magnitude, and
+`outliers`, the share of features whose root mean square over tokens is more than `threshold` times
+that of all values. The last is our own reading of outlier features (Dettmers et al. 2022), free of
+the scale of the activations; at width D no feature can exceed sqrt(D) times.
+
+`branches`, of each sub-layer's output, before the norm, scale, dropout or residual connection that
+comes after it: `rms` is the root mean square, and `crest` the largest magnitude over it (the crest
+factor), 1 where all magnitudes are equal. `crest/attention`, `crest/feed_forward`,
+`crest/convolution` and `crest/recurrent` are the means over the sub-layers of a kind.
+
+`residual`, of the stream after each residual connection: `rms/<site>` is the root mean square.
+`growth` is the last over the first of a stack (a site's name begins with its stack), the mean over
+stacks: 1 for a stream of constant size; at initialization it grows like the square root of depth
+with Pre-LN and stays with Post-LN (Xiong et al. 2020).
+
+`drift` is how far the inputs of sub-layers move from one measurement to the next: the internal
+covariate shift, as Ioffe and Szegedy 2015 name the change of a layer's inputs that comes from
+training the layers before it. Within a recurrent layer it is that of the norms' inputs. Both
+measures are ours, free of the scale of the activations, and sums over the features:
+
+    mean       of (m' - m)^2 over that of s^2, with m the means and s the standard deviations
+    deviation  of (s' - s)^2 over that of s^2
+
+The batches of two measurements differ, too: of n independent tokens `mean` is about 2 / n without
+any drift, so measurements are some updates apart.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from normlab.norms.base import Norm
-from normlab.probes.figures import HookedProbe
-from normlab.probes.sites import sites
+from normlab.probes.base import Probe, Values, all_by_site
+from normlab.probes.sites import Seen
 
 
-@torch.no_grad()
 def describe(
     x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"], *, threshold: float
 ) -> dict[str, Tensor]:
     """Return `mean`, `var`, `largest` and `outliers` of the values at real tokens."""
     with torch.autocast(x.device.type, enabled=False):
         tokens = valid.unsqueeze(-1)
-        wide = x.detach().to(torch.promote_types(x.dtype, torch.float32)) * tokens
+        wide = x.to(torch.promote_types(x.dtype, torch.float32)) * tokens
         count = tokens.sum().clamp(min=1)
         mean = wide.mean(-1).sum() / count
         by_feature = wide.square().sum((0, 1)) / count
@@ -39,27 +59,100 @@ def describe(
         }
 
 
-class Activations(HookedProbe):
-    """Log and average what stands at the input of each norm."""
+class Activations(Probe):
+    """Log and average the input of each norm."""
+
+    at = ("norm",)
+    largest = ("largest",)
 
     def __init__(self, *, every: int, threshold: float) -> None:
-        super().__init__(every=every, largest=("largest",))
+        super().__init__(every=every)
         self._threshold = threshold
 
-    def attach(self, model: nn.Module) -> None:
-        """Look at the input of each norm."""
-        for name, norm in sites(model, Norm).items():
-            look = self.by_position if norm.by_position else self._look_at
-            norm.register_forward_pre_hook(look(name))
+    def measure(self, seen: Seen) -> Values:
+        return describe(*seen.input, threshold=self._threshold)
 
-    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if self.watching:
-                x, stream = arguments
-                self.seen[name] = self.described(x, stream.real(x))
 
-        return look
+def root_mean_square(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, ""]:
+    """Return the root of the mean square of the values at real tokens."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    by_token = wide.square().mean(-1) * valid
+    return (by_token.sum() / valid.sum().clamp(min=1)).sqrt()
 
-    def described(self, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> dict[str, Tensor]:
-        """Return the figures of an input."""
-        return describe(x, valid, threshold=self._threshold)
+
+def describe_branch(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> dict[str, Tensor]:
+    """Return `rms` and `crest` of the values at real tokens."""
+    rms = root_mean_square(x, valid)
+    largest = (x.abs() * valid.unsqueeze(-1)).amax().to(rms.dtype)
+    return {"rms": rms, "crest": largest / rms}
+
+
+class Branches(Probe):
+    """Log and average the outputs of sub-layers."""
+
+    at = ("sublayer",)
+
+    def measure(self, seen: Seen) -> Values:
+        return describe_branch(*seen.output)
+
+    def figures(self, found: Mapping[str, Values]) -> Values:
+        by_kind: dict[str, list[Tensor]] = {}
+        for site, values in found.items():
+            by_kind.setdefault(f"crest/{self.kinds[site]}", []).append(values["crest"])
+        means = {name: torch.stack(values).mean() for name, values in by_kind.items()}
+        return {**all_by_site(found), **means}
+
+
+class ResidualStream(Probe):
+    """Log and average the size of the residual stream by depth."""
+
+    at = ("residual",)
+
+    def measure(self, seen: Seen) -> Values:
+        x, real = seen.output
+        return {"rms": root_mean_square(x.chunk(seen.module.streams, dim=-1)[0], real)}
+
+    def figures(self, found: Mapping[str, Values]) -> Values:
+        stacks: dict[str, list[Tensor]] = {}
+        for site, values in found.items():
+            stacks.setdefault(site.split(".")[0], []).append(values["rms"])
+        if not stacks:
+            return {}
+        growth = torch.stack([sizes[-1] / sizes[0] for sizes in stacks.values()]).mean()
+        return {"growth": growth, **{f"rms/{site}": of["rms"] for site, of in found.items()}}
+
+
+def moments(x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> Float[Tensor, "2 D"]:
+    """Return mean and standard deviation of each feature over the real tokens."""
+    wide = x.to(torch.promote_types(x.dtype, torch.float32))
+    tokens = valid.unsqueeze(-1).to(wide.dtype)
+    count = tokens.sum().clamp(min=1)
+    mean = (wide * tokens).sum((0, 1)) / count
+    square = ((wide - mean).square() * tokens).sum((0, 1)) / count
+    return torch.stack([mean, square.sqrt()]).double()
+
+
+def drift(before: Float[Tensor, "2 D"], now: Float[Tensor, "2 D"]) -> dict[str, Tensor]:
+    """Return `mean` and `deviation` of the move from one measurement to the next."""
+    scale = now[1].square().sum()
+    mean, deviation = (now - before.to(now)).square().sum(1) / scale
+    return {"mean": mean, "deviation": deviation}
+
+
+class Drift(Probe):
+    """Log and average how far the inputs of sub-layers moved since the last measurement."""
+
+    at = ("sublayer", "recurrent norm")
+    remembered = ("_before",)
+
+    def __init__(self, *, every: int) -> None:
+        super().__init__(every=every)
+        self._before: dict[str, Float[Tensor, "2 D"]] = {}
+
+    def measure(self, seen: Seen) -> Values:
+        return {"moments": moments(*seen.input)}
+
+    def figures(self, found: Mapping[str, Values]) -> Values:
+        before, self._before = self._before, {site: of["moments"] for site, of in found.items()}
+        now = self._before
+        return all_by_site({site: drift(before[site], now[site]) for site in now if site in before})

@@ -1,30 +1,26 @@
-"""Follow the attention weights: how spread they are, and what the softmax lets through.
+"""Attention weights: how spread they are, and how much of a gradient the softmax lets through.
 
-Over the rows (one a real query and head) of each attention, from its queries and keys, without
+Over the rows (one per real query and head) of each attention, from its queries and keys, without
 dropout:
 
-    entropy    -sum p log p over log n, with n the keys that are visible: 1 is uniform, 0 one key
+    entropy    -sum p log p over log n, with n the visible keys: 1 is uniform, 0 one key
     largest    the largest magnitude of a logit, q k / sqrt(K)
     saturated  share of rows whose largest weight is above `threshold`
     slope      mean of 1 - sum p^2, the trace of the softmax's Jacobian diag(p) - p p': how much a
                change of the logits can change the weights; 0 where the softmax is saturated
 
-Rows that see one key only say nothing of the attention and are left out of entropy, saturated and
-slope.
+Rows that see a single key are left out of entropy, saturated and slope.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.models.attention import AttentionCore
-from normlab.placements.base import Residual
-from normlab.probes.figures import HookedProbe
-from normlab.probes.sites import sites
+from normlab.probes.base import Probe, Values
+from normlab.probes.sites import Seen, places
 
 
 @torch.no_grad()
@@ -57,33 +53,29 @@ def describe_attention(
         }
 
 
-class Attention(HookedProbe):
+class Attention(Probe):
     """Log and average the state of each attention."""
 
+    at = ("attention",)
+    largest = ("largest",)
+
     def __init__(self, *, every: int, threshold: float) -> None:
-        super().__init__(every=every, largest=("largest",))
+        super().__init__(every=every)
         self._threshold = threshold
         self._queries: Bool[Tensor, "B P"] | None = None
 
     def attach(self, model: nn.Module) -> None:
-        """Look at each attention; the residual around it says which of its queries are real."""
-        cores = sites(model, AttentionCore)
-        self.why_not = "" if cores else "the model has no attention"
-        for name, residual in sites(model, Residual).items():
-            if name in cores:
+        super().attach(model)
+        for name, (_, residual) in places(model, ("residual",)).items():
+            if name in self.kinds:  # the residual around an attention knows its real queries
                 residual.register_forward_pre_hook(self._enter)
-                cores[name].register_forward_pre_hook(self._look_at(name))
 
-    def _enter(self, _: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def _enter(self, _: nn.Module, given: tuple[Any, ...]) -> None:
         if self.watching:
-            self._queries = arguments[1].real(arguments[0])
+            self._queries = given[1].real(given[0])
 
-    def _look_at(self, name: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if self.watching and self._queries is not None:
-                query, key, _, visible = arguments
-                self.seen[name] = describe_attention(
-                    query, key, visible, self._queries, threshold=self._threshold
-                )
-
-        return look
+    def measure(self, seen: Seen) -> Values:
+        if self._queries is None:
+            return {}
+        query, key, _, visible = seen.given
+        return describe_attention(query, key, visible, self._queries, threshold=self._threshold)

@@ -1,29 +1,36 @@
-"""What a probe is: a read-only observer of the training loop, and the group that runs several.
+"""Probes, the read-only observers of the training loop, and the group that runs several.
 
-A probe sees each update twice, before and after the optimizer step, through a `StepView`. It may
-read the model, its gradients and the step's figures, and through forward hooks what the modules
-compute; it never changes parameters, buffers, gradients or a random state, and it never runs the
-model (a second training-mode forward would move batch norm's running statistics). Ten steps with
-all probes and with none are bitwise equal. With accumulation a hook sees every micro-batch and the
-probe speaks of the last one; each process speaks of its own batches.
+A probe names the kind of place that it measures (`at`) and returns figures of one call there
+(`measure`); hooks, names, averages and checkpoints are here. A probe may read the model, its
+gradients and the step's loss; it never changes parameters, buffers, gradients or a random state,
+and it never runs the model (a second training-mode forward would move batch norm's running
+statistics). Ten steps with all probes and with none are bitwise equal. With accumulation a hook
+sees every micro-batch and the probe reports the last one; each process reports its own batches.
 
-Figures stay on the device until somebody needs them as numbers: `ProbeGroup.metrics` and
-`Series` transfer many at once, so that observing does not make a GPU wait at every step.
+A figure of a site is called `<figure>/<site>`, and `<figure>` alone is the whole model's. Figures
+stay on the device until somebody needs them as numbers, and many are transferred at once, so that
+a GPU does not wait at every step.
 """
 
 from abc import ABC
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.norms.base import Stream
+from normlab.probes.sites import ABSENT, Seen, places, recurrent_norms
+
 PREFIX = "stability"
 RECENT = 50  # steps that are kept for the record of a run that diverges
+_FLUSH_EVERY = 32  # steps whose figures a probe may leave on the device
 Metric = Tensor | float | int | Callable[[], float]
+Values = Mapping[str, Tensor]  # figures: one element each
 
 
 @dataclass(frozen=True)
@@ -56,43 +63,199 @@ class StepView:
         self.collected[f"{self.prefix}/{name}"] = value
 
 
-class Probe(ABC):  # noqa: B024 - no hook is one that every probe needs
-    """Observe a run; override what the probe needs, each hook does nothing by default.
+class Probe(ABC):  # noqa: B024 - a probe overrides what it needs
+    """Measure a run at one kind of place; log each figure, and average it over the run.
 
-    `why_not` is why the probe does not apply to the model that it was attached to, and so has no
-    figures; empty where it does.
+    Attributes:
+        at: the kinds of places whose calls `measure` is given (see `sites.places`); empty: it is
+            given the `StepView` before the optimizer's update, and returns all figures.
+        after_backward: whether `measure` waits for the backward pass, to have `Seen.grad`.
+        largest: figures that keep the largest value of a run and of a model in place of the mean.
+        remembered: the attributes that a checkpoint keeps: numbers, text, tensors, and lists,
+            tuples and dicts of them.
+        kinds: the kind of each place that is measured, by its site.
+        why_not: why the probe does not apply to the model that it was attached to; else empty.
     """
 
+    at: ClassVar[tuple[str, ...]] = ()
+    after_backward: ClassVar[bool] = False
+    largest: ClassVar[tuple[str, ...]] = ()
+    remembered: ClassVar[tuple[str, ...]] = ()
     why_not: str = ""
 
     def __init__(self, *, every: int = 1) -> None:
-        """Look at each `every`-th update."""
+        """Measure each `every`-th update."""
         if every < 1:
             raise ValueError(f"every: {every} is not a positive number of steps")
         self.every = every
+        self.watching = False
+        self.kinds: dict[str, str] = {}
+        self._found: dict[str, Values] = {}
+        self._waiting: dict[str, list[Seen]] = {}
+        self._pending: list[Values] = []
+        # Sum, count and maximum of the figures that are taken together, by their names.
+        self._kept: dict[tuple[str, ...], Float[Tensor, "3 n"]] = {}
 
-    def attach(self, model: nn.Module) -> None:  # noqa: B027 - optional hook
-        """Look over `model` once before training, or put read-only hooks on it."""
+    # What a probe overrides
 
-    def before_forward(self, step: int) -> None:  # noqa: B027 - optional hook
-        """Learn that the forward passes of a step to look at begin."""
+    def measure(self, seen: Any) -> Values:
+        """Return the figures of a call (`Seen`), or of a step (`StepView`) where `at` is empty."""
+        return {}
 
-    def before_update(self, view: StepView) -> None:  # noqa: B027 - optional hook
-        """See a step whose gradients are complete and not clipped, before the optimizer."""
+    def figures(self, found: Mapping[str, Values]) -> Values:
+        """Return the figures of a step, whole and by site, from those of each site."""
+        return all_by_site(found, largest=self.largest)
 
-    def after_update(self, view: StepView) -> None:  # noqa: B027 - optional hook
+    def hear(self, **numbers: float) -> None:  # noqa: B027 - optional
+        """Take the numbers of one step that `later` was given."""
+
+    def applies(self, module: nn.Module) -> bool:
+        """Tell whether a module at one of the places is measured."""
+        return True
+
+    # What the base does
+
+    def attach(self, model: nn.Module) -> None:
+        """Put read-only hooks on the places."""
+        stepwise = set(recurrent_norms(model).values())
+        found = {
+            site: place for site, place in places(model, self.at).items() if self.applies(place[1])
+        }
+        for site, (kind, module) in found.items():
+            module.register_forward_hook(self._hook(site, kind, joined=module in stepwise))
+        self.kinds = {site: kind for site, (kind, _) in found.items()}
+        self.why_not = ABSENT[self.at[0]] if self.at and not found else ""
+
+    def _hook(self, site: str, kind: str, *, joined: bool) -> Callable[..., None]:
+        def look(module: nn.Module, given: tuple[Any, ...], output: Any) -> None:
+            if not self.watching:
+                return
+            seen = Seen(site, kind, module, given, output)
+            if joined or self.after_backward:
+                self._wait(seen, joined=joined)
+            else:
+                with torch.no_grad():
+                    self._found[site] = self.measure(seen)
+
+        return look
+
+    def _wait(self, seen: Seen, *, joined: bool) -> None:
+        """Keep a call until the backward pass is done."""
+        x, *rest = seen.given
+        calls = self._waiting.setdefault(seen.site, [])
+        if not joined or rest[0].start == 0:  # a new batch begins
+            calls.clear()
+        output, seen.y, seen.given = seen.y, None, (x.detach(), *rest)
+        calls.append(seen)
+        if self.after_backward and output.requires_grad and not torch.compiler.is_compiling():
+
+            def keep(grad: Tensor) -> None:
+                seen.grad = grad
+
+            output.register_hook(keep)
+
+    def before_forward(self, step: int) -> None:
+        """Begin to look, before the forward passes of a step."""
+        self.watching = True
+
+    def before_update(self, view: StepView) -> None:
+        """Measure a step whose gradients are complete and not clipped, before the optimizer."""
+        self.watching = False
+        if not self.at:
+            self.take(view, self.measure(view))
+            return
+        waiting, self._waiting = self._waiting, {}
+        for site, calls in waiting.items():
+            self._found[site] = self.measure(_joined(calls))
+        found, self._found = self._found, {}
+        self.take(view, self.figures({site: of for site, of in found.items() if of}))
+
+    def after_update(self, view: StepView) -> None:  # noqa: B027 - optional
         """See the step after the optimizer has moved the parameters."""
 
+    def take(self, view: StepView, values: Values) -> None:
+        """Log figures of a step and add them to those of the run; what is not finite is left out.
+
+        Sums stay on the device.
+        """
+        if not values:
+            return
+        for name, value in values.items():
+            view.log(name, value)
+        now = torch.stack([value.detach().double() for value in values.values()])
+        names = tuple(values)
+        kept = self._kept.get(names)
+        if kept is None:
+            kept = now.new_tensor([[0.0], [0.0], [-torch.inf]]).repeat(1, len(now))
+        sums, counts, peaks = kept.to(now.device)
+        finite = now.isfinite()
+        self._kept[names] = torch.stack(
+            [
+                sums + torch.where(finite, now, 0),
+                counts + finite,
+                torch.maximum(peaks, torch.where(finite, now, -torch.inf)),
+            ]
+        )
+
+    def later(self, **values: Float[Tensor, ""]) -> None:
+        """Hand the figures of a step to `hear` as numbers, in order, some steps later."""
+        self._pending.append(values)
+        if len(self._pending) >= _FLUSH_EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Let `hear` have all that is pending."""
+        pending, self._pending = self._pending, []
+        numbers = iter(to_floats([value for row in pending for value in row.values()]))
+        for row in pending:
+            self.hear(**{name: next(numbers) for name in row})
+
     def summary(self) -> dict[str, float]:
-        """Return the figures of the whole run, by name without prefix."""
-        return {}
+        """Return the figures of the run by name; one that was never finite is left out."""
+        totals: dict[str, list[float]] = {}
+        for names, kept in self._kept.items():
+            for name, total, count, peak in zip(names, *kept.tolist(), strict=True):
+                if count:
+                    before = totals.get(name, [0.0, 0.0, -torch.inf])
+                    totals[name] = [before[0] + total, before[1] + count, max(before[2], peak)]
+        return {
+            name: peak if name.split("/")[0] in self.largest else total / count
+            for name, (total, count, peak) in totals.items()
+        }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run needs, in plain Python values."""
-        return {}
+        """Return what a resumed run needs."""
+        self.flush()
+        return deepcopy({name: getattr(self, name) for name in ("_kept", *self.remembered)})
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027 - optional hook
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from the state that `state_dict` gave."""
+        for name in ("_kept", *self.remembered):
+            setattr(self, name, deepcopy(state[name]))
+
+
+def _joined(calls: list[Seen]) -> Seen:
+    """Return the calls of one batch as one call."""
+    last = calls[-1]
+    if len(calls) == 1:
+        return last
+    values, real = zip(*(seen.input for seen in calls), strict=True)
+    given = torch.cat(values, 1), Stream(torch.cat(real, 1))
+    return Seen(last.site, last.kind, last.module, given, None)
+
+
+def all_by_site(found: Mapping[str, Values], *, largest: Collection[str] = ()) -> Values:
+    """Return every figure that was found, of the whole model and by site.
+
+    The whole model's is the mean over its sites, of those in `largest` the largest.
+    """
+    result: dict[str, Tensor] = {}
+    for figure in dict.fromkeys(figure for values in found.values() for figure in values):
+        values = {f"{figure}/{site}": of[figure] for site, of in found.items() if figure in of}
+        together = torch.stack(list(values.values()))
+        whole = together.max() if figure in largest else together.mean()
+        result |= {figure: whole, **dict(zip(values, together, strict=True))}
+    return result
 
 
 class ProbeGroup:
@@ -212,25 +375,3 @@ def to_floats(values: list[Tensor]) -> list[float]:
         for number, figure in zip(numbers, there.tolist(), strict=True):
             found[number] = figure
     return found
-
-
-class Series:
-    """One figure a step, kept on the device and handed on as floats `flush_every` at a time."""
-
-    def __init__(self, consume: Callable[[float], None], *, flush_every: int = 32) -> None:
-        """Hand each value, in order, to `consume`."""
-        self._consume = consume
-        self._flush_every = flush_every
-        self._pending: list[Tensor] = []
-
-    def append(self, value: Float[Tensor, ""]) -> None:
-        """Take the figure of one step."""
-        self._pending.append(value.detach())
-        if len(self._pending) >= self._flush_every:
-            self.flush()
-
-    def flush(self) -> None:
-        """Hand over what is pending; call it before reading figures."""
-        pending, self._pending = self._pending, []
-        for value in to_floats(pending):
-            self._consume(value)

@@ -1,9 +1,13 @@
-"""Follow the gradient by layer and by kind of parameter, before clipping.
+"""Gradients by layer and kind of parameter, and how far an update moves the weights.
 
-`norm/<layer>` and `kind/<kind>` are the Euclidean norms of all gradient entries of the loss per
-target token that belong there; the squares of all layers, as of all kinds, add up to the square of
-the whole. By layer as in Xiong et al. 2020, figure 3; the kinds are ours. `spread` is
-the largest norm of a layer of a stack over the smallest: 1 where all layers have as much.
+`gradients`, before clipping: `norm/<layer>` and `kind/<kind>` are the Euclidean norms of the
+gradient entries, of the loss per target token, of a layer or of a kind of parameter; the squares
+of all layers, as of all kinds, add up to the square of the whole. By layer as in Xiong et al. 2020,
+figure 3; the kinds are ours. `spread` is the largest norm of a layer of a stack over the smallest.
+
+`updates`: `ratio` is ||w_after - w_before|| / ||w_before|| over all parameters, `ratio/<kind>` over
+those of a kind; a kind whose weights are all zero has no ratio and is left out of the mean. Values
+around 1e-3 are the usual rule of thumb.
 """
 
 import re
@@ -13,8 +17,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from normlab.probes.base import StepView
-from normlab.probes.figures import FigureProbe
+from normlab.probes.base import Probe, StepView, Values
 from normlab.probes.sites import layer, parameter_kinds
 
 _LAYER = re.compile(r"norm/[^/]+\.\d+")
@@ -29,9 +32,8 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
             cells[f"norm/{layer(name)}", f"kind/{kinds[name]}"].append(parameter.grad)
     squares: dict[str, list[Tensor]] = defaultdict(list)
     for groups, gradients in cells.items():
-        square = torch.nn.utils.get_total_norm(gradients).double().square()
         for group in groups:
-            squares[group].append(square)
+            squares[group].append(_square(gradients))
     return {group: torch.stack(parts).sum().sqrt() for group, parts in squares.items()}
 
 
@@ -44,10 +46,39 @@ def spread(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {"spread": together.max() / together.min()}
 
 
-class Gradients(FigureProbe):
+class Gradients(Probe):
     """Log and average gradient norms by layer and by kind of parameter, and how layers differ."""
 
+    def measure(self, seen: StepView) -> Values:
+        norms = gradient_norms(seen.model)
+        return norms | spread(norms)
+
+
+class Updates(Probe):
+    """Log and average the ratio of update to weight."""
+
+    def attach(self, model: nn.Module) -> None:
+        kinds, groups = parameter_kinds(model), defaultdict(list)
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:
+                groups[kinds[name]].append(parameter)
+        self._groups: dict[str, list[nn.Parameter]] = dict(groups)
+
     def before_update(self, view: StepView) -> None:
-        """Take the norms of the step's gradient."""
-        norms = gradient_norms(view.model)
-        self.take(view, norms | spread(norms))
+        self._before = {
+            kind: [p.detach().clone() for p in group] for kind, group in self._groups.items()
+        }
+
+    def after_update(self, view: StepView) -> None:
+        moved, size = {}, {}
+        for kind, group in self._groups.items():
+            before = self._before.pop(kind)
+            moved[kind] = _square([p.detach() - b for p, b in zip(group, before, strict=True)])
+            size[kind] = _square(before)
+        whole = torch.as_tensor(sum(moved.values()) / sum(size.values())).sqrt()
+        ratios = {f"ratio/{kind}": (moved[kind] / size[kind]).sqrt() for kind in moved}
+        self.take(view, {"ratio": whole, **ratios})
+
+
+def _square(tensors: list[Tensor]) -> Tensor:
+    return nn.utils.get_total_norm(tensors).double().square()

@@ -1,8 +1,8 @@
-"""Follow how far the tokens of a batch are from independent draws, at equal tokens in every task.
+"""How far the tokens of a batch are from independent draws, at equal tokens in every task.
 
-Of each batch norm's input `samples` samples are taken, sentences or pictures, and `tokens` real
-tokens of each, drawn anew at every look: `n = samples * tokens`. So text and pictures, narrow and
-wide models are looked at alike; each feature is measured in its own deviations.
+Of each batch norm's input, `samples` samples (sentences or images) are taken and `tokens` real
+tokens of each, drawn afresh at every measurement: `n = samples * tokens`. So text and images,
+narrow and wide models are measured in the same way; each feature in its own deviations.
 
     icc      share of a feature's variance that tokens of a sample have in common, from one-way
              analysis of variance: (MSB - MSW) / (MSB + (tokens - 1) MSW)
@@ -10,33 +10,30 @@ wide models are looked at alike; each feature is measured in its own deviations.
              the variance of these n's mean is; n / effect tokens is what they are worth
     distance n (mean of the n - running mean)^2 / running variance
     gradient (sum of g)^2 / sum of g^2 over the n, with g the gradient of a token's output: the sum
-             is what flows through the batch's mean (see `statistics_gradient`); a compiled model
-             has no place to take it at, and leaves it out
+             is what flows through the batch's mean (see `statistics_gradient`); left out of
+             a compiled model, which has no place to take it at
 
 Independent draws have an icc of 0 and 1 in the others, of which the last two are means over
-features. `shuffled/icc` is the control: the same tokens dealt out over the samples at random.
+features. `shuffled/icc` is the control: the same tokens dealt to the samples at random.
 
-Norms by position, and those that a recurrence calls step by step, pool one token of a sample: of
-them there is nothing to ask.
+Norms by position, and those that a recurrence calls step by step, pool one token of a sample
+and are left out.
 """
-
-from collections.abc import Callable, Mapping
-from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from normlab.norms.base import RunningNorm
-from normlab.probes.figures import HookedProbe, Values, by_site
-from normlab.probes.sites import sites
-
-_FIGURES = ("icc", "effect", "distance", "gradient", "shuffled/icc")
+from normlab.probes.base import Probe, Values
+from normlab.probes.sites import Seen
 
 
-class Independence(HookedProbe):
-    """Log and average how alike the tokens are that a batch statistic pools."""
+class Independence(Probe):
+    """Log and average how similar the tokens are that a batch statistic pools."""
+
+    at = ("norm",)
+    after_backward = True
 
     def __init__(self, *, every: int, samples: int, tokens: int) -> None:
         super().__init__(every=every)
@@ -45,76 +42,51 @@ class Independence(HookedProbe):
                 raise ValueError(f"{name}: {value} must be at least 2 to have a variance")
         self._samples, self._tokens = samples, tokens
         self._generator = torch.Generator()  # of its own: a run's random state stays
+        self._running: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def applies(self, module: nn.Module) -> bool:
+        """Tell whether a norm pools several tokens of a sample into one row."""
+        pools = isinstance(module, RunningNorm) and not module.by_position
+        return pools and len(module.running_moments()[0]) == 1
 
     def attach(self, model: nn.Module) -> None:
-        """Look at input and output of each norm whose statistics pool tokens of a sample."""
-        norms = {
-            name: norm
-            for name, norm in sites(model, RunningNorm).items()
-            if len(norm.running_moments()[0]) == 1 and not norm.by_position
-        }
-        self.why_not = "" if norms else "no norm pools several tokens of a sample over the batch"
-        for name, norm in norms.items():
-            norm.register_forward_pre_hook(self._enter(name, norm))
-            norm.register_forward_hook(self._leave(name))
+        super().attach(model)
+        self._norms = [
+            module
+            for module in model.modules()
+            if isinstance(module, RunningNorm) and self.applies(module)
+        ]
+        if self.why_not:
+            self.why_not = "no norm pools several tokens of a sample over the batch"
 
     def before_forward(self, step: int) -> None:
-        """Begin to look."""
         super().before_forward(step)
         self._generator.manual_seed(step)
-
-    def figures(self, seen: Mapping[str, Any]) -> Values:
-        """Return each figure of what was seen, whole and by site."""
-        measured = {name: self._measured(**of) for name, of in seen.items()}
-        found: dict[str, Tensor] = {}
-        for figure in _FIGURES:
-            values = {name: of[figure] for name, of in measured.items() if figure in of}
-            found |= by_site(figure, values)
-        return found
+        for norm in self._norms:
+            mean, var = norm.running_moments()
+            self._running[norm] = mean[0].clone(), var[0].clamp(min=norm.eps)
 
     @torch.no_grad()
-    def _measured(
-        self, x: Tensor, real: Tensor, mean: Tensor, var: Tensor, grad: Tensor | None = None
-    ) -> dict[str, Tensor]:
-        """Return the figures of a norm by name; none where too few samples have enough tokens."""
+    def measure(self, seen: Seen) -> Values:
+        """Return the figures of a norm; none where too few samples have enough tokens."""
+        x, real = seen.input
         places = drawn(real, self._samples, self._tokens, self._generator)
         if places is None:
             return {}
         values = x.flatten(0, 1)[places].double()
         order = torch.randperm(places.numel(), generator=self._generator).to(x.device)
         shuffled = values.flatten(0, 1)[order].view_as(values)
+        mean, var = (moment.double() for moment in self._running[seen.module])
         icc = intraclass_correlation(values)
-        gap = (values.mean((0, 1)) - mean.double()).square() / var.double()
         found = {
             "icc": icc,
             "effect": 1 + (self._tokens - 1) * icc,
-            "distance": places.numel() * gap.mean(),
+            "distance": places.numel() * ((values.mean((0, 1)) - mean).square() / var).mean(),
             "shuffled/icc": intraclass_correlation(shuffled),
         }
-        if grad is not None:
-            found["gradient"] = coherence(grad.flatten(0, 1)[places].flatten(0, 1))
+        if seen.grad is not None:
+            found["gradient"] = coherence(seen.grad.flatten(0, 1)[places].flatten(0, 1))
         return found
-
-    def _enter(self, name: str, norm: RunningNorm) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def look(_: nn.Module, arguments: tuple[Any, ...]) -> None:
-            if self.watching:
-                x, stream = arguments
-                mean, var = norm.running_moments()
-                self.seen[name] = {
-                    "x": x.detach(),
-                    "real": stream.real(x),
-                    "mean": mean[0].clone(),
-                    "var": var[0].clamp(min=norm.eps),
-                }
-
-        return look
-
-    def _leave(self, name: str) -> Callable[[nn.Module, tuple[Any, ...], Tensor], None]:
-        def look(_: nn.Module, __: tuple[Any, ...], output: Tensor) -> None:
-            if self.watching and output.requires_grad and not torch.compiler.is_compiling():
-                output.register_hook(partial(self.seen[name].__setitem__, "grad"))
-
-        return look
 
 
 def drawn(
@@ -130,7 +102,7 @@ def drawn(
 
 
 def intraclass_correlation(x: Float[Tensor, "samples tokens D"]) -> Float[Tensor, ""]:
-    """Return the share of variance that tokens of a sample have in common, features alike."""
+    """Return the share of variance that tokens of a sample have in common, mean over features."""
     samples, tokens, _ = x.shape
     middle = x.mean(1)
     between = tokens * middle.var(0)

@@ -1,20 +1,23 @@
-"""Names for the places of a model that probes report on: short, stable, in the order of depth.
+"""The places of a model that probes measure: their short names, and what a call there shows.
 
 A site is where a norm, a residual connection or an attention sits: `encoder.0.self` for
 `encoder.layers.0.self_residual` and all that is in it. A layer is what parameters are grouped by
 (`encoder.0`), a kind what they do (`attention`). Modules and parameters outside these conventions
-keep their own names and the kind `other`. What a sub-layer is, it says itself
-(`normlab.models.base`).
+keep their own names and the kind `other`.
 """
 
 import re
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.models.attention import AttentionCore
 from normlab.models.base import sublayer
 from normlab.norms.base import Norm, Stream
+from normlab.placements.base import Residual
 
 _SHORTER = (
     (re.compile(r"\.layers\."), "."),
@@ -24,10 +27,64 @@ _SHORTER = (
     (re.compile(r"\.(norm|core)$"), ""),
 )
 _LAYER = re.compile(r"^(.*?\.\d+)\.")
-
-NO_SUBLAYERS = "the model declares no sub-layers"
+_CLASSES = {"norm": Norm, "residual": Residual, "attention": AttentionCore}
+ABSENT = {
+    "norm": "the model has no norms",
+    "residual": "the model has no residual sub-layers",
+    "attention": "the model has no attention",
+    "sublayer": "the model declares no sub-layers",
+}
+"""Why a probe does not apply, by the first kind of place that it measures."""
 
 M = TypeVar("M", bound=nn.Module)
+
+
+@dataclass
+class Seen:
+    """One call of a module, or all calls of one batch by a recurrence, put together by position.
+
+    `given` are the module's arguments. `grad` is the gradient of `y`, for a probe that waits for
+    the backward pass.
+    """
+
+    site: str
+    kind: str
+    module: nn.Module
+    given: tuple[Any, ...]
+    y: Any
+    grad: Tensor | None = None
+
+    @property
+    def input(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        """Return the values that the module was given, and which of their tokens are real."""
+        return real_values(self.given[0], self.given)
+
+    @property
+    def output(self) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
+        """Return the values that the module returned, and which of their tokens are real."""
+        return real_values(self.y, self.given)
+
+
+def places(model: nn.Module, kinds: Collection[str]) -> dict[str, tuple[str, nn.Module]]:
+    """Return kind and module of each place of these kinds by its site, in the order of the model.
+
+    Kinds are "norm", "residual", "attention" (the product of queries and keys), "sublayer" (an
+    attention, feed-forward layer, convolution or recurrent layer, by whose name it is returned)
+    and "recurrent norm" (a norm inside a recurrent layer).
+    """
+    found: dict[str, tuple[str, nn.Module]] = {}
+    inside = set(recurrent_norms(model).values())
+    for name, module in model.named_modules():
+        for kind in kinds:
+            if kind == "sublayer":
+                here = sublayer(module)
+            elif kind == "recurrent norm":
+                here = kind if module in inside else None
+            else:
+                here = kind if isinstance(module, _CLASSES[kind]) else None
+            if here is not None:
+                found[site(name)] = here, module
+    return found
 
 
 def site(name: str) -> str:
@@ -42,20 +99,8 @@ def sites(model: nn.Module, kind: type[M]) -> dict[str, M]:
     return {site(name): m for name, m in model.named_modules() if isinstance(m, kind)}
 
 
-def sublayers(model: nn.Module) -> dict[str, tuple[str, nn.Module]]:
-    """Return kind and module of each sub-layer by its short name, in the order of the model.
-
-    `real_values` reads what they are called with, and what they return.
-    """
-    return {
-        site(name): (kind, module)
-        for name, module in model.named_modules()
-        if (kind := sublayer(module)) is not None
-    }
-
-
 def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
-    """Return the norms of recurrent layers by their short names, identities among them."""
+    """Return the norms inside recurrent layers by their short names, identities among them."""
     return {
         site(f"{outer}.{inner}"): norm
         for outer, layer in model.named_modules()
@@ -66,18 +111,17 @@ def recurrent_norms(model: nn.Module) -> dict[str, Norm]:
 
 
 def real_values(
-    x: Tensor | tuple[Any, ...], arguments: tuple[Any, ...]
+    x: Tensor | tuple[Any, ...], given: tuple[Any, ...]
 ) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
-    """Return values of a sub-layer by position, and which are real, from its arguments.
+    """Return values of a module by position, and which are real, from the module's arguments.
 
-    A convolution has pictures, `[B, C, H, W]`, and nothing else; the others `[B, P, D]` and the
-    stream that this is of. A recurrent layer returns its states behind the values.
+    A convolution is given images, `[B, C, H, W]`, and nothing else; the others `[B, P, D]` and
+    their stream. A recurrent layer returns its states behind the values.
     """
     values: Tensor = x[0] if isinstance(x, tuple) else x
-    _, *rest = arguments
-    if not rest:
+    if len(given) == 1:
         values = values.flatten(2).transpose(1, 2)
-    stream = rest[0] if rest else Stream()
+    stream = given[1] if len(given) > 1 else Stream()
     return values, stream.real(values)
 
 
@@ -103,7 +147,7 @@ def parameter_kinds(model: nn.Module) -> dict[str, str]:
 
 
 def _kind(module: nn.Module) -> str | None:
-    """Return the kind of a module's own parameters; None where it is that of what it is part of."""
+    """Return the kind of a module's own parameters; None where its parent's kind holds."""
     if isinstance(module, Norm):
         return "norm"
     if isinstance(module, nn.Embedding):

@@ -14,20 +14,33 @@ from normlab.models.resnet import Convolution
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm
 from normlab.placements.base import Norms, Residual
-from normlab.probes.activations import Activations, describe
+from normlab.probes.activations import (
+    Activations,
+    Branches,
+    Drift,
+    ResidualStream,
+    describe,
+    describe_branch,
+    drift,
+    moments,
+    root_mean_square,
+)
 from normlab.probes.attention import Attention, describe_attention
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.probes.branches import Branches, describe_branch
-from normlab.probes.drift import Drift, drift, moments
-from normlab.probes.fluctuation import Fluctuation, mean_distance, var_distance
-from normlab.probes.gradients import Gradients, spread
+from normlab.probes.gradients import Gradients, Updates, spread
 from normlab.probes.independence import Independence, coherence, drawn, intraclass_correlation
-from normlab.probes.padding import Padding
-from normlab.probes.residual import ResidualStream, root_mean_square
 from normlab.probes.sites import layer, parameter_kinds, real_values, site, sites
-from normlab.probes.statistics_gradient import StatisticsGradient, statistics_gradient
-from normlab.probes.tid import Statistics, TrainInferenceDiscrepancy, discrepancy
-from normlab.probes.updates import Updates
+from normlab.probes.statistics import (
+    Fluctuation,
+    Padding,
+    Statistics,
+    StatisticsGradient,
+    TrainInferenceDiscrepancy,
+    discrepancy,
+    mean_distance,
+    statistics_gradient,
+    var_distance,
+)
 from normlab.train.build import make_norm
 from tests.models.small import logits, sentences, seq2seq
 
@@ -143,7 +156,9 @@ def test_a_convolution_is_a_sub_layer_whose_pixels_are_its_positions():
     probe.before_forward(1)
     pictures = torch.randn(2, 3, 8, 8)
     out = model(pictures).detach()
-    found = probe.figures(probe.seen)
+    seen = view(1, model)
+    probe.before_update(seen)
+    found = {name.removeprefix("stability/"): value for name, value in seen.collected.items()}
     crest = float(out.abs().max() / out.square().mean().sqrt())
     assert float(found["crest/convolution"]) == pytest.approx(crest)
     mean, deviation = moments(*real_values(pictures, (pictures,)))
@@ -407,7 +422,9 @@ def statistics(**changes: list[float] | float) -> Statistics:
         "count": 7.0,
         **changes,
     }
-    return Statistics(**{name: torch.tensor(value) for name, value in values.items()})
+    return Statistics(
+        **{name: torch.tensor(value) for name, value in values.items()}, site="a", rows=1
+    )
 
 
 def test_the_discrepancy_in_both_forms_by_hand():
@@ -496,14 +513,13 @@ def test_between_over_within_variance_by_hand_and_not_before_the_window_is_full(
         """Stands in for a reader: a norm whose batches are given."""
 
         def __init__(self, batches):
-            self.norms = {"a": make_norm("bn", 2)}
             self.batches = batches
 
         def remember(self):
             pass
 
         def read(self):
-            yield "a", self.batches.pop(0)
+            yield self.batches.pop(0)
 
     batches = [
         statistics(mean=[0.0, 0.0], var=[1.0, 2.0], count=4.0),
@@ -511,7 +527,7 @@ def test_between_over_within_variance_by_hand_and_not_before_the_window_is_full(
         statistics(mean=[1.0, 3.0], var=[1.0, 6.0], count=10.0),
     ]
     probe = Fluctuation(every=1, window=3)
-    probe._reader = Ready(list(batches))  # type: ignore[assignment]
+    probe.reader = Ready(list(batches))  # type: ignore[assignment]
     rows = []
     for step in (1, 2, 3):
         seen = view(step, nn.Identity())

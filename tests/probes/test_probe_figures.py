@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from normlab.probes.base import Probe, StepView
-from normlab.probes.grad_norm import GradNorm
-from normlab.probes.loss_spikes import LossSpikes
-from normlab.probes.padding import Padding
+from normlab.probes.loss import GradNorm, LossSpikes
+from normlab.probes.statistics import Padding
 
 
 def feed(probe: Probe, *, losses=None, norms=None, shares=None) -> dict[str, float]:
+    probe.attach(nn.Identity())
     for step, value in enumerate(losses or norms or shares, start=1):
         view = StepView(
             step=step,
@@ -61,7 +61,7 @@ def test_a_loss_that_stays_high_is_one_spike_and_ends():
     probe = spikes()
     result = feed(probe, losses=[*NOISE, *[8.0] * 50])
     assert result["count"] == 1.0
-    assert probe.state_dict()["window"] == [8.0] * 4
+    assert probe.state_dict()["_window"] == [8.0] * 4
 
 
 def test_a_falling_loss_and_too_short_a_history_have_no_spikes():

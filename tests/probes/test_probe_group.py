@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.probes.base import Probe, ProbeGroup, Series, StepView, to_floats
+from normlab.probes.base import Probe, ProbeGroup, StepView, to_floats
 
 
 def view(step: int) -> StepView:
@@ -67,7 +67,7 @@ def test_what_the_view_shows_cannot_be_replaced():
 def test_a_state_of_other_probes_is_no_error():
     group = ProbeGroup({"r": Recorder(every=1)})
     group.load_state_dict({"probes": {"gone": {"count": 1}}, "latest": {}, "recent": []})
-    assert group.state_dict()["probes"] == {"r": {}}
+    assert group.state_dict()["probes"] == {"r": {"_kept": {}}}
 
 
 def test_the_last_fifty_steps_are_kept_with_gaps_where_nobody_looked():
@@ -100,17 +100,24 @@ def test_every_must_be_positive():
         Recorder(every=0)
 
 
-def test_a_series_hands_values_on_in_order_and_only_in_bulk():
-    got: list[float] = []
-    series = Series(got.append, flush_every=3)
-    for value in (1.0, 2.0):
-        series.append(torch.tensor(value))
-    assert got == []
-    series.append(torch.tensor(3.0))
-    series.append(torch.tensor(4.0))
-    assert got == [1.0, 2.0, 3.0]
-    series.flush()
-    assert got == [1.0, 2.0, 3.0, 4.0]
+def test_what_is_heard_later_comes_in_order_and_only_in_bulk():
+    class Ear(Probe):
+        def __init__(self):
+            super().__init__()
+            self.heard: list[float] = []
+
+        def hear(self, *, loss: float) -> None:
+            self.heard.append(loss)
+
+    probe = Ear()
+    for value in range(31):
+        probe.later(loss=torch.tensor(float(value)))
+    assert probe.heard == []
+    probe.later(loss=torch.tensor(31.0))
+    probe.later(loss=torch.tensor(32.0))
+    assert probe.heard == list(range(32))
+    probe.flush()
+    assert probe.heard == list(range(33))
 
 
 def test_mixed_types_and_shapes_become_floats():

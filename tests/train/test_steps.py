@@ -174,7 +174,9 @@ def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
     trainer = build_trainer(corpus, folder, *EXACT, "norm=bn", "batch_size=4", *overrides)
     config = to_dict(normlab.compose(tiny(corpus, folder, *overrides)))
     nodes = config["observe"]["probe"]
-    built = {name: instantiate(node, name, Probe) for name, node in nodes.items()}
+    built = {
+        name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes.items()
+    }
     trainer.probes = ProbeGroup(built)
     trainer.start()
     for _ in range(4):
@@ -212,7 +214,9 @@ for watched, fast in ((True, True), (False, True), (False, False)):
     torch.manual_seed(0)
     model = build_model(config, task).train()
     nodes = config["observe"]["probe"] if watched else {}
-    group = ProbeGroup({name: instantiate(node, name, Probe) for name, node in nodes.items()})
+    group = ProbeGroup(
+        {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes.items()}
+    )
     group.attach(model)
     if fast:
         make_fast(model, task, torch.device("cpu"))
