@@ -6,49 +6,24 @@ statistics (`sync`), what is remembered (`momentum`, `unbiased`), and how many s
 (`ghost`).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import RunningNorm, uncompiled
+from normlab.norms.base import PooledNorm, uncompiled
 from normlab.norms.kernels import standardize
-from normlab.norms.pool import (
-    AllReduce,
-    Axis,
-    Counted,
-    Ghost,
-    Moments,
-    Padding,
-    Pool,
-    Stream,
-    all_tokens,
-    here,
-    merge,
-    real_tokens,
-    select,
-    widen,
-)
-
-COUNT: dict[Padding, Callable[[Stream, Tensor], Counted]] = {
-    "exclude": real_tokens,
-    "include": lambda stream, x: all_tokens(x),
-    # Padding is overwritten by the mean: the variance shrinks by real over all tokens (PowerNorm's
-    # code).
-    "fill": partial(real_tokens, filled=True),
-}
+from normlab.norms.pool import Axis, Counted, Moments, Padding, Stream, select, widen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class BatchNorm(RunningNorm):
+class BatchNorm(PooledNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`: each feature over all tokens of the batch.
 
-    Padding comes out as 0 in training, unless `padding` includes it. The remembered variance is the
-    n - 1 estimate (`unbiased`), while batches are normalized by the n one, as in `nn.BatchNorm1d`.
+    The remembered variance is the n - 1 estimate (`unbiased`); batches are normalized by the n one,
+    as in `nn.BatchNorm1d`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -58,13 +33,11 @@ class BatchNorm(RunningNorm):
 
     padding: Padding
     unbiased: bool
-    ghost: Ghost = None
     running_mean: Tensor = field(init=False)
     running_var: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pool = Pool(self.pools).ghosts(self.ghost)
         self.keep_rows(1)
 
     def keep_rows(self, rows: int) -> None:
@@ -74,63 +47,40 @@ class BatchNorm(RunningNorm):
         self.keep("running_mean", torch.zeros(rows, columns))
         self.keep("running_var", torch.ones(rows, columns))
 
-    def formula(self, x: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
-        """Return groups of tokens by their moments, before gain and shift."""
-        scale = self.inverse(m.var) * (m.count > 1)  # one value has no variance
-        return (x - m.mean) * scale
+    def formula(self, centered: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
+        """Return `x` less its mean by the moments of its groups, before gain and shift."""
+        return centered * (self.inverse(m.var) * (m.count > 1))  # one value has no variance
 
     def inverse(self, var: Tensor) -> Tensor:
         """Return what centered values are multiplied by for their variance."""
         return (var + self.eps).rsqrt()
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized by the statistics of the batch, or by the running ones.
-
-        Raises:
-            ValueError: the batch is too small for the statistics, or too long for their rows.
-        """
-        rows = self.rows_of(stream.start, x.shape[1])
-        if self.regime == "running":
-            return self.by_running(x, rows)
-        counted = COUNT[self.padding](stream, x)
-        self.require_tokens(counted)
-        of_groups, of_all = self.reductions
+    def by_batch(
+        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
+    ) -> Float[Tensor, "B P D"]:
+        filled = self.padding == "fill"
         if self.kernel:
             y, moments = standardize(
-                *(x, counted, self.weight, self.bias),
+                *(x, self.weight.to(x), self.bias.to(x), counted),
                 pool=self.pool,
-                all_reduce=of_groups,
                 eps=self.eps,
+                all_reduce=self.of_groups,
+                filled=filled,
             )
         else:
-            y, moments = self.standardize(x, counted, of_groups)
-        self.see(merge([moments], of_all), rows.start)
+            groups = self.pool.cut(x, counted, filled=filled)
+            moments, centered = self.pool.moments(groups, self.of_groups)
+            z = self.formula(centered, moments.rows(centered.shape[2]))
+            y = self.pool.join(select(self.gain_and_shift(z), groups.kept), like=x)
+        self.see_groups(moments, rows.start)
         return y
-
-    @property
-    def reductions(self) -> tuple[AllReduce, AllReduce]:
-        """How processes share the moments of groups, and of all; ghosts are of one process."""
-        return (self.all_reduce, here) if self.ghost is None else (here, self.all_reduce)
-
-    def standardize(
-        self, x: Float[Tensor, "B P D"], counted: Counted, all_reduce: AllReduce
-    ) -> tuple[Float[Tensor, "B P D"], Moments]:
-        """Return `x` by the statistics of its groups, and these."""
-        wide, weight, bias = widen(x, self.weight, self.bias)
-        groups, mask, filled = self.pool.grouped(wide, counted)
-        groups = select(groups, mask)
-        moments = self.pool.moments(groups, mask, filled, all_reduce=all_reduce)
-        z = self.formula(groups, moments.rows(groups.shape[2]))
-        y = select(torch.addcmul(bias, z, weight), mask)
-        return self.pool.join(y, like=wide).to(x.dtype), moments
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
         """Return `x` by the running statistics: one multiplication and addition per value."""
-        wide, weight, bias, mean, var = widen(
-            x, self.weight, self.bias, *(moment[rows] for moment in self.running_moments())
-        )
+        weight, bias = self.weight.to(x), self.bias.to(x)
+        mean, var = (moment[rows].to(x) for moment in self.running_moments())
         scale = weight * self.inverse(var)
-        return torch.addcmul(bias - mean * scale, wide, scale).to(x.dtype)
+        return torch.addcmul(bias - mean * scale, x, scale)
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return self.running_mean, self.running_var
@@ -147,10 +97,6 @@ class BatchNorm(RunningNorm):
     def batch_divisor(self) -> Tensor | None:
         alone = self.exact_gradient and self.ghost is None and self.rows == 1
         return 1 / self.inverse(self.seen.var.flatten()) if alone and self.seen else None
-
-    def rows_of(self, start: int, length: int) -> slice:
-        """Return the rows of the tables for `length` positions from `start`."""
-        return slice(0, 1)
 
 
 class GlobalNorm(BatchNorm):

@@ -11,68 +11,47 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.pool import (
-    AllReduce,
-    Counted,
-    Moments,
-    Pool,
-    bits,
-    here,
-    select,
-    select_bits,
-    widen,
-)
+from normlab.norms.pool import AllReduce, Counted, Groups, Moments, Pool, here, select, select_
 
 
 def standardize(
     x: Float[Tensor, "B P D"],
-    counted: Counted,
     weight: Float[Tensor, " D"],
     bias: Float[Tensor, " D"],
+    counted: Counted,
     *,
     pool: Pool,
-    all_reduce: AllReduce = here,
     eps: float,
+    all_reduce: AllReduce = here,
+    filled: bool = False,
 ) -> tuple[Float[Tensor, "B P D"], Moments]:
-    """Return `weight (x - mean) / sqrt(var + eps) + bias`, 0 at tokens that do not count.
+    """Return `weight (x - mean) / sqrt(var + eps) + bias`, anything at tokens that do not count.
 
-    The output has `x`'s dtype; the moments, of the groups of `pool`, carry no gradient.
+    All are float32 or float64. The moments, of the groups of `pool`, carry no gradient.
     """
-    wide, weight, bias = widen(x, weight, bias)
     if pool.groups > 1:
         weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
-    compiling = torch.compiler.is_compiling()
-    own = counted.dense and pool.plain and pool.dims == (1,) and all_reduce is here
-    if own and not compiling:
-        y, moments = _batch_norm(wide, weight, bias, eps)
-        return y.to(x.dtype), moments
-    groups, mask, filled = pool.grouped(wide, counted)
-    if compiling:  # torch derives and fuses a backward by itself
-        chosen = select(groups, mask)
-        moments = pool.moments(chosen, mask, filled, all_reduce=all_reduce)
-        y, _ = _affine(chosen, weight, bias, moments.rows(groups.shape[2]), eps)
-        y = pool.join(select(y, mask), like=wide)
-        moments = Moments(*(table.detach() for table in moments))
-    else:
-        with torch.no_grad():
-            kept = None if mask is None else bits(mask, wide) if x.is_cpu else mask
-            chosen = _select(groups, kept)
-            moments = _moments(chosen, mask, filled, pool, all_reduce)
-        y = _Standardize.apply(wide, chosen, kept, weight, bias, moments, pool, all_reduce, eps)
-    return y.to(x.dtype), moments
+    compiling = torch.compiler.is_compiling()  # torch then derives and fuses a backward by itself
+    own = pool.plain and pool.dims == (1,) and all_reduce is here
+    if own and counted.kept is None and x.numel() and not compiling:
+        return _batch_norm(x, weight, bias, eps)
+    if compiling:
+        groups = pool.cut(x, counted, filled=filled)
+        moments, centered = pool.moments(groups, all_reduce)
+        slope = weight * inverse_deviation(moments.rows(centered.shape[2]), eps)
+        y = select(torch.addcmul(bias, centered, slope), groups.kept)
+        return pool.join(y, like=x), Moments(*(table.detach() for table in moments))
+    with torch.no_grad():
+        groups = pool.cut(x, counted, filled=filled)
+        moments = _moments(groups, pool, all_reduce)
+    chosen, kept, *_ = groups
+    y = _Standardize.apply(x, weight, bias, chosen, kept, moments, pool, all_reduce, eps)
+    return y, moments
 
 
 def inverse_deviation(moments: Moments, eps: float) -> Tensor:
     """Return what centered values are multiplied by: 0 for one value, which has no spread."""
     return (moments.var + eps).rsqrt() * (moments.count > 1)
-
-
-def _affine(
-    x: Tensor, weight: Tensor, bias: Tensor, moments: Moments, eps: float
-) -> tuple[Tensor, Tensor]:
-    scale = inverse_deviation(moments, eps)
-    slope = scale * weight
-    return torch.addcmul(torch.addcmul(bias, moments.mean, slope, value=-1), x, slope), scale
 
 
 class _Standardize(torch.autograd.Function):
@@ -91,54 +70,55 @@ class _Standardize(torch.autograd.Function):
     def forward(
         ctx: Any,
         x: Tensor,
-        chosen: Tensor,
-        mask: Tensor | None,
         weight: Tensor,
         bias: Tensor,
+        chosen: Tensor,
+        kept: Tensor | None,
         moments: Moments,
         pool: Pool,
         all_reduce: AllReduce,
         eps: float,
     ) -> Tensor:
         found = moments.rows(chosen.shape[2])
-        y, scale = _affine(chosen, weight, bias, found, eps)
+        scale = inverse_deviation(found, eps)
+        slope = scale * weight
+        y = torch.addcmul(torch.addcmul(bias, found.mean, slope, value=-1), chosen, slope)
         counts = torch.stack([found.count, found.var_count]).clamp_(min=1)
-        ctx.save_for_backward(chosen, mask, weight, scale, found.mean, counts)
+        ctx.save_for_backward(chosen, kept, weight, scale, found.mean, counts)
         ctx.pool, ctx.all_reduce = pool, all_reduce
-        return pool.join(_select_(y, mask), like=x)
+        return pool.join(y, like=x)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        x, mask, weight, scale, mean, counts = ctx.saved_tensors
-        like, grad = grad, ctx.pool.cut(grad)
-        chosen = _select(grad, mask)
-        by_bias, by_weight = _pulls(chosen, x, mean)
-        by_weight = by_weight * scale
-        pulls = [ctx.pool.over_features(table * weight) for table in (by_bias, by_weight)]
-        pulls = ctx.all_reduce(torch.stack(pulls))[..., : x.shape[2], :]
-        mean_pull, var_pull = pulls * scale / counts
+        x, kept, weight, scale, mean, counts = ctx.saved_tensors
+        g = select(ctx.pool.reshape(grad), kept)
+        sums = torch.stack(_pulls(g, x, mean))
+        sums[1].mul_(scale)
+        pulls = sums * weight
+        if "feature" in ctx.pool.axes:
+            pulls = pulls.sum(4, keepdim=True)
+        mean_pull, var_pull = ctx.all_reduce(pulls)[..., : x.shape[2], :] * scale / counts
         slope = scale * var_pull
-        room = None if mask is None else chosen
-        dx = torch.addcmul(mean * slope - mean_pull, x, slope, value=-1, out=room)
-        dx = _select_(dx.addcmul_(grad, scale * weight), mask)
-        dweight, dbias = (table.sum_to_size(weight.shape) for table in (by_weight, by_bias))
-        return ctx.pool.join(dx, like=like), None, None, dweight, dbias, None, None, None, None
+        dx = torch.addcmul(torch.addcmul(-mean_pull, mean, slope), x, slope, value=-1)
+        dx = select_(dx.addcmul_(g, scale * weight), kept)
+        dbias, dweight = sums.sum((1, 2) if ctx.pool.groups > 1 else (1, 2, 3))
+        return ctx.pool.join(dx, like=grad), dweight, dbias, *[None] * 6
 
 
-def _moments(
-    x: Tensor, mask: Tensor | None, filled: Tensor | None, pool: Pool, all_reduce: AllReduce
-) -> Moments:
-    def squares(x: Tensor, center: Tensor) -> Tensor:
-        if not _one_matrix(x):
-            return select((x - center).square_(), mask).sum(1, keepdim=True)
+def _moments(groups: Groups, pool: Pool, all_reduce: AllReduce) -> Moments:
+    x, kept, *_ = groups
+    count, var_count, mean = pool.means(groups, all_reduce)
+    center = mean[:, :, : x.shape[2]]
+    if _one_matrix(x) and kept is None:
         row = _row(center, x)
-        # Masked rows are put at the mean, where they add nothing.
-        rows = (x if mask is None else torch.lerp(row, x, mask.to(x))).reshape(-1, x.shape[3])
-        middle, var = torch.batch_norm_update_stats(rows, None, None, 0.0)
-        return (len(rows) * (var + (middle - row).square())).view(1, 1, 1, -1)
-
-    return pool.moments(x, mask, filled, all_reduce=all_reduce, squares=squares)
+        middle, var = torch.batch_norm_update_stats(x.view(-1, x.shape[3]), None, None, 0.0)
+        squares = (x.shape[1] * (var + (middle - row).square())).view(1, 1, 1, -1)
+        if "feature" in pool.axes:
+            squares = squares.sum(3, keepdim=True)
+    else:
+        squares = select_((x - center).square_(), kept).sum(pool.dims, keepdim=True)
+    return Moments(mean, all_reduce(squares) / var_count.clamp(min=1), count, var_count)
 
 
 def _pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
@@ -156,25 +136,9 @@ def _pulls(grad: Tensor, x: Tensor, mean: Tensor) -> tuple[Tensor, Tensor]:
     return by_bias.view(1, 1, 1, -1), by_weight.view(1, 1, 1, -1)
 
 
-def _select(x: Tensor, kept: Tensor | None) -> Tensor:
-    """Return `x` where a mask, on a CPU its `bits`, keeps it, else 0."""
-    if kept is None:
-        return x
-    return torch.where(kept, x, 0.0) if kept.dtype == torch.bool else select_bits(x, kept)
-
-
-def _select_(x: Tensor, kept: Tensor | None) -> Tensor:
-    if kept is None:
-        return x
-    if kept.dtype == torch.bool:
-        return x.masked_fill_(~kept, 0.0)
-    x.view(kept.dtype).bitwise_and_(kept)
-    return x
-
-
 def _one_matrix(x: Tensor) -> bool:
     """Whether the sums are over all rows of a matrix, for which torch has kernels on a CPU."""
-    return x.is_cpu and x.shape[0] == 1 and x.shape[2] == 1
+    return x.is_cpu and x.shape[0] == 1 and x.shape[2] == 1 and x.shape[1] > 0
 
 
 def _row(table: Tensor, x: Tensor) -> Tensor:

@@ -228,9 +228,9 @@ class InstanceNorm(Norm):
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
-        tokens, affine = real_tokens(stream, x), (self.weight, self.bias)
-        y, _ = standardize(x, tokens, *affine, pool=self.pool, eps=self.eps)
-        return y
+        wide = widen(x, self.weight, self.bias)
+        y, _ = standardize(*wide, real_tokens(stream, x), pool=self.pool, eps=self.eps)
+        return y.to(x.dtype)
 
 
 class SequenceNorm(InstanceNorm):

@@ -1,6 +1,6 @@
 """PowerNorm: division by a running root mean square, with its own backward (Shen et al. 2020)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -9,43 +9,27 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.base import RunningNorm, uncompiled
-from normlab.norms.pool import (
-    AllReduce,
-    Axis,
-    Counted,
-    Ghost,
-    Moments,
-    Pool,
-    Stream,
-    all_tokens,
-    here,
-    merge,
-    real_tokens,
-    select,
-    widen,
-)
+from normlab.norms.base import PooledNorm, uncompiled
+from normlab.norms.pool import AllReduce, Axis, Counted, Moments, all_tokens, here, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
-_Ways = dict[SquarePadding, Callable[[Stream, Tensor], tuple[Counted, Counted]]]
-# Which tokens enter the mean square, and which the moment of the gradient.
-_COUNT: _Ways = {
-    "exclude": lambda stream, x: (real_tokens(stream, x), real_tokens(stream, x)),
-    "include": lambda stream, x: (all_tokens(x), all_tokens(x)),
-    "forward": lambda stream, x: (real_tokens(stream, x), all_tokens(x)),
-}
 
 
-class Groups(NamedTuple):
-    """The values of each group, and which enter the mean square and the gradient's moment."""
+class Squares(NamedTuple):
+    """The values of each group, their squares, and the tokens that enter a moment.
+
+    `count` is of the mean square and `gradients` of the gradient's moment; values and squares are 0
+    at tokens that do not enter.
+    """
 
     u: Float[Tensor, "G S 1 D"]
-    forward: Tensor | None
-    backward: Tensor | None
+    squares: Float[Tensor, "G S 1 D"]
+    count: Float[Tensor, "G 1 1 1"]
+    gradients: Float[Tensor, "G 1 1 1"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SquareNorm(RunningNorm):
+class SquareNorm(PooledNorm):
     """Division by a root mean square over the batch, and by `running_square` in inference.
 
     `padding` says which tokens count: `exclude` real ones, `include` all, `forward` real ones in
@@ -63,55 +47,42 @@ class SquareNorm(RunningNorm):
     padding: SquarePadding
     warmup_share: float
     warmup_steps: int | None
-    ghost: Ghost = None
     running_square: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.pool = Pool(self.pools).ghosts(self.ghost)
         self.held_gradients: list[tuple[Tensor, Tensor]] = []
         self.keep("running_square", torch.ones(1, self.dim))
 
-    @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` over the root mean square of the batch, or the running one."""
-        (wide,) = widen(x)
-        if self.regime == "running":
-            z = self.before(wide) * (self.running_square.to(wide) + self.eps).rsqrt()
-            return self.gain_and_shift(z).to(x.dtype)
-        forward, backward = _COUNT[self.padding](stream, x)
-        self.require_tokens(forward)
-        u = self.before(select(wide, backward.mask))
-        masks = (self.pool.cut_mask(counted.mask, x) for counted in (forward, backward))
-        y = self.pool.join(self.train_by(Groups(self.pool.cut(u), *masks)), like=x)
-        return select(y, backward.mask).to(x.dtype)
+    forward = uncompiled(PooledNorm.forward)
 
-    def before(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
+        square = self.running_square.to(x)
+        return self.gain_and_shift(self.before(x) * (square + self.eps).rsqrt())
+
+    def by_batch(
+        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
+    ) -> Float[Tensor, "B P D"]:
+        forward = self.padding == "forward"
+        real = self.pool.cut(x, counted)
+        every = self.pool.cut(x, all_tokens(x)) if forward else real
+        u = self.before(every.x)
+        squares = select(u.square(), real.kept) if forward else u.square()
+        y = self.train_by(Squares(u, squares, real.count, every.count))
+        return self.pool.join(select(y, every.kept), like=x)
+
+    def before(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         """Return what the mean square is taken of."""
         return x
 
-    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
+    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
         """Return the output of training, and let the batch into the tables."""
         raise NotImplementedError
 
-    def gain_and_shift(self, z: Tensor, weight: Tensor | None = None) -> Tensor:
-        """Return `weight z + bias`."""
-        return torch.addcmul(self.bias.to(z), z, (self.weight if weight is None else weight).to(z))
-
-    @property
-    def of_groups(self) -> AllReduce:
-        """How processes share the moments of groups: ghost batches are of one process."""
-        return self.all_reduce if self.ghost is None else here
-
-    @torch.no_grad()
-    def mean_square(self, groups: Groups) -> Moments:
+    def mean_square(self, batch: Squares) -> Moments:
         """Return the mean square of each group as moments with mean 0."""
-        count, square = self.pool.mean(groups.u.square(), groups.forward, self.of_groups)
+        count, square = self.pool.mean(batch.squares, batch.count, self.of_groups)
         return Moments(torch.zeros_like(square), square, count, count)
-
-    def see_groups(self, found: Moments) -> None:
-        """Let the mean squares of the groups into the tables, as one batch."""
-        self.see(merge([found], here if self.ghost is None else self.all_reduce))
 
     def entering(self, found: Moments) -> Float[Tensor, "1 D"]:
         """Return the mean square of a batch, or the running one if no token came."""
@@ -126,7 +97,7 @@ class SquareNorm(RunningNorm):
         if self.held is not None:
             self.held_gradients.append((count, mean))
         else:
-            self.enter_gradient(mean[0, 0], entry)
+            self.enter_gradient(mean.flatten(0, 2), entry)
 
     def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Any) -> None:
         """Let a moment of the gradient into the tables; `entry` is that of its batch."""
@@ -141,7 +112,7 @@ class SquareNorm(RunningNorm):
         held, self.held_gradients = self.held_gradients, []
         if held:
             _, mean = _pooled(held, here)
-            self.enter_gradient(mean[0, 0], self.last_entry())
+            self.enter_gradient(mean.flatten(0, 2), self.last_entry())
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(self.running_square), self.running_square
@@ -201,7 +172,7 @@ class GroupScaling(SquareNorm):
                 "or null"
             )
 
-    def before(self, x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
+    def before(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         if self.groups is None:
             return x
         grouped = x.unflatten(-1, (self.groups, -1))
@@ -232,12 +203,10 @@ class PowerNormV(GroupScaling):
     The authors' repository has no code of it.
     """
 
-    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
-        u, mask, _ = groups
-        found = self.mean_square(groups)
+    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
+        found = self.mean_square(batch)
         self.see_groups(found)
-        total = self.of_groups(select(u.square(), mask).sum(1, keepdim=True))
-        return self.gain_and_shift(u * (total / found.count.clamp(min=1) + self.eps).rsqrt())
+        return self.gain_and_shift(batch.u * (found.var + self.eps).rsqrt())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -264,25 +233,28 @@ class PowerNorm(GroupScaling):
         super().__post_init__()
         self.keep("gradient_moment", torch.zeros(1, self.dim))
 
-    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
-        found = self.mean_square(groups)
-        running = self.running_square.to(groups.u).clone()
-        scale = ((found.var if self.during("warmup") else running) + self.eps).rsqrt()
-        self.see_groups(found)
+    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
+        with torch.no_grad():
+            found = self.mean_square(batch)
         by_batch = (found.var + self.eps).rsqrt()
-        z = scaled(groups.u, scale, backward=by_batch if self.backward == "code" else scale)
+        if self.during("warmup"):
+            scale = by_batch
+        else:
+            scale = (self.running_square.to(batch.u) + self.eps).rsqrt()
+        self.see_groups(found)
+        z = scaled(batch.u, scale, backward=by_batch if self.backward == "code" else scale)
         if z.requires_grad:
-            self.without_nu(z, groups.backward)
+            self.without_nu(z, batch.gradients)
         return self.gain_and_shift(z)
 
-    def without_nu(self, z: Tensor, mask: Tensor | None) -> None:
+    def without_nu(self, z: Tensor, count: Tensor) -> None:
         """Take nu z out of the gradient of `z`, and let the new moment into nu."""
         value, trains, nu = z.detach(), self.regime == "train", self.gradient_moment.to(z).clone()
 
         def taken_out(grad: Tensor) -> Tensor:
-            left = grad - self.backward_momentum * nu * value
+            left = torch.addcmul(grad, nu, value, value=-self.backward_momentum)
             if trains:
-                self.see_gradient(*self.pool.mean(left * value, mask, self.of_groups))
+                self.see_gradient(*self.pool.mean(left * value, count, self.of_groups))
             return left
 
         z.register_hook(taken_out)

@@ -26,7 +26,7 @@ from torch.nn.functional import cosine_similarity
 from normlab.distributed import world
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import AllReduce, Counted, Moments, Stream
+from normlab.norms.pool import Moments
 
 Penalty = Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
 Terms = tuple[Tensor, Tensor]
@@ -113,26 +113,15 @@ class RegularizedBatchNorm(BatchNorm):
     penalty_var: float
     unbiased: bool = field(init=False, default=False)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._batch: Moments | None = None
-
     def inverse(self, var: Tensor) -> Tensor:
         return var.clamp(min=self.eps).rsqrt()
 
-    @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        y = super().forward(x, stream)
-        batch, self._batch = self._batch, None
-        if batch is not None and self.training and batch.mean.requires_grad:
-            self.extra_loss = self.price(batch)
-        return y
+    forward = uncompiled(BatchNorm.forward)
 
-    def standardize(
-        self, x: Float[Tensor, "B P D"], counted: Counted, all_reduce: AllReduce
-    ) -> tuple[Float[Tensor, "B P D"], Moments]:
-        y, self._batch = super().standardize(x, counted, all_reduce)
-        return y, self._batch
+    def see_groups(self, found: Moments, first: int = 0) -> None:
+        super().see_groups(found, first)
+        if self.training and found.mean.requires_grad:
+            self.extra_loss = self.price(found)
 
     def price(self, batch: Moments) -> Float[Tensor, ""] | None:
         """Return the penalty on a batch that has entered the running statistics."""

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Moments, Stream
+from normlab.norms.pool import Moments
 
 _PLAIN = 1 / 8  # of the warm-up: until then it is batch norm (5,000 of 40,000 steps)
 _SHIFT = 1 / 2  # of the warm-up: how long `d_max` then grows (to 25,000 of 40,000 steps)
@@ -50,17 +50,15 @@ class BatchRenorm(BatchNorm):
         self.keep("running_mean", torch.zeros(rows, self.dim))
         self.keep("running_std", torch.ones(rows, self.dim))
 
-    @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        return super().forward(x, stream)
+    forward = uncompiled(BatchNorm.forward)
 
-    def formula(self, x: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
+    def formula(self, centered: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
         std = self.deviation(m.var)
         r_max, d_max = self.bounds
         mean, running = self.running_mean.to(std), self.running_std.to(std)
         r = (std.detach() / running).clamp(1 / r_max, r_max)
         d = ((m.mean.detach() - mean) / running).clamp(-d_max, d_max)
-        return (x - m.mean) / std * r + d
+        return centered * (r / std) + d
 
     @property
     def bounds(self) -> tuple[float, float]:

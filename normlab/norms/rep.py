@@ -5,7 +5,7 @@ and so folds into the neighboring linear layers.
 """
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -13,25 +13,28 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.norms.base import uncompiled
-from normlab.norms.batch import COUNT, BatchNorm
-from normlab.norms.pool import Stream, select, widen
+from normlab.norms.batch import BatchNorm
+from normlab.norms.pool import Counted, select
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RepBatchNorm(BatchNorm):
     """RepBN: `BN(x) + alpha x` with one learned alpha (equation 5)."""
 
-    alpha: float | nn.Parameter
+    alpha: Any  # a number; then the parameter that starts with it
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.alpha = nn.Parameter(torch.tensor([float(self.alpha)]))
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        wide, alpha = widen(x, torch.as_tensor(self.alpha))
-        if self.regime != "running":
-            wide = select(wide, COUNT[self.padding](stream, x).mask)
-        return torch.addcmul(super().forward(wide, stream), wide, alpha).to(x.dtype)
+    def by_batch(
+        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
+    ) -> Float[Tensor, "B P D"]:
+        x = select(x, counted.kept)
+        return torch.addcmul(super().by_batch(x, counted, rows), x, self.alpha.to(x))
+
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
+        return torch.addcmul(super().by_running(x, rows), x, self.alpha.to(x))
 
     def batch_divisor(self) -> Tensor | None:
         return None  # a part of `x` is divided by nothing
@@ -81,14 +84,17 @@ class ProgressiveRepBatchNorm(RepBatchNorm):
             return 1.0
         return self.start * max(last - step + 1, 0) / max(last - warmup, 1)
 
-    @uncompiled
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        share = 0.0 if self.regime == "running" else self.blend
+    forward = uncompiled(RepBatchNorm.forward)
+
+    def by_batch(
+        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
+    ) -> Float[Tensor, "B P D"]:
+        share = self.blend
         if share == 0:
-            return super().forward(x, stream)
-        wide, weight, bias = widen(x, self.token_weight, self.token_bias)
-        wide = select(wide, COUNT[self.padding](stream, x).mask)
-        tokens = F.layer_norm(wide, (self.dim,), weight, bias, self.eps)
+            return super().by_batch(x, counted, rows)
+        x = select(x, counted.kept)
+        weight, bias = self.token_weight.to(x), self.token_bias.to(x)
+        tokens = F.layer_norm(x, (self.dim,), weight, bias, self.eps)
         if self.training and self.clock.step and self.during("warmup"):
-            return tokens.to(x.dtype)
-        return torch.lerp(super().forward(wide, stream), tokens, share).to(x.dtype)
+            return tokens
+        return torch.lerp(super().by_batch(x, counted, rows), tokens, share)

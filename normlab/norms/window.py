@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms.pool import Moments
-from normlab.norms.power import Groups, SquareNorm, scaled
+from normlab.norms.power import SquareNorm, Squares
 
 _CLIP = 5.0
 
@@ -66,13 +66,15 @@ class WindowNorm(SquareNorm):
         warmup, correction = super().last_steps(total).values()
         return {"warmup": warmup, "correction": max(correction, warmup)}
 
-    def train_by(self, groups: Groups) -> Float[Tensor, "G S 1 D"]:
-        found = self.mean_square(groups)
-        entry = self.entry(found.var[:, 0, 0])
-        scale = (entry.square[:, None, None].to(groups.u) + self.eps).rsqrt()
-        z = scaled(groups.u, scale, backward=scale)
-        self.without_moment(z, groups.backward, entry, self.taken_out(entry))
-        y = self.corrected(z, self.correction(entry).to(z))
+    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
+        with torch.no_grad():
+            found = self.mean_square(batch)
+            entry = self.entry(found.var.flatten(0, 2))
+            scale = (entry.square.unflatten(0, (-1, 1, 1)).to(batch.u) + self.eps).rsqrt()
+            r = self.correction(entry).to(scale)
+        z = batch.u * scale
+        self.without_moment(z, batch.gradients, entry, self.taken_out(entry))
+        y = self.corrected(z, r)
         self.see_groups(found)
         return y
 
@@ -114,20 +116,20 @@ class WindowNorm(SquareNorm):
         if not self.during("correction"):
             running = self.running_square.to(entry.square)
             r = ((entry.square + self.eps) / (running + self.eps)).sqrt().clamp(1 / _CLIP, _CLIP)
-        return torch.where(entry.outlier, 1.0, r)[:, None, None]
+        return torch.where(entry.outlier, 1.0, r).unflatten(0, (-1, 1, 1))
 
     def without_moment(
-        self, z: Tensor, mask: Tensor | None, entry: Entry, center: Callable[[Tensor], Tensor]
+        self, z: Tensor, count: Tensor, entry: Entry, center: Callable[[Tensor], Tensor]
     ) -> None:
         """Take `center(mean of gradient times z) z` out of the gradient of `z`."""
         value, trains = z.detach(), self.regime == "train"
 
         def taken_out(grad: Tensor) -> Tensor:
-            count, mean = self.pool.mean(grad * value, mask, self.of_groups)
-            out = center(mean[:, 0, 0].to(self.gradient_moments))
+            tokens, mean = self.pool.mean(grad * value, count, self.of_groups)
+            out = center(mean.flatten(0, 2).to(self.gradient_moments))
             if trains:
-                self.see_gradient(count, mean, entry)
-            return grad - out[:, None, None].to(grad) * value
+                self.see_gradient(tokens, mean, entry)
+            return torch.addcmul(grad, out.unflatten(0, (-1, 1, 1)).to(grad), value, value=-1)
 
         if z.requires_grad:
             z.register_hook(taken_out)
@@ -216,9 +218,10 @@ class UnifiedNorm(WindowNorm):
         return center
 
     def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
-        one = torch.ones_like(r)
-        weight = scaled(self.weight.to(z).expand_as(r), one, backward=r)
-        return self.gain_and_shift(scaled(z, one, backward=r), weight)
+        product = z * self.weight.to(z)
+        if product.requires_grad:
+            product.register_hook(lambda grad: grad * r)
+        return product + self.bias.to(z)
 
     def gradient_mean(
         self, newest: Float[Tensor, "G D"], entry: Entry, moments: Tensor, nu: Tensor
