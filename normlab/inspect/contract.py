@@ -385,10 +385,6 @@ def running(norm: BareNorm) -> str | Finding:
     )
     altered = _altered(before, state(own))
     must(not altered, f"after recalibration {altered} are not as before")
-    if (constants := own.eval().fixed_map()) is not None:
-        scale, shift = constants
-        same = not differ(look(own, x, valid)[valid], (x * scale + shift)[valid])
-        must(same, "`fixed_map` is not what eval computes")
     return "running statistics can be bypassed, recalibrated and restored"
 
 

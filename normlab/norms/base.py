@@ -17,20 +17,7 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from normlab.distributed import all_reduce_sum, world
-from normlab.norms.pool import (
-    AllReduce,
-    Axis,
-    Counted,
-    Ghost,
-    Moments,
-    Pool,
-    Stream,
-    all_tokens,
-    here,
-    merge,
-    real_tokens,
-    widen,
-)
+from normlab.norms.pool import AllReduce, Axis, Counted, Moments, Stream, here, merge
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
@@ -138,13 +125,6 @@ class Norm(nn.Module, ABC):
         step, total = self.clock
         return step == 0 or step <= self.last_steps(total)[phase]
 
-    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-        """Return scale and shift in float64 if, in eval, each feature is only scaled and shifted.
-
-        None where the output depends on more than the value, its feature and constants.
-        """
-        return None
-
     def __getstate__(self) -> dict[str, Any]:
         """Leave out of a copy what is the original's alone."""
         return {**vars(self), "extra_loss": None}
@@ -169,8 +149,6 @@ class RunningNorm(Norm):
     recurrence do where they share a row: each by itself would leave little of the first ones."""
     fewest: ClassVar[int] = 2
     """The values that a statistic needs: one has a mean square, and no variance."""
-    fixed: ClassVar[bool] = False
-    """Whether inference only scales and shifts each feature, where there is one row for all."""
 
     dim: int = field(kw_only=False)
     eps: float
@@ -245,14 +223,6 @@ class RunningNorm(Norm):
         """From now on do in training what inference does; gain and shift still learn."""
         self.frozen = True
         self.eval()
-
-    @torch.no_grad()
-    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-        if not self.fixed or self.rows > 1 or self.regime != "running":
-            return None
-        points = torch.tensor([0.0, 1.0], dtype=torch.float64, device=self.weight.device)
-        shift, ends = self.forward(points[:, None, None].expand(2, 1, self.dim), Stream())[:, 0]
-        return ends - shift, shift
 
     def batch_divisor(self) -> Tensor | None:
         """Return what the last training batch was divided by, `[columns]`, less its mean.
@@ -346,62 +316,6 @@ class RunningNorm(Norm):
         """Restore the clock of a saved norm."""
         step, total, self.batches = (int(number) for number in state.tolist())
         self.clock = Clock(step, None if total < 0 else total)
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class PooledNorm(RunningNorm):
-    """Statistics of the tokens of a batch, or of each `ghost` batch, that `padding` counts."""
-
-    padding: Any  # of a Literal in each subclass
-    ghost: Ghost = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.pool = Pool(self.pools).ghosts(self.ghost)
-
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized by the statistics of the batch, or by the running ones.
-
-        Raises:
-            ValueError: the batch is too small for the statistics, or too long for their rows.
-        """
-        rows = self.rows_of(stream.start, x.shape[1])
-        if self.regime == "running":
-            return self.by_running(*widen(x), rows).to(x.dtype)
-        counted = all_tokens(x) if self.padding == "include" else real_tokens(stream, x)
-        self.require_tokens(counted)
-        if self.padding != "exclude":  # padding is left out of some sums only
-            counted = counted._replace(rows=None)
-        packed, kept = self.pool.pack(x, counted)
-        y = self.by_batch(*widen(packed), kept, rows).to(x.dtype)
-        return self.pool.unpack(y, counted, like=x)
-
-    @abstractmethod
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        """Return `x` by its own statistics, and let them into some rows of the tables."""
-
-    @abstractmethod
-    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Return `x` by some rows of the tables."""
-
-    def rows_of(self, start: int, length: int) -> slice:
-        """Return the rows of the tables for `length` positions from `start`."""
-        return slice(0, 1)
-
-    def gain_and_shift(self, z: Tensor) -> Tensor:
-        """Return `weight z + bias`."""
-        return torch.addcmul(self.bias.to(z), z, self.weight.to(z))
-
-    @property
-    def of_groups(self) -> AllReduce:
-        """How processes share the moments of groups: ghost batches are of one process."""
-        return self.all_reduce if self.ghost is None else here
-
-    def see_groups(self, found: Moments, first: int = 0) -> None:
-        """Let the moments of the groups into the tables, as those of one batch."""
-        self.see(merge([found], here if self.ghost is None else self.all_reduce), first)
 
 
 def running_norms(model: nn.Module) -> list[RunningNorm]:

@@ -6,16 +6,88 @@ statistics (`sync`), what is remembered (`momentum`, `unbiased`), and how many s
 (`ghost`).
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normlab.norms.base import PooledNorm, uncompiled
+from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.kernels import standardize
-from normlab.norms.pool import Axis, Counted, Moments, Padding, Stream, select, widen
+from normlab.norms.pool import (
+    AllReduce,
+    Axis,
+    Counted,
+    Ghost,
+    Moments,
+    Padding,
+    Pool,
+    Stream,
+    all_tokens,
+    here,
+    merge,
+    real_tokens,
+    select,
+    widen,
+)
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class PooledNorm(RunningNorm):
+    """Statistics of the tokens of a batch, or of each `ghost` batch, that `padding` counts."""
+
+    padding: Any  # of a Literal in each subclass
+    ghost: Ghost = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.pool = Pool(self.pools).ghosts(self.ghost)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return `x` normalized by the statistics of the batch, or by the running ones.
+
+        Raises:
+            ValueError: the batch is too small for the statistics, or too long for their rows.
+        """
+        rows = self.rows_of(stream.start, x.shape[1])
+        if self.regime == "running":
+            return self.by_running(*widen(x), rows).to(x.dtype)
+        counted = all_tokens(x) if self.padding == "include" else real_tokens(stream, x)
+        self.require_tokens(counted)
+        if self.padding != "exclude":  # padding is left out of some sums only
+            counted = counted._replace(rows=None)
+        packed, kept = self.pool.pack(x, counted)
+        y = self.by_batch(*widen(packed), kept, rows).to(x.dtype)
+        return self.pool.unpack(y, counted, like=x)
+
+    @abstractmethod
+    def by_batch(
+        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
+    ) -> Float[Tensor, "B P D"]:
+        """Return `x` by its own statistics, and let them into some rows of the tables."""
+
+    @abstractmethod
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
+        """Return `x` by some rows of the tables."""
+
+    def rows_of(self, start: int, length: int) -> slice:
+        """Return the rows of the tables for `length` positions from `start`."""
+        return slice(0, 1)
+
+    def gain_and_shift(self, z: Tensor) -> Tensor:
+        """Return `weight z + bias`."""
+        return torch.addcmul(self.bias.to(z), z, self.weight.to(z))
+
+    @property
+    def of_groups(self) -> AllReduce:
+        """How processes share the moments of groups: ghost batches are of one process."""
+        return self.all_reduce if self.ghost is None else here
+
+    def see_groups(self, found: Moments, first: int = 0) -> None:
+        """Let the moments of the groups into the tables, as those of one batch."""
+        self.see(merge([found], here if self.ghost is None else self.all_reduce), first)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -27,7 +99,6 @@ class BatchNorm(PooledNorm):
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
-    fixed: ClassVar[bool] = True
     kernel: ClassVar[bool] = True
     """Whether `kernels.standardize` computes the same as `formula`, in fewer passes over memory."""
 
@@ -149,8 +220,6 @@ class ScaledBatchNorm(BatchNorm):
 
     Shen et al. 2020 compare PowerNorm with it (`mask_syncbatchnorm.py` of their code).
     """
-
-    fixed: ClassVar[bool] = False
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         (wide,) = widen(x)

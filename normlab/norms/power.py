@@ -9,7 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.base import PooledNorm, uncompiled
+from normlab.norms.base import uncompiled
+from normlab.norms.batch import PooledNorm
 from normlab.norms.pool import AllReduce, Axis, Counted, Moments, all_tokens, here, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
@@ -42,7 +43,6 @@ class SquareNorm(PooledNorm):
     phases: ClassVar[tuple[str, ...]] = ("warmup",)
     once_an_update: ClassVar[bool] = True
     fewest: ClassVar[int] = 1
-    fixed: ClassVar[bool] = True
 
     padding: SquarePadding
     warmup_share: float
@@ -178,9 +178,6 @@ class GroupScaling(SquareNorm):
         grouped = x.unflatten(-1, (self.groups, -1))
         square = grouped.square().mean(-1, keepdim=True)
         return (grouped * (square + self.eps).rsqrt()).flatten(-2)
-
-    def fixed_map(self) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | None:
-        return super().fixed_map() if self.groups is None else None
 
     @torch.no_grad()
     def update(self, found: Moments, first: int = 0) -> None:

@@ -10,6 +10,7 @@ import torch
 from normlab.commands.export import main
 from normlab.config import compose
 from normlab.export import load_export, outputs
+from normlab.models.folding import fixed_map
 from normlab.registry import option_names
 from normlab.train.build import make_norm
 from normlab.train.loaded import load_run
@@ -23,7 +24,7 @@ PLACES = [
     *(f"decoder.0.{part}" for part in ("self", "cross", "ffn", "ffn.inner")),
     "encoder.final",
 ]
-FIXED = [name for name in option_names("norm") if make_norm(name, 8).eval().fixed_map() is not None]
+FIXED = [name for name in option_names("norm") if fixed_map(make_norm(name, 8).eval()) is not None]
 NORMS = [*FIXED, "{norm:pn,groups:null}", "{norm:pn_v,groups:null}"]
 assert {"bn", "mabn", "un", "prepbn", "repbn"} < set(FIXED) and len(NORMS) <= len(PLACES)
 

@@ -167,11 +167,6 @@ WRONG = {
     "priced in eval": (Prices, "penalty", "in eval"),
     "counts in Python": (Counts, "saved", "must be a buffer"),
     "deaf": (Deaf, "running", "recalibration changes nothing"),
-    "fixed": (
-        wrong(base=Running, fixed_map=lambda self: (torch.ones(16), torch.zeros(16))),
-        "running",
-        "`fixed_map` is not what eval computes",
-    ),
     "raises": (
         wrong(lambda self, x, s: x / self.scale),
         "gradient",
