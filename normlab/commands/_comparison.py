@@ -22,7 +22,9 @@ from normlab.reports.comparison import (
     beyond_names,
     compared,
     difference,
+    future_note,
     higher_is_better,
+    marks,
     not_learned,
     obstacles,
 )
@@ -143,6 +145,7 @@ def _print_scores(
     notes = [note for group in groups for note in _unlike_rows(group)]
     scales = ", ".join(sorted({cell.choice("scale") or "none" for cell in cells} - {"none"}))
     notes.append(f"{scales and f'scale: {scales}; '}mean +- standard deviation over finished seeds")
+    notes += future_note({row.label: row.cell for row in rows})
     remark = code_remark(record.made_by for cell in cells for record in cell.records)
     if remark is not None:
         notes.append(f"these runs were {remark}")
@@ -211,7 +214,7 @@ def _scores_of(cell: Cell, scores: Iterable[str]) -> list[str]:
         " ".join(str(seed) for seed in cell.seeds),
         *(_score(cell.score(name), name) + _bounds(cell, name) for name in scores),
         _mean(cell.stability(_SPIKES), 1),
-        cell.outcome,
+        "; ".join([cell.outcome, *marks(cell)]),
         _mean(cell.tokens_per_second(), 0),
     ]
 

@@ -78,7 +78,9 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     of all weights that were tested, by their names (`normlab.train.tested`); it is empty where only
     the weights best by `validate.select_by` were. `floors` has what each score of the test is worth
     without learning (`Task.floors`). `milestones` has the last steps of the parts of norms' own
-    schedules, such as `PowerNorm/warmup`, which a config gives as shares of the run.
+    schedules, such as `PowerNorm/warmup`, which a config gives as shares of the run. `sees_future`
+    names the norms that show a decoder or a language model the tokens that it predicts; the file
+    has it where there are any.
     """
 
     run_id: Name
@@ -98,6 +100,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     weights: dict[str, int] = {}
     floors: dict[str, Number] = {}
     milestones: dict[str, int] = {}
+    sees_future: list[str] = []
 
     def __post_init__(self) -> None:
         force_setattr(self, "stability", _as_numbers(self.stability))
@@ -162,7 +165,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def to_json(self, *, indent: int | None = 1) -> str:
         """Render to fixed bytes: sorted keys, ASCII, one newline at the end."""
-        content = plain({"format": FORMAT, **asdict(self)})
+        fields = asdict(self)
+        if not self.sees_future:
+            del fields["sees_future"]
+        content = plain({"format": FORMAT, **fields})
         separators = (",", ":") if indent is None else None
         text = json.dumps(
             content, sort_keys=True, indent=indent, separators=separators, allow_nan=False

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
-from normlab.metrics.spread import Interval, at_baseline, holm, p_value, paired_interval
+from normlab.metrics.spread import Interval, at_baseline, holm, learned, p_value, paired_interval
 from normlab.records.aggregate import Cell
 from normlab.records.alike import settings, spelled, unlike_data
 from normlab.records.arithmetic import KEYS, arithmetic, unlike
@@ -162,6 +162,24 @@ def higher_is_better(cell: Cell, score: str) -> bool:
 def diverged_seeds(cell: Cell) -> int:
     """Count the seeds that diverged."""
     return sum(record.outcome.status == "diverged" for record in cell.records)
+
+
+def marks(cell: Cell) -> list[str]:
+    """Return what a reader must know of a row's runs: `did not learn 2/5`, `sees the future`."""
+    flat = sum(learned(record) is False for record in cell.records)
+    found = [f"did not learn {flat}/{len(cell.records)}"] if flat else []
+    return [*found, "sees the future"] if any(r.sees_future for r in cell.records) else found
+
+
+def future_note(cells: Mapping[str, Cell]) -> list[str]:
+    """Name the rows, by their labels, whose model sees the tokens that it predicts."""
+    seen = {
+        label: sorted({norm for record in cell.records for norm in record.sees_future})
+        for label, cell in cells.items()
+    }
+    rows = "; ".join(f"{label} ({', '.join(norms)})" for label, norms in seen.items() if norms)
+    said = "a norm shows these models the tokens that they predict, so that their losses and "
+    return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
 
 
 def not_learned(cell: Cell, score: str) -> str | None:

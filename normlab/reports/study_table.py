@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from normlab.metrics.spread import accuracy_interval
+from normlab.metrics.spread import accuracy_interval, learned
 from normlab.records.aggregate import Cell
 from normlab.records.fingerprint import diff
 from normlab.records.pairs import code_remark
@@ -26,7 +26,9 @@ from normlab.reports.comparison import (
     best,
     difference,
     diverged_seeds,
+    future_note,
     higher_is_better,
+    marks,
     not_learned,
     obstacle,
     one_code,
@@ -151,11 +153,11 @@ def _row(
 
 
 def _stability(cell: Cell, outcome: str) -> str:
-    """Say how the seeds of a row ended, how many diverged, and the median of their loss spikes."""
+    """Say how the seeds ended, how many diverged or did not learn, and their median of spikes."""
     spikes = [r.stability[SPIKE_COUNT] for r in cell.records if SPIKE_COUNT in r.stability]
     counted = f"spikes {statistics.median(spikes):g}" if spikes else "spikes not counted"
     diverged = [] if "diverged" in outcome else [f"diverged {diverged_seeds(cell)}"]
-    return "; ".join([outcome, *diverged, counted])
+    return "; ".join([outcome, *diverged, *marks(cell), counted])
 
 
 def _marked(rows: Sequence[Row], columns: Sequence[str], cells: _Cells, rules: Rules) -> list[Row]:
@@ -197,6 +199,7 @@ def notes_of(
         *([BOLD] if bold else []),
         *_few(study, scale, cells),
         *_untrained(study, cells),
+        *future_note({f"{row} {point}".strip(): cell for (point, row), cell in cells.items()}),
     ]
     if not any(record.finished for record in records):
         notes.append("no run has finished")
@@ -204,9 +207,11 @@ def notes_of(
         notes.append(f"document: what {study.document} says, at its own size and data")
     notes += _code(study, cells, rules)
     notes += [*refused, *_differences(study, cells, rules), *_signatures(study, rows)]
+    flat = any(learned(record) is False for record in records)
     details = [
         *([] if bold else [BOLD.replace("bold:", "nothing is bold, which takes:", 1)]),
         "stability: how the seeds ended, how many diverged, and the median of their loss spikes",
+        *(["did not learn: finished no better than the untrained baseline"] if flat else []),
         *_rates(study, scale, rows),
         *_intervals(study, cells),
     ]

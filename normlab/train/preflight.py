@@ -177,12 +177,18 @@ def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) 
             "decoding reads the whole prefix anew for each token: in evaluation a norm looks at "
             "other tokens"
         )
-    parts = decoder.modules() if decoder is not None else ()
-    if sees := sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)}):
+    if sees := seeing_future(model):
         yield (
             f"warning: {', '.join(sees)} shows a token the later ones of its sequence, in training "
             "too: losses and scores are those of a model that has seen what it predicts"
         )
+
+
+def seeing_future(model: nn.Module) -> list[str]:
+    """Return the classes of norms that show what predicts a token the later ones."""
+    decoder = _decoder(model)
+    parts = decoder.modules() if decoder is not None else ()
+    return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})
 
 
 def _decoder(model: nn.Module) -> nn.Module | None:

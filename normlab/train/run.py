@@ -42,7 +42,7 @@ from normlab.train.build import (
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
 from normlab.train.loop import LoopSettings, Progress, Trainer
 from normlab.train.numerics import NUMERICS, own_norms
-from normlab.train.preflight import check_memory, check_start, notices
+from normlab.train.preflight import check_memory, check_start, notices, seeing_future
 from normlab.train.ranks import check_same_data, check_same_place
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
@@ -382,4 +382,5 @@ class _Run:
             params=sum(parameters.values()),
             last_steps=trainer.probes.recent() if outcome.status == "diverged" else {},
             milestones=self.milestones,
+            sees_future=seeing_future(trainer.model),
         )

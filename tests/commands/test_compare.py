@@ -152,6 +152,18 @@ def test_a_score_at_the_untrained_baseline_is_named(runs, capsys):
     assert "BASELINE: ln" not in out
 
 
+def test_runs_that_never_learned_or_see_the_future_are_marked_in_the_outcome(runs, capsys):
+    flat = {"test/loss": Score(6.6, False, 10), "test/bleu": Score(1.0, True, 10, SIGNATURE)}
+    for norm, changes in (("ln", {}), ("rms", {"sees_future": ["SeqNorm"]})):
+        other = record(seed=9, norm=norm)
+        other = replace(other, floors={"loss": 6.67}, scores=flat, **changes)
+        runs.write(other, runs.run_dir(other.config))
+    out = " ".join(table(capsys, "--where", "seed=9", "--markdown")[1].split())
+    assert out.count("| finished 1/1; did not learn 1/1 |") == 1
+    assert "| finished 1/1; did not learn 1/1; sees the future |" in out
+    assert "sees the future: rms (SeqNorm): " in out
+
+
 def test_each_task_has_a_baseline_of_its_own(runs, capsys):
     for norm in ("ln", "gn"):
         other = record(norm=norm, choices={"task": "multi30k"}, task={"corpus": {"size": 9}})

@@ -394,3 +394,21 @@ def test_a_score_at_the_untrained_baseline_is_named():
     notes = build(study(), "smoke", [(planned("ln", 1), record)]).notes
     (note,) = [note for note in notes if note.startswith("untrained baseline: valid/loss 6.670")]
     assert note.endswith("not clear of it, so a difference says nothing: valid/loss (ln)")
+
+
+def test_a_run_that_never_learned_and_one_that_sees_the_future_are_marked_next_to_the_others():
+    flat = {1: 6.6, 2: 2.0}  # test losses; the untrained baseline has 6.67
+    made_of = [
+        (planned(row, seed), replace(made(row, seed, {BLEU: 1.0, "test/loss": loss}), **changes))
+        for row, changes in (
+            ("ln", {"floors": {"loss": 6.67}}),
+            ("bn", {"floors": {"loss": 60.0}, "sees_future": ["InstanceNorm"]}),
+        )
+        for seed, loss in flat.items()
+    ]
+    table = build(study(), "smoke", made_of)
+    ln, bn = (row.stability.split("; ") for row in table.rows)
+    assert "did not learn 1/2" in ln and "sees the future" not in ln
+    assert "sees the future" in bn and not any("learn" in part for part in bn)
+    (note,) = [note for note in table.notes if note.startswith("sees the future")]
+    assert note.startswith("sees the future: bn (InstanceNorm): ")

@@ -85,6 +85,16 @@ def test_a_norm_that_shows_a_decoder_the_future_is_named_before_the_first_step(m
     assert not any("later ones" in line for line in notices(model("bn"), {}, None))
 
 
+def test_a_record_names_the_norms_that_show_the_decoder_the_future(corpus, tmp_path):
+    marked, plain = (
+        train(compose(tiny(corpus, tmp_path, f"norm={norm}", "budget.steps=1")))
+        for norm in ("in", "ln")
+    )
+    assert marked.sees_future == [type(make_norm("in", 8)).__name__]
+    assert RunRecord.from_json(marked.to_json(), origin="here") == marked
+    assert not plain.sees_future and "sees_future" not in plain.to_json()
+
+
 def test_a_resumed_run_with_every_stateful_norm_goes_on_bitwise(corpus, tmp_path):
     """They share one model, each at a site of its own."""
     sites = ",".join(f"{place}:{norm}" for place, norm in zip(PLACES, STATEFUL, strict=False))
