@@ -21,7 +21,7 @@ from normlab.reports.table import Entry, Row, Table, figure, said, shown
 from normlab.studies import Study
 
 _DASH = "\N{EN DASH}"
-_UNLIKE = 1.5  # ratio of steps from which tokens are the better axis at first
+_UNLIKE = 1.5  # ratio of the runs' steps from which the page shows tokens across at first
 _COUNTED = 4  # runs with one value that are named; more are counted
 
 
@@ -49,7 +49,9 @@ def study_page(
         "stability": stability(runs),
     }
     panels: list[Panel] = [panel for group in groups.values() for panel in group.all]
-    unit = _unit(records)
+    units = {record.unit for record in records} or {"tokens"}
+    unit = units.pop() if len(units) == 1 else "units"
+    steps = [record.budget.steps for record in records if record.finished]
     settings = [look.spelled for look in looks.values()]
     return page(
         template,
@@ -66,7 +68,7 @@ def study_page(
         groups=groups,
         samples=side_by_side(runs, text_of),
         unit=unit,
-        across_tokens=_unlike_steps(records),
+        across_tokens=bool(steps) and max(steps) > _UNLIKE * min(steps),
         without=[run.record.run_id for run in runs if run.record is not None and not run.rows],
         diverged=[record for record in records if record.outcome.status == "diverged"],
         configuration=configuration(runs),
@@ -103,9 +105,7 @@ def runs_page(
         scale,
         replace(table, title=title),
         [
-            run
-            if run.now is None
-            else replace(run, now={k: _said(k, v) for k, v in run.now.items()})
+            replace(run, now={k: _said(k, v) for k, v in run.now.items()}) if run.now else run
             for run in arranged.runs
         ],
         template="runs.html",
@@ -156,7 +156,7 @@ def _direction(table: Table, column: str) -> str:
     """Say which way a score is better, "" where no row has it."""
     entries = [row.entries[column] for row in table.rows]
     found = {entry.higher_is_better for entry in entries if entry.summary is not None}
-    return "".join("higher is better" if higher else "lower is better" for higher in sorted(found))
+    return "".join(f"{'higher' if higher else 'lower'} is better" for higher in sorted(found))
 
 
 def _score(record: RunRecord, column: str) -> str:
@@ -191,17 +191,6 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
 def _counted(values: Iterable[str]) -> list[tuple[str, int]]:
     """Return the different values with their counts, the most frequent first."""
     return sorted(Counter(values).items(), key=lambda pair: (-pair[1], pair[0]))
-
-
-def _unit(records: Sequence[RunRecord]) -> str:
-    """Return what all runs count, `units` where they count different things."""
-    units = {record.unit for record in records} or {"tokens"}
-    return units.pop() if len(units) == 1 else "units"
-
-
-def _unlike_steps(records: Sequence[RunRecord]) -> bool:
-    steps = [record.budget.steps for record in records if record.finished]
-    return bool(steps) and max(steps) > _UNLIKE * min(steps)
 
 
 # Configs, machines and data ----------------------------------------------------------------------
@@ -256,35 +245,24 @@ Fact = tuple[str, list[tuple[str, str]]]
 
 def facts(records: Sequence[RunRecord], part: str) -> list[Fact]:
     """Return what records say in `environment` or `data`, each value once with its runs."""
-    nodes = [getattr(record, part) for record in records]
-    if part == "environment":
-        nodes = [
-            {**node, "numerics": record.numerics, "own_norms": record.own_norms}
-            for node, record in zip(nodes, records, strict=True)
-        ]
-    holders: dict[int, list[int]] = {}  # by node: most records share one
-    for place, node in enumerate(nodes):
-        holders.setdefault(id(node), []).append(place)
-    found: dict[str, dict[str, list[int]]] = {}
-    for places in holders.values():
-        for key, value in _leaves({part: nodes[places[0]]}).items():
+    found: dict[str, dict[str, list[str]]] = {}
+    for record in records:
+        node = dict(getattr(record, part))
+        if part == "environment":
+            node |= {"numerics": record.numerics, "own_norms": record.own_norms}
+        for key, value in _leaves({part: node}).items():
             name = key.removeprefix(f"{part}.")
-            found.setdefault(name, {}).setdefault(_written(value), []).extend(places)
-    runs = [record.run_id for record in records]
+            found.setdefault(name, {}).setdefault(_written(value), []).append(record.run_id)
+
+    def of(runs: Sequence[str]) -> str:
+        if len(runs) == len(records):
+            return ""
+        return f"{len(runs)} of {len(records)} runs" if len(runs) > _COUNTED else ", ".join(runs)
+
     return [
-        (
-            key,
-            [(value, _of([runs[n] for n in sorted(own)], len(runs))) for value, own in by.items()],
-        )
-        for key, by in sorted(found.items())
+        (key, [(value, of(runs)) for value, runs in values.items()])
+        for key, values in sorted(found.items())
     ]
-
-
-def _of(runs: Sequence[str], total: int) -> str:
-    """Name the runs that have a value, "" for all."""
-    if len(runs) == total:
-        return ""
-    return f"{len(runs)} of {total} runs" if len(runs) > _COUNTED else ", ".join(runs)
 
 
 def _leaves(node: Mapping[str, Any]) -> dict[str, Any]:
