@@ -6,7 +6,6 @@ baseline at the same numbers. Runs of several tasks are at points of their task.
 """
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -70,8 +69,11 @@ def arranged(
         groups.setdefault(each.experiment, []).append(each)
     experiments = [sorted(own, key=lambda run: run.planned.seed) for own in groups.values()]
     places = _places(experiments, baseline)
-    first = _first(places, baseline) if places else ""
     rows = list(dict.fromkeys(place.row for place in places))
+    if baseline is not None and baseline not in rows:
+        there = _near(baseline, rows)
+        raise ValueError(f"--baseline {baseline}: no row is called that; there are {there}")
+    first = baseline or (_usual(places) if places else "")
     rows.sort(key=lambda row: row != first)
     places.sort(key=lambda place: (*place.at.values(), rows.index(place.row)))
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
@@ -91,18 +93,15 @@ def arranged(
         scales={},
     )
     waiting = sorted(places, key=lambda place: not any(run.now for run in place.members))
-    drawn = {id(place) for place in waiting[:DRAWN]}
-    runs = [
-        replace(
-            run,
-            planned=Planned(place.row, place.point, run.planned.seed, ()),
-            rows=run.rows if id(place) in drawn else (),
-        )
-        for place in places
-        for run in place.members
-    ]
+    undrawn = {id(place) for place in waiting[DRAWN:]}
+    runs: list[Run] = []
+    for place in places:
+        for run in place.members:
+            planned = Planned(place.row, place.point, run.planned.seed, ())
+            rows = () if id(place) in undrawn else run.rows
+            runs.append(replace(run, planned=planned, rows=rows))
     scales = sorted({run.choice("scale") for run in found} - {"none"})
-    return Arranged(study, ", ".join(scales), tuple(runs), len(places) - len(drawn))
+    return Arranged(study, ", ".join(scales), tuple(runs), len(undrawn))
 
 
 def _places(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[_Place]:
@@ -149,7 +148,7 @@ def _named(
 def names(runs: Sequence[Run]) -> list[str]:
     """Name each experiment by its norm, and by the options and values that tell it apart."""
     found = [run.norm for run in runs]
-    for tell in (_by_options, _by_values):
+    for tell in (_by_options, _by_values, lambda alike: [run.experiment for run in alike]):
         alike: dict[str, list[int]] = {}
         for index, name in enumerate(found):
             alike.setdefault(name, []).append(index)
@@ -158,11 +157,7 @@ def names(runs: Sequence[Run]) -> list[str]:
                 told = tell([runs[index] for index in indices])
                 for index, text in zip(indices, told, strict=True):
                     found[index] = f"{name} {text}".rstrip()
-    counts = Counter(found)
-    return [
-        name if counts[name] == 1 else f"{name} {run.experiment}"
-        for name, run in zip(found, runs, strict=True)
-    ]
+    return found
 
 
 def _by_options(runs: Sequence[Run]) -> list[str]:
@@ -205,18 +200,16 @@ def _axes(experiments: Sequence[Parts]) -> list[tuple[str, ...]]:
     axes: list[tuple[str, ...]] = []
     for keys in _together(values):
         numbers = [at[keys[0]] for at in values]
-        rests: dict[tuple[str, ...], set[Any]] = {}
+        if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+            continue
+        if any(isinstance(n, bool) for n in numbers):
+            continue
+        rests: dict[tuple[str, ...], set[float]] = {}
         for experiment, number in zip(experiments, numbers, strict=True):
-            rests.setdefault(without(experiment, keys), set()).add(
-                number if _is_number(number) else None
-            )
-        if all(map(_is_number, numbers)) and any(len(found) > 1 for found in rests.values()):
+            rests.setdefault(without(experiment, keys), set()).add(number)
+        if any(len(found) > 1 for found in rests.values()):
             axes.append(keys)
     return axes
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _is_grid(places: Sequence[_Place], baseline: str | None) -> bool:
@@ -236,14 +229,8 @@ def _usual(places: Sequence[_Place]) -> str:
     return next((p.row for p in places if p.members[0].norm == USUAL), places[0].row)
 
 
-def _first(places: Sequence[_Place], baseline: str | None) -> str:
-    """Return the row that is compared with; ValueError naming the rows there are."""
-    rows = list(dict.fromkeys(place.row for place in places))
-    if baseline is not None and baseline not in rows:
-        near = get_close_matches(baseline, rows, n=_NAMED) or rows[:_NAMED]
-        there = "; ".join(near)
-        raise ValueError(f"--baseline {baseline}: no row is called that; there are {there}")
-    return baseline or _usual(places)
+def _near(name: str, known: Sequence[str]) -> str:
+    return "; ".join(get_close_matches(name, known, n=_NAMED) or known[:_NAMED]) or "none"
 
 
 def _columns(records: Sequence[RunRecord], scores: Sequence[str]) -> list[str]:
@@ -251,8 +238,7 @@ def _columns(records: Sequence[RunRecord], scores: Sequence[str]) -> list[str]:
     known = dict.fromkeys(name for record in records for name in record.scores)
     for name in scores:
         if name not in known:
-            near = get_close_matches(name, known, n=_NAMED) or list(known)[:_NAMED]
-            there = "; ".join(near) or "none"
+            there = _near(name, list(known))
             raise ValueError(f"--score {name}: no run has this score; there are {there}")
     if scores:
         return list(scores)

@@ -145,7 +145,11 @@ def _group(members: Sequence[tuple[Run, RunRecord]], text_of: TextOf | None) -> 
             outputs[str(number)] = read_hypotheses(run.folder, SPLIT)[1]
         except (ValueError, OSError) as error:
             left_out.append(str(error))
-    text, missing = _text(members[0][1], text_of)
+    text, missing = None, ""
+    try:
+        text = None if text_of is None else text_of(members[0][1])
+    except ValueError as error:
+        missing = str(error)
     lengths = Counter(map(len, outputs.values()))
     total = len(text[1]) if text is not None else max(lengths, key=lengths.__getitem__, default=0)
     for number in [key for key, lines in outputs.items() if len(lines) != total]:
@@ -153,26 +157,13 @@ def _group(members: Sequence[tuple[Run, RunRecord]], text_of: TextOf | None) -> 
         run_id = members[int(number)][1].run_id
         left_out.append(f"{run_id}: {len(lines):,} translations of {total:,} sentences")
     chosen = choose(text, outputs) if outputs else []
-    label = members[0][1].data.get("label") or members[0][1].data.get("source") or "unknown data"
-    planned = [run.planned for run, _ in members]
-    sentences = tuple(
-        (
-            sample,
-            tuple(
-                Translation(of.row, of.point, of.seed, text, sample.chrf.get(number))
-                for number, text in sample.outputs.items()
-                if (of := planned[int(number)])
-            ),
-        )
-        for sample in chosen
-    )
-    return SideBySide(str(label), total, sentences, missing, tuple(left_out))
-
-
-def _text(record: RunRecord, text_of: TextOf | None) -> tuple[Text | None, str]:
-    if text_of is None:
-        return None, ""
-    try:
-        return text_of(record), ""
-    except ValueError as error:
-        return None, str(error)
+    data = members[0][1].data
+    sentences: list[tuple[Sample, tuple[Translation, ...]]] = []
+    for sample in chosen:
+        own: list[Translation] = []
+        for number, said in sample.outputs.items():
+            of = members[int(number)][0].planned
+            own.append(Translation(of.row, of.point, of.seed, said, sample.chrf.get(number)))
+        sentences.append((sample, tuple(own)))
+    label = str(data.get("label") or data.get("source") or "unknown data")
+    return SideBySide(label, total, tuple(sentences), missing, tuple(left_out))
