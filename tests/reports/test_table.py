@@ -71,12 +71,6 @@ def test_one_common_seed_makes_no_difference():
     assert "no seed in common that finished (2; 1) (bn)" in differences(apart)
 
 
-def test_a_table_of_runs_that_all_diverged_says_so():
-    lost = [(planned("ln", seed), made("ln", seed, status="diverged")) for seed in (1, 2)]
-    found = build(study(), "smoke", lost)
-    assert row(found, "ln").outcome == "diverged 2/2" and "no run has finished" in found.notes
-
-
 def test_a_row_of_which_a_seed_diverged_is_counted_and_not_compared():
     lost = made("bn", 3, {BLEU: 1.0}, status="diverged")
     made_of = [*runs({"ln": [30.0, 40.0, 50.0], "bn": [29.0, 38.0]}), (planned("bn", 3), lost)]
@@ -119,6 +113,7 @@ def test_the_best_is_bold_only_where_it_is_better_than_every_other():
     assert bold(noisy(30.0, 20.0, 25.0)) == ["ln"]
     assert bold(noisy(30.0, 20.0, 30.05)) == []
     assert bold({"ln": noisy(30.0)["ln"]}) == []  # than no other
+    assert bold(noisy(2.0, 3.0), "valid/loss") == ["ln"]
 
 
 def test_fewer_than_five_seeds_make_nothing_bold():
@@ -143,33 +138,19 @@ def test_p_is_corrected_for_all_pairs_of_rows():
     assert bold({**two, "gn": [30.0, 30.0, 30.0, 30.0, 30.001]}) == []
 
 
-def test_the_best_loss_is_the_lowest():
-    assert bold(noisy(2.0, 3.0), "valid/loss") == ["ln"]
+def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold():
+    pairs = runs(noisy(30.0, 20.0))
 
+    def is_bold(made_of):
+        return any(row.entries[BLEU].best for row in build(study(), "smoke", made_of).rows)
 
-def test_where_a_seed_diverged_nothing_is_bold():
-    for name in ("ln", "bn"):
-        lost = made(name, 6, {BLEU: 1.0}, status="diverged")
-        found = build(study(), "smoke", [*runs(noisy(30.0, 20.0)), (planned(name, 6), lost)])
-        assert not any(row.entries[BLEU].best for row in found.rows)
-    gone = [(planned("gn", s), made("gn", s, status="diverged")) for s in range(1, 6)]
-    found = build(study(), "smoke", [*runs(noisy(30.0, 20.0)), *gone])
-    assert not any(row.entries[BLEU].best for row in found.rows), "a row without any figure counts"
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"floors": {"bleu": 20.1}}, {"numerics": "new"}],
-)
-def test_where_a_row_is_at_the_floor_or_of_other_code_nothing_is_bold(changes):
-    values = noisy(30.0, 20.0)
-    rest = [(planned("ln", s), made("ln", s, {BLEU: v})) for s, v in enumerate(values["ln"], 1)]
-    of = [
-        (planned("bn", s), replace(made("bn", s, {BLEU: v}), **changes))
-        for s, v in enumerate(values["bn"], 1)
-    ]
-    found = build(study(), "smoke", [*rest, *of])
-    assert not any(row.entries[BLEU].best for row in found.rows)
+    assert is_bold(pairs)
+    for changes in ({"floors": {"bleu": 20.1}}, {"numerics": "new"}):
+        changed = [(p, replace(run, **changes) if p.row == "bn" else run) for p, run in pairs]
+        assert not is_bold(changed)
+    for name in ("ln", "bn", "gn"):  # a row without any score counts, too
+        lost = (planned(name, 6), made(name, 6, {BLEU: 1.0}, status="diverged"))
+        assert not is_bold([*pairs, lost])
 
 
 def test_seeds_computed_in_unlike_arithmetic_are_not_paired():
@@ -204,42 +185,29 @@ def test_points_of_the_grid_stand_apart():
         assert row(found, "bn", point).entries[BLEU].difference.mean == 0.0
 
 
-def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown():
-    other = made("bn", 2, {BLEU: 38.0}, data={"checksums": {"train": "other"}})
-    made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), (planned("bn", 2), other)]
-    found = build(study(), "smoke", made_of)
-    assert row(found, "bn").outcome == "refused" and entry(found, "bn").summary is None
-    assert "not comparable: data.checksums" in row(found, "bn").problem
-    assert any(note.startswith("bn: toy-bn-pre") and "checksums" in note for note in found.notes)
-    assert entry(found, "ln").summary.mean == 35.0
-
-
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
+        ({"data": {"checksums": {"train": "other"}}}, "not comparable: data.checksums"),
         ({"signature": "tok:none"}, "test/bleu was computed in several ways"),
         ({"optim": {"lr": 1.0}}, "differ in optim.lr"),
-        ({"environment": {"precision": "bf16"}}, "environment.precision"),
+        ({"seed": 1}, "seed 1 is given twice"),
     ],
 )
-def test_seeds_of_unlike_making_are_refused_with_the_reason(changes, reason):
-    other = made("bn", 2, {BLEU: 38.0}, **changes)
-    made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), (planned("bn", 2), other)]
+def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(changes, reason):
+    other = made("bn", **{"seed": 2, "scores": {BLEU: 38.0}, **changes})
+    made_of = [*runs({"ln": [30.0, 40.0], "bn": [29.0]}), (planned("bn", other.seed), other)]
     found = build(study(), "smoke", made_of)
+    assert row(found, "bn").outcome == "refused" and entry(found, "bn").summary is None
     assert reason in row(found, "bn").problem
+    assert any(note.startswith("bn: ") and reason in note for note in found.notes)
     assert entry(found, "ln").summary.mean == 35.0
-
-
-def test_a_seed_twice_is_refused():
-    twice = runs({"ln": [30.0]}) * 2
-    assert "seed 1 is given twice" in row(build(study(), "smoke", twice), "ln").problem
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"data": {"checksums": {"train": "other"}}}, "unlike data (checksums)"),
-        ({"environment": {"world_size": 2}}, "numbers of processes"),
         ({"environment": {"precision": "bf16"}}, "different arithmetic"),
     ],
 )
@@ -328,16 +296,19 @@ def test_stability_counts_outcomes_divergences_and_spikes():
     assert build(study(), "smoke", [*records, lost]).rows[0].stability == "diverged 1/4; spikes 4"
 
 
-def test_a_pilot_says_that_it_decides_nothing():
+def test_notes_say_what_runs_were_made_for_and_how_they_ended():
     assert "a pilot: it decides nothing" in of_data("toy", scales=named("toy", pilot=True)).notes
-
-
-def test_a_table_says_which_weights_were_tested():
-    validate = {"average": 0, "select_by": "loss"}
-    records = [(planned("ln", 1), made("ln", 1, {BLEU: 1.0}, validate=validate))]
-    assert "tested: the weights of the best valid/loss, not the last" in (
-        build(study(), "smoke", records).notes
-    )
+    lost = [(planned("ln", seed), made("ln", seed, status="diverged")) for seed in (1, 2)]
+    found = build(study(), "smoke", lost)
+    assert row(found, "ln").outcome == "diverged 2/2" and "no run has finished" in found.notes
+    chosen = made("ln", 1, {BLEU: 1.0}, validate={"average": 0, "select_by": "loss"})
+    lengths = [
+        (planned(name, 1), replace(chosen, budget=replace(chosen.budget, steps=1000 * n)))
+        for n, name in enumerate(("ln", "bn", "gn", "in"), 1)
+    ]
+    notes = build(study(), "smoke", lengths).notes
+    assert notes[0].endswith("1,000 to 4,000 updates")
+    assert "tested: the weights of the best valid/loss, not the last" in notes
 
 
 def test_notes_say_on_what_and_by_which_code():
@@ -378,15 +349,6 @@ def test_many_rows_have_few_notes_and_the_rest_is_for_the_page():
     assert len(found.notes) < 9
     (rates_note,) = [note for note in found.details if note.startswith("tuning chose")]
     assert "optim.lr=0 (r0)" in rates_note and "optim.lr=19 (r19)" in rates_note
-
-
-def test_many_lengths_of_runs_are_a_range():
-    made_of = []
-    for n, name in enumerate(("ln", "bn", "gn", "in"), 1):
-        record = made(name, 1, {BLEU: 1.0})
-        record = replace(record, budget=replace(record.budget, steps=1000 * n))
-        made_of.append((planned(name, 1), record))
-    assert build(study(), "smoke", made_of).notes[0].endswith("1,000 to 4,000 updates")
 
 
 def test_a_score_at_the_untrained_baseline_is_named():
