@@ -1,4 +1,4 @@
-"""Generated blocks: the figures of pages that people write, made of records.
+"""Generated blocks: the numbers on pages that people write, made of records.
 
 A block is `<!-- normlab: KIND ARGUMENTS -->`, what is made, `<!-- /normlab -->`. Arguments are
 words, in quotes where they hold blanks, and `name=value`. The kinds:
@@ -14,8 +14,8 @@ words, in quotes where they hold blanks, and `name=value`. The kinds:
 import json
 import re
 import shlex
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from statistics import fmean
@@ -25,7 +25,7 @@ from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.manifest import BLOCK
 from normlab.reports.published import read, study_name
 from normlab.reports.study_table import build
-from normlab.reports.table import Entry, Row, Table, figure, markdown, parts
+from normlab.reports.table import Table, figure, markdown, parts
 from normlab.studies import load_study
 
 _END = "<!-- /normlab -->"
@@ -33,14 +33,12 @@ _BLOCK = re.compile(
     re.escape(BLOCK) + r"(?P<said>.*?) -->(?P<made>.*?)" + re.escape(_END), re.DOTALL
 )
 _PAGES = ("README*.md", "docs/**/*.md")
-
-
-@dataclass(frozen=True)
-class Words:
-    """The arguments of a block: words in their order, and values by name."""
-
-    words: tuple[str, ...]
-    named: dict[str, str]
+_TAKES = {
+    "table": "STUDY/SCALE",
+    **dict.fromkeys(("mean", "difference", "seeds"), "STUDY/SCALE SCORE"),
+    "value": "FILE KEY",
+}
+"""What each kind of block is followed by, before its named values."""
 
 
 def pages_with_blocks(root: Path) -> list[Path]:
@@ -51,7 +49,7 @@ def pages_with_blocks(root: Path) -> list[Path]:
 
 
 def written(page: Path, root: Path) -> tuple[str, list[str]]:
-    """Return a page with its blocks made anew, and what was wrong, a line a block.
+    """Return a page with its blocks regenerated, and what was wrong, one line per block.
 
     Raises ValueError naming page and block for one that cannot be made.
     """
@@ -82,25 +80,22 @@ class _Source:
         self.root = root
         self.table = cache(self._table)
         self.runs = cache(read)
-        self._kinds: dict[str, Callable[[Words], str]] = {
-            "table": self._shown,
-            "mean": self._mean,
-            "difference": self._difference,
-            "seeds": self._seeds,
-            "value": self._value,
-        }
 
     def content(self, said: str) -> str:
         """Return the content of a block; ValueError for one that cannot be made."""
         kind, *rest = shlex.split(said) or [""]
-        if kind not in self._kinds:
-            raise ValueError(f"no kind {kind!r}: there are {', '.join(self._kinds)}")
+        if kind not in _TAKES:
+            raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
+        words = [word for word in rest if "=" not in word]
         named = {name: value for name, mark, value in (w.partition("=") for w in rest) if mark}
-        words = tuple(word for word in rest if "=" not in word)
-        found = self._kinds[kind](Words(words, named))
-        if not found:
-            raise ValueError("there is no such figure")
-        return found
+        if len(words) != len(_TAKES[kind].split()):
+            found = " ".join(words) or "nothing"
+            raise ValueError(f"expected {_TAKES[kind]}, found {found}")
+        if kind == "table":
+            return self._shown(words[0], named)
+        if kind == "value":
+            return self._value(*words, named.get("format"))
+        return self._of_row(kind, *words, named)
 
     def _table(self, place: str, also: str | None = None) -> Table:
         """Return the table of a published study, with one more column for a score it lacks."""
@@ -111,52 +106,51 @@ class _Source:
             study = replace(study, columns=(*study.columns, also))
         return build(study, scale, runs)
 
-    def _shown(self, words: Words) -> str:
+    def _shown(self, place: str, named: Mapping[str, str]) -> str:
         """Return a whole table in Markdown, of some rows and columns, with what it was made of."""
-        (place,) = _exactly(words, 1, "STUDY/SCALE")
         table = self.table(place)
-        columns = _among(words.named.get("columns", ",".join(table.columns)), table.columns, ",")
+        columns = _among(named.get("columns", ",".join(table.columns)), table.columns, ",")
         names = list(dict.fromkeys(row.name for row in table.rows))
-        rows = _among(words.named.get("rows", ";".join(names)), names, ";")
-        at = words.named.get("at")
+        rows = _among(named.get("rows", ";".join(names)), names, ";")
+        at = named.get("at")
         kept = [row for row in table.rows if row.name in rows and at in (None, row.point)]
-        if words.named.get("differences") != "yes":
-            kept = [_without_differences(row) for row in kept]
+        if named.get("differences") != "yes":
+            kept = [
+                replace(
+                    row,
+                    entries={
+                        name: replace(entry, difference=None, p=None)
+                        for name, entry in row.entries.items()
+                    },
+                )
+                for row in kept
+            ]
         notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
         notes.append(f"all of it: results/{place}/table.md")
         small = replace(table, columns=columns, rows=tuple(kept), notes=("; ".join(notes),))
         return f"\n\n{markdown(small)}\n"
 
-    def _entry(self, words: Words) -> tuple[Entry, str]:
-        place, score = _exactly(words, 2, "STUDY/SCALE SCORE")
-        table = self.table(place, score)
-        name, at = words.named.get("row"), words.named.get("at")
+    def _of_row(self, kind: str, place: str, score: str, named: Mapping[str, str]) -> str:
+        """Return the mean, the difference or the seeds of one row in a score."""
+        table, form = self.table(place, score), named.get("format")
+        name, at = named.get("row"), named.get("at")
         rows = [row for row in table.rows if row.name == name and at in (None, row.point)]
         if len(rows) != 1:
             there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
             raise ValueError(f"name one row, with row= and at=, of: {there}")
-        return rows[0].entries[score], score
+        entry = rows[0].entries[score]
+        mean, gap, _ = parts(entry, score)
+        if kind == "mean" and form is not None:
+            mean = format(fmean(entry.values.values()), form)
+        if kind == "difference" and form is not None and entry.difference is not None:
+            gap = format(abs(entry.difference.mean), form)
+        seeds = " ".join(figure(value, score) for _, value in sorted(entry.values.items()))
+        found = {"mean": mean, "difference": gap, "seeds": seeds}[kind]
+        if not found:
+            raise ValueError("there is no such figure")
+        return found
 
-    def _mean(self, words: Words) -> str:
-        entry, score = self._entry(words)
-        form = words.named.get("format")
-        if form is None:
-            return parts(entry, score)[0]
-        return format(fmean(entry.values.values()), form)
-
-    def _difference(self, words: Words) -> str:
-        entry, score = self._entry(words)
-        form = words.named.get("format")
-        if form is None or entry.difference is None:
-            return parts(entry, score)[1]
-        return format(abs(entry.difference.mean), form)
-
-    def _seeds(self, words: Words) -> str:
-        entry, score = self._entry(words)
-        return " ".join(figure(value, score) for _, value in sorted(entry.values.items()))
-
-    def _value(self, words: Words) -> str:
-        name, key = _exactly(words, 2, "FILE KEY")
+    def _value(self, name: str, key: str, form: str | None) -> str:
         path = self.root / name
         if path.name == RECORD_FILE:
             score = read_record(path, mend="publish it again").figure(key)
@@ -165,7 +159,6 @@ class _Source:
             value = _looked_up(path, key)
         if not isinstance(value, int | float):
             raise ValueError(f"{path} has no number {key}")
-        form = words.named.get("format")
         return figure(value, key) if form is None else format(value, form)
 
 
@@ -178,17 +171,6 @@ def _looked_up(path: Path, key: str) -> Any:
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ValueError(f"{path} has no {key}: {error!r}") from None
     return node
-
-
-def _without_differences(row: Row) -> Row:
-    entries = {name: replace(entry, difference=None, p=None) for name, entry in row.entries.items()}
-    return replace(row, entries=entries)
-
-
-def _exactly(words: Words, count: int, names: str) -> tuple[str, ...]:
-    if len(words.words) != count:
-        raise ValueError(f"expected {names}, found {' '.join(words.words) or 'nothing'}")
-    return words.words
 
 
 def _among(text: str, allowed: Sequence[str], mark: str) -> tuple[str, ...]:
