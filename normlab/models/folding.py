@@ -70,7 +70,7 @@ def fixed_map(norm: Norm) -> tuple[Float[Tensor, " D"], Float[Tensor, " D"]] | N
     They are read off the norm's own outputs: the shift is f(0), the scale f(1) - f(0). None where
     other inputs at any position show that f is no such map, and for other norms.
     """
-    if norm.training or not isinstance(norm, RunningNorm):
+    if norm.training or not isinstance(norm, RunningNorm) or norm.rows > 1:
         return None
     state = [*norm.named_parameters(), *norm.named_buffers()]
     exact = {name: t.double() if t.is_floating_point() else t for name, t in state}
