@@ -24,7 +24,6 @@ _EXAMPLES = """examples:
   normlab norm card dyt placement=post
   normlab norm card mine --only cost,rate   some of the questions
   normlab norm card dyt --publish results   to the board of all norms, results/cards.md
-  normlab norm card dyt --only pictures --publish results    into the card that is published
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
 digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and
@@ -88,11 +87,7 @@ def main(argv: list[str]) -> int:
         print(f"written to {subject.folder / 'card.html'}")
     if arguments.publish is not None:
         every = [each.name for each in questions("card")]
-        if any(name not in card["examinations"] for name in every):
-            names = [each.name for each in asked]
-            card = _into_published(subject, card, names, arguments.publish)
-        missing = [name for name in every if name not in card["examinations"]]
-        if missing:
+        if missing := [name for name in every if name not in card["examinations"]]:
             raise ValueError(f"not published: {', '.join(missing)} missing; leave --only out")
         _publish(subject, card, arguments.publish)
     return 0
@@ -126,27 +121,6 @@ def _write(subject: "Examined", results: Path | None) -> dict[str, Any]:
 
 def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
-
-
-def _into_published(
-    subject: "Examined", card: dict[str, Any], names: Sequence[str], results: Path
-) -> dict[str, Any]:
-    """Return the published card with these examinations, each with the environment it was made in.
-
-    The card itself where none is published; ValueError where that is of another norm.
-    """
-    from normlab.reports.cards import CARD_FILE, FOLDER, read_card
-
-    path = results / FOLDER / subject.folder.name / CARD_FILE
-    if not path.is_file():
-        return card
-    published = read_card(path)
-    for key in ("overrides", "norm"):
-        if published[key] != card[key]:
-            raise ValueError(f"{path}: its {key} differs: leave --only out for a new card")
-    where = card["environment"]
-    new = {name: {**card["examinations"][name], "environment": where} for name in names}
-    return {**published, "examinations": {**published["examinations"], **new}}
 
 
 def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:

@@ -11,7 +11,6 @@ _EXAMPLES = """examples:
   normlab explain              all norms on one screen
   normlab explain ln           one norm: drawing, worked tensor, padding, modes, state
   normlab explain ln bn        two of them, then side by side
-  normlab explain --documents  what each sentence of the documents pools over
   normlab explain --images     on images: N, C and (H, W), as the group norm paper draws them
   normlab explain bn --json    the same facts for programs
 """
@@ -31,7 +30,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="on images, as in Wu and He 2018, figure 2; default: its four norms",
     )
-    result.add_argument("--documents", action="store_true", help="show the documents' sentences")
     result.add_argument("--json", action="store_true", help="print JSON")
     return result
 
@@ -39,12 +37,11 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Explain norms; raises `ValueError` for one that does not exist."""
     arguments = parser().parse_args(argv)
-    from normlab.inspect import overview, screen
-    from normlab.inspect.page import choose, explain
-    from normlab.inspect.page import overview as rows
+    from normlab.inspect import screen
+    from normlab.inspect.page import choose, explain, overview
 
     if arguments.images and not arguments.norms:
-        arguments.norms = list(overview.FIGURE)
+        arguments.norms = list(screen.FIGURE)
     options = choose(arguments.norms)
     pages = [explain(option) for option in options] if arguments.norms else []
     if arguments.json:
@@ -52,21 +49,17 @@ def main(argv: list[str]) -> int:
         if arguments.norms:
             facts["norms"] = [page.plain() for page in pages]
         else:
-            facts["overview"] = [vars(row) for row in rows(options)]
-        if arguments.documents or not arguments.norms:
-            facts["documents"] = overview.documents_plain()
+            facts["overview"] = [vars(row) for row in overview(options)]
         print(json.dumps(facts, indent=1, ensure_ascii=False))
         return 0
-    if arguments.documents:
-        overview.show_documents()
-    elif not arguments.norms:
-        overview.show_all(rows(options))
+    if not arguments.norms:
+        screen.show_all(overview(options))
     if arguments.images:
-        overview.show_images(pages)
+        screen.show_images(pages)
         return 0
     for page in pages:
         screen.show(page)
         screen.say("")
     if len(pages) > 1:
-        overview.show_side_by_side(pages)
+        screen.show_side_by_side(pages)
     return 0

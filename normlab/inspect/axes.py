@@ -22,7 +22,6 @@ NAMES = ("sample", "token", "feature")
 OF_IMAGES = ("N", "(H, W)", "C")
 EXAMPLE: Cell = (0, 0, 0)
 SHAPE: Shape = (2, 3, 4)
-_LARGE: Shape = (9, 7, 4)  # enough values along each axis that order is not kept by luck
 _CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand
 
 
@@ -82,21 +81,20 @@ def changed(x: Tensor, place: Any) -> Iterable[Tensor]:
         yield other
 
 
-def moved_by(norm: Norm, x: Tensor, place: Any) -> Tensor:
-    """Return which outputs change, bit for bit, when the input changes at `place`."""
-    before = look(norm, x)
-    return torch.stack([look(norm, other) != before for other in changed(x, place)]).any(0)
-
-
-def dependence(norm: Norm) -> dict[Cell, frozenset[Cell]]:
-    """Return for each output cell the input cells that it depends on.
+def dependence(norm: Norm, *, features: int | None = None) -> dict[Cell, frozenset[Cell]]:
+    """Return for each output cell the input cells that it depends on, bit for bit.
 
     Nothing is believed that the norm declares. Where its groups are smaller than its axes (group
-    norm takes the features of a token in parts) this finds it.
+    norm takes the features of a token in parts) this finds it. Inputs are changed in the first
+    `features` alone, where given.
     """
-    found: dict[Cell, set[Cell]] = {cell: set() for cell in cells()}
-    for source in cells():
-        for sample, token, feature in moved_by(norm, distinct(SHAPE), source).nonzero().tolist():
+    shape = (*SHAPE[:2], norm.dim)
+    x = distinct(shape)
+    before = look(norm, x)
+    found: dict[Cell, set[Cell]] = {cell: set() for cell in cells(shape)}
+    for source in cells((*SHAPE[:2], features or norm.dim)):
+        moved = torch.stack([look(norm, other) != before for other in changed(x, source)]).any(0)
+        for sample, token, feature in moved.nonzero().tolist():
             found[sample, token, feature].add(source)
     return {cell: frozenset(sources) for cell, sources in found.items()}
 
@@ -115,23 +113,6 @@ def pooled_cells(norm: Norm, seen: Mapping[Cell, frozenset[Cell]]) -> dict[Cell,
     return found
 
 
-def axes_moving_outputs(norm: Norm) -> set[str]:
-    """Return the axes along which other values of the input move an output."""
-    x = _three_sequences(norm)
-    batch, position, feature = AXES
-    found = set[str]()
-    if moved_by(norm, x, (slice(1, None),))[0].any():
-        found.add(batch)
-    if moved_by(norm, x, (0, slice(1, None)))[0, 0].any():
-        found.add(position)
-    for one in range(norm.dim):
-        moved = moved_by(norm, x, (0, 0, one))[0, 0]
-        moved[one] = False
-        if moved.any():
-            return {*found, feature}
-    return found
-
-
 def axes_moving_statistics(norm: Norm) -> set[str]:
     """Return the axes of tokens along which the input moves running statistics."""
     if not remembers(norm):
@@ -142,7 +123,8 @@ def axes_moving_statistics(norm: Norm) -> set[str]:
         run(other, x)
         return torch.cat([table.flatten().double() for table in tables(other).values()])
 
-    x = _three_sequences(norm)
+    generator = torch.Generator().manual_seed(7)
+    x = torch.randn(3, 4, norm.dim, generator=generator, dtype=torch.float64) * 3 + 2
     before = after(x)
     return {
         axis
@@ -150,11 +132,6 @@ def axes_moving_statistics(norm: Norm) -> set[str]:
         for other in changed(x, place)
         if not torch.equal(after(other), before)
     }
-
-
-def _three_sequences(norm: Norm) -> Tensor:
-    generator = torch.Generator().manual_seed(7)
-    return torch.randn(3, 4, norm.dim, generator=generator, dtype=torch.float64) * 3 + 2
 
 
 @dataclass(frozen=True)
@@ -183,20 +160,14 @@ class Sees:
         """Whether an output depends on its own value only."""
         return not any(asdict(self).values())
 
+    @property
+    def axes(self) -> set[str]:
+        """The axes along which other values move an output."""
+        seen = (self.others, self.earlier or self.later, self.features)
+        return {axis for axis, moves in zip(AXES, seen, strict=True) if moves}
+
     def in_words(self) -> str:
         """Return it as a short text."""
         named = ("its token's features", "earlier tokens", "later tokens", "other samples")
         parts = [text for text, seen in zip(named, asdict(self).values(), strict=True) if seen]
         return ", ".join(parts) or "its own value alone"
-
-
-def keeps_order(norm: Norm) -> dict[str, bool]:
-    """Tell for each axis whether values along it come out in the order in which they went in."""
-    # Means and spreads must differ between any two groups: these differ along every axis.
-    steps = [torch.arange(1, size + 1, dtype=torch.float64) for size in _LARGE]
-    samples, tokens, features = torch.meshgrid(*steps, indexing="ij")
-    x = distinct(_LARGE) * (samples + tokens * features) + 3 * torch.sin(
-        samples * tokens * features
-    )
-    y = look(norm, x)
-    return {axis: bool((x.argsort(dim) == y.argsort(dim)).all()) for dim, axis in enumerate(AXES)}

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -16,11 +17,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
-from normlab.inspect.axes import axes_in_words, dependence, pooled_cells
-from normlab.inspect.documents import attempts
+from normlab.inspect.axes import SHAPE, axes_in_words, dependence, pooled_cells
 from normlab.inspect.model import movement, percent
 from normlab.inspect.question import question, questions
 from normlab.inspect.subject import (
+    AXES,
     Norm,
     OnTable,
     call,
@@ -29,7 +30,7 @@ from normlab.inspect.subject import (
     run,
     trained,
 )
-from normlab.inspect.worked import FIVE, Group, pad, work
+from normlab.inspect.worked import FIVE, Group, document, pad, work
 from normlab.norms.batch import BatchNorm
 from normlab.registry import options
 from normlab.train.build import make_norm
@@ -122,14 +123,21 @@ def worked() -> list[Evidence]:
 @question("axes.positions", of="claim", claims=(11,))
 def positions() -> list[Evidence]:
     """What does the documents' batch norm pool: in their code, their example and their table?"""
-    first, _, third = attempts()
+    x = document().permute(0, 2, 1)
+    call, error = f"BatchNorm1d(seq_len={SHAPE[1]})(x.permute(0, 2, 1))", ""
+    try:
+        nn.BatchNorm1d(SHAPE[1], affine=False).double()(x)
+    except (RuntimeError, ValueError) as raised:
+        error = str(raised).splitlines()[0]
+    y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x).permute(0, 2, 1)
+    sets = (set(axes) for size in (1, 2, 3) for axes in combinations(AXES, size))
+    axes = next(axes for axes in sets if _is_centered(y, axes))  # the smallest
     example, table, papers = (_first_group(name) for name in ("bn_sample", "bn_position", "bn"))
-    assert third.axes is not None
     return [
         piece(
-            f"document 000's code runs: {first.call}",
-            f"raises: {first.error}" if first.error else "it runs",
-            holds=first.error is None,
+            f"document 000's code runs: {call}",
+            f"raises: {error}" if error else "it runs",
+            holds=not error,
         ),
         piece(
             "its worked example pools what its table says: one feature over the batch",
@@ -139,10 +147,15 @@ def positions() -> list[Evidence]:
         ),
         piece(
             "batch norm as the papers have it pools the same position of different samples",
-            f"it pools {len(papers.values)} values, {axes_in_words(third.axes)}: every position",
-            holds=third.axes == {"batch"},
+            f"it pools {len(papers.values)} values, {axes_in_words(axes)}: every position",
+            holds=axes == {"batch"},
         ),
     ]
+
+
+def _is_centered(y: Float[Tensor, "S T D"], axes: set[str]) -> bool:
+    over = [AXES.index(axis) for axis in axes]
+    return float(y.mean(over).abs().max()) < 1e-6
 
 
 @question("batch.alone", of="claim", claims=(13, 41))

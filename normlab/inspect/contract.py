@@ -11,12 +11,7 @@ from itertools import product
 import torch
 from torch import Tensor, nn
 
-from normlab.inspect.axes import (
-    axes_in_words,
-    axes_moving_outputs,
-    axes_moving_statistics,
-    in_order,
-)
+from normlab.inspect.axes import Sees, axes_in_words, axes_moving_statistics, dependence, in_order
 from normlab.inspect.question import Finding, question, questions
 from normlab.inspect.subject import (
     AXES,
@@ -137,7 +132,7 @@ def pools(norm: BareNorm) -> str:
     first = norm.new()
     norms = (first, norm.trained())
     declared = set(first.pools)
-    found = set().union(*map(axes_moving_outputs, norms))
+    found = set().union(*(Sees.of(dependence(each, features=2)).axes for each in norms))
     remembered = set().union(*map(axes_moving_statistics, norms))
     said = f"declares pools={{{', '.join(in_order(declared))}}}, but"
     beyond = in_order(found - declared)

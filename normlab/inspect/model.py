@@ -7,7 +7,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -235,76 +234,66 @@ def watched(
     the first values of a stack: it is given the stack's name and the values. `leaves` puts leaves
     of the graph at each stack's entry, before the norm on embedded tokens (it may leak too).
     """
-    seen = Seen()
+    seen, queries = Seen(), dict[str, Tensor]()
+
+    def passed(name: str, given: tuple[Any, ...], y: Tensor) -> None:
+        x, stream = given
+        found = (x, y, stream.real(y))
+        earlier = seen.norms.pop(name, None)
+        if earlier is not None and stream.start == earlier.valid.shape[1]:
+            found = tuple(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True))
+        seen.norms[name] = Passage(*found)
+
+    def leaf(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
+        return seen.entered[name]
+
+    def begun(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
+        entered = (enter(name, given[0]), *given[1:])
+        first, valid = real_values(entered[0], entered)
+        seen.stacks[name] = Ends(first, valid, last=first)
+        return entered
+
+    def ended(name: str, given: tuple[Any, ...], y: Tensor) -> None:
+        seen.stacks[name].last, seen.stacks[name].valid = real_values(y, given)
+
+    def layer(name: str, given: tuple[Any, ...], y: Tensor) -> None:
+        values, real = real_values(y, given)
+        seen.layers[name] = values[real]
+
+    def query(name: str, given: tuple[Any, ...]) -> None:
+        queries[name] = given[1].real(given[0])
+
+    def attention(name: str, given: tuple[Any, ...]) -> None:
+        assert measure is not None
+        seen.attention[name] = measure(given[0], given[1], given[3], queries.get(name))
+
     with ExitStack() as hooks:
 
-        def before(module: nn.Module, act: Callable[[tuple[Any, ...]], Any]) -> None:
-            handle = module.register_forward_pre_hook(lambda _, given: act(given))
-            hooks.callback(handle.remove)
+        def before(module: nn.Module, act: Callable[..., Any], name: str) -> None:
+            hook = module.register_forward_pre_hook(lambda _, given: act(name, given))
+            hooks.callback(hook.remove)
 
-        def after(module: nn.Module, act: Callable[[tuple[Any, ...], Tensor], None]) -> None:
-            handle = module.register_forward_hook(lambda _, given, y: act(given, y))
-            hooks.callback(handle.remove)
+        def after(module: nn.Module, act: Callable[..., None], name: str) -> None:
+            hook = module.register_forward_hook(lambda _, given, y: act(name, given, y))
+            hooks.callback(hook.remove)
 
-        norms = sites(model, Norm)
+        norms, residuals = sites(model, Norm), sites(model, Residual)
         seen.moments = hooks.enter_context(moments_watched(norms))
         for name, norm in norms.items():
-            after(norm, partial(_passed, seen, name))
+            after(norm, passed, name)
         for name, stack in stacks(model).items():
             if leaves:
-                before(stack.entry, partial(_leaf, seen, name))
-            before(stack.first, partial(_begun, seen, name, enter))
-            after(stack.last, partial(_ended, seen, name))
+                before(stack.entry, leaf, name)
+            before(stack.first, begun, name)
+            after(stack.last, ended, name)
             for number, block in enumerate(stack.blocks):
-                after(block, partial(_layer, seen, f"{name}.{number}"))
-        if measure is not None:
-            residuals, queries = sites(model, Residual), dict[str, Tensor]()
-            for name, core in sites(model, AttentionCore).items():
-                if name in residuals:
-                    before(residuals[name], partial(_query, queries, name))
-                before(core, partial(_attention, seen, name, measure, queries))
+                after(block, layer, f"{name}.{number}")
+        for name, core in sites(model, AttentionCore).items() if measure else ():
+            if name in residuals:
+                before(residuals[name], query, name)
+            before(core, attention, name)
         yield seen
-
-
-def _passed(seen: Seen, name: str, given: tuple[Any, ...], y: Tensor) -> None:
-    x, stream = given
-    found = (x, y, stream.real(y))
-    earlier = seen.norms.pop(name, None)
-    if earlier is not None and stream.start == earlier.valid.shape[1]:
-        found = tuple(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True))
-    seen.norms[name] = Passage(*found)
-
-
-def _leaf(seen: Seen, name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
-    return seen.entered[name]
-
-
-def _begun(seen: Seen, name: str, enter: Enter, given: tuple[Any, ...]) -> tuple[Any, ...]:
-    entered = (enter(name, given[0]), *given[1:])
-    first, valid = real_values(entered[0], entered)
-    seen.stacks[name] = Ends(first=first, valid=valid, last=first)
-    return entered
-
-
-def _ended(seen: Seen, name: str, given: tuple[Any, ...], y: Tensor) -> None:
-    seen.stacks[name].last, seen.stacks[name].valid = real_values(y, given)
-
-
-def _layer(seen: Seen, name: str, given: tuple[Any, ...], y: Tensor) -> None:
-    values, real = real_values(y, given)
-    seen.layers[name] = values[real]
-
-
-def _query(queries: dict[str, Tensor], name: str, given: tuple[Any, ...]) -> None:
-    queries[name] = given[1].real(given[0])
-
-
-def _attention(
-    seen: Seen, name: str, measure: Measure, queries: dict[str, Tensor], given: tuple[Any, ...]
-) -> None:
-    query, key, _, visible = given
-    seen.attention[name] = measure(query, key, visible, queries.get(name))
 
 
 def rms(values: Float[Tensor, "..."]) -> float:

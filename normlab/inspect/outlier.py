@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from normlab.claims.evidence import Evidence
 from normlab.inspect.computed import piece
 from normlab.inspect.model import Enter, Seen, Subject, mean_loss, watched
 from normlab.inspect.question import Cell, Finding, Table, question
-from normlab.inspect.subject import remembers
+from normlab.inspect.subject import fitted, remembers
 from normlab.inspect.worked import SENTENCE, through
 from normlab.instantiate import instantiate
 from normlab.norms.base import Norm, normalized_by
@@ -87,7 +88,8 @@ def in_sentence(config: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"no norm": {**through(NoNorm(width)), "changed": {}}}
     for site in ("norm", "encoder_norm", "decoder_norm"):
         if config[site] is not None:
-            norm, changed = fitted(config[site], width)
+            make = partial(_norm, config[site], width)
+            norm, changed = fitted(make, config[site], width)
             fresh = copy.deepcopy(norm).eval()
             found[site] = {**through(norm.train()), "changed": changed}
             if remembers(norm):
@@ -95,20 +97,8 @@ def in_sentence(config: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def fitted(node: Mapping[str, Any], dim: int) -> tuple[Norm, dict[str, int]]:
-    """Return the norm of a config node at a width, and the values that had to change to fit it.
-
-    Half the width is tried first: group norm with as many groups as features would erase them.
-    """
-    whole = [key for key, value in node.items() if type(value) is int]
-    error: ValueError | None = None
-    for changed in ({}, *({key: n} for key in whole for n in (dim // 2, dim, 1))):
-        try:
-            return instantiate({**node, **changed}, "norm", Norm, dim=dim), changed
-        except ValueError as refused:
-            error = error or refused
-    assert error is not None
-    raise error
+def _norm(node: Mapping[str, Any], width: int, **changed: int) -> Norm:
+    return instantiate({**node, **changed}, "norm", Norm, dim=width)
 
 
 class _Look(NamedTuple):

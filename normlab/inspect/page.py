@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
@@ -19,12 +19,11 @@ from normlab.inspect.axes import (
     distinct,
     groups,
     in_order,
-    keeps_order,
     pooled,
     pooled_cells,
 )
-from normlab.inspect.documents import Saying, about
 from normlab.inspect.subject import (
+    AXES,
     HALF_WAY,
     WIDTH,
     Norm,
@@ -33,9 +32,102 @@ from normlab.inspect.subject import (
     remembers,
     trained,
 )
-from normlab.inspect.worked import Outlier, Padding, Worked, outlier, pad, work
+from normlab.inspect.worked import Padding, Worked, pad, work
 
 T = TypeVar("T")
+_BATCH, _POSITION, _FEATURE = (frozenset({axis}) for axis in AXES)
+
+
+class Saying(NamedTuple):
+    """A sentence of a document (D0 to D4): its place, what it says, its words, its axes.
+
+    The documents are Chinese; a sentence is given in English with words to find it by. `note` is
+    what to know besides. A sentence about an image counts its pixels as tokens.
+    """
+
+    place: str
+    says: str
+    words: str
+    axes: frozenset[str]
+    note: str = ""
+
+
+SAYINGS = (
+    Saying(
+        "D0, section 2",
+        "position (0,0): mean([1,2,3,4,-1,0,1,2])",
+        "位置(0,0)的统计",
+        _BATCH | _FEATURE,
+        "Called batch norm there. The batch norm of the papers averages no features.",
+    ),
+    Saying(
+        "D0, section 1.3",
+        "the mean of the word vectors that all samples have at position 1",
+        "所有样本在位置1的词向量的均值",
+        _BATCH,
+        "A mean of vectors is a vector: each feature by itself.",
+    ),
+    Saying(
+        "D0, section 5.2",
+        "text [N, L, D]: BN along [N]",
+        "沿`[N]`归一化",
+        _BATCH,
+        "The papers that put BN into a Transformer (PowerNorm, RegularizedBN) pool [N, L].",
+    ),
+    Saying(
+        "D0, section 2",
+        "sample 1, token 1: [1,2,3,4], mean and deviation of these four numbers",
+        "用这4个数计算",
+        _FEATURE,
+    ),
+    Saying(
+        "D0, section 4",
+        "instance norm on BERT: 70.1 % MLM, 97.8 % NSP",
+        "实例归一化",
+        _POSITION,
+        "A token then sees the rest of its sentence, as BERT's attention lets it anyway.",
+    ),
+    Saying(
+        "D0, section 6",
+        "images [N, C, H, W]: BN along [N, H, W]",
+        "沿[N, H, W]",
+        _BATCH | _POSITION,
+        "Batch norm as in the papers: the pixels of an image are tokens.",
+    ),
+    Saying(
+        "D1, section 3.2",
+        "BN has to standardize the features at the same position of different samples",
+        "对不同样本的同一位置特征进行标准化",
+        _BATCH,
+        "One reading of BN. Over all positions no alignment is needed.",
+    ),
+    Saying(
+        "D1, section 3.4",
+        "BN statistics shared across time steps",
+        "across timestep去shared BN的统计量",
+        _BATCH | _POSITION,
+        "What the papers do in Transformers; the document calls it clearly wrong.",
+    ),
+    Saying(
+        "D2, section 1",
+        "LN: all channels of one sample (of an image, with its pixels)",
+        "所有通道 (Channels) 的数据",
+        _POSITION | _FEATURE,
+        "On a sentence taken whole. Section 4 of the same document normalizes each word.",
+    ),
+    Saying(
+        "D2, section 4",
+        "the normalization of one word does not look at the others",
+        "每个人(每个 Token)只管自家的事",
+        _FEATURE,
+    ),
+    Saying(
+        "D4, part 2.1",
+        "first, middle and last words of a sentence normalized as one distribution",
+        "句首词、句中词、句尾词",
+        _BATCH | _POSITION,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -71,10 +163,8 @@ class Page:
     narrower: bool
     sees_train: Sees | None
     sees_eval: Sees | None
-    keeps_order: dict[str, bool] | None
     worked: Worked | None
     padding: Padding | None
-    outlier: Outlier | None
     refused: str
     parameters: list[State]
     buffers: list[State]
@@ -83,7 +173,7 @@ class Page:
     step: int
     incremental: bool
     batch_independent: bool
-    documents: list[Saying]
+    documents: list[dict[str, Any]]
 
     def plain(self) -> dict[str, Any]:
         """Return the facts as plain values for JSON."""
@@ -147,10 +237,8 @@ def explain(option: registry.Option) -> Page:
         narrower=found != by_axes,
         sees_train=sees_train,
         sees_eval=sees_eval,
-        keeps_order=try_(lambda: keeps_order(norm)),
         worked=worked,
         padding=try_(lambda: pad(shown)),
-        outlier=try_(lambda: outlier(norm)),
         refused="; ".join(refusals),
         parameters=states(dict(narrow.named_parameters()), dict(wide.named_parameters())),
         buffers=states(saved_buffers(narrow), saved_buffers(wide)),
@@ -159,7 +247,7 @@ def explain(option: registry.Option) -> Page:
         step=shown.step,
         incremental=norm.incremental,
         batch_independent=norm.batch_independent,
-        documents=about(norm.pools),
+        documents=[saying._asdict() for saying in SAYINGS if saying.axes == norm.pools],
     )
 
 

@@ -1,4 +1,4 @@
-"""How `normlab explain` looks in a terminal: the drawing, what is computed, and what follows."""
+"""How `normlab explain` looks in a terminal: one norm, several side by side, all, and on images."""
 
 import re
 import shutil
@@ -9,21 +9,20 @@ from rich.console import Console
 from rich.text import Text
 
 from normlab.commands._terminal import print_table
-from normlab.inspect.axes import (
-    EXAMPLE,
-    NAMES,
-    SHAPE,
-    axes_in_words,
-)
-from normlab.inspect.documents import Saying
-from normlab.inspect.page import Page, State
-from normlab.inspect.subject import AXES, LONG_RUN, WIDTH
+from normlab.inspect.axes import EXAMPLE, NAMES, OF_IMAGES, SHAPE, axes_in_words
+from normlab.inspect.page import Page, Row, State
+from normlab.inspect.subject import LONG_RUN, WIDTH
 from normlab.inspect.worked import DOCUMENT, Block, Group, Padding, Pair, Worked, estimate
 
 _FORMULAS = {
     "standardize": ("(x - mean) / sqrt(var + eps)", "mean and var of the group (var over n)"),
     "scale": ("x / sqrt(mean(x^2) + eps)", "mean square of the group; no mean is subtracted"),
 }
+FIGURE = ("bn", "seqn", "in", "gn_sample")
+"""The four norms of the group norm paper's drawing: Wu and He 2018, figure 2."""
+_PAPER = ("batch norm", "layer norm", "instance norm", "group norm")
+_TORCH = {"bn": "BatchNorm2d", "seqn": "GroupNorm(1, C)", "in": "InstanceNorm2d"}
+_TORCH |= {"gn_sample": "GroupNorm(G, C)", "ln": "LayerNorm, channels last"}
 _LABEL = 22
 Facts = list[tuple[str, str]]
 
@@ -107,14 +106,16 @@ def show(page: Page) -> None:
         _show_worked(page, page.worked)
     if page.padding is not None:
         _show_padding(page.padding)
-    _show_outlier(page)
     heading("Training and eval, one token at a time")
     list_facts(_use(page))
     heading("What it keeps")
     list_facts(_upkeep(page))
     if page.documents:
         heading("In the documents")
-        list_facts(sayings(page.documents))
+        list_facts(
+            (s["place"], "\n".join(filter(None, (s["says"], s["words"], s["note"]))))
+            for s in page.documents
+        )
     say(f"\nTry it: normlab train norm={page.name}")
 
 
@@ -174,11 +175,11 @@ def _show_worked(page: Page, worked: Worked) -> None:
         for t in range(len(sample))
     ]
     print_table(["sample", "token", "in", *outs], rows)
-    found = [
-        (g.name, _entering(g.entered, len(g.values), worked.unbiased), g.kept)
-        for g in worked.groups
-        if g.entered and g.kept
-    ]
+    found = []
+    for g in worked.groups:
+        if g.entered and g.kept:
+            var = estimate(g.entered.var, len(g.values), worked.unbiased)
+            found.append((g.name, Pair(g.entered.mean, var), g.kept))
     if not found or worked.start is None:
         return
     heading("Running statistics, which eval takes in place of the batch")
@@ -200,10 +201,6 @@ def _show_worked(page: Page, worked: Worked) -> None:
     columns = [*batch, *(f"running {name}" for name in names)]
     rows = [[name, *_moments(a, names), *_moments(b, names)] for name, a, b in found]
     print_table(["group", *columns], rows, numeric=columns)
-
-
-def _entering(batch: Pair, count: int, unbiased: bool | None) -> Pair:
-    return Pair(batch.mean, estimate(batch.var, count, unbiased))
 
 
 def _moments(pair: Pair | None, names: Sequence[str] = ("mean", "var")) -> list[str]:
@@ -265,50 +262,14 @@ def _show_padding(padding: Padding) -> None:
     print_table(columns, rows, notes=notes, numeric=columns[1:-1])
 
 
-def _show_outlier(page: Page) -> None:
-    found = page.outlier
-    if found is None:
-        return
-    heading("The documents' outlier")
-    rows = [
-        [word, numbers(x), " ".join(f"{number(v):>6}" for v in y), number(before), number(after)]
-        for word, x, y, before, after in zip(
-            *(found.words, found.x, found.y, found.attention_before, found.attention_after),
-            strict=True,
-        )
-    ]
-    notes = [
-        "The sentence of D2, section 4, alone in its batch, in train mode. Attention: softmax of "
-        "x_1 x_j / sqrt(4), where `I` looks, with the vectors as queries and keys.",
-        f"Slope of the softmax, 1 - sum p^2 (0: saturated, no gradient): "
-        f"{number(found.slope_before)} before, {number(found.slope_after)} after.",
-    ]
-    columns = ["word", "in", "out", "attention before", "after"]
-    print_table(columns, rows, notes=notes, numeric=columns[3:])
-
-
 def _use(page: Page) -> Facts:
     """Say what an output depends on in both modes, and what follows for decoding."""
     train, evaluated = page.sees_train, page.sees_eval
     facts = []
+    future = "unknown"
     if train is not None and evaluated is not None:
         facts.append(("train(): depends on", train.in_words()))
         facts.append(("eval(): depends on", evaluated.in_words()))
-    if page.worked is not None:
-        text = "nothing: outputs are equal to the bit" if page.worked.same_in_eval else "outputs"
-        if train != evaluated:
-            text = "outputs"
-            if page.running:
-                text += ": batch statistics in train(), running ones in eval()"
-        facts.append(("the modes differ in", text))
-    one = "no: a token's output waits for the other tokens it depends on"
-    if page.incremental:
-        one = "yes: no other token is needed, in any mode"
-        if page.running:
-            one = "yes in eval, from running statistics; never in training"
-    facts.append(("one token at a time", one))
-    future = "unknown"
-    if train is not None and evaluated is not None:
         future = "a token never sees later ones" + ("; other samples are seen" * train.others)
         if evaluated.later:
             future = "a token sees later ones of its sample, in training and in eval"
@@ -317,14 +278,18 @@ def _use(page: Page) -> Facts:
                 "in training a token sees later ones, in eval it does not, so a decoder sees "
                 "future tokens during training"
             )
-    facts.append(("the future", future))
-    if page.keeps_order is not None:
-        kept = [
-            f"{NAMES[AXES.index(axis)]}s {'yes' if on else 'no'}"
-            for axis, on in page.keeps_order.items()
-        ]
-        facts.append(("keeps the order of", ", ".join(kept) + " (by trial, with weight 1)"))
-    return facts
+    if page.worked is not None:
+        text = "nothing: outputs are equal to the bit" if page.worked.same_in_eval else "outputs"
+        if train != evaluated:
+            kept = ": batch statistics in train(), running ones in eval()"
+            text = "outputs" + (kept if page.running else "")
+        facts.append(("the modes differ in", text))
+    one = "no: a token's output waits for the other tokens it depends on"
+    if page.incremental:
+        one = "yes: no other token is needed, in any mode"
+        if page.running:
+            one = "yes in eval, from running statistics; never in training"
+    return [*facts, ("one token at a time", one), ("the future", future)]
 
 
 def _upkeep(page: Page) -> Facts:
@@ -347,6 +312,87 @@ def states(found: Sequence[State]) -> str:
     return ", ".join(f"{state.name} {state.shape}" for state in found) or "none"
 
 
-def sayings(found: Sequence[Saying]) -> Facts:
-    """Write the documents' sentences with their places."""
-    return [(s.place, "\n".join(filter(None, (s.says, s.words, s.note)))) for s in found]
+def show_side_by_side(pages: Sequence[Page], *, across: int = 3) -> None:
+    """Print what differs between norms, one column each, a few at a time."""
+    for start in range(0, len(pages), across):
+        part = pages[start : start + across]
+        compared = [_comparison(page) for page in part]
+        heading("Side by side")
+        rows = [[name, *(facts[name] for facts in compared)] for name in compared[0]]
+        print_table(["", *(page.name for page in part)], rows)
+
+
+def _comparison(page: Page) -> dict[str, str]:
+    """Return the facts that distinguish norms, in few words each."""
+    worked = page.worked
+    group = worked.groups[0] if worked is not None and page.pools else None
+    padding = page.padding.treatments if page.padding is not None else []
+    moving = [t.name or "yes" for t in padding if t.moves]
+    return {
+        "pools over": axes_in_words(page.pools),
+        "groups": f"{page.groups} of {len(page.pooled)}" if page.pools else "-",
+        "first group": numbers(group.values) if group else "-",
+        "mean, var": f"{number(group.mean)}, {number(group.var)}" if group else "-",
+        "first 1 becomes": number(worked.train[0][0][0]) if worked is not None else "-",
+        "... in eval": number(worked.eval[0][0][0]) if worked is not None else "-",
+        "running statistics": "yes" if page.running else "no",
+        "sees later tokens": _sees(page, "later"),
+        "sees other samples": _sees(page, "others"),
+        "one at a time": _one_at_a_time(page),
+        "padding counts": f"with {', '.join(moving)}" if moving else "no",
+        "parameters": states(page.parameters),
+    }
+
+
+def _sees(page: Page, what: str) -> str:
+    if page.sees_train is None or page.sees_eval is None:
+        return "-"
+    train, evaluated = getattr(page.sees_train, what), getattr(page.sees_eval, what)
+    return ("yes" if evaluated else "in training") if train else "no"
+
+
+def _one_at_a_time(norm: Page | Row) -> str:
+    return ("in eval" if norm.running else "yes") if norm.incremental else "no"
+
+
+def show_all(found: Sequence[Row]) -> None:
+    """Print a table of all norms, from those that pool over nothing to those over all axes."""
+    heading("A norm is a set of axes to pool over")
+    say("In a block of samples x tokens x features, the values that are pooled share")
+    say("one mean and one variance.\n")
+    rows = [
+        [
+            *(row.name, axes_in_words(row.pools), "yes" if row.running else "no"),
+            *(_one_at_a_time(row), row.parameters, row.buffers),
+        ]
+        for row in found
+    ]
+    columns = ["norm", "pools over", "running", "stepwise", "parameters", "buffers"]
+    print_table(columns, rows, numeric=columns[-2:])
+    say("\nD: the width; running: statistics kept for eval; stepwise: a token at a time")
+    say("Next: normlab explain ln bn        both in full, then side by side")
+
+
+def show_images(pages: Sequence[Page]) -> None:
+    """Print each norm's pool in a block of images, and what the norms are called elsewhere.
+
+    An image's pixels are the positions of a stream and its channels the features. What the paper
+    calls layer norm is `seqn` here, over a whole image; `ln` is that of one pixel over its channels
+    (ConvNeXt's).
+    """
+    heading("Of 2 images (N) of 3 pixels (H, W) and 4 channels (C, across)")
+    say("Brackets: what shares its mean and variance with the value marked *.")
+    for page in pages:
+        say(f"\n{page.name}")
+        for line in drawing(page, ("N", "H, W", "C")):
+            console().print(line)
+    say("")
+    paper: dict[str, str] = dict(zip(FIGURE, _PAPER, strict=True))
+    rows = []
+    for page in pages:
+        pooled = axes_in_words(page.pools, OF_IMAGES) + (" of a group" if page.changed else "")
+        rows.append([page.name, paper.get(page.name, "-"), pooled, _TORCH.get(page.name, "-")])
+    notes = [f"{p.name} is drawn with {k}={v}" for p in pages for k, v in p.changed.items()]
+    notes.append("the paper: Wu and He 2018, figure 2")
+    print_table(["norm", "in the paper", "pools over", "in torch"], rows, notes=notes)
+    say("Next: normlab train task=digits norm=gn_sample   a residual network with it")

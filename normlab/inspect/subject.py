@@ -27,7 +27,6 @@ HALF_WAY, LONG_RUN = 500, 1000  # where `explain` shows a norm that pools nothin
 WIDTH = 4  # of the documents' tensor
 _WIDTHS = (16, 64, 512)
 _LENGTHS = (6, 2, 4, 5)
-_DIVISORS = (2, 4, 1)
 _ROUNDING = 1e-9  # of float64, far above what the order of sums explains
 
 
@@ -133,30 +132,37 @@ class OnTable:
 
 
 def on_table(option: Option) -> OnTable:
-    """Return the norm of an option at the width of 4.
-
-    Group norm's 8 groups do not divide 4: such a norm is made with the first whole number that
-    fits. Raises ValueError where none does.
-    """
+    """Return the norm of an option at the width of 4."""
     node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
-    values = {name: value for name, value in node.items() if not name.startswith("_")}
-    whole = [name for name, value in values.items() if type(value) is int]
-    for changed in ({}, *({name: number} for name in whole for number in _DIVISORS)):
-        with contextlib.suppress(ValueError):
-            norm = make_norm(option.name, WIDTH, **changed)
-            break
-    else:
-        raise ValueError(
-            f"norm {option.name} cannot be made for the documents' tensor, {WIDTH} features wide: "
-            f"none of its values {', '.join(whole) or '(it has no whole number)'} makes it fit"
-        )
+    norm, changed = fitted(lambda **values: make_norm(option.name, WIDTH, **values), node)
     hints = get_type_hints(type(norm).__init__)
-    settings = (Setting(name, value, _choices(hints.get(name))) for name, value in values.items())
+    settings = []
+    for name, value in node.items():
+        if not name.startswith("_"):
+            hint = hints.get(name)
+            allowed = get_args(hint) if get_origin(hint) is Literal else ()
+            settings.append(Setting(name, value, tuple(map(str, allowed))))
     return OnTable(option, tuple(settings), changed)
 
 
-def _choices(hint: Any) -> tuple[str, ...]:
-    return tuple(map(str, get_args(hint))) if get_origin(hint) is Literal else ()
+def fitted(
+    make: Callable[..., Norm], node: Mapping[str, Any], dim: int = WIDTH
+) -> tuple[Norm, dict[str, int]]:
+    """Return a norm at a width, and the values of its config that had to change to fit it.
+
+    Group norm's 8 groups do not divide 4: the first whole number that fits is taken. Half the width
+    is tried first, as with as many groups as features group norm would erase them. Raises what the
+    norm raises where none fits.
+    """
+    whole = [name for name, value in node.items() if type(value) is int]
+    refused: ValueError | None = None
+    for changed in ({}, *({name: n} for name in whole for n in (dim // 2, dim, 1))):
+        try:
+            return make(**changed), changed
+        except ValueError as error:
+            refused = refused or error
+    assert refused is not None
+    raise refused
 
 
 def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:

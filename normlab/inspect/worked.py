@@ -34,7 +34,6 @@ DOCUMENT = (
     ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), (9.0, 10.0, 11.0, 12.0)),
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),
 )
-WORDS = ("I", "love", "eat")
 SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 Block = list[list[list[float]]]
@@ -112,8 +111,8 @@ def work(norm: Norm, pooled: Mapping[Cell, frozenset[Cell]]) -> Worked:
     after = trained(norm, x)
     out = run(after, x)
     found = [_group(sorted(group), x, train, after) for group in groups(pooled)]
-    momentum = getattr(norm, "momentum", None) if remembers(norm) else None
-    unbiased = getattr(norm, "unbiased", None) if remembers(norm) else None
+    keeps = remembers(norm)
+    momentum, unbiased = (getattr(norm, name, None) for name in ("momentum", "unbiased"))
     return Worked(
         shape=SHAPE,
         x=x.tolist(),
@@ -121,25 +120,26 @@ def work(norm: Norm, pooled: Mapping[Cell, frozenset[Cell]]) -> Worked:
         eval=out.tolist(),
         same_in_eval=torch.equal(train, out),
         groups=found,
-        kind=_kind(norm, found, same=torch.equal(x, train)),
-        momentum=momentum,
-        unbiased=unbiased,
-        update_holds=_update_holds(found, momentum, unbiased) if remembers(norm) else None,
+        kind="identity" if torch.equal(x, train) else _kind(norm, found),
+        momentum=momentum if keeps else None,
+        unbiased=unbiased if keeps else None,
+        update_holds=_update_holds(found, momentum, unbiased) if keeps else None,
         start=kept(norm, found[0].cells[0]),
     )
 
 
 def _group(members: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
     values = [float(x[cell]) for cell in members]
-    mean, var = moments(values)
+    mean = math.fsum(values) / len(values)
+    seen = last_moments(after)  # by the norm's own account
     return Group(
         name=describe(set(members)),
         cells=members,
         values=values,
         mean=mean,
-        var=var,
+        var=math.fsum((value - mean) ** 2 for value in values) / len(values),
         line=line_through(values, [float(y[cell]) for cell in members]),
-        entered=entered(after, members[0]),
+        entered=None if seen is None else _at(members[0], seen.mean, seen.var),
         kept=kept(after, members[0]),
     )
 
@@ -157,18 +157,6 @@ def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
     return Line(center, divisor) if fits else None
 
 
-def moments(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean and the variance (over n) of some values."""
-    mean = math.fsum(values) / len(values)
-    return mean, math.fsum((value - mean) ** 2 for value in values) / len(values)
-
-
-def entered(norm: Norm, cell: Cell) -> Pair | None:
-    """Return the last batch's statistics of a cell's group, by the norm's own account."""
-    seen = last_moments(norm)
-    return None if seen is None else _at(cell, seen.mean, seen.var)
-
-
 def kept(norm: Norm, cell: Cell) -> Pair | None:
     """Return the running statistics that stand in for a cell's group."""
     found = running(norm)
@@ -183,10 +171,8 @@ def _at(cell: Cell, mean: Tensor, var: Tensor) -> Pair:
     return Pair(float(mean[at]), float(var[at]))
 
 
-def _kind(norm: Norm, found: Sequence[Group], *, same: bool) -> Kind:
+def _kind(norm: Norm, found: Sequence[Group]) -> Kind:
     """Return which formula the module's outputs agree with, in every group."""
-    if same:
-        return "identity"
     eps = float(getattr(norm, "eps", 0.0))
 
     def agrees(line: Line | None, center: float, square: float) -> bool:
@@ -343,32 +329,3 @@ def through(norm: Norm) -> dict[str, Any]:
         "largest_weight": weights.amax(-1).tolist(),
         "slope": slope(weights).tolist(),
     }
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """The sentence before and after the norm, where its first word looks, and the slopes there."""
-
-    words: tuple[str, ...]
-    x: list[list[float]]
-    y: list[list[float]]
-    attention_before: list[float]
-    attention_after: list[float]
-    slope_before: float
-    slope_after: float
-
-
-def outlier(norm: Norm) -> Outlier:
-    """Send the sentence through a new norm, in training mode. Raises what the norm raises on it."""
-    x = torch.tensor(SENTENCE, dtype=torch.float64)
-    y = look(norm, x[None])[0]
-    before, after = attend(x)[0], attend(y)[0]
-    return Outlier(
-        words=WORDS,
-        x=x.tolist(),
-        y=y.tolist(),
-        attention_before=before.tolist(),
-        attention_after=after.tolist(),
-        slope_before=float(slope(before)),
-        slope_after=float(slope(after)),
-    )

@@ -161,24 +161,11 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
     assert found.board == {} and not list(tmp_path.iterdir())
 
 
-def test_examinations_go_into_a_published_card_and_say_where_they_were_made(tmp_path):
-    subject = examined(["norm=bn"], tmp_path)
-    old = {**card_of("bn", [2.0, 3.0], nll=2.5), "environment": {"commit": "old"}}
-    new = {**card_of("bn", [1.0, 1.0]), "environment": {"commit": "new"}}
-    new["examinations"] = {**new["examinations"], "pictures": picture(cells={"digits acc": 0.9})}
-    assert command._into_published(subject, new, ["pictures"], tmp_path) is new
-    path = tmp_path / "cards" / "bn" / "card.json"
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(old))
-    card = command._into_published(subject, new, ["pictures"], tmp_path)
-    assert card["examinations"]["translation"] == old["examinations"]["translation"]
-    assert card["environment"] == {"commit": "old"}
-    assert card["examinations"]["pictures"]["environment"] == {"commit": "new"}
+def test_an_examination_that_was_made_apart_says_at_which_commit():
+    card = card_of("bn", [2.0, 3.0])
+    card["examinations"]["pictures"] = picture(environment={"commit": "new"})
     page = card_page(card, {"ln": card_of("ln", [1.0, 2.0])})
     assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
-    assert "| `ln` | 1 | - |" in board([card, card_of("ln", [1.0, 2.0], nll=1.0)])
-    with pytest.raises(ValueError, match=r"card\.json: its norm differs"):
-        command._into_published(subject, {**new, "norm": {"eps": 1}}, ["pictures"], tmp_path)
 
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):

@@ -8,7 +8,7 @@ import torch
 
 from normlab.distributed import Shard
 from normlab.inspect import depth
-from normlab.inspect.depth import by_stack, ratio, second_weights, training_batch
+from normlab.inspect.depth import by_stack, training_batch
 from tests.inspect.subjects import EVERY_KIND, examined, subject, trained
 
 
@@ -79,26 +79,3 @@ def test_of_a_deep_stack_the_table_shows_a_few_layers_and_the_figures_all(tmp_pa
     assert set(by_stack(list(finding.values["layers"]))["encoder"]) == {
         f"encoder.{index}" for index in range(9)
     }
-
-
-def test_layers_are_gathered_by_stack():
-    names = ["encoder.embedding", "encoder.0", "encoder.1", "encoder.final", "decoder.0", "output"]
-    assert by_stack(names) == {"encoder": ["encoder.0", "encoder.1"], "decoder": ["decoder.0"]}
-
-
-def test_growth_is_the_last_over_the_first():
-    norms = {"a": 2.0, "b": 100.0, "c": 3.0, "zero": 0.0}
-    assert ratio(norms, ["a", "b", "c"]) == 1.5
-    assert ratio(norms, ["a"]) == 1
-    assert ratio(norms, ["zero", "a"]) == math.inf
-    assert math.isnan(ratio(norms, ["zero"]))
-
-
-def test_second_weights_are_those_of_the_feed_forward_layers(tmp_path):
-    model = copy.deepcopy(subject(tmp_path, "norm=ln").model)
-    assert second_weights(model) == {}
-    weight = model.encoder.layers[0].feed_forward.fc2.weight
-    weight.grad = torch.zeros_like(weight)
-    weight.grad[0, :2] = torch.tensor([3.0, 4.0])
-    model.encoder.layers[0].feed_forward.fc1.weight.grad = torch.ones(32, 16)
-    assert second_weights(model) == {"encoder.0": pytest.approx(5)}

@@ -1,4 +1,4 @@
-"""The command: every option in text and JSON, the overview, the documents, files and errors."""
+"""The command: every option in text and JSON, the overview, images and errors."""
 
 import json
 import re
@@ -65,14 +65,6 @@ def test_a_running_mean_square_starts_from_a_mean_square(capsys):
     assert "starting from a mean square of 1" in out and "mean 0 and variance 1" not in out
     assert "shown at the start" in out and "equal to the bit" not in out
     assert re.search(r"\n +y = weight r z \+ bias +dz' = dz - z mean", printed(capsys, "mabn"))
-
-
-def test_the_documents_sentences_stand_under_their_axes(capsys):
-    out = printed(capsys, "--documents")
-    assert re.search(r"batch, feature: .*bn_sample.*\nD0, section 2 +position \(0,0\)", out)
-    assert "raises: " in out
-    facts = json.loads(printed(capsys, "ln", "--documents", "--json"))
-    assert len(facts["documents"]["code"]) == 3 and facts["norms"]
 
 
 def test_images_are_drawn_by_the_axes_of_the_group_norm_paper(capsys):

@@ -18,7 +18,7 @@ from normlab.inspect.inference import (
     loss,
 )
 from normlab.inspect.model import look
-from normlab.norms.base import RunningNorm, Stream, normalized_by, running_norms
+from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.local import LayerNorm
 from normlab.norms.pool import Moments
 from normlab.probes.sites import sites
@@ -75,15 +75,6 @@ def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):
         assert loss(about, batches) == pytest.approx(expected, rel=1e-5)
 
 
-def test_batches_are_cut_from_sentences_sorted_by_length(tmp_path):
-    about = subject(tmp_path, "norm=ln")
-    batches = by_length(about, "train", inference._sentences(about, "train"), size=32)
-    widths = [batch.source.shape[1] for batch in batches]
-    assert [len(batch.source) for batch in batches] == [32, 8]
-    assert widths == sorted(widths, reverse=True)
-    assert widths[0] > widths[-1]
-
-
 def test_what_recalibration_closes_is_a_share_of_the_gap():
     assert closing(3.0, 2.0, 2.25) == {"gap": 1.0, "closed": 0.75}
     assert closing(3.0, 2.0, 3.0)["closed"] == 0.0
@@ -110,14 +101,6 @@ def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(
     assert before["tid"]["mean"] > 0.01
     assert figures["tid"]["mean"] < 1e-5
     assert figures["tid"]["var"] < 1e-5
-
-
-def test_running_statistics_of_a_new_model_cost_and_recalibration_pays(tmp_path):
-    about = subject(tmp_path, "norm=bn", "placement=pre")
-    finding = inference.statistics(about)
-    assert finding.values["gap"] > 0.1
-    assert finding.values["closed"] > 0.5
-    assert "at initialization" in finding.answer
 
 
 def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
@@ -193,40 +176,6 @@ def test_in_eval_only_norms_over_time_differ_token_by_token(tmp_path, norm, plac
         assert found["difference"]["mean"] > 1e-3
         assert found["loss"]["whole"] != pytest.approx(found["loss"]["stepwise"], abs=1e-4)
     assert ("batch" in finding.values) == (norm in OVER_BATCH)
-
-
-def test_batch_statistics_of_one_sentence_see_its_future(tmp_path):
-    finding = inference.stepwise(trained(tmp_path, "norm=bn"))
-    by_batch = finding.values["batch"]
-    assert not by_batch["same"]
-    assert by_batch["difference"]["mean"] > 1e-2
-    assert by_batch["loss"]["whole"] != pytest.approx(finding.values["together"], abs=1e-3)
-    assert [row[0] for row in finding.table.rows] == ["as evaluated", "of the sentence", "of all 7"]
-
-
-def by_hand(about, batch):
-    """Return the summed negative log-likelihood of a batch by the model's own forward."""
-    with torch.no_grad():
-        stream = about.model(
-            batch.source, Stream(batch.source_valid), batch.tgt_in, Stream(batch.tgt_valid)
-        )
-        logits = about.model.project(stream)[batch.tgt_valid]
-    return F.cross_entropy(logits, batch.tgt_out, reduction="sum")
-
-
-def test_the_losses_on_the_whole_are_the_models_own(tmp_path):
-    about = trained(tmp_path, "norm=bn")
-    figures = inference.stepwise(about).values
-    batches = [about.batch("valid", [index]) for index in range(7)]
-    tokens = sum(batch.tokens for batch in batches)
-    assert figures["eval"]["tokens"] == tokens
-    expected = float(sum(by_hand(about, batch) for batch in batches)) / tokens
-    assert figures["eval"]["loss"]["whole"] == pytest.approx(expected, rel=1e-5)
-    with normalized_by(about.model, "batch"):
-        alone = float(sum(by_hand(about, batch) for batch in batches)) / tokens
-        together = float(by_hand(about, about.batch("valid", range(7)))) / tokens
-    assert figures["batch"]["loss"]["whole"] == pytest.approx(alone, rel=1e-5)
-    assert figures["together"] == pytest.approx(together, rel=1e-5)
 
 
 def test_the_loss_step_by_step_is_that_of_each_prefix_by_itself(tmp_path, monkeypatch):

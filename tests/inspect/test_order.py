@@ -9,7 +9,7 @@ import torch
 
 from normlab.inspect import order
 from normlab.inspect.model import Passage
-from normlab.inspect.order import orders, rank_correlation, ranks, weights
+from normlab.inspect.order import orders, rank_correlation, ranks
 from normlab.norms.base import Norm
 from normlab.norms.local import LayerNorm
 from normlab.probes.sites import sites
@@ -116,20 +116,6 @@ def test_uneven_weights_break_the_order_of_the_features_of_layer_norm_alone(tmp_
     bn = order.order(with_weights(trained(tmp_path, "norm=bn"), uneven))
     assert bn.values["learned"]["tokens"]["exact"] == 1
     assert "weights differ" in ln.answer
-
-
-def test_the_statistics_of_a_new_model_are_the_norm_as_learned(tmp_path):
-    figures = order.order(subject(tmp_path, "norm=ln")).values
-    assert figures["alone"] == figures["learned"]
-    assert figures["weights"] == {"negative": 0.0, "spread": 0.0}
-
-
-def test_weights_are_described_over_all_norms():
-    norms = {name: LayerNorm(2, eps=1e-5, affine=True) for name in "ab"}
-    norms["a"].weight.data[:] = torch.tensor([-1.0, 3.0])
-    # -1, 3, 1, 1: deviation sqrt(2) about the mean of 1, mean size 1.5.
-    found = weights(norms)
-    assert found == {"negative": 0.25, "spread": pytest.approx(math.sqrt(2) / 1.5)}
 
 
 def test_padding_is_not_ranked(tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 from normlab.inspect import inference, order, others, outlier, sampling
 from normlab.inspect.model import Ends, Seen, by_how_much, movement, percent
-from normlab.inspect.others import attention_weights, derivative, leaks, split, total_variation
+from normlab.inspect.others import attention_weights, derivative, total_variation
 from normlab.models.attention import AttentionCore
 from normlab.norms.base import Stream, normalized_by
 from normlab.probes.sites import sites
@@ -140,16 +140,6 @@ def test_a_norm_leaks_along_its_axes_and_no_further(tmp_path, norm, placement):
     )
 
 
-def test_answer_names_the_leaking_stack_and_what_it_sees(tmp_path):
-    answer = others.leak(trained(tmp_path, "norm=in")).answer
-    assert "the decoder depends on later positions (" in answer
-    assert "encoder" not in answer
-    assert "other sentences" not in answer
-    answer = others.leak(trained(tmp_path, "norm=bn_position")).answer
-    assert "the encoder depends on other sentences (" in answer
-    assert "later positions" not in answer
-
-
 def test_a_decoder_without_batch_norm_sees_other_sentences_through_the_encoder(tmp_path):
     found = others.leak(trained(tmp_path, "norm=bn", "norm@decoder_norm=ln")).values["training"]
     assert found["decoder"]["others"] > 1e-6
@@ -166,22 +156,6 @@ def test_a_norm_on_the_embedding_leaks_too(tmp_path):
     assert found["eval"]["decoder"]["later"] == 0
 
 
-def test_norms_that_evaluate_by_the_batch_leak_in_eval(tmp_path):
-    found = others.leak(trained(tmp_path, "norm=bn", "norm.eval_stats=batch")).values
-    assert found["eval"] == found["training"]
-
-
-def test_slope_is_split_by_place_and_padding_is_left_out():
-    slope = torch.zeros(2, 3, 2)
-    slope[0, 0] = torch.tensor([3.0, 4.0])
-    slope[0, 1] = torch.tensor([5.0, 12.0])
-    slope[0, 2] = 100.0
-    slope[1, 0] = torch.tensor([8.0, 15.0])
-    slope[1, 1:] = 100.0
-    valid = torch.tensor([[True, True, False], [True, False, False]])
-    assert split(slope, valid) == pytest.approx((5.0, 13.0, 17.0))
-
-
 def test_derivative_by_hand():
     # y at sentence 0, position 0 is e_0 + 2 e_later + 3 e_other + 4 f_other, f another stream.
     e, f = (torch.randn(2, 2, 5, dtype=torch.float64, requires_grad=True) for _ in range(2))
@@ -196,13 +170,6 @@ def test_derivative_by_hand():
     assert found["others"] == pytest.approx(math.hypot(3, 4))
     projection = torch.randn(5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
     assert found["own"] == pytest.approx(float(projection.norm()))
-
-
-def test_only_what_is_not_due_counts_as_a_leak():
-    found = {"own": 1.0, "later": 0.5, "others": 1e-12}
-    assert leaks(found, both_ways=True) == {}
-    assert leaks(found, both_ways=False) == {"later": 0.5}
-    assert leaks({**found, "others": 1e-8}, both_ways=True) == {"others": 1e-8}
 
 
 @pytest.mark.parametrize(

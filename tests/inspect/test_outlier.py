@@ -9,10 +9,9 @@ import torch
 
 from normlab.inspect import outlier
 from normlab.inspect.model import look, mean_loss
-from normlab.inspect.outlier import fitted, in_sentence, ratio
-from normlab.inspect.worked import attend, slope, through
+from normlab.inspect.outlier import in_sentence
+from normlab.inspect.worked import slope, through
 from normlab.norms.base import normalized_by
-from normlab.norms.local import NoNorm
 from normlab.train.build import make_norm
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, config_of, examined, trained
 
@@ -57,20 +56,6 @@ def test_layer_norm_of_the_documents_sentence_by_hand():
     assert found["largest_logit"] == pytest.approx(2, rel=1e-5)
 
 
-def test_without_a_norm_every_word_looks_at_one_only():
-    found = through(NoNorm(4))
-    assert found["largest_weight"] == [1, 1, 1]
-    assert max(found["slope"]) < 1e-12
-    assert found["largest_logit"] == (10**2 + 20**2 + 999**2 + 5**2) / 2
-
-
-def test_batch_norm_of_the_sentence_is_by_feature():
-    found = through(make_norm("bn", 4).train())
-    column = torch.tensor([999.0, 0.1, 5.0]).double()
-    expected = (column - column.mean()) / column.std(correction=0)
-    assert [row[2] for row in found["values"]] == pytest.approx(expected.tolist(), rel=1e-4)
-
-
 def test_running_statistics_of_a_new_norm_know_nothing_of_the_outlier():
     nodes = {"norm": config_of("bn"), "encoder_norm": None, "decoder_norm": config_of("ln")}
     found = in_sentence(nodes)
@@ -81,12 +66,11 @@ def test_running_statistics_of_a_new_norm_know_nothing_of_the_outlier():
 
 
 def test_a_norm_that_does_not_fit_four_features_is_made_to_and_says_so():
-    norm, changed = fitted(config_of("gn"), 4)
-    assert changed == {"groups": 2}
-    assert norm.groups == 2
-    assert fitted(config_of("ln"), 4)[1] == {}
+    nodes = {"norm": config_of("gn"), "encoder_norm": config_of("ln"), "decoder_norm": None}
+    found = in_sentence(nodes)
+    assert found["norm"]["changed"] == {"groups": 2} and found["encoder_norm"]["changed"] == {}
     with pytest.raises(ValueError, match="eps"):
-        fitted({"option": "ln", "affine": True}, 4)
+        in_sentence({**nodes, "norm": {"option": "ln", "affine": True}})
 
 
 def test_the_slope_of_the_softmax_in_closed_form():
@@ -97,13 +81,6 @@ def test_the_slope_of_the_softmax_in_closed_form():
     logits = torch.tensor([0.3, -1.0, 2.0]).double()
     jacobian = torch.autograd.functional.jacobian(lambda z: z.softmax(-1), logits)
     assert float(slope(logits.softmax(-1))) == pytest.approx(float(jacobian.trace()))
-
-
-def test_attention_of_the_vectors_themselves():
-    y = torch.tensor([[2.0, 0.0], [0.0, 0.0]]).double()
-    share = math.exp(4 / math.sqrt(2))
-    expected = [[share / (share + 1), 1 / (share + 1)], [0.5, 0.5]]
-    torch.testing.assert_close(attend(y), torch.tensor(expected).double())
 
 
 # The model --------------------------------------------------------------------------------------
@@ -120,25 +97,6 @@ def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_p
     assert lost["least_slope"]["after"] < kept["least_slope"]["after"] / 3
     assert "keeps the softmax alive" in alive.answer
     assert "saturates" in dead.answer
-
-
-def test_running_statistics_let_the_outlier_through_and_those_of_the_batch_do_not(tmp_path):
-    model = outlier.outlier(trained(tmp_path, "norm=bn", "placement=pre")).values["model"]
-
-    def largest_logit(statistics):
-        by = model[statistics]["outlier_in"]["encoder"]["attention"]["encoder.0.self"]
-        return by["own"]["largest"]
-
-    assert largest_logit("as evaluated") > 10 * largest_logit("of the batch")
-
-
-def test_a_ratio_is_over_the_chosen_tokens():
-    table = torch.tensor([[[3.0, 4.0], [100.0, 0.0]], [[0.0, 0.0], [0.0, 12.0]]])
-    chosen = torch.tensor([[True, False], [False, True]])
-    assert ratio(table, torch.ones(2, 2, 2), chosen) == pytest.approx(13 / 2)
-    zero = torch.zeros_like(table)
-    assert ratio(table, zero, chosen) == math.inf
-    assert math.isnan(ratio(zero, zero, chosen))
 
 
 @pytest.mark.parametrize("statistics", ["as evaluated", "of the batch"])

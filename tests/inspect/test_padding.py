@@ -6,15 +6,11 @@ import re
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 
 from normlab.inspect import padding
-from normlab.inspect.model import watched
 from normlab.inspect.padding import alike, compare, positions
-from normlab.norms.base import Stream, normalized_by
-from normlab.norms.batch import BatchNorm
+from normlab.norms.base import Stream
 from normlab.norms.pool import Moments
-from normlab.probes.sites import sites
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, examined, subject, trained
 
 FEW = [0.0, 0.3, 0.8]
@@ -89,29 +85,6 @@ def embedded(about):
     return x, batch.source_valid
 
 
-def test_filling_with_the_mean_shrinks_the_variance_alone(tmp_path):
-    about = trained(tmp_path, "norm=bn", "norm.padding=fill", "placement=pre")
-    figures = padding.padding(about).values
-    found = figures["statistics"]["by_site"]["encoder.0.self"]
-    for at, p in enumerate(figures["real_share"]["encoder"]):
-        assert found["mean_ratio"][at] == pytest.approx(1, rel=1e-5)
-        assert found["var_ratio"][at] == pytest.approx(1 - p, rel=1e-4)
-    assert figures["moved"]["training"]["encoder"][8] > 0.1
-
-
-def test_statistics_are_those_of_the_whole_block_where_padding_counts(tmp_path):
-    about = include(tmp_path, "placement=pre")
-    x, valid = embedded(about)
-    x, valid = F.pad(x, (0, 0, 0, 4)), F.pad(valid, (0, 4))
-    norm = sites(about.model, BatchNorm)["encoder.0.self"]
-    with normalized_by(about.model, "batch"), watched(about.model) as seen:
-        norm(x, Stream(valid))
-    found = seen.moments["encoder.0.self"].result()
-    mean, var = x.double().mean((0, 1)), x.double().var((0, 1), correction=0)
-    torch.testing.assert_close(found.mean[0], mean, atol=1e-6, rtol=1e-5)
-    torch.testing.assert_close(found.var[0], var, atol=1e-6, rtol=1e-5)
-
-
 def test_documents_padding_by_hand():
     # 1 2 3 4 5 and five zeros: mean 3 -> 1.5, variance 2 -> 3.25 (claim 7).
     table = torch.tensor([1.0, 2, 3, 4, 5])
@@ -119,14 +92,6 @@ def test_documents_padding_by_hand():
     padded = Moments(*(torch.full((1, 1, 1), float(v)) for v in (1.5, 3.25, 10, 10)))
     assert compare(alone, padded) == pytest.approx(
         {"mean_ratio": 0.5, "mean_offset": 1.5 / math.sqrt(2), "var_ratio": 3.25 / 2}
-    )
-
-
-def test_rows_that_nothing_was_pooled_for_are_left_out():
-    first = Moments(*(torch.tensor([[[v], [0.0]]]) for v in (2.0, 4.0, 3.0, 3.0)))
-    other = Moments(*(torch.tensor([[[v], [99.0]]]) for v in (1.0, 2.0, 6.0, 6.0)))
-    assert compare(first, other) == pytest.approx(
-        {"mean_ratio": 0.5, "mean_offset": 0.5, "var_ratio": 0.5}
     )
 
 
@@ -142,19 +107,6 @@ def test_the_most_common_combination_of_lengths_is_taken():
     assert len(set(found)) == 32
     lengths = [(5, 6)] * 9 + [(5, 7)] * 4
     assert [lengths[i] for i in picked(lengths)] == [(5, 6)] * 9
-
-
-def test_too_few_of_one_length_take_their_neighbours():
-    lengths = [(9, 9), (5, 6), (5, 6), (5, 6), (40, 40), (4, 6), (6, 6), (5, 5), (5, 7), (3, 5)]
-    near = [pair for pair in lengths if pair not in {(9, 9), (40, 40)}]
-    assert [lengths[i] for i in picked(lengths)] == near
-    assert picked(lengths[:3]).tolist() == [0, 1, 2]
-
-
-def test_combinations_without_room_for_padding_are_passed_over():
-    lengths = [(20, 20)] * 30 + [(5, 5)] * 10
-    assert all(lengths[i] == (5, 5) for i in picked(lengths, longest=10))
-    assert all(lengths[i] == (5, 5) for i in picked(lengths, longest=2))
 
 
 def test_room_is_that_of_the_embedding_and_of_rows_of_statistics(tmp_path):

@@ -1,16 +1,14 @@
 """The law of the batch mean on tokens whose law is known, and on models."""
 
-import copy
 import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
 from normlab.inspect import sampling
-from normlab.inspect.sampling import Sums, describe, intraclass, powers_of_two, resampled, slope
-from normlab.norms.base import Stream, running_norms
+from normlab.inspect.sampling import Sums, describe, intraclass, resampled
+from normlab.norms.base import Stream
 from tests.inspect.subjects import EVERY_KIND, examined, trained
 
 SIZES = [1, 2, 4, 8, 16, 32]
@@ -50,16 +48,6 @@ def test_equal_tokens_have_the_law_of_sentences():
     assert found["intraclass"] == pytest.approx(1)
 
 
-def test_tokens_half_alike_have_kishs_design_effect():
-    rng = np.random.default_rng(3)
-    shared = rng.normal(0, 1, (600, 24)).repeat(6, axis=0)
-    found = describe(
-        Sums.of(shared + rng.normal(0, 1, shared.shape), np.full(600, 6)), orders(600), SIZES
-    )
-    assert found["intraclass"] == pytest.approx(0.5, abs=0.02)
-    assert found["design_effect"] == pytest.approx([1 + 5 * 0.5] * 6, rel=0.12)
-
-
 def test_sets_that_are_a_large_part_of_the_sentences_are_corrected():
     number = np.full(64, 2)
     tokens = np.random.default_rng(3).normal(0, 1, (128, 200))
@@ -79,15 +67,6 @@ def test_resampling_by_hand():
     assert sums.variance == pytest.approx(46 / 4 - 2.5**2)
 
 
-def test_joined_parts_are_the_whole():
-    tokens, number = np.random.default_rng(0).normal(size=(20, 3)), np.array([4, 6, 1, 9])
-    parts = [Sums.of(tokens[:10], number[:2]), Sums.of(tokens[10:], number[2:])]
-    joined, whole = Sums.joined(parts), Sums.of(tokens, number)
-    for name in ("counts", "sums", "squares"):
-        np.testing.assert_allclose(getattr(joined, name), getattr(whole, name))
-    assert whole.variance == pytest.approx(tokens.var(0).sum())
-
-
 def test_intraclass_correlation_by_hand():
     # Groups (1, 3), (5, 7): MSB = 2 (2 - 4)^2 + 2 (6 - 4)^2 = 16, MSW = 4 / 2 = 2, n_0 = 2.
     sums = Sums.of(np.array([[1.0], [3.0], [5.0], [7.0]]), np.array([2, 2]))
@@ -97,14 +76,6 @@ def test_intraclass_correlation_by_hand():
     between = 225 / 16 + 3 * 25 / 16
     assert intraclass(sums) == pytest.approx((between - 4) / (between + 0.5 * 4))
     assert math.isnan(intraclass(Sums.of(np.array([[0.0], [3.0]]), np.array([1, 1]))))
-
-
-def test_slope_and_sizes_by_hand():
-    x = np.array([1.0, 2.0, 4.0, 8.0])
-    assert slope(x, 5 * x**-0.7) == pytest.approx(-0.7)
-    assert powers_of_two(256) == [1, 2, 4, 8, 16, 32, 64, 128, 256]
-    assert powers_of_two(50) == SIZES
-    assert powers_of_two(0) == []
 
 
 @EVERY_KIND
@@ -150,14 +121,3 @@ def test_tokens_are_those_at_the_norms_input(tmp_path, monkeypatch):
     assert figures["sigma2"] == pytest.approx(sums.variance, rel=1e-5)
     assert figures["intraclass"] == pytest.approx(intraclass(sums), rel=1e-4)
     assert sums.counts.tolist() == about.task.lengths("train")[picked, 0].tolist()
-
-
-def test_running_statistics_do_not_matter(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "SENTENCES", 128)
-    about = trained(tmp_path, "norm=bn", "norm.eval_stats=batch", "placement=post")
-    off = replace(about, model=copy.deepcopy(about.model))
-    for norm in running_norms(off.model):
-        norm.running_mean.fill_(5)
-        norm.running_var.fill_(40)
-        norm.eval_by_batch = False
-    assert sampling.batch_mean(about).values == sampling.batch_mean(off).values
