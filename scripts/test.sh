@@ -9,5 +9,5 @@ bash scripts/environment.sh dev
 .venv/bin/ruff format --check .
 .venv/bin/pyright --pythonpath .venv/bin/python
 .venv/bin/normlab study verify
-.venv/bin/normlab claims --check
+.venv/bin/normlab claims --verify
 .venv/bin/pytest -n 2 "$@"

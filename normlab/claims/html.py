@@ -1,4 +1,4 @@
-"""The page of the ledger for a browser, `results/claims.html`: filters, evidence, links."""
+"""The page of the ledger for a browser, with filters, evidence and links."""
 
 from collections import Counter
 from collections.abc import Sequence

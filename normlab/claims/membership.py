@@ -6,6 +6,7 @@ sets, since a folder may hold the runs of several.
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import yaml
@@ -147,4 +148,9 @@ def _same(text: str, value: object) -> bool:
             return float(text) == float(value)
         except ValueError:
             return False
-    return yaml.safe_load(text) == value or text == str(value)
+    return _parsed(text) == value or text == str(value)
+
+
+@cache
+def _parsed(text: str) -> object:
+    return yaml.safe_load(text)

@@ -12,7 +12,7 @@ TITLE = "The claims of the documents, and what was found"
 WRITTEN = (
     "Written by `normlab claims --write` from the committed records and from what the checks "
     "compute; do not edit. `normlab claims N` shows a claim in the terminal, `normlab claims "
-    "--check` verifies this page."
+    "--verify` verifies this page."
 )
 CARE = (
     "A verdict is about the data, the size and the settings that its grade names, not about the "

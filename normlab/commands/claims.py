@@ -27,13 +27,14 @@ _EXAMPLES = """examples:
   normlab claims                        every claim and its verdict, from the committed records
   normlab claims 7                      one claim with its parts, endpoints and evidence
   normlab claims --compute              recompute the checks that take seconds
-  normlab claims --check                verify that the committed pages say what the records say
+  normlab claims --verify               verify that the committed pages say what the records say
   normlab claims 40 --runs-dir runs     with the runs below runs/ as well
   normlab claims --write                rewrite its pages in results/
+  normlab claims --html                 the ledger for a browser: results/claims.html
   normlab claims --json                 the ledger for programs
 
 --compute takes torch and a few seconds: without it the outcomes of the checks are those of the last
---write, in results/computed.json. --check computes nothing and changes nothing.
+--write, in results/computed.json. --verify computes nothing and changes nothing.
 """
 _CHECKOUT = CONFIG_DIR.parent
 _RESULTS = _CHECKOUT / "results"
@@ -41,6 +42,7 @@ _PAGE = "claims.md"
 _BESIDE = Path(_PAGE)  # for --write without a file: the page beside the records
 _COMPUTED = "computed.json"
 _SUMMARY = "summary.md"
+_HTML = "claims.html"
 _WIDTH = 80  # where no terminal says how wide it is
 _VERDICT = 14  # columns that the longest verdict takes, with a gap
 
@@ -57,7 +59,7 @@ def parser() -> argparse.ArgumentParser:
     what = result.add_mutually_exclusive_group()
     what.add_argument("--compute", action="store_true", help="recompute the checks of the norms")
     what.add_argument(
-        "--check",
+        "--verify",
         action="store_true",
         help="verify that the committed pages are what the records give; 1 where one is not",
     )
@@ -67,9 +69,14 @@ def parser() -> argparse.ArgumentParser:
         type=as_path,
         const=_BESIDE,
         metavar="FILE",
-        help="write the ledger as Markdown, and beside it as a page for a browser, .html, in plain "
-        f"words, {_SUMMARY}, and the checks computed, {_COMPUTED}; default: {_PAGE} in the folder "
-        "of --results",
+        help="write the ledger as Markdown and next to it, in plain words, "
+        f"{_SUMMARY}, and the checks computed, {_COMPUTED}; default: {_PAGE} in the folder of "
+        "--results",
+    )
+    what.add_argument(
+        "--html",
+        action="store_true",
+        help=f"write the ledger for a browser, {_HTML} in the folder of --results",
     )
     result.add_argument("--json", action="store_true", help="print JSON")
     result.add_argument(
@@ -121,8 +128,10 @@ def main(argv: list[str]) -> int:
     if arguments.write:
         _refuse_altered(arguments.results)
         _write(entries, runs, arguments.write)
-    elif arguments.check:
-        return _check(entries, runs, arguments.results)
+    elif arguments.html:
+        _write_html(entries, arguments.results / _HTML)
+    elif arguments.verify:
+        return _verify(entries, runs, arguments.results)
     else:
         _show(entries, arguments)
     for message in runs.damaged:
@@ -132,7 +141,7 @@ def main(argv: list[str]) -> int:
 
 def _refuse(arguments: argparse.Namespace) -> None:
     """Refuse requests that do not go together."""
-    for name in ("write", "check"):
+    for name in ("write", "verify", "html"):
         alone = arguments.id is None and not arguments.runs_dir
         if getattr(arguments, name) and not alone:
             raise ValueError(f"--{name} takes all claims and the committed records alone")
@@ -162,12 +171,11 @@ def _checks(claims: "Iterable[Claim]") -> list[str]:
 
 def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, str]:
     """Render all that `--write` writes, by where it goes."""
-    from normlab.claims import html, markdown, summary
+    from normlab.claims import markdown, summary
     from normlab.claims.evidence import to_json
 
     return {
         path: markdown.page(entries),
-        path.with_suffix(".html"): html.page(entries, text=path.name),
         path.with_name(_SUMMARY): summary.page(entries),
         path.with_name(_COMPUTED): to_json(runs.computed),
     }
@@ -196,7 +204,16 @@ def _write(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> None:
         manifest.accept(path.parent, [path.with_name(_COMPUTED)])
 
 
-def _check(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
+def _write_html(entries: "Sequence[Entry]", path: Path) -> None:
+    from normlab.claims import html
+    from normlab.records.atomic import atomic_write
+
+    with atomic_write(path) as file:
+        file.write(html.page(entries, text=_PAGE))
+    print(f"wrote {path}")
+
+
+def _verify(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
     """Say what is not as the records give it, or no record as published; 1 where anything is."""
     from normlab.reports import manifest
 

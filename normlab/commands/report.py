@@ -39,7 +39,7 @@ of a run: train with probe=full. Each figure is drawn for light and for dark pag
 Studies are published by `normlab study run STUDY --publish results`. Evidence itself (records,
 curves, hypotheses, reports of benchmarks) is never made again: its checksums are in
 results/MANIFEST.sha256, and nothing is made of a study whose evidence differs. --check does not
-look at verdicts: normlab claims --check does.
+look at verdicts: normlab claims --verify does.
 """
 _EVERY = 2.0  # seconds between two looks at the runs
 
@@ -145,7 +145,7 @@ def _published(root: Path, study: str | None, *, check: bool) -> int:
         print(line)
     if check and study is None and not found.wrong and (root / "claims.md").is_file():
         where = "" if root == Path("results") else f" --results {root}"
-        print(f"the ledger: normlab claims --check{where}")  # its verdicts are not looked at here
+        print(f"the ledger: normlab claims --verify{where}")  # its verdicts are not looked at here
     return 1 if found.wrong else 0
 
 

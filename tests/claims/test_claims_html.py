@@ -3,8 +3,12 @@
 import re
 from urllib.parse import unquote
 
+from normlab.claims.claim import load_all
+from normlab.claims.evidence import read_computed
 from normlab.claims.html import page
+from normlab.claims.ledger import ledger
 from normlab.claims.markdown import page as markdown
+from normlab.claims.runs import Runs
 from normlab.registry import CONFIG_DIR
 from tests.claims.ledgers import (
     COMMAND,
@@ -18,7 +22,6 @@ from tests.claims.ledgers import (
 )
 from tests.html_text import Text
 
-COMMITTED = CONFIG_DIR.parent / "results" / "claims.html"
 MINUS = "\N{MINUS SIGN}"
 
 
@@ -149,15 +152,14 @@ def test_nothing_is_loaded_from_anywhere():
     assert len(made()) < 100_000, "no plotting library"
 
 
-def test_every_link_of_the_committed_page_leads_somewhere():
-    read = Text(COMMITTED.read_text("utf-8"))
-    names = {attributes["id"] for _, attributes in read.tags if "id" in attributes}
+def test_the_page_of_the_committed_evidence_has_whole_links_and_unique_identifiers():
+    results = CONFIG_DIR.parent / "results"
+    computed = read_computed(results / "computed.json")
+    runs = Runs.read([results], root=CONFIG_DIR.parent, configs=CONFIG_DIR, computed=computed)
+    read = Text(page(ledger(load_all(CONFIG_DIR / "claim"), runs), text="claims.md"))
+    names = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(names) == len(set(names))
     for link in set(read.links):
         path, _, fragment = link.partition("#")
         assert path or fragment in names, link
-        assert (COMMITTED.parent / unquote(path)).exists(), link
-
-
-def test_an_identifier_is_given_once():
-    names = re.findall(r'\sid="([^"]+)"', COMMITTED.read_text("utf-8"))
-    assert len(names) == len(set(names))
+        assert (results / unquote(path)).exists(), link

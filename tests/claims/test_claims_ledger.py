@@ -200,22 +200,28 @@ def test_checks_are_computed_on_request_and_kept_by_write(laboratory, capsys):
 
 def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, capsys):
     folder = laboratory.root
-    code, _, err = call(capsys, laboratory, "--check")
+    code, _, err = call(capsys, laboratory, "--verify")
     assert (
-        code == 1 and err.count(f"missing; normlab claims --write --results {folder} makes it") == 4
+        code == 1 and err.count(f"missing; normlab claims --write --results {folder} makes it") == 3
     )
     code, out, _ = call(capsys, laboratory, "--write", str(folder / "claims.md"))
-    assert code == 0 and out.count("wrote ") == 4
-    code, _, err = call(capsys, laboratory, "--check")
+    assert code == 0 and out.count("wrote ") == 3
+    code, _, err = call(capsys, laboratory, "--verify")
     assert code == 1 and f"{manifest.MANIFEST}: missing" in err
     manifest.write(folder)
-    assert call(capsys, laboratory, "--check")[0] == 0
-    for name in ("claims.md", "claims.html", "summary.md"):
+    assert call(capsys, laboratory, "--verify")[0] == 0
+    for name in ("claims.md", "summary.md"):
         text = (folder / name).read_text("utf-8")
         (folder / name).write_text(text.replace("#claim-1", "#claim-2", 1), "utf-8")
-        code, _, err = call(capsys, laboratory, "--check")
+        code, _, err = call(capsys, laboratory, "--verify")
         assert code == 1 and f"{folder / name}: not what the records" in err
         (folder / name).write_text(text, "utf-8")
+
+
+def test_the_page_for_a_browser_is_written_on_request(laboratory, capsys):
+    path = laboratory.root / "claims.html"
+    assert call(capsys, laboratory, "--html") == (0, f"wrote {path}\n", "")
+    assert "It is so." in path.read_text("utf-8")
 
 
 def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laboratory, capsys):
@@ -224,13 +230,13 @@ def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laborato
     folder, first = laboratory.entries()[0]
     changed = replace(first, scores={"test/bleu": Score(99.0, True, 10)})
     laboratory.write(changed, folder)
-    assert call(capsys, laboratory, "--check")[0] == 1
+    assert call(capsys, laboratory, "--verify")[0] == 1
     with pytest.raises(ValueError, match=r"record\.json: changed .*: nothing is written"):
         call(capsys, laboratory, "--write", str(laboratory.root / "claims.md"))
     laboratory.write(first, folder)
-    assert call(capsys, laboratory, "--check")[0] == 0
+    assert call(capsys, laboratory, "--verify")[0] == 0
     (folder / "record.json").unlink()
-    assert call(capsys, laboratory, "--check")[0] == 1
+    assert call(capsys, laboratory, "--verify")[0] == 1
 
 
 def test_runs_of_elsewhere_count_when_asked_for_and_once(laboratory, tmp_path, capsys):
@@ -268,7 +274,7 @@ def test_two_versions_of_one_run_are_named_and_neither_counts(laboratory, tmp_pa
 def test_bad_requests_are_named(laboratory, tmp_path):
     with pytest.raises(ValueError, match="no claim 99; there are 1 to 3"):
         command.main(["99"])
-    for name in ("--write", "--check"):
+    for name in ("--write", "--verify"):
         with pytest.raises(ValueError, match=f"{name} takes all claims and the committed records"):
             command.main(["1", name])
     with pytest.raises(ValueError, match=r"page.html: name the Markdown page, ending in .md"):
@@ -283,16 +289,16 @@ def test_help_tells_computing_and_verifying_apart(capsys):
         command.main(["--help"])
     said = " ".join(capsys.readouterr().out.split())
     assert caught.value.code == 0 and "normlab claims 7" in said
-    assert "--compute recompute" in said and "--check verify that" in said
+    assert "--compute recompute" in said and "--verify verify that" in said
 
 
 def test_a_page_that_cannot_be_made_leaves_all_as_they_were(laboratory, tmp_path, monkeypatch):
-    from normlab.claims import html
+    from normlab.claims import summary
 
     def broken(*_, **__):
         raise ValueError("no page")
 
-    monkeypatch.setattr(html, "page", broken)
+    monkeypatch.setattr(summary, "page", broken)
     (tmp_path / "out").mkdir()
     with pytest.raises(ValueError, match="no page"):
         command.main(["--write", str(tmp_path / "out" / "claims.md")])

@@ -8,7 +8,7 @@ from normlab.studies import load_study
 from tests.docs.pages import IN_STEP, ROOT, fenced
 from tests.reports.tables import made, planned
 
-CHECKS = ("normlab study verify", "normlab claims --check")
+CHECKS = ("normlab study verify", "normlab claims --verify")
 
 
 @pytest.fixture
@@ -27,10 +27,10 @@ def last_line(capsys, *argv):
 def test_a_check_of_the_tables_names_that_of_the_ledger(results, capsys):
     assert last_line(capsys) == (0, "results/padding/cpu: up to date")  # no ledger lies there
     (results / "claims.md").write_text("the ledger")
-    assert last_line(capsys) == (0, "the ledger: normlab claims --check")
+    assert last_line(capsys) == (0, "the ledger: normlab claims --verify")
     assert last_line(capsys, "padding") == (0, "results/padding/cpu: up to date")
     results.rename(results.with_name("mine"))
-    said = "the ledger: normlab claims --check --results mine"
+    said = "the ledger: normlab claims --verify --results mine"
     assert last_line(capsys, "--results", "mine") == (0, said)
 
 
