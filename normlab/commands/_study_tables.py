@@ -263,40 +263,37 @@ def _print(table: "StudyTable", baseline: str) -> None:
     What Markdown has in bold bears a star.
     """
     from normlab.reports.study_table import BOLD
-    from normlab.reports.table import parts, said, shown, stability
+    from normlab.reports.table import header, lines
 
-    labels = ["setting", "at"]
     scores: list[list[str]] = []
     gaps: list[list[str]] = []
-    for row in table.rows:
-        names = [row.name, row.point or "-"]
-        texts = [parts(entry, column) for column, entry in shown(table, row)]
-        best = [" *" if row.entries[column].best else "" for column in table.columns]
+    for line in lines(table):
+        names = [line.name, line.point or "-"]
         figures = [
-            "; ".join(filter(None, (f"{figure}{mark}", document)))
-            for (figure, _, document), mark in zip(texts, best, strict=True)
+            "; ".join(filter(None, (f"{each.value}{' *' if each.best else ''}", each.document)))
+            for each in line.scores
         ]
-        scores.append([*names, *figures, "; ".join(stability(table, row)), *said(table, row)])
-        if any(gap for _, gap, _ in texts):
-            gaps.append([*names, *(gap or "-" for _, gap, _ in texts)])
+        scores.append([*names, *figures, "; ".join(line.stability), *line.apart])
+        if any(each.difference for each in line.scores):
+            gaps.append([*names, *(each.difference or "-" for each in line.scores)])
     starred = {BOLD: BOLD.replace("bold", "*", 1)}
     notes = [starred.get(note, note) for note in table.notes]
     print_note(table.title)
     print_table(
-        [*labels, *table.columns, "stability", *([table.apart] if table.apart else [])],
+        header(table),
         scores,
         numeric=table.columns,
-        labels=len(labels),
+        labels=2,
         notes=[] if gaps else notes,
     )
     if gaps:
         print()
         print_note(f"difference to {baseline} at the same point, paired by seed")
         print_table(
-            [*labels, *table.columns],
+            ["setting", "at", *table.columns],
             gaps,
             numeric=table.columns,
-            labels=len(labels),
+            labels=2,
             notes=notes,
             whole=True,
         )

@@ -25,7 +25,7 @@ from normlab.records.store import RECORD_FILE, read_record
 from normlab.reports.manifest import BLOCK
 from normlab.reports.published import read, study_name
 from normlab.reports.study_table import build
-from normlab.reports.table import Table, figure, markdown, parts
+from normlab.reports.table import Table, figure, markdown, shown
 from normlab.studies import load_study
 
 _END = "<!-- /normlab -->"
@@ -139,7 +139,8 @@ class _Source:
             there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
             raise ValueError(f"name one row, with row= and at=, of: {there}")
         entry = rows[0].entries[score]
-        mean, gap, _ = parts(entry, score)
+        text = shown(entry, score)
+        mean, gap = text.value, text.difference
         if kind == "mean" and form is not None:
             mean = format(fmean(entry.values.values()), form)
         if kind == "difference" and form is not None and entry.difference is not None:

@@ -9,7 +9,6 @@ from typing import Any
 
 from normlab.records.fingerprint import ABSENT, diff, parts, varying
 from normlab.records.record import RunRecord
-from normlab.reports import table as tables
 from normlab.reports.arrange import DRAWN, Arranged
 from normlab.reports.charts import by_axis, learning, row_looks, stability, tokens
 from normlab.reports.page import duration, page, signed
@@ -17,7 +16,7 @@ from normlab.reports.panels import Panel, data
 from normlab.reports.runs import NOT_ENDED, NOT_MADE, Run
 from normlab.reports.samples import TextOf, side_by_side
 from normlab.reports.study_table import build, data_name
-from normlab.reports.table import Entry, Row, Table, figure, said, shown
+from normlab.reports.table import Line, Table, figure, lines
 from normlab.studies import Study
 
 _DASH = "\N{EN DASH}"
@@ -60,7 +59,7 @@ def study_page(
         scale=scale,
         table=table,
         data_name=data_name(study, scale, records),
-        lines=[_line(table, row) for row in table.rows],
+        lines=[_shown(line) for line in lines(table)],
         directions={column: _direction(table, column) for column in table.columns},
         settings=settings,
         points=list(dict.fromkeys(row.point for row in table.rows)),
@@ -127,29 +126,20 @@ def _said(key: str, value: Any) -> str:
     return figure(float(value), "valid/loss") if key == "loss" else f"{value:,.0f}"
 
 
-def _line(table: Table, row: Row) -> dict[str, Any]:
+def _shown(line: Line) -> dict[str, Any]:
     """Return a row of the table as its template takes it."""
     ended_well = ("finished", NOT_MADE.alone, NOT_ENDED.alone)
-    return {
-        "name": row.name,
-        "at": row.point,
-        "stability": tables.stability(table, row),
-        "bad": not row.outcome.startswith(ended_well),
-        "figures": [_figure(entry, column) for column, entry in shown(table, row)],
-        "problem": row.problem,
-        "said": said(table, row),
-    }
-
-
-def _figure(entry: Entry, column: str) -> dict[str, Any]:
-    text, gap, document = tables.parts(entry, column)
-    says = document.removeprefix("document: ")
-    return {
-        "text": text.replace("+-", "\N{PLUS-MINUS SIGN}") if entry.summary else _DASH,
-        "gap": signed(gap),
-        "document": signed(says) if isinstance(entry.document, float) else says,
-        "best": entry.best,
-    }
+    figures = [
+        {
+            "text": _DASH if each.value == "-" else each.value.replace("+-", "\N{PLUS-MINUS SIGN}"),
+            "gap": signed(each.difference),
+            "document": signed(each.document.removeprefix("document: ")),
+            "best": each.best,
+        }
+        for each in line.scores
+    ]
+    bad = not line.stability[0].startswith(ended_well)
+    return {**vars(line), "at": line.point, "figures": figures, "bad": bad, "said": line.apart}
 
 
 def _direction(table: Table, column: str) -> str:

@@ -1,13 +1,13 @@
 """A comparison table, and its text of fixed bytes: Markdown, LaTeX (booktabs), CSV.
 
-Pages (`study_page.py`) and terminals write their cells by `parts`, as these do.
+Pages (`study_page.py`) and terminals write the same `lines`.
 """
 
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from normlab.metrics.spread import Interval
 from normlab.records.aggregate import Summary
@@ -79,44 +79,100 @@ class Table:
     apart: str = ""
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A score of a row as text: the value, the difference, what the document says; "" for none."""
+
+    value: str
+    difference: str
+    document: str
+    best: bool
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row as text, the same in every format; `apart` is the cell on the document's other data."""
+
+    name: str
+    point: str
+    scores: tuple[Shown, ...]
+    stability: tuple[str, ...]
+    apart: tuple[str, ...]
+    problem: str | None
+
+
+def header(table: Table) -> list[str]:
+    """Return the heads of the columns."""
+    return ["setting", "at", *table.columns, "stability", *filter(None, [table.apart])]
+
+
+def lines(table: Table) -> list[Line]:
+    """Return the rows of a table as text."""
+    return [_line(table, row) for row in table.rows]
+
+
+def _line(table: Table, row: Row) -> Line:
+    scores = tuple(
+        shown(row.entries[column], column, document=not table.apart) for column in table.columns
+    )
+    apart, stability = (), [row.stability]
+    if table.apart:
+        documents = {column: row.entries[column].document for column in table.columns}
+        documents["stability"] = row.said
+        found = [f"{name} {_spelled(v)}" for name, v in documents.items() if v is not None]
+        apart = ("; ".join(found) or "-",)
+    elif row.said is not None:
+        stability.append(f"document: {_spelled(row.said)}")
+    return Line(row.name, row.point, scores, tuple(stability), apart, row.problem)
+
+
 def markdown(table: Table) -> str:
     """Return a table in Markdown, its notes as a list beneath."""
-    names = map(in_markdown, (*table.columns, "stability", *_heading(table)))
-    header = ["setting", "at", *names]
-    lines = [f"**{in_prose(table.title)}**", "", _pipes(header), _pipes(["---"] * len(header))]
-    for row in table.rows:
-        cells = [_markdown_entry(entry, column) for column, entry in shown(table, row)]
-        beside = [in_markdown(each) for each in stability(table, row)]
-        names = [in_markdown(each) for each in (row.name, row.point or "-")]
-        also = [in_markdown(each) for each in said(table, row)]
-        lines.append(_pipes([*names, *cells, "<br>".join(beside), *also]))
-    lines += ["", *(f"- {in_prose(note)}" for note in table.notes)]
-    return "\n".join(lines) + "\n"
+    head = [in_markdown(name) for name in header(table)]
+    out = [f"**{in_prose(table.title)}**", "", _pipes(head), _pipes(["---"] * len(head))]
+    for line in lines(table):
+        cells = [in_markdown(line.name), in_markdown(line.point or "-")]
+        for each in line.scores:
+            value = f"**{each.value}**" if each.best else each.value
+            gap = f"({each.difference})" if each.difference else ""
+            cells.append("<br>".join(filter(None, (value, gap, in_markdown(each.document)))))
+        cells.append("<br>".join(map(in_markdown, line.stability)))
+        out.append(_pipes([*cells, *map(in_markdown, line.apart)]))
+    out += ["", *(f"- {in_prose(note)}" for note in table.notes)]
+    return "\n".join(out) + "\n"
 
 
 def latex(table: Table) -> str:
     r"""Return a table for LaTeX; the document needs \usepackage{booktabs}."""
-    columns = [_escaped(column) for column in table.columns]
-    heading = [_escaped(each) for each in _heading(table)]
-    lines = [
+    columns = f"ll{'r' * len(table.columns)}l{'l' if table.apart else ''}"
+    out = [
         r"\begin{table}",
         r"\centering",
         rf"\caption{{{_escaped(table.title)}}}",
-        rf"\begin{{tabular}}{{ll{'r' * len(columns)}l{'l' * len(heading)}}}",
+        rf"\begin{{tabular}}{{{columns}}}",
         r"\toprule",
-        " & ".join(["setting", "at", *columns, "stability", *heading]) + r" \\",
+        " & ".join(map(_escaped, header(table))) + r" \\",
         r"\midrule",
     ]
-    for number, row in enumerate(table.rows):
-        if number and row.point != table.rows[number - 1].point:
-            lines.append(r"\midrule")
-        cells = [_latex_entry(entry, column) for column, entry in shown(table, row)]
-        names = [_escaped(row.name), _escaped(row.point) or "-"]
-        beside = [_escaped(each) for each in ("; ".join(stability(table, row)), *said(table, row))]
-        lines.append(" & ".join([*names, *cells, *beside]) + r" \\")
-    lines += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
-    lines += [f"% {one_line(' '.join(note.split()))}" for note in table.notes]
-    return "\n".join(lines) + "\n"
+    before = None
+    for line in lines(table):
+        if before not in (None, line.point):
+            out.append(r"\midrule")
+        before = line.point
+        cells = [_escaped(line.name), _escaped(line.point) or "-", *map(_in_latex, line.scores)]
+        cells += map(_escaped, ("; ".join(line.stability), *line.apart))
+        out.append(" & ".join(cells) + r" \\")
+    out += [r"\bottomrule", r"\end{tabular}", r"\end{table}"]
+    out += [f"% {one_line(' '.join(note.split()))}" for note in table.notes]
+    return "\n".join(out) + "\n"
+
+
+def _in_latex(score: Shown) -> str:
+    text = _escaped(score.value).replace(" +- ", r" $\pm$ ")
+    text = rf"\textbf{{{text}}}" if score.best else text
+    below = [each for each in (score.difference, score.document) if each]
+    stacked = r"\\".join([text, *(rf"{{\scriptsize {_escaped(each)}}}" for each in below)])
+    return rf"\shortstack[r]{{{stacked}}}" if below else text
 
 
 def comma_separated(table: Table) -> str:
@@ -124,64 +180,26 @@ def comma_separated(table: Table) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(_CSV)
-
-    def write(cells: Iterable[object]) -> None:
-        writer.writerow([in_sheet(cell) for cell in cells])
-
     for row in table.rows:
         for column in table.columns:
             entry = row.entries[column]
             found, gap = entry.summary, entry.difference
-            write(
-                [row.name, row.point, column]
-                + (["", "", 0] if found is None else [found.mean, _rounded(found.sd), found.n])
-                + [" ".join(map(str, sorted(entry.values)))]
-                + (["", "", ""] if gap is None else [*map(_rounded, (gap.mean, gap.low, gap.high))])
-                + [
-                    _blank(entry.p),
-                    _blank(entry.document),
-                    int(entry.best),
-                    row.outcome,
-                    row.stability,
-                ]
-            )
+            cells = [
+                *(row.name, row.point, column),
+                *(("", "", 0) if found is None else (found.mean, _rounded(found.sd), found.n)),
+                " ".join(map(str, sorted(entry.values))),
+                *(("", "", "") if gap is None else map(_rounded, (gap.mean, gap.low, gap.high))),
+                *("" if value is None else value for value in (entry.p, entry.document)),
+                *(int(entry.best), row.outcome, row.stability),
+            ]
+            writer.writerow(map(in_sheet, cells))
     return out.getvalue()
 
 
-def stability(table: Table, row: Row) -> list[str]:
-    """Return how a row trained, and what the document says of the same data, if it does."""
-    beside = [] if table.apart or row.said is None else [f"document: {_spelled(row.said)}"]
-    return [row.stability, *beside]
-
-
-def said(table: Table, row: Row) -> list[str]:
-    """Return the cell of what the document says of other data; none where there is no column."""
-    if not table.apart:
-        return []
-    figures = {column: row.entries[column].document for column in table.columns}
-    found = [
-        f"{name} {_spelled(value)}"
-        for name, value in {**figures, "stability": row.said}.items()
-        if value is not None
-    ]
-    return ["; ".join(found) or "-"]
-
-
-def _heading(table: Table) -> list[str]:
-    return [table.apart] if table.apart else []
-
-
-def shown(table: Table, row: Row) -> list[tuple[str, Entry]]:
-    """Return the entries of a row by column, without the document's figures of other data."""
-    return [
-        (column, replace(entry, document=None) if table.apart else entry)
-        for column, entry in ((column, row.entries[column]) for column in table.columns)
-    ]
-
-
-def parts(entry: Entry, score: str) -> tuple[str, str, str]:
-    """Return the figure, the difference and the document's figure as text, "" for none."""
-    return _mean(entry, score), _gap(entry.difference, entry.p, score), _document(entry, score)
+def shown(entry: Entry, score: str, *, document: bool = True) -> Shown:
+    """Return a score as text, with what the document says of the same data unless not wanted."""
+    says = _document(entry, score) if document else ""
+    return Shown(_mean(entry, score), _gap(entry.difference, entry.p, score), says, entry.best)
 
 
 def _mean(entry: Entry, score: str) -> str:
@@ -219,22 +237,6 @@ def _document(entry: Entry, score: str) -> str:
     return f"document: {_spelled(value)}{distance}"
 
 
-def _markdown_entry(entry: Entry, score: str) -> str:
-    text, gap, document = parts(entry, score)
-    text = f"**{text}**" if entry.best else text
-    cells = (text, f"({gap})" if gap else "", in_markdown(document))
-    return "<br>".join(cell for cell in cells if cell)
-
-
-def _latex_entry(entry: Entry, score: str) -> str:
-    text, gap, document = parts(entry, score)
-    text = _escaped(text).replace(" +- ", r" $\pm$ ")
-    text = rf"\textbf{{{text}}}" if entry.best else text
-    small = [rf"{{\scriptsize {_escaped(part)}}}" for part in (gap, document) if part]
-    stacked = r"\\".join([text, *small])
-    return rf"\shortstack[r]{{{stacked}}}" if small else text
-
-
 def _pipes(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
@@ -246,10 +248,6 @@ def _escaped(text: str) -> str:
 def _rounded(value: float | None) -> object:
     """Return a computed figure without the last digits, which libraries round each in its way."""
     return "" if value is None else float(f"{value:.12g}")
-
-
-def _blank(value: object) -> object:
-    return "" if value is None else value
 
 
 def figure(value: float, score: str) -> str:
