@@ -56,6 +56,7 @@ MAY_IMPORT = {
     # 5: the signatures of a task name scores, shards, streams and placements
     "tasks.base": (
         *("records", "distributed", "norms.base", "norms.recalibration"),
+        *("data.batching", "progress"),
         "placements.base",
         *("models.base", "models.layers"),
     ),

@@ -1,65 +1,84 @@
-"""The contract of a task: what the training loop knows of data, losses and scores.
+"""The contract of a task, with what all tasks share: streams, scored splits, sums over ranks.
 
 The loop never sees a token or a label. It draws batches, asks for summed losses and divides them by
 the batches' counts, which it has added up over all micro-batches and ranks first.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from normlab.distributed import Shard
+from normlab.data.batching import BatchStream as IndexStream
+from normlab.data.batching import eval_batches
+from normlab.distributed import Shard, sum_scalars
 from normlab.models.base import Spec
 from normlab.models.layers import noisy
 from normlab.norms.base import EvalStats, normalized_by, running_norms
 from normlab.norms.recalibration import recalibrated
+from normlab.progress import counted
 from normlab.records.record import Score
 
 
-@runtime_checkable
-class Batch(Protocol):
-    """One micro-batch.
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """One micro-batch: tensors, and what is counted of them.
 
     Attributes:
         counts: the denominator of each summed loss, by the loss's name.
-        tokens: real tokens a budget in tokens counts (the target side in translation).
+        tokens: real tokens that a budget in tokens counts (the target side in translation).
         positions: all positions of the batch, padding included.
-        padding: those of them that are padding.
+        padding: the positions that are padding.
     """
 
     counts: dict[str, int]
     tokens: int
     positions: int
-    padding: int
+    padding: int = 0
 
-    def to(self, device: torch.device) -> "Batch":
+    def to(self, device: torch.device) -> Any:
         """Return the batch on a device."""
-        ...
+        moved = {
+            name: value.to(device, non_blocking=True)
+            for name, value in vars(self).items()
+            if torch.is_tensor(value)
+        }
+        return replace(self, **moved)
 
 
-@runtime_checkable
-class BatchStream(Iterator[Batch], Protocol):
-    """Endless batches of one rank, resumable at the exact place."""
+class BatchStream(Iterator[Any]):
+    """Endless batches of one rank, resumable at the exact place.
+
+    `collate` makes a batch of the indices that `indices` draws and their epoch.
+    """
+
+    def __init__(self, indices: IndexStream, collate: Callable[[np.ndarray, int], Batch]):
+        self._indices, self._collate = indices, collate
 
     @property
     def epochs(self) -> float:
         """Return the number of epochs drawn, a begun one by its share."""
-        ...
+        place = self._indices.state_dict()
+        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
+
+    def __next__(self) -> Any:
+        epoch = self._indices.epoch
+        return self._collate(next(self._indices), epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the place in the stream."""
-        ...
+        return self._indices.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go to a place."""
-        ...
+        self._indices.load_state_dict(state)
 
 
 @dataclass(frozen=True)
@@ -95,18 +114,27 @@ class Condition:
         return self.eval_stats is None or bool(running_norms(model))
 
 
+def conditions_of(sizes: Sequence[int], statistics: Sequence[EvalStats]) -> list[Condition]:
+    """Return batch sizes, statistics, and the sizes with the statistics of the batch if asked."""
+    by_size = [Condition(batch_size=size) for size in sizes]
+    both = [replace(each, eval_stats="batch") for each in by_size if "batch" in statistics]
+    return [*by_size, *(Condition(eval_stats=each) for each in statistics), *both]
+
+
 class Task(ABC):
     """Data, batches, summed losses and scores.
 
     Attributes:
-        conditions: under what the test is repeated, beside the run's own settings.
+        conditions: under what the test is repeated, in addition to the run's own settings.
         targets: values of validation scores; a record says after how many steps each was reached.
         headline: the score the task is judged by, where that is another than the loss.
         padded: whether examples differ in length, so that batches have padding.
-        eval_batch_size: examples a batch in validation and test.
+        eval_batch_size: examples per batch in validation and test.
+        length_buckets: upper bounds of the lengths by which test scores are told apart.
     """
 
     eval_batch_size: int
+    length_buckets: Sequence[int] = ()
 
     conditions: Sequence[Condition] = ()
     headline: str | None = None
@@ -181,6 +209,18 @@ class Task(ABC):
         """Return SUMS of the losses; the denominators are `batch.counts` of the same names."""
 
     @abstractmethod
+    def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
+        """Return sums of each example, [B, ...]; [1, ...] is enough without `length_buckets`."""
+
+    @abstractmethod
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
+        """Return scores from the sums of `tally` over examples."""
+
+    @property
+    @abstractmethod
+    def tallied(self) -> Mapping[str, tuple[int, ...]]:
+        """The names that `tally` returns with the shape of each after the first dimension."""
+
     def evaluate(
         self,
         model: Any,
@@ -195,21 +235,75 @@ class Task(ABC):
         The model's outputs, if it makes text, are written to the file `outputs` by rank 0.
         `batch_size` examples share a batch; None is the task's own.
         """
+        return self.tally_scores(model, split, shard, batch_size=batch_size)
+
+    @torch.no_grad()
+    def tally_scores(
+        self,
+        model: Any,
+        split: str,
+        shard: Shard,
+        *,
+        batch_size: int | None,
+        each: Callable[[np.ndarray, Any], None] = lambda indices, batch: None,
+    ) -> dict[str, Score]:
+        """Score a split by its sums, a test by the length of its examples too, `length_33_64/loss`.
+
+        `each` is called with the indices of each batch and the batch.
+        """
+        lengths, device = self.lengths(split), next(model.parameters()).device
+        bucket = np.searchsorted(self.length_buckets, lengths[:, 0])
+        count = len(self.length_buckets) + 1
+        sums = {name: np.zeros((count, *shape)) for name, shape in self.tallied.items()}
+        size = batch_size or self.eval_batch_size
+        for indices in counted(eval_batches(lengths, batch_size=size, shard=shard), len):
+            batch = self.batch(split, indices.tolist()).to(device)
+            for name, values in self.tally(model, batch).items():
+                rows = bucket[indices][: len(values)]
+                np.add.at(sums[name], rows, values.double().cpu().numpy())
+            each(indices, batch)
+        flat = sum_scalars(np.concatenate([of.ravel() for of in sums.values()]).tolist())
+        ends = np.cumsum([of.size for of in sums.values()])[:-1]
+        for name, part in zip(sums, np.split(np.asarray(flat), ends), strict=True):
+            sums[name] = part.reshape(sums[name].shape)
+        scores = self.scores({name: of.sum(axis=0).tolist() for name, of in sums.items()})
+        if split.startswith("test") and batch_size is None and count > 1:
+            bounds = [0, *self.length_buckets]
+            names = [f"length_{low + 1}_{high}" for low, high in pairwise(bounds)]
+            for number, name in enumerate([*names, f"length_over_{bounds[-1]}"]):
+                part = {key: of[number].tolist() for key, of in sums.items()}
+                if part["tokens"]:  # examples of unknown words alone predict none
+                    found = self.scores(part)
+                    scores |= {f"{name}/{figure}": score for figure, score in found.items()}
+        return scores
 
     def score_names(self) -> Sequence[str]:
-        """Return the names of a validation's scores; none where only a validation tells them."""
-        return ()
+        """Return the names of a validation's scores."""
+        return list(
+            self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
+        )
 
+    @property
     @abstractmethod
+    def splits(self) -> Mapping[str, Any]:
+        """The data of each split by its name."""
+
+    def split(self, name: str) -> Any:
+        """Return a split; ValueError where there is no such one."""
+        if name not in self.splits:
+            raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.splits)}")
+        return self.splits[name]
+
     def test_splits(self) -> list[str]:
         """Return the names of the splits that the end of a run scores, `test` first."""
+        names = [name for name in self.splits if name.startswith("test")]
+        return sorted(names, key=lambda name: (name != "test", name))
 
     def floors(self) -> dict[str, float]:
-        """Return what scores of the split `test` are worth without learning, names without split.
+        """Return the untrained baseline of scores of the split `test`, names without split.
 
-        Of a loss or an accuracy: what the frequencies of the test's own targets give whoever sees
-        nothing else. Of translation: what copying the source gives. A model whose score is hardly
-        better has shown nothing but its floor.
+        Of a loss or an accuracy: what the frequencies of the test's own targets give without any
+        input. Of translation: what copying the source gives.
         """
         return {}
 

@@ -1,4 +1,4 @@
-"""What masked and causal language modelling share: documents, their examples, a tally of scores.
+"""What masked and causal language modelling share: documents, their examples and batches.
 
 A task of this kind says what an example is (`examples`) and what a model gets right of each
 (`tally`). Sums by example make every score, of a whole split and of its length buckets.
@@ -6,29 +6,23 @@ A task of this kind says what an example is (`examples`) and what a model gets r
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
-from itertools import pairwise
-from pathlib import Path
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from normlab.data.batching import Batching, eval_batches, padding_share
+from normlab.data.batching import Batching, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.documents.corpus import DocumentCorpus
 from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
 from normlab.data.documents.streams import EVAL_SEED
 from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
-from normlab.distributed import Shard, sum_scalars
+from normlab.distributed import Shard
 from normlab.models.base import Longest, Text
 from normlab.norms.base import EvalStats
-from normlab.progress import counted
-from normlab.records.record import Score
-from normlab.tasks.base import Condition, Task
-from normlab.tasks.document_stream import DocumentStream, LengthChange
+from normlab.tasks.base import Batch, BatchStream, Task, conditions_of
 
 
 @runtime_checkable
@@ -50,24 +44,80 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextBatch:
+class TextBatch(Batch):
     """What batches of one stream of text have in common."""
 
     ids: Tensor
     valid: Tensor
-    counts: dict[str, int]
-    tokens: int
-    positions: int
-    padding: int
 
-    def to(self, device: torch.device) -> Any:
-        """Return the batch on a device."""
-        moved = {
-            name: value.to(device, non_blocking=True)
-            for name, value in vars(self).items()
-            if torch.is_tensor(value)
-        }
-        return replace(self, **moved)
+
+@dataclass(frozen=True)
+class LengthChange:
+    """From which step on examples have another `max_length` (both None: they never do).
+
+    In place of `step`, `after` is the share of `steps` after which they have: BERT's is 0.9.
+    """
+
+    step: int | None
+    max_length: int | None
+    after: float | None = None
+    steps: int | None = None
+
+    def __post_init__(self):
+        if self.after is not None:
+            if self.step is not None or self.steps is None or not 0 < self.after < 1:
+                raise ValueError(
+                    f"task.length_change.after={self.after} must be above 0 and below 1, with "
+                    f"task.length_change.steps={self.steps} a number (budget.steps) and "
+                    f"task.length_change.step={self.step} null"
+                )
+            object.__setattr__(self, "step", int(self.after * self.steps + 1e-9) + 1)
+        if (self.step is None) != (self.max_length is None):
+            raise ValueError(
+                f"task.length_change.step={self.step} and task.length_change.max_length="
+                f"{self.max_length}: set both or neither"
+            )
+        if self.step is not None and self.step < 1:
+            raise ValueError(f"task.length_change.step={self.step} must be above 0")
+
+
+class DocumentStream(BatchStream):
+    """Training batches of documents; from some batch on, those of another `max_length`.
+
+    Epochs keep counting when the length changes, so that no masks come twice.
+    """
+
+    def __init__(
+        self, task: "DocumentTask", shard: Shard, seed: int, *, limit: int, later: LengthChange
+    ):
+        self._task, self._shard, self._seed = task, shard, seed
+        self._change_at = None if later.step is None else (later.step - 1) * task.accumulate
+        self._later = later.max_length
+        self._drawn = 0
+        self._plan(limit, epoch=0)
+
+    def _plan(self, limit: int | None, *, epoch: int) -> None:
+        assert limit is not None
+        indices = self._task.index_stream(self._shard, seed=self._seed, limit=limit)
+        indices.load_state_dict({"epoch": epoch, "index": 0})
+        collate = partial(self._task.collate, "train", limit=limit, seed=self._seed)
+        self._indices, self._collate = indices, lambda chosen, epoch: collate(chosen, epoch=epoch)
+
+    def __next__(self) -> Any:
+        if self._drawn == self._change_at:
+            place = self._indices.state_dict()
+            self._plan(self._later, epoch=place["epoch"] + (place["index"] > 0))
+        self._drawn += 1
+        return super().__next__()
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"drawn": self._drawn, **super().state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self._drawn = state["drawn"]
+        if self._change_at is not None and self._drawn > self._change_at:
+            self._plan(self._later, epoch=state["epoch"])
+        super().load_state_dict({"epoch": state["epoch"], "index": state["index"]})
 
 
 @dataclass(kw_only=True, eq=False)
@@ -85,8 +135,7 @@ class DocumentTask(Task):
         eval_batch_size: examples a batch in validation and test.
         test_batch_sizes, test_eval_stats: under what else the test is scored, the sizes also with
             the statistics of the batch.
-        length_buckets: upper bounds of the lengths that test scores are told apart by.
-        targets: see `Task`.
+        length_buckets, targets: see `Task`.
     """
 
     corpus: DocumentCorpus
@@ -111,10 +160,7 @@ class DocumentTask(Task):
             raise ValueError(f"task.length_buckets={self.length_buckets} must ascend")
         self.longest = max(self.max_length, self.length_change.max_length or 0)
         self.eval_limit = self.eval_max_length or self.longest
-        sizes = [Condition(batch_size=size) for size in self.test_batch_sizes]
-        stats = [Condition(eval_stats=stats) for stats in self.test_eval_stats]
-        both = [replace(size, eval_stats="batch") for size in sizes]
-        self.conditions = [*sizes, *stats, *(both if "batch" in self.test_eval_stats else ())]
+        self.conditions = conditions_of(self.test_batch_sizes, self.test_eval_stats)
         self._examples = lru_cache(maxsize=4)(self.examples)
 
     @abstractmethod
@@ -133,14 +179,6 @@ class DocumentTask(Task):
         padding: float = 0.0,
     ) -> Any:
         """Return a batch of examples; an example is the same in every batch."""
-
-    @abstractmethod
-    def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return sums of each example, [B] each; a figure's count has a name of its own."""
-
-    @abstractmethod
-    def scores(self, sums: Mapping[str, float]) -> dict[str, Score]:
-        """Return scores from the sums of `tally` over examples."""
 
     @abstractmethod
     def blind_sums(self, split: str) -> dict[str, float]:
@@ -181,8 +219,7 @@ class DocumentTask(Task):
 
     def evaluated(self, split: str) -> Examples:
         """Return the examples that a split is scored on: the same in every run."""
-        if split not in self.data.splits:
-            raise ValueError(f"no split {split!r}: the corpus has {', '.join(self.data.splits)}")
+        self.split(split)
         return self._examples(split, limit=self.eval_limit, seed=EVAL_SEED, epoch=0)
 
     def text_spec(self, *, causal: bool) -> Text:
@@ -251,62 +288,13 @@ class DocumentTask(Task):
             padding=padding,
         )
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        model: Any,
-        split: str,
-        shard: Shard,
-        *,
-        outputs: Path | None = None,
-        batch_size: int | None = None,
-    ) -> dict[str, Score]:
-        """Score a split; a test also by the length of its examples, `length_33_64/loss`."""
-        lengths = self.lengths(split)
-        device = next(model.parameters()).device
-        bucket = np.searchsorted(self.length_buckets, lengths[:, 0])
-        sums: dict[str, np.ndarray] = {}
-        size = batch_size or self.eval_batch_size
-        for indices in counted(eval_batches(lengths, batch_size=size, shard=shard), len):
-            batch = self.batch(split, indices.tolist()).to(device)
-            for name, values in self.tally(model, batch).items():
-                by_bucket = sums.setdefault(name, np.zeros(len(self.length_buckets) + 1))
-                np.add.at(by_bucket, bucket[indices], values.double().cpu().numpy())
-        names = sorted(self.tallied)
-        empty = np.zeros(len(self.length_buckets) + 1)
-        flat = np.concatenate([sums.get(name, empty) for name in names])
-        table = np.reshape(sum_scalars(flat.tolist()), (len(names), -1))
-        scores = self.scores(dict(zip(names, table.sum(axis=1).tolist(), strict=True)))
-        if split.startswith("test") and batch_size is None:
-            for number, name in enumerate(self._bucket_names()):
-                part = dict(zip(names, table[:, number].tolist(), strict=True))
-                if part["tokens"]:  # examples of unknown words alone predict none
-                    found = self.scores(part)
-                    scores |= {f"{name}/{figure}": score for figure, score in found.items()}
-        return scores
-
-    def score_names(self) -> list[str]:
-        """Return the names of a validation's scores."""
-        return list(self.scores(dict.fromkeys(self.tallied, 1.0)))
-
     def floors(self) -> dict[str, float]:
         """Return the scores of the test by the frequencies of its own targets alone."""
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
 
     @property
-    @abstractmethod
-    def tallied(self) -> Sequence[str]:
-        """The names that `tally` returns, on every rank the same."""
-
-    def _bucket_names(self) -> list[str]:
-        bounds = [0, *self.length_buckets]
-        inner = [f"length_{low + 1}_{high}" for low, high in pairwise(bounds)]
-        return [*inner, f"length_over_{bounds[-1]}"]
-
-    def test_splits(self) -> list[str]:
-        """Return the test sets of the corpus, the one called `test` first."""
-        names = [name for name in self.data.splits if name.startswith("test")]
-        return sorted(names, key=lambda name: (name != "test", name))
+    def splits(self) -> Mapping[str, Any]:
+        return self.data.splits
 
 
 def padded_width(tokens: int, rows: int, width: int, padding: float) -> int:

@@ -5,7 +5,7 @@ the model is fed one at a time, as it generates.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,9 +117,8 @@ class LanguageModeling(DocumentTask):
         return self.logits(model, batch), by_step
 
     @property
-    def tallied(self) -> Sequence[str]:
-        """The sums of `tally`."""
-        return ("tokens", "nll", "characters")
+    def tallied(self) -> Mapping[str, tuple[int, ...]]:
+        return {"tokens": (), "nll": (), "characters": ()}
 
     def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
         """Return tokens, their losses, and the characters they make, by window."""

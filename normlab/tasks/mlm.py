@@ -147,10 +147,9 @@ class MaskedLanguageModeling(DocumentTask):
         return found
 
     @property
-    def tallied(self) -> Sequence[str]:
-        """The sums of `tally`."""
+    def tallied(self) -> Mapping[str, tuple[int, ...]]:
         pairs = ("pairs", "pair_nll", "pair_hits") if self.nsp else ()
-        return ("tokens", "nll", "hits", "hits_in_top", *pairs)
+        return dict.fromkeys(("tokens", "nll", "hits", "hits_in_top", *pairs), ())
 
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
         """Return masked tokens, their losses and hits, and the same of pairs, by example."""

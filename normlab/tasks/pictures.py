@@ -1,26 +1,25 @@
 """Naming the class of a picture: one picture is one example, one unit, and many positions."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.batching import eval_batches
 from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.source import Pictures, PictureSource
-from normlab.distributed import Shard, sum_scalars
+from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image
 from normlab.norms.base import EvalStats
 from normlab.records.record import Score
-from normlab.tasks.base import BatchStream, Condition, Task
+from normlab.tasks.base import Batch, BatchStream, Task, conditions_of
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 
 LOSS = "loss"
@@ -29,48 +28,11 @@ _TALLIED = 3  # counts, confidences and hits of each bin
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureBatch:
+class PictureBatch(Batch):
     """Pictures as tensors, with the number of their class. There is no padding."""
 
     pixels: UInt8[Tensor, "B H W C"]
     labels: Int[Tensor, "B"]
-    counts: dict[str, int]
-    tokens: int
-    positions: int
-    padding: int = 0
-
-    def to(self, device: torch.device) -> "PictureBatch":
-        """Return the batch on a device."""
-        return replace(
-            self,
-            pixels=self.pixels.to(device, non_blocking=True),
-            labels=self.labels.to(device, non_blocking=True),
-        )
-
-
-class PictureStream(BatchStream):
-    """Training batches, varied anew in each epoch."""
-
-    def __init__(self, task: "Classification", indices: IndexStream, seed: int):
-        self._task, self._indices, self._seed = task, indices, seed
-
-    @property
-    def epochs(self) -> float:
-        """Return the number of epochs drawn, a begun one by its share."""
-        place = self._indices.state_dict()
-        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
-
-    def __next__(self) -> PictureBatch:
-        epoch = self._indices.epoch
-        return self._task.varied(next(self._indices), seed=self._seed, epoch=epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place in the stream."""
-        return self._indices.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place."""
-        self._indices.load_state_dict(state)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -104,10 +66,7 @@ class Classification(Task):
                 f"max_tokens={self.max_tokens}: a batch of pictures is counted in pictures; give "
                 "batch_size"
             )
-        sizes = [Condition(batch_size=size) for size in self.test_batch_sizes]
-        stats = [Condition(eval_stats=stats) for stats in self.test_eval_stats]
-        both = [replace(size, eval_stats="batch") for size in sizes]
-        self.conditions = [*sizes, *stats, *(both if "batch" in self.test_eval_stats else ())]
+        self.conditions = conditions_of(self.test_batch_sizes, self.test_eval_stats)
 
     @cached_property
     def data(self) -> dict[str, Pictures]:
@@ -145,7 +104,7 @@ class Classification(Task):
         height, width, channels = self.data["train"].pixels.shape[1:]
         return Image(height, width, channels, len(self.source.classes))
 
-    def train_batches(self, shard: Shard, seed: int) -> PictureStream:
+    def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the endless training batches of one rank."""
         indices = IndexStream(
             self.lengths("train"),
@@ -155,9 +114,9 @@ class Classification(Task):
             seed=seed,
             shard=shard,
         )
-        return PictureStream(self, indices, seed)
+        return BatchStream(indices, partial(self.varied, seed=seed))
 
-    def varied(self, indices: np.ndarray, *, seed: int, epoch: int) -> PictureBatch:
+    def varied(self, indices: np.ndarray, epoch: int, *, seed: int) -> PictureBatch:
         """Return training pictures as an epoch varies them."""
         chosen = self.data["train"].pick(indices)
         pixels = self.augmentation(chosen.pixels, indices=indices, seed=seed, epoch=epoch)
@@ -165,13 +124,13 @@ class Classification(Task):
 
     def lengths(self, split: str) -> np.ndarray:
         """Return the pixels of each picture, [n, 1]."""
-        pictures = self._split(split)
+        pictures = self.split(split)
         height, width = pictures.pixels.shape[1:3]
         return np.full((len(pictures), 1), height * width)
 
     def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> PictureBatch:
         """Return chosen pictures as they are; they have no padding, whatever is asked."""
-        chosen = self._split(split).pick(np.asarray(indices, dtype=np.int64))
+        chosen = self.split(split).pick(np.asarray(indices, dtype=np.int64))
         return _batch(chosen.pixels, chosen.labels)
 
     def logits(self, model: nn.Module, batch: PictureBatch) -> Float[Tensor, "B K"]:
@@ -190,36 +149,36 @@ class Classification(Task):
         logits = self.logits(model, batch)
         return {LOSS: label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
 
-    @torch.no_grad()
-    def evaluate(
-        self,
-        model: nn.Module,
-        split: str,
-        shard: Shard,
-        *,
-        outputs: Path | None = None,
-        batch_size: int | None = None,
-    ) -> dict[str, Score]:
-        """Score a split: loss without smoothing, accuracy, and calibration error."""
-        device = next(model.parameters()).device
-        sums = np.zeros(1)
-        bins = np.zeros((_TALLIED, _BINS))
-        size = batch_size or self.eval_batch_size
-        for indices in eval_batches(self.lengths(split), batch_size=size, shard=shard):
-            batch = self.batch(split, indices.tolist()).to(device)
-            logits = self.logits(model, batch)
-            sums -= float(log_probabilities(logits, batch.labels).double().sum())
-            confidence, named = logits.double().softmax(-1).max(-1)
-            hits = (named == batch.labels).double()
-            place = (confidence * _BINS).ceil().long().clamp(1, _BINS) - 1
-            for row, values in zip(bins, (torch.ones_like(hits), confidence, hits), strict=True):
-                row += torch.bincount(place, values, minlength=_BINS).cpu().numpy()
-        total = sum_scalars([*sums.tolist(), *bins.flatten().tolist()])
-        return _scores(total[0], np.reshape(total[1:], bins.shape))
+    @property
+    def tallied(self) -> Mapping[str, tuple[int, ...]]:
+        return {"nll": (), "bins": (_TALLIED, _BINS)}
 
-    def score_names(self) -> list[str]:
-        """Return the names of a validation's scores."""
-        return list(_scores(1.0, np.ones((_TALLIED, _BINS))))
+    def tally(self, model: nn.Module, batch: PictureBatch) -> dict[str, Tensor]:
+        """Return the loss without smoothing, and count, confidence and hit in their bin."""
+        logits = self.logits(model, batch)
+        confidence, named = logits.double().softmax(-1).max(-1)
+        hits = (named == batch.labels).double()
+        place = (confidence * _BINS).ceil().long().clamp(1, _BINS) - 1
+        of_each = torch.stack([torch.ones_like(hits), confidence, hits], dim=1)
+        return {
+            "nll": -log_probabilities(logits, batch.labels).double(),
+            "bins": of_each[:, :, None] * F.one_hot(place, _BINS)[:, None],
+        }
+
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
+        """Return loss without smoothing, accuracy, and calibration error.
+
+        The calibration error is the mean distance of confidence and accuracy over 15 equal bins of
+        confidence, weighed by their pictures (Guo et al. 2017, equation 3).
+        """
+        counts, confidences, hits = np.asarray(sums["bins"])
+        total = int(counts.sum())
+        apart = float(np.abs(confidences - hits).sum())
+        return {
+            LOSS: mean_score(sums["nll"], total, higher_is_better=False),
+            "accuracy": mean_score(float(hits.sum()), total, higher_is_better=True),
+            "calibration_error": mean_score(apart, total, higher_is_better=False),
+        }
 
     def floors(self) -> dict[str, float]:
         """Return loss and accuracy by the frequencies of the test's own classes alone."""
@@ -229,14 +188,9 @@ class Classification(Task):
             "accuracy": float(classes.max() / classes.sum()),
         }
 
-    def test_splits(self) -> list[str]:
-        """Return the one test split."""
-        return ["test"]
-
-    def _split(self, split: str) -> Pictures:
-        if split not in self.data:
-            raise ValueError(f"no split {split!r}: there are {', '.join(self.data)}")
-        return self.data[split]
+    @property
+    def splits(self) -> Mapping[str, Pictures]:
+        return self.data
 
 
 def _batch(pixels: np.ndarray, labels: np.ndarray) -> PictureBatch:
@@ -248,19 +202,3 @@ def _batch(pixels: np.ndarray, labels: np.ndarray) -> PictureBatch:
         tokens=count,
         positions=count * height * width,
     )
-
-
-def _scores(nll: float, bins: np.ndarray) -> dict[str, Score]:
-    """Return the scores of summed losses, and of counts, confidences and hits by confidence.
-
-    The calibration error is the mean distance of confidence and accuracy over 15 equal bins of
-    confidence, weighed by their pictures (Guo et al. 2017, equation 3).
-    """
-    counts, confidences, hits = bins
-    total = int(counts.sum())
-    apart = float(np.abs(confidences - hits).sum())
-    return {
-        LOSS: mean_score(nll, total, higher_is_better=False),
-        "accuracy": mean_score(float(hits.sum()), total, higher_is_better=True),
-        "calibration_error": mean_score(apart, total, higher_is_better=False),
-    }

@@ -1,14 +1,16 @@
 """Translation: parallel text, a seq2seq model, label-smoothed cross-entropy, BLEU."""
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -19,7 +21,7 @@ from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.resident import ResidentPairs
 from normlab.decoding import Hypothesis, SearchSettings, search
-from normlab.distributed import Shard, gather_objects, is_main, sum_scalars
+from normlab.distributed import Shard, gather_objects, is_main
 from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.base import Longest, TextToText
 from normlab.models.seq2seq import Seq2Seq
@@ -27,16 +29,15 @@ from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.atomic import atomic_write
 from normlab.records.record import Score
-from normlab.tasks.base import Task
+from normlab.tasks.base import Batch, BatchStream, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
-from normlab.tasks.padded import places_of, widened
 from normlab.tasks.translated import floors, names, plain_scores, reduced, token_score
 
 LOSS = "loss"
 
 
-@dataclass(frozen=True)
-class TranslationBatch:
+@dataclass(frozen=True, kw_only=True)
+class TranslationBatch(Batch):
     """Sentence pairs as tensors. `places` are the flat indices of the real target tokens."""
 
     source: Int[Tensor, "B S"]
@@ -45,48 +46,6 @@ class TranslationBatch:
     tgt_valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "N"]
     tgt_out: Int[Tensor, "N"]
-    counts: dict[str, int]
-    tokens: int
-    positions: int
-    padding: int
-
-    def to(self, device: torch.device) -> "TranslationBatch":
-        """Return the batch on a device."""
-        moved = {
-            name: value.to(device, non_blocking=True)
-            for name, value in vars(self).items()
-            if torch.is_tensor(value)
-        }
-        return replace(self, **moved)
-
-
-class TranslationStream(Iterator[TranslationBatch]):
-    """Batches of sentence pairs, drawn by an index stream."""
-
-    def __init__(
-        self,
-        task: "Translation",
-        pairs: EncodedPairs | ResidentPairs,
-        indices: IndexStream,
-    ):
-        self._task, self._pairs, self._indices = task, pairs, indices
-
-    @property
-    def epochs(self) -> float:
-        """Return the number of epochs drawn, a begun one by its share."""
-        place = self._indices.state_dict()
-        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
-
-    def __next__(self) -> TranslationBatch:
-        return self._task.collate(self._pairs, next(self._indices))
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place in the stream."""
-        return self._indices.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place."""
-        self._indices.load_state_dict(state)
 
 
 class Translation(Task):
@@ -162,12 +121,13 @@ class Translation(Task):
             ),
         )
 
-    def train_batches(self, shard: Shard, seed: int) -> TranslationStream:
+    def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the endless training batches of one rank."""
-        pairs, indices = self.data.pairs["train"], self._index_stream(shard, seed=seed)
-        if self._device is None:
-            return TranslationStream(self, pairs, indices)
-        return TranslationStream(self, ResidentPairs.of(pairs, self._device), indices)
+        pairs: EncodedPairs | ResidentPairs = self.data.pairs["train"]
+        if self._device is not None:
+            pairs = ResidentPairs.of(self.data.pairs["train"], self._device)
+        indices = self._index_stream(shard, seed=seed)
+        return BatchStream(indices, lambda chosen, _: self.collate(pairs, chosen))
 
     def assemble_on(self, device: torch.device) -> None:
         """Keep the training text on a device and assemble its batches there."""
@@ -185,7 +145,7 @@ class Translation(Task):
 
     def lengths(self, split: str) -> np.ndarray:
         """Return the tokens of source and target with their end of sentence, [n, 2]."""
-        return _lengths(self._split(split))
+        return _lengths(self.split(split))
 
     def reach(self, room: int) -> int:
         """Return the longest side of a pair, or the longest hypothesis that may be searched for."""
@@ -208,7 +168,7 @@ class Translation(Task):
         """Return a batch of chosen sentence pairs, padded as `Task.batch` says."""
         if not 0 <= padding < 1:
             raise ValueError(f"padding={padding}: a share from 0 to below 1")
-        return self.collate(self._split(split), np.asarray(indices), padding=padding)
+        return self.collate(self.split(split), np.asarray(indices), padding=padding)
 
     def collate(
         self,
@@ -276,7 +236,23 @@ class Translation(Task):
         logits = model.project(stream.flatten(0, 1).index_select(0, batch.places))
         return label_smoothed_cross_entropy(logits, batch.tgt_out, self.label_smoothing)
 
-    @torch.no_grad()
+    @property
+    def tallied(self) -> Mapping[str, tuple[int, ...]]:
+        return {"loss": (), "nll": (), "tokens": ()}
+
+    def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
+        """Return loss, negative log-likelihood and tokens of the batch, in one row each."""
+        loss, nll = self._cross_entropy(model, batch)
+        return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
+
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
+        tokens = int(sums["tokens"])
+        return {
+            "loss": mean_score(sums["loss"], tokens, higher_is_better=False),
+            "nll": mean_score(sums["nll"], tokens, higher_is_better=False),
+            "perplexity": perplexity(sums["nll"], tokens),
+        }
+
     def evaluate(
         self,
         model: Seq2Seq,
@@ -288,34 +264,23 @@ class Translation(Task):
     ) -> dict[str, Score]:
         """Score a split by loss, perplexity, BLEU and chrF; `model` is in evaluation mode.
 
-        `bleu` is sacreBLEU on detokenised text, beside it its `brevity_penalty` and `length_ratio`;
-        `bleu_tok` is BLEU on lowercased Moses tokens, the figure of the IWSLT'14 papers.
+        `bleu` is sacreBLEU on detokenized text, with its `brevity_penalty` and `length_ratio`;
+        `bleu_tok` is BLEU on lowercased Moses tokens, the metric of the IWSLT'14 papers.
         """
-        pairs = self._split(split)
-        device = next(model.parameters()).device
         settings = self.valid_search if split == "valid" else self.test_search
-        sums = [0.0, 0.0, 0.0]
         found: list[tuple[int, list[int]]] = []
-        size = batch_size or self.eval_batch_size
-        for indices in counted(eval_batches(_lengths(pairs), batch_size=size, shard=shard), len):
-            batch = self.collate(pairs, indices).to(device)
-            loss, nll = self._cross_entropy(model, batch)
-            sums = [a + float(b) for a, b in zip(sums, (loss, nll, batch.tokens), strict=True)]
-            hypotheses = self.decode(model, batch, settings)
-            found += zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
-        loss_sum, nll_sum, tokens = sum_scalars(sums)
+
+        def translate(indices: np.ndarray, batch: TranslationBatch) -> None:
+            found.extend(_numbered(indices, self.decode(model, batch, settings)))
+
+        scores = self.tally_scores(model, split, shard, batch_size=batch_size, each=translate)
         everybody = sorted(pair for share in gather_objects(found) for pair in share)
-        scores = {
-            "loss": mean_score(loss_sum, int(tokens), higher_is_better=False),
-            "nll": mean_score(nll_sum, int(tokens), higher_is_better=False),
-            "perplexity": perplexity(nll_sum, int(tokens)),
-        }
         return scores | self._text_scores(split, [ids for _, ids in everybody], outputs)
 
     @contextmanager
     def some(self, split: str, count: int) -> Iterator[int]:
         """Keep sentences that are spread evenly over the split."""
-        pairs = self._split(split)
+        pairs = self.split(split)
         chosen = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
         with reduced(self, split, chosen):
             yield 1
@@ -339,8 +304,7 @@ class Translation(Task):
         found: list[tuple[int, list[int]]] = []
         for indices in counted(eval_batches(_lengths(pairs), batch_size=self.eval_batch_size), len):
             batch = self.collate(pairs, indices).to(device)
-            hypotheses = self.decode(model, batch, self.test_search)
-            found += zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
+            found += _numbered(indices, self.decode(model, batch, self.test_search))
         lines = self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
         return self.data.plain(lines)
 
@@ -371,7 +335,7 @@ class Translation(Task):
 
     def score_lines(self, split: str, lines: Sequence[str]) -> dict[str, Score]:
         """Score plain translations such as a run's `hypotheses.txt`; see `plain_scores`."""
-        self._split(split)
+        self.split(split)
         return plain_scores(self.data, split, lines)
 
     def score_names(self) -> Sequence[str]:
@@ -382,17 +346,32 @@ class Translation(Task):
         """Return what the scores of the test are worth without learning."""
         return floors(self.data, "test", label_smoothing=self.label_smoothing)
 
-    def _split(self, name: str) -> EncodedPairs:
-        if name not in self.data.pairs:
-            raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.data.pairs)}")
-        return self.data.pairs[name]
+    @property
+    def splits(self) -> Mapping[str, EncodedPairs]:
+        return self.data.pairs
 
-    def test_splits(self) -> list[str]:
-        """Return the test sets of the corpus, the one called `test` first."""
-        names = [name for name in self.data.pairs if name.startswith("test")]
-        return sorted(names, key=lambda name: (name != "test", name))
+
+def _numbered(
+    indices: np.ndarray, hypotheses: Sequence[Hypothesis]
+) -> Iterator[tuple[int, list[int]]]:
+    return zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
 
 
 def _lengths(pairs: EncodedPairs) -> np.ndarray:
     """Return tokens of both sides with their end of sentence, [n, 2]."""
     return np.stack([pairs.source.lengths, pairs.target.lengths], axis=1) + 1
+
+
+def widened(
+    ids: Tensor, lengths: np.ndarray, padding: float, *, pad_id: int, extra: int = 0
+) -> Tensor:
+    """Append padding to `[B, P + extra]` until P has `padding` of it."""
+    width = math.ceil(int(lengths.sum()) / (len(ids) * (1 - padding)) - 1e-9) + extra
+    return F.pad(ids, (0, max(0, width - ids.shape[1])), value=pad_id)
+
+
+def places_of(lengths: np.ndarray, *, width: int) -> Int[Tensor, " N"]:
+    """Return the flat indices of the first `lengths` positions of each row of `[B, width]`."""
+    ends = np.cumsum(lengths)
+    shifts = np.arange(len(lengths)) * width - (ends - lengths)
+    return torch.from_numpy(np.arange(ends[-1]) + np.repeat(shifts, lengths))

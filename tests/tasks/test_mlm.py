@@ -16,7 +16,7 @@ from normlab.models.architecture import TextArchitecture
 from normlab.models.layers import initialize
 from normlab.sites import NORM_KEYS as SITES
 from normlab.tasks.base import Condition
-from normlab.tasks.document_stream import LengthChange
+from normlab.tasks.documents import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator
 from normlab.train.preflight import check_start

@@ -13,6 +13,7 @@ from normlab.decoding import SearchSettings
 from normlab.distributed import Shard
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
+from normlab.tasks import base
 from normlab.tasks import translation as module
 from tests.models.small import GRID, architecture, norms, placement, unsettle
 from tests.tasks.sentences import translation
@@ -202,7 +203,7 @@ def test_shards_score_as_the_whole_does(task, monkeypatch, size, tmp_path):
     whole = task.evaluate(model, "test", Shard(0, 1), outputs=tmp_path / "whole.txt")
     ranks = Ranks(size)
     monkeypatch.setattr(module, "gather_objects", ranks.gather)
-    monkeypatch.setattr(module, "sum_scalars", ranks.sum)
+    monkeypatch.setattr(base, "sum_scalars", ranks.sum)
     monkeypatch.setattr(module, "is_main", lambda: ranks.rank.value == 0)
     scores = [None] * size
 
