@@ -84,10 +84,10 @@ class SquareNorm(PooledNorm):
         count, square = self.pool.mean(batch.squares, batch.count, self.of_groups)
         return Moments(torch.zeros_like(square), square, count, count)
 
-    def entering(self, found: Moments) -> Float[Tensor, "1 D"]:
-        """Return the mean square of a batch, or the running one if no token came."""
+    def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
+        """Return the mean square of `count` tokens, or the running one if no token came."""
         running = self.running_square
-        return torch.where(found.count > 0, found.var.to(running), running)
+        return torch.where(count > 0, square.to(running), running)
 
     @torch.no_grad()
     def see_gradient(self, count: Tensor, mean: Tensor, entry: Any = None) -> None:
@@ -97,10 +97,15 @@ class SquareNorm(PooledNorm):
         if self.held is not None:
             self.held_gradients.append((count, mean))
         else:
-            self.enter_gradient(mean.flatten(0, 2), entry)
+            self.enter_gradient(count.flatten(0, 2), mean.flatten(0, 2), entry)
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Any) -> None:
-        """Let a moment of the gradient into the tables; `entry` is that of its batch."""
+    def enter_gradient(
+        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: Any
+    ) -> None:
+        """Let a moment of the gradient over `count` tokens into the tables.
+
+        `entry` is that of its batch. No token leaves the tables as they are.
+        """
         raise NotImplementedError
 
     def last_entry(self) -> Any:
@@ -111,8 +116,8 @@ class SquareNorm(PooledNorm):
         super().commit()
         held, self.held_gradients = self.held_gradients, []
         if held:
-            _, mean = _pooled(held, here)
-            self.enter_gradient(mean.flatten(0, 2), self.last_entry())
+            count, mean = _pooled(held, here)
+            self.enter_gradient(count.flatten(0, 2), mean.flatten(0, 2), self.last_entry())
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(self.running_square), self.running_square
@@ -188,7 +193,7 @@ class GroupScaling(SquareNorm):
         """
         self.batches += 1
         step, total = self.clock
-        square = self.entering(found)
+        square = self.entering(found.count, found.var)
         if step == 0 or step < self.last_steps(total)["warmup"]:
             self.running_square.lerp_(square, 1 / self.batches)
         self.running_square.lerp_(square, self.momentum)
@@ -256,5 +261,7 @@ class PowerNorm(GroupScaling):
 
         z.register_hook(taken_out)
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: None) -> None:
+    def enter_gradient(
+        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: None
+    ) -> None:
         self.gradient_moment.add_(mean.to(self.gradient_moment))

@@ -91,10 +91,10 @@ class WindowNorm(SquareNorm):
         raise NotImplementedError
 
     def update(self, found: Moments, first: int = 0) -> None:
-        entry = self.entry(self.entering(found))
+        entry = self.entry(self.entering(found.count, found.var))
         self.batches += 1
         self.squares[entry.slot] = entry.kept[0]
-        self.running_square.lerp_(entry.square, self.momentum)
+        self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
         self.last = entry
 
     def last_entry(self) -> Entry | None:
@@ -171,8 +171,11 @@ class MovingAverageBatchNorm(WindowNorm):
     def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
         return self.gain_and_shift(z * r)
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Entry) -> None:
-        self.gradient_moments[entry.slot] = mean[0].to(self.gradient_moments)
+    def enter_gradient(
+        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: Entry
+    ) -> None:
+        moment = self.gradient_moments[entry.slot]
+        moment.copy_(torch.where(count > 0, mean.to(moment), moment)[0])
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -233,11 +236,14 @@ class UnifiedNorm(WindowNorm):
         of_window = with_newest(moments, kept, entry.slot).mean(1)
         return kept, torch.where(entry.outlier, newest, of_window)
 
-    def enter_gradient(self, mean: Float[Tensor, "1 D"], entry: Entry) -> None:
+    def enter_gradient(
+        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: Entry
+    ) -> None:
         moments, nu = self.gradient_moments, self.gradient_moment
-        kept, towards = self.gradient_mean(mean.to(nu), entry, moments, nu)
+        newest = torch.where(count > 0, mean.to(nu), nu)
+        kept, towards = self.gradient_mean(newest, entry, moments, nu)
         moments[entry.slot] = kept[0]
-        nu.lerp_(towards, self.momentum)
+        nu.lerp_(torch.where(count > 0, towards, nu), self.momentum)
 
 
 def geometric_mean(windows: Float[Tensor, "G K D"]) -> Float[Tensor, "G D"]:

@@ -40,6 +40,7 @@ STEPS = 6  # past the end of each warm-up
 def _forward_backward(option, sync, rows):
     """Take the steps on some sentences; return outputs, gradients and running statistics."""
     data, pull, valid = (tensor[rows] for tensor in _data())
+    others = (torch.arange(6) >= 2)[rows, None]  # in one step the first rank has padding alone
     norm = make_norm(option, 4, sync=sync, momentum=0.5).double()
     assert isinstance(norm, RunningNorm)
     norms = ModelNorms(torch.nn.Sequential(norm))
@@ -47,7 +48,8 @@ def _forward_backward(option, sync, rows):
     for step in range(1, STEPS + 1):
         x = (data * (1 + step / 10)).requires_grad_()
         norms.begin_step(step, STEPS)
-        y = norm(x, Stream(valid)) * valid[..., None]
+        real = valid & others if sync and step == 3 else valid
+        y = norm(x, Stream(real)) * real[..., None]
         with distributed.summed_gradients(list(norm.parameters())):
             (y * pull).sum().backward()
         norms.commit()
