@@ -4,6 +4,7 @@ import argparse
 import json
 
 from normlab.commands._arguments import HelpFormatter
+from normlab.commands.norm import check_names
 
 HELP = "show what a norm pools over, with a drawing and a worked example"
 
@@ -37,6 +38,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Explain norms; raises `ValueError` for one that does not exist."""
     arguments = parser().parse_args(argv)
+    check_names(arguments.norms)
     from normlab.inspect import screen
     from normlab.inspect.page import choose, explain, overview
 

@@ -199,12 +199,12 @@ def _shown(path: Path) -> str:
 
 def _check_all(names: Sequence[str]) -> int:
     """Check norms, one line per check; return 1 if one is violated."""
-    _check_names(names)
+    check_names(names)
     violations = [_verdicts(name) for name in names]
     return 1 if any(violations) else 0
 
 
-def _check_names(names: Sequence[str]) -> None:
+def check_names(names: Sequence[str]) -> None:
     """Raise ValueError naming what is no norm, before anything is loaded."""
     from normlab.near import of_option
     from normlab.registry import option_names

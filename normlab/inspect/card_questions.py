@@ -1,6 +1,7 @@
 """The questions of a card about the bare norm, its cost, and the trained translation model."""
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from statistics import median
 from typing import Any
 
@@ -70,30 +71,27 @@ def cost(examined: Examined) -> Finding:
     shape = Shape(features=configs[0]["model"]["dim"])
     nodes = {side: config["norm"] for side, config in sides}
     report = measure(alone(nodes, shape, runtime), runtime, rounds=rounds, seconds=0.05)
-    values: dict[str, Any] = {
-        "shape": str(shape),
-        "rounds": rounds,
-        "steps": _TIMED_STEPS * rounds,
-    }
-    for kind, name in ((TRAINING, "alone_training"), (EVALUATION, "alone_evaluation")):
-        group = report["groups"][kind]
-        times = [side["milliseconds"]["median"] for side in group]
-        values[name] = [*times, group[1]["ratio_to_first"]]
+    training, evaluation = (
+        [*(side["milliseconds"]["median"] for side in group), group[1]["ratio_to_first"]]
+        for group in (report["groups"][kind] for kind in (TRAINING, EVALUATION))
+    )
     contenders = [start(side, config, runtime) for side, config in sides]
-    values["step"] = _steps(contenders, Clock(runtime.device), rounds)
+    step = _steps(contenders, Clock(runtime.device), rounds)
+    values = {
+        **{"shape": str(shape), "rounds": rounds, "steps": _TIMED_STEPS * rounds},
+        **{"alone_training": training, "alone_evaluation": evaluation, "step": step},
+    }
     rows = [
-        (f"by itself, forward and backward, {shape}", *values["alone_training"]),
-        (f"by itself, evaluation, {shape}", *values["alone_evaluation"]),
-        ("a step of training the translation model", *values["step"]),
+        (f"by itself, forward and backward, {shape}", *training),
+        (f"by itself, evaluation, {shape}", *evaluation),
+        ("a step of training the translation model", *step),
     ]
-    by_itself, step = values["alone_training"][2], values["step"][2]
     answer = (
-        f"by itself {by_itself:.2f} times {REFERENCE} in training and "
-        f"{values['alone_evaluation'][2]:.2f} times in evaluation; a step of training takes "
-        f"{step:.2f} times as long"
+        f"by itself {training[2]:.2f} times {REFERENCE} in training and {evaluation[2]:.2f} times "
+        f"in evaluation; a step of training takes {step[2]:.2f} times as long"
     )
     table = Table(("", f"{REFERENCE}, ms", "this norm, ms", "ratio"), rows)
-    board = {"alone x ln": round(by_itself, 2), "step x ln": round(step, 2)}
+    board = {"alone x ln": round(training[2], 2), "step x ln": round(step[2], 2)}
     return Finding(answer, values, table, board=board)
 
 
@@ -139,11 +137,16 @@ def _ask(name: str, subject: Subject) -> Finding:
 
 def of_the_trained(examined: Examined, *names: str) -> dict[str, Finding]:
     """Return the answers about the translation run of the first seed; empty if it diverged."""
+    subject = _trained_model(examined)
+    return {} if subject is None else {name: _ask(name, subject) for name in names}
+
+
+@lru_cache(maxsize=1)  # several questions ask the same model
+def _trained_model(examined: Examined) -> Subject | None:
     config = examined.config("translation", seed=examined.sizes.seeds[0])
     if carry_out(config).outcome.status != "finished":
-        return {}
-    subject = subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
-    return {name: _ask(name, subject) for name in names}
+        return None
+    return subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
 
 
 _DIVERGED = Finding.none("the translation run diverged, so there is no trained model")

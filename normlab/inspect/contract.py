@@ -318,8 +318,9 @@ def penalty(norm: BareNorm) -> str | Finding:
         return Finding.none("it adds nothing to the loss")
     right = not price.ndim and price.requires_grad and price.isfinite()
     must(right, "`extra_loss` is no finite scalar with a gradient")
-    call(own.eval(), x, valid)
-    must(own.extra_loss is None, "it sets `extra_loss` in eval, where nothing is trained")
+    evaluated = own.eval()
+    call(evaluated, x, valid)
+    must(evaluated.extra_loss is None, "it sets `extra_loss` in eval, where nothing is trained")
     return "adds a scalar to the loss, in training alone"
 
 

@@ -124,7 +124,8 @@ def _learned(values: Mapping[str, Any], count: int) -> str:
         f"{name} {fmean(scores.values()):.4g}{floors.get(name, '')}"
         for name, scores in values["scores"].items()
     ]
-    return f"{', '.join(parts)} after {values['steps']} updates, mean of {count} seeds"
+    seeds = f"mean of {count} seeds" if count > 1 else "one seed"
+    return f"{', '.join(parts)} after {values['steps']} updates, {seeds}"
 
 
 @dataclass(frozen=True)

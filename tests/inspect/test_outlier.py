@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from normlab.inspect import outlier
-from normlab.inspect.model import look, mean_loss
+from normlab.inspect.model import mean_loss
 from normlab.inspect.outlier import in_sentence
 from normlab.inspect.worked import slope, through
 from normlab.norms.base import normalized_by
@@ -137,21 +137,3 @@ def test_moves_and_gradients_are_those_of_a_model_whose_embedding_has_the_outlie
     assert found["moved"]["encoder"]["others"] == pytest.approx(float(moved), rel=1e-4)
     reach = new_slope[0, 1:length].norm() / old_slope[0, 1:length].norm()
     assert found["gradient"]["encoder"]["own"] == pytest.approx(float(reach), rel=1e-4)
-
-
-def test_an_attention_is_described_over_the_real_tokens_of_the_sentence(tmp_path):
-    about = trained(tmp_path, "norm=ln")
-    lengths = about.task.lengths("valid")
-    shortest, longest = int(lengths[:, 1].argmin()), int(lengths[:, 1].argmax())
-    assert (lengths[shortest] < lengths[longest]).all()  # so that the first is padded
-    seen = []
-    for indices in ([shortest, longest], [shortest], [longest]):
-        with torch.no_grad():
-            batch = about.batch("valid", indices)
-            seen.append(look(about, batch, measure=outlier.describe).attention)
-    both, short, long = seen
-    assert list(both) == ["encoder.0.self", "decoder.0.self", "decoder.0.cross"]
-    for name, found in both.items():
-        assert found["own"] == pytest.approx(short[name]["own"], rel=1e-4)
-        assert found["others"] == pytest.approx(long[name]["own"], rel=1e-4)
-        assert 0 < found["own"]["entropy"] < 1

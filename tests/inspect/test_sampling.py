@@ -36,18 +36,6 @@ def test_independent_tokens_have_the_law_of_tokens():
     assert found["per_sentences"][5] == pytest.approx(number.mean(), rel=0.12)
 
 
-def test_equal_tokens_have_the_law_of_sentences():
-    number = np.full(600, 7)
-    sentences = np.random.default_rng(3).normal(0, 1, (600, 24))
-    found = describe(Sums.of(sentences.repeat(7, axis=0), number), orders(600), SIZES)
-    assert found["tokens"] == pytest.approx([7 * size for size in SIZES])
-    assert found["slope"] == pytest.approx(-1, abs=0.03)
-    assert found["design_effect"] == pytest.approx([7] * 6, rel=0.12)
-    assert found["effective"] == pytest.approx(SIZES, rel=0.12)
-    assert found["per_sentences"] == pytest.approx([1] * 6, rel=0.12)
-    assert found["intraclass"] == pytest.approx(1)
-
-
 def test_sets_that_are_a_large_part_of_the_sentences_are_corrected():
     number = np.full(64, 2)
     tokens = np.random.default_rng(3).normal(0, 1, (128, 200))

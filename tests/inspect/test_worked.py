@@ -142,11 +142,6 @@ def test_each_treatment_of_padding_has_its_own_statistics(explained, name):
         assert t.moves == (t.name != "exclude")
 
 
-@pytest.mark.parametrize("name", ["none", "ln", "rms", "gn", "in", "seqn"])
-def test_padding_leaves_the_others_as_they_were(explained, name):
-    assert [t.moves for t in explained[name].padding.treatments] == [False]
-
-
 def test_state_is_told_in_terms_of_the_width(explained):
     assert [(t.name, t.shape) for t in explained["ln"].parameters] == [
         ("weight", "[D]"),
