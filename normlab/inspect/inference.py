@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from statistics import fmean
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -231,13 +231,6 @@ def _answer(subject: Subject, values: Mapping[str, Any]) -> str:
     return text
 
 
-@runtime_checkable
-class Targeted(Protocol):
-    """A batch that says which tokens its logits are for, in the order of `Task.stepwise`."""
-
-    tgt_out: Int[Tensor, "N"]
-
-
 @question("stepwise", of="model", claims=(17, 41))
 def stepwise(subject: Subject) -> Finding:
     """Does decoding token by token compute the same as whole sentences?
@@ -306,12 +299,9 @@ def _compare(subject: Subject, indices: Sequence[int]) -> dict[str, Any] | None:
 
 def _logits(subject: Subject, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the logits of whole sentences and of decoding, and their targets."""
-    batch: object = subject.batch("valid", indices)
-    if (logits := subject.task.stepwise(subject.model, batch)) is None:
-        return None
-    if not isinstance(batch, Targeted):
-        raise TypeError(f"{type(batch).__name__} has no tgt_out, the tokens of stepwise's logits")
-    return *logits, batch.tgt_out
+    batch: Any = subject.batch("valid", indices)  # of a task that generates, with `tgt_out`
+    logits = subject.task.stepwise(subject.model, batch)
+    return None if logits is None else (*logits, batch.tgt_out)
 
 
 def _in_words(found: Mapping[str, Any]) -> str:
