@@ -66,12 +66,6 @@ def test_the_table_is_that_of_the_other_formats(tmp_path):
     assert all(" ".join(note.split()) in read.text for note in notes)
 
 
-def test_the_same_evidence_makes_the_same_bytes(tmp_path, page):
-    path = published(tmp_path, sized(), LEVELS)
-    assert path.read_text() == page
-    assert write(sized(), path.parent) == []
-
-
 def test_nothing_is_loaded_from_anywhere(page):
     read = Text(page)
     assert not {"link", "img", "iframe", "base"} & {tag for tag, _ in read.tags}
@@ -116,13 +110,15 @@ def test_scores_are_drawn_over_an_axis_of_numbers(page):
 
 
 def test_an_axis_of_words_is_no_axis_of_a_chart(tmp_path):
-    of = study(grid={"placement": {p: (f"placement={p}",) for p in ("pre", "post")}})
+    grid = {"placement": {p: (f"placement={p}",) for p in ("pre", "post")}}
+    of = study(grid=grid, description="`a<b` is bn; one ` alone.")
     pairs = [
         (planned("ln", 1, f"placement={p}"), made("ln", 1, {"test/bleu": 1.0}, point=p))
         for p in ("pre", "post")
     ]
     text = page_of(publish(tmp_path, of, "smoke", pairs), of)
     assert charts(text) is None and "By placement" not in text
+    assert '<p class="lead"><code>a&lt;b</code> is bn; one ` alone.</p>' in text
 
 
 def test_what_runs_count_is_said_in_their_own_word(tmp_path):
@@ -161,15 +157,6 @@ def test_runs_without_curves_among_others_are_named(tmp_path):
     assert f"for want of published rows: {name}." in Text(page_of(path.parent, study())).text
 
 
-def test_what_is_refused_says_why(tmp_path):
-    pairs = runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]})
-    other = {**made("bn", 2).config, "optim": {"lr": 1.0}}
-    pairs[3] = (pairs[3][0], changed(made("bn", 2, {"test/bleu": 21.0}), config=other))
-    folder = publish(tmp_path, study(), "smoke", pairs)
-    row = Text(page_of(folder, study())).rows("results")[2]
-    assert row[0] == "bn" and "differ in optim.lr" in row[1] and row[2] == "refused"
-
-
 def test_what_is_written_is_escaped(tmp_path):
     name = "<b>&\"'</script><img src=x onerror=alert(1)>"
     of = study(
@@ -186,15 +173,10 @@ def test_what_is_written_is_escaped(tmp_path):
     assert [look["name"] for look in charts(text)["looks"]] == [name]
 
 
-def test_what_a_study_says_of_itself_may_have_code_in_it(tmp_path):
-    of = study(description="`a<b` is bn; one ` alone.")
-    text = page_of(publish(tmp_path, of, "smoke", runs({"ln": [30.0]})), of)
-    assert '<p class="lead"><code>a&lt;b</code> is bn; one ` alone.</p>' in text
-
-
-def test_every_run_leads_to_its_record(page, tmp_path):
+def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_record(page, tmp_path):
     path = published(tmp_path, sized(), LEVELS)
-    read = Text(path.read_text())
+    assert path.read_text() == page and write(sized(), path.parent) == []
+    read = Text(page)
     records = [link for link in read.links if link.endswith("record.json")]
     assert len(records) == 8 == len(read.rows("runs")) - 1
     assert all((path.parent / link).is_file() for link in records)
@@ -252,11 +234,6 @@ def test_a_stale_page_is_noticed(tmp_path, capsys):
     assert f"{PAGE}: not what its records say" in capsys.readouterr().err
     assert main(["--from", str(tmp_path)]) == 0
     assert main(["--check", "--from", str(tmp_path)]) == 0
-
-
-def test_no_run_at_all_is_a_page_too(tmp_path):
-    read = Text(page_of(publish(tmp_path, study(), "smoke", runs({"ln": [None]})), study()))
-    assert "no run has ended" in read.text and read.rows("results")[1] == ["ln", "no run", "no run"]
 
 
 def test_a_table_that_is_too_wide_has_a_shadow_where_it_goes_on(page):
