@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from normlab.claims.membership import Plan, value_of, written
-from normlab.claims.node import Where
+from normlab.claims.runs import Plan, Where, value_of, written
 from normlab.records.aggregate import group
 from normlab.records.alike import difference, spelled
 from normlab.records.fingerprint import parts, varying_keys

@@ -5,9 +5,8 @@ import math
 import pytest
 
 from normlab.claims.ledger import ledger
-from normlab.claims.membership import Plan
-from normlab.claims.reading import measure_text
-from normlab.claims.runs import Runs
+from normlab.claims.markdown import measure_text
+from normlab.claims.runs import Plan, Runs
 from normlab.records.record import Score
 from normlab.studies import load_study
 from tests.claims.made import (
