@@ -9,6 +9,18 @@ from normlab.constraints import constraint_of
 
 _NODES = ("optim", "schedule", "model", "norm", "placement", "task")
 _SHOWN = 3
+# What people call an option that has another name here, after `group=`.
+_SYNONYMS = {
+    "norm": {
+        **dict.fromkeys(("layer", "layernorm", "layer_norm"), "ln"),
+        **dict.fromkeys(("batch", "batchnorm", "batch_norm"), "bn"),
+        **dict.fromkeys(("group", "groupnorm", "group_norm"), "gn"),
+        **dict.fromkeys(("instance", "instancenorm", "instance_norm"), "in"),
+        **dict.fromkeys(("rmsnorm", "rms_norm"), "rms"),
+        **dict.fromkeys(("powernorm", "power_norm"), "pn"),
+    },
+    "task": {"bert": "mlm", "gpt": "lm"},
+}
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # to the grammar or a shell, also within quotes
 _LONG_NUMBER = re.compile(r"\d{101}")
 _PLUGINS = {
@@ -44,12 +56,14 @@ def meant(key: str, known: Sequence[str] | None = None) -> str:
     if own and (having := registry.options_with(node).get(own)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = known_keys() if known is None else known
+    if "." not in key:  # `name` may mean anything, never the name of a corpus
+        known = [name for name in known if not name.endswith(".name")]
     last = key.rpartition(".")[2]
     named = [name for name in known if name.rpartition(".")[2] == last]
     named.sort(key=lambda name: name.count("."))
     by_last = {name.rpartition(".")[2]: name for name in reversed(known)}
     near = get_close_matches(key, known, n=_SHOWN, cutoff=0.7)
-    last_near = [by_last[name] for name in get_close_matches(last, by_last, n=_SHOWN)]
+    last_near = [by_last[name] for name in get_close_matches(last, by_last, n=_SHOWN, cutoff=0.7)]
     found = [*near, *named] if "." in key else named or near or last_near
     found = list(dict.fromkeys(found or last_near))[:_SHOWN]
     return f" Did you mean {' or '.join(map(_with_options, found))}?" if found else ""
@@ -63,8 +77,10 @@ def _with_options(key: str) -> str:
     return f"{key} (of {node}={', '.join(having)})" if few else key
 
 
-def of_option(option: str, there: Sequence[str]) -> str:
+def of_option(group: str, option: str, there: Sequence[str]) -> str:
     """Return ` Did you mean ...?` for an option that a group has not."""
+    if (other := _SYNONYMS.get(group, {}).get(option.lower())) in there:
+        return f" Did you mean {other}?"
     near = get_close_matches(option.lower(), there, n=_SHOWN, cutoff=0.5)
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
@@ -76,8 +92,12 @@ def no_option(group: str, option: str) -> str:
             f"{group}={option} needs the package {package}, which is not installed: "
             f"pip install -c constraints.txt {package}"
         )
+    if not group:
+        return (
+            f"no config {option!r}: normlab has one, configs/config.yaml; leave --config-name out"
+        )
     there = registry.option_names(group)
-    listed, near = ", ".join(there) or "none", of_option(option, there)
+    listed, near = ", ".join(there) or "none", of_option(group, option, there)
     return f"no option {option!r} of the group {group!r}: there are {listed}.{near}"
 
 

@@ -294,6 +294,8 @@ def test_make_norm_takes_an_option_and_other_values():
     assert isinstance(norm, BatchNorm) and norm.padding == "include" and norm.dim == 12
     with pytest.raises(ValueError, match=r"no norm 'batch': there are ada, bn, "):
         make_norm("batch", 12)
+    with pytest.raises(ValueError, match=r"Did you mean bn"):
+        make_norm("bnn", 12)
     with pytest.raises(ValueError, match=r"norm\.groups=5 does not fit|groups=5 does not divide"):
         make_norm("gn", 12, groups=5)
 

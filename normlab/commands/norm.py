@@ -212,9 +212,8 @@ def check_names(names: Sequence[str]) -> None:
     there = option_names("norm")
     for name in names:
         if name not in there:
-            raise ValueError(
-                f"no norm {name!r:.60}: there are {', '.join(there)}.{of_option(name, there)}"
-            )
+            near = of_option("norm", name, there)
+            raise ValueError(f"no norm {name!r:.60}: there are {', '.join(there)}.{near}")
 
 
 def _verdicts(name: str) -> int:

@@ -9,6 +9,7 @@ from torch import nn
 from normlab.instantiate import check, instantiate
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
+from normlab.near import of_option
 from normlab.norms.base import Norm
 from normlab.placements.admin import needs_profile, profile
 from normlab.placements.base import NormFactory, Norms, Placement
@@ -30,8 +31,9 @@ def make_norm(option: str, dim: int, **values: Any) -> Norm:
 
     Raises ValueError naming the options, or the key that does not fit.
     """
-    if option not in option_names("norm"):
-        raise ValueError(f"no norm {option!r}: there are {', '.join(option_names('norm'))}")
+    if option not in (there := option_names("norm")):
+        near = of_option("norm", option, there)
+        raise ValueError(f"no norm {option!r}: there are {', '.join(there)}.{near}")
     return instantiate({**option_settings("norm", option, "norm"), **values}, "norm", Norm, dim=dim)
 
 

@@ -32,6 +32,10 @@ def test_the_demo_says_what_its_numbers_say():
         ("lr=0.1", "Did you mean optim.lr?"),
         ("budget.step=3", "Did you mean budget.steps"),
         ("norm=bm", "Did you mean bn"),
+        ("norm=layernorm", "Did you mean ln?"),
+        ("norm=BatchNorm", "Did you mean bn?"),
+        ("norm=groupnorm", "Did you mean gn?"),
+        ("task=bert", "Did you mean mlm?"),
         (
             "model.read=rows",
             "model.read does not exist; normlab train --cfg job shows all keys. model=",
@@ -59,6 +63,18 @@ def test_a_group_that_is_given_twice_is_refused(command, capsys):
     assert cli([*command.split(), *twice, *(["budget.steps=0"] if command == "train" else [])]) == 1
     said = "placement=deepnorm and placement=pre are both given: placement takes one option"
     assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("override", ["logger=csv", "experiment=x", "name=foo"])
+def test_nothing_is_suggested_where_nothing_is_near(override):
+    with pytest.raises(ValueError, match="does not exist") as caught:
+        compose([override])
+    assert "Did you mean" not in str(caught.value)
+
+
+def test_another_config_is_refused_as_there_is_one(capsys):
+    assert cli(["train", "--config-name", "foo"]) == 1
+    assert "no config 'foo': normlab has one" in capsys.readouterr().err
 
 
 def test_a_key_that_is_written_as_a_flag_is_named():
