@@ -333,5 +333,6 @@ def percent(share: float) -> str:
     """Return a share in percent with three significant digits: `0.0123 %`, `12.3 %`, `123 %`."""
     if not math.isfinite(share):
         return f"{share} %"
-    places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(100 * share))))
+    rounded = float(f"{100 * share:.2e}")  # so that 99.9999 has the places of 100
+    places = 2 if share == 0 else max(0, 2 - math.floor(math.log10(abs(rounded))))
     return f"{100 * share:.{places}f} %"

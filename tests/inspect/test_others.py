@@ -108,9 +108,10 @@ def test_movement_by_hand_and_in_words():
     assert by_how_much(1e-7) == "not at all (rounding)"
     assert by_how_much(0.1234) == "by 12.3 %"
     assert by_how_much(math.nan) == "by nan %"
-    assert [percent(x) for x in (0.0, 1.2345, 0.01, 2e-5)] == [
+    assert [percent(x) for x in (0.0, 1.2345, 1 - 1e-9, 0.01, 2e-5)] == [
         "0.00 %",
         "123 %",
+        "100 %",
         "1.00 %",
         "0.00200 %",
     ]
