@@ -2,7 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.probes.base import Probe, ProbeGroup, StepView, to_floats
+from normlab.norms.base import Stream
+from normlab.probes.base import Probe, ProbeGroup, StepView, Values, to_floats
+from normlab.probes.sites import Seen
+from normlab.train.build import make_norm
 
 
 def view(step: int) -> StepView:
@@ -123,3 +126,25 @@ def test_what_is_heard_later_comes_in_order_and_only_in_bulk():
 def test_mixed_types_and_shapes_become_floats():
     values = [torch.tensor([1.5]), torch.tensor(2, dtype=torch.int64), torch.tensor(0.1).double()]
     assert to_floats(values) == [1.5, 2.0, float(torch.tensor(0.1))]
+
+
+def test_a_probe_says_only_where_and_what_it_measures():
+    class Size(Probe):
+        at = ("norm",)
+        largest = ("size",)
+
+        def measure(self, seen: Seen) -> Values:
+            x, real = seen.input
+            return {"size": x[real].abs().amax()}
+
+    norm = make_norm("ln", 4)
+    group = ProbeGroup({"s": Size(every=2), "none": Size()})
+    group.probes["s"].attach(nn.ModuleDict({"final_norm": norm}))
+    group.probes["none"].attach(nn.Linear(2, 2))
+    valid = torch.tensor([[True, False]])
+    for step, largest in ((1, 9.0), (2, 3.0), (4, 2.0)):
+        group.before_forward(step)
+        norm(torch.tensor([[[1.0, -largest, 0.0, 1.0], [50.0, 0.0, 0.0, 1.0]]]), Stream(valid))
+        group.before_update(view(step))
+    assert group.summary() == {"stability/s/size": 3.0, "stability/s/size/final": 3.0}
+    assert group.notice == "probes that do not apply: none (the model has no norms)"
