@@ -48,6 +48,7 @@ MAY_IMPORT = {
         "distributed",
     ),
     # 4
+    "decoding": ("models", "norms.base"),
     "probes": (
         *("norms.base", "norms.pool", "placements.base", "records"),
         *("models.base", "models.attention"),
@@ -60,7 +61,7 @@ MAY_IMPORT = {
         *("models.base", "models.layers"),
     ),
     "tasks": (
-        *("models", "data", "metrics", "progress"),
+        *("models", "data", "metrics", "decoding", "progress"),
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6

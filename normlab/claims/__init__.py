@@ -1,1 +1,1 @@
-"""The claims of the documents, what decides them, and the ledger of verdicts."""
+"""The ledger of claims: what the documents assert, the evidence for and against, the verdict."""
