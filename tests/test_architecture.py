@@ -48,7 +48,6 @@ MAY_IMPORT = {
         "distributed",
     ),
     # 4
-    "decoding": ("models", "norms.base"),
     "probes": (
         *("norms.base", "norms.pool", "placements.base", "records"),
         *("models.base", "models.attention"),
@@ -61,7 +60,7 @@ MAY_IMPORT = {
         *("models.base", "models.layers"),
     ),
     "tasks": (
-        *("models", "data", "metrics", "decoding", "progress"),
+        *("models", "data", "metrics", "progress"),
         *("records", "distributed", "norms.base", "placements.base"),
     ),
     # 6

@@ -1,1 +1,1 @@
-"""The ledger of claims: what the documents assert, the evidence for and against, the verdict."""
+"""The claims of the documents, what decides them, and the ledger of verdicts."""

@@ -1,8 +1,4 @@
-"""What a check of `normlab/inspect` finds, piece by piece, and the file that keeps it.
-
-`results/computed.json` holds what the checks last found, so that the ledger can be shown without
-computing. Figures in it are rounded to what all machines agree on.
-"""
+"""What was computed and timed: `results/computed.json` and the reports `bench/norms*.json`."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -76,3 +72,57 @@ def _piece(content: Mapping[str, Any]) -> Evidence:
 
 def _rounded(value: float) -> float:
     return 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")
+
+
+FOLDER = "bench"
+REPORTS = "norms*.json"
+BENCH_FORMAT = "normlab.bench.norms/1"
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A candidate of a group: milliseconds, median, and by round the ratio to the first one."""
+
+    milliseconds: float
+    ratios: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Timings:
+    """A report: its file, the machine, and the candidates of each group by their names."""
+
+    path: str
+    machine: str
+    groups: Mapping[str, Mapping[str, Timed]]
+
+
+def report_paths(folder: Path) -> list[Path]:
+    """Return the reports below a folder of results, relative to it."""
+    return [Path(FOLDER, path.name) for path in sorted((folder / FOLDER).glob(REPORTS))]
+
+
+def read_timings(path: Path, *, named: str) -> Timings:
+    """Read a report; ValueError for one that is damaged."""
+    try:
+        content = read_json(path)
+        if content["format"] != BENCH_FORMAT:
+            raise ValueError(
+                f"format is {content['format']!r}, this version reads {BENCH_FORMAT!r}"
+            )
+        machine = content["environment"]
+        return Timings(
+            path=named,
+            machine=f"{machine['device']} {machine['precision']}",
+            groups={
+                group: {run["name"]: _timed(run) for run in runs}
+                for group, runs in content["groups"].items()
+            },
+        )
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path}: damaged ({error!r}); python scripts/bench norms --json {path} makes it again"
+        ) from None
+
+
+def _timed(run: Mapping[str, Any]) -> Timed:
+    return Timed(float(run["milliseconds"]["median"]), tuple(map(float, run["ratios_to_first"])))

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 
 from normlab.claims.claim import DOCUMENTS, Claim
 from normlab.claims.ledger import VERDICTS, Decided, Entry, Outcome
-from normlab.claims.reading import (
+from normlab.claims.markdown import (
     CARE,
     MEANINGS,
     NOTES,

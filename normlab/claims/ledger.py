@@ -10,14 +10,16 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from msgspec import structs
+
+from normlab.claims.asked import StudyEndpoint
 from normlab.claims.claim import Claim, Part
-from normlab.claims.decision import DECIDED, Verdict
-from normlab.claims.endpoints.base import Endpoint
-from normlab.claims.endpoints.document import Document
-from normlab.claims.finding import Finding
-from normlab.claims.looks import ERROR
+from normlab.claims.contrast import Contrast
+from normlab.claims.endpoint import Endpoint
+from normlab.claims.judge import DECIDED, ERROR, LOOKS, Judgement, Verdict, constant
+from normlab.claims.level import Document
 from normlab.claims.runs import Runs
-from normlab.metrics.spread import holm
+from normlab.metrics.spread import holm, smallest_difference, t_interval
 from normlab.records.canonical import plain
 
 FORMAT = "normlab.claims/2"
@@ -32,7 +34,7 @@ class Outcome:
 
     endpoint: Endpoint
     question: str
-    finding: Finding
+    finding: Judgement
     verdict: Verdict
     reason: str = ""
     p_holm: float | None = None
@@ -136,7 +138,7 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
     ]
 
 
-def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Finding:
+def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Judgement:
     try:
         return endpoint.judge(runs, part.says)
     except ValueError as error:
@@ -144,7 +146,7 @@ def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Finding
 
 
 def _corrected(
-    parts: dict[tuple[int, str], Part], findings: dict[tuple[int, str], Finding]
+    parts: dict[tuple[int, str], Part], findings: dict[tuple[int, str], Judgement]
 ) -> dict[tuple[int, str], Outcome]:
     """Correct the p values of each study at each scale together."""
     families: dict[tuple[str, str], list[tuple[int, str]]] = {}
@@ -165,7 +167,7 @@ def _corrected(
     return outcomes
 
 
-def _direction(finding: Finding, others: Sequence[float | None]) -> Finding:
+def _direction(finding: Judgement, others: Sequence[float | None]) -> Judgement:
     """Take back that a direction is shown where its p does not survive the study's correction.
 
     `others` are the p values of all primary endpoints of the study, its own among them.
@@ -179,7 +181,7 @@ def _direction(finding: Finding, others: Sequence[float | None]) -> Finding:
     return replace(finding, reason=finding.unshown)
 
 
-def _survived(part: Part, finding: Finding, p: float | None, compared: int) -> Outcome:
+def _survived(part: Part, finding: Judgement, p: float | None, compared: int) -> Outcome:
     endpoint, asked = part.endpoint, part.endpoint.question(part.says)
     holds = isinstance(endpoint, Document) and finding.verdict == "supported"
     lost = finding.verdict in DECIDED and p is not None and p >= ERROR and not holds
@@ -188,14 +190,14 @@ def _survived(part: Part, finding: Finding, p: float | None, compared: int) -> O
     return Outcome(endpoint, asked, _told(finding, found), found, reason, p, compared)
 
 
-def _uncorrected(endpoint: Endpoint, part: Part, finding: Finding) -> Outcome:
+def _uncorrected(endpoint: Endpoint, part: Part, finding: Judgement) -> Outcome:
     asked = endpoint.question(part.says)
     return Outcome(
         endpoint, asked, _told(finding, finding.verdict), finding.verdict, finding.reason
     )
 
 
-def _told(finding: Finding, verdict: Verdict) -> Finding:
+def _told(finding: Judgement, verdict: Verdict) -> Judgement:
     """Leave out what would measure more where the verdict, as corrected, is a decision."""
     done = verdict in DECIDED
     return replace(finding, command=None, cost=None, untuned=()) if done else finding
@@ -247,3 +249,83 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
             "p_holm": outcome.p_holm,
         }
     )
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A part whose primary endpoint names a study and scale, and its verdict by the runs so far.
+
+    `reason` says why it is open, `stuck` tells that no seeds can decide it; so many `seeds`
+    count for it, None where no seeds would help.
+    """
+
+    claim: int
+    part: str
+    verdict: str
+    endpoint: StudyEndpoint
+    reason: str = ""
+    stuck: bool = False
+    seeds: int | None = None
+
+    @property
+    def open(self) -> bool:
+        """Tell whether more seeds may decide it."""
+        return self.verdict not in DECIDED and not self.stuck
+
+    @property
+    def name(self) -> str:
+        """Name claim and part, such as `2 worse`."""
+        return f"{self.claim} {self.part.replace('_', ' ')}"
+
+
+def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Standing]:
+    """Return the parts that a study decides at a scale, corrected together as in the ledger."""
+    place = study, scale
+    asked = [
+        claim for claim in claims if any(part.endpoint.family == place for part in claim.parts)
+    ]
+    return [
+        Standing(
+            entry.claim.id,
+            each.part.name,
+            each.verdict,
+            each.part.endpoint,
+            each.primary.reason,
+            each.primary.finding.stuck,
+            each.primary.finding.seeds,
+        )
+        for entry in ledger(asked, runs)
+        for each in entry.parts
+        if isinstance(each.part.endpoint, StudyEndpoint) and each.part.endpoint.family == place
+    ]
+
+
+@dataclass(frozen=True)
+class Visible:
+    """The smallest difference that seeds would show at 80 % power, by the looks.
+
+    The spread is that of `seeds` seeds at `scale`.
+    """
+
+    by_look: dict[int, float]
+    seeds: int
+    scale: str
+
+
+def visible(endpoint: object, runs: Runs, scales: Sequence[str]) -> Visible | None:
+    """Return what a contrast would show, by the spread of the first scale that has one.
+
+    None where there is none, and for other kinds of endpoints. Of a factor they are logarithms.
+    """
+    if not isinstance(endpoint, Contrast):
+        return None
+    for scale in scales:
+        values = list(structs.replace(endpoint, scale=scale).differences(runs).values())
+        if len(values) >= 2 and not constant(values):
+            found = t_interval(values)
+            by_look = {
+                look.seeds: smallest_difference(replace(found, n=look.seeds), error=look.share)
+                for look in LOOKS
+            }
+            return Visible(by_look, len(values), scale)
+    return None

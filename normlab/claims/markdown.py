@@ -2,29 +2,168 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from textwrap import fill
 
+from normlab.claims.claim import Part
+from normlab.claims.judge import p_text
 from normlab.claims.ledger import VERDICTS, Decided, Entry, Outcome
-from normlab.claims.reading import (
-    CARE,
-    HOURS,
-    MEANINGS,
-    NOTES,
-    TITLE,
-    WRITTEN,
-    address,
-    found_text,
-    measure_text,
-    outcome_text,
-    p_corrected,
-    p_found,
-    part_text,
-    seeds_text,
-    tune_first,
-    verdict_text,
-)
 from normlab.records.text import in_markdown
+
+HOME = "results"
+TITLE = "The claims of the documents, and what was found"
+WRITTEN = (
+    "Written by `normlab claims --write` from the committed records and from what the checks "
+    "compute; do not edit. `normlab claims N` shows a claim in the terminal, `normlab claims "
+    "--verify` verifies this page."
+)
+CARE = (
+    "A verdict is about the data, the size and the settings that its grade names, not about the "
+    "documents' own experiments, of which no code is known. Only grade A is of these."
+)
+MEANINGS: Mapping[str, str] = {
+    "supported": "every part is supported",
+    "contradicted": "every part is contradicted, or shows no difference",
+    "mixed": "its parts differ, and are named",
+    "undecided": "measured, and open",
+    "not measured": "nothing counts yet",
+}
+GRADES: Mapping[str, str] = {
+    "A": "the document's own data and size",
+    "B": "trained to convergence, each side tuned, two data sets",
+    "C": "any other measurement",
+    "D": "computed, published, or about the norm alone",
+}
+HOURS = (
+    "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
+    "as many), or of one GPU at `scale=gpu`; `normlab study plan STUDY` measures them. "
+    "Trials of `normlab study tune` come on top. Further seeds are numbered on, so that both sides "
+    "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part "
+    "compares."
+)
+NOTES = (
+    "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
+    "which alone decides it. Secondary evidence is shown and never counted.",
+    "A contrast is the difference between two sides, seed by seed, in the claimed direction, after "
+    "an average over what is a nuisance. `a [b, c]` is its mean with a t interval; of a factor all "
+    "means are geometric. It supports "
+    "wholly above the margin, contradicts wholly below 0, and shows *no difference* where the "
+    "narrower interval of two one-sided tests lies within the margin on both sides.",
+    "What says that two sides are alike is supported where that narrower interval lies within the "
+    "margin, and contradicted where the other lies wholly beyond it, on either side.",
+    "Where the difference is the same in every seed there is no spread to judge by, and the part "
+    "is undecided.",
+    "Seeds that train are counted, and held against those of the other side by Fisher's exact "
+    "test. Where all of a side train, or there is no other, they are held against a half of the "
+    "seeds by the exact binomial test, so that five never decide. That a side does not train less "
+    "often then means: no sign that it does, and most of its runs train, at least the share in "
+    "brackets (exact, 95 %).",
+    "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
+    "of 0.05: intervals are of 99, 98.5 and 97.5 %, the narrower ones, shown where they decide "
+    "before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
+    "p is of the test that decides: against the margin (supported), against 0 (contradicted), of "
+    "equivalence (no difference); of sides said to be alike: of equivalence (supported), against "
+    "the margin (contradicted); of counts: Fisher's or the binomial. In an undecided part it is "
+    "of the one that came nearest, so do not quote it as a test of no effect. *Corrected* is "
+    "multiplied for the look, then by Holm over the primary endpoints of the study at that scale; "
+    "at 0.05 and more a part is undecided. *The direction is shown, its size is open*: 0 is "
+    "excluded, corrected alike, the margin not.",
+    "A run counts that was made by clean code and tested its last weights, or their mean; both "
+    "sides of a pair share code, data and arithmetic. A side at the floor, which is what is "
+    "scored without learning, decides nothing: clear of it is a loss that is a nat lower, an "
+    "accuracy whose Wilson interval begins 2 points above, any other score by its interval over "
+    "seeds. Where a seed diverged, the counts of seeds that train decide, but "
+    "of an interaction; where one ended at the floor of a side that trained, differences of "
+    "scores decide nothing.",
+    "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
+    "tells of noise, not of other machines.",
+    "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in GRADES.items()) + ".",
+)
+
+
+def address(path: str) -> str:
+    """Return the way to a file or folder of the checkout from where the pages lie."""
+    return posixpath.relpath(path, HOME)
+
+
+def verdict_text(entry: Entry) -> str:
+    """Return the verdict with what it rests on, such as `contradicted (C: Multi30k, 2+2 layers)`.
+
+    A mixed claim names its parts.
+    """
+    about = [entry.by_parts] if entry.verdict == "mixed" else []
+    about += [entry.grades] if entry.grades else []
+    return f"{entry.verdict} ({'; '.join(about)})" if about else entry.verdict
+
+
+def part_text(part: Part) -> str:
+    """Return what a part says, and what one has to know who quotes it."""
+    return f"{part.statement} ({part.note})" if part.note else part.statement
+
+
+def outcome_text(outcome: Outcome) -> str:
+    """Return the verdict of an endpoint with its grade."""
+    return f"{outcome.verdict} ({outcome.grade})" if outcome.grade else outcome.verdict
+
+
+def found_text(outcome: Outcome) -> str:
+    """Return what was found: the figure with its interval, what it was made of, why it is open."""
+    found = outcome.finding
+    said = found.found or found.detail
+    if found.found and found.detail:
+        said += f" ({found.detail})"
+    return "; ".join(part for part in (said, outcome.reason) if part)
+
+
+def p_found(outcome: Outcome) -> str:
+    """Return p as found; a dash where nothing was tested."""
+    return "-" if outcome.finding.p is None else p_text(outcome.finding.p)
+
+
+def p_corrected(outcome: Outcome) -> str:
+    """Return p as corrected; a dash where nothing was tested, or nothing is corrected."""
+    return "-" if outcome.p_holm is None else p_text(outcome.p_holm)
+
+
+def seeds_text(outcome: Outcome) -> str:
+    """Say of how many seeds or rounds, and of what confidence the interval is."""
+    found = outcome.finding
+    if not found.n:
+        return ""
+    many = found.look or found.n
+    text = f"{many} {found.repeats}{'s' if many != 1 else ''}"
+    if found.confidence is not None:
+        text += f", {100 * found.confidence:g} %"
+    return text
+
+
+def measure_text(outcome: Outcome) -> str:
+    """Return the command that would measure more, what it costs, and what has to come before.
+
+    Nothing where the part is decided.
+    """
+    found = outcome.finding
+    if found.command is None:
+        return ""
+    first, why = tune_first(outcome)
+    said = f"`{first}` first, {why}; then `{found.command}`" if first else f"`{found.command}`"
+    return f"{said} ({found.cost})" if found.cost else said
+
+
+def tune_first(outcome: Outcome) -> tuple[str, str]:
+    """Return the command that chooses the rates that a study lacks, and which; "" for none."""
+    endpoint, untuned = outcome.endpoint, outcome.finding.untuned
+    if not untuned or endpoint.family is None:
+        return "", ""
+    study, scale = endpoint.family
+    return f"normlab study tune {study} scale={scale}", f"as {no_rate(untuned)}"
+
+
+def no_rate(names: Sequence[str]) -> str:
+    """Say for which rows tuning has chosen nothing: by name, or of many their number."""
+    said = " and ".join(names) if len(names) <= 3 else f"{len(names)} rows"
+    return f"no rate is chosen for {said}"
+
 
 _WIDTH = 100
 _COLUMNS = ("part", "asked", "found", "seeds", "p", "corrected", "so it is")

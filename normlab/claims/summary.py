@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.decision import DECIDED
+from normlab.claims.judge import DECIDED
 from normlab.claims.ledger import VERDICTS, Decided, Entry
 from normlab.records.text import in_markdown
 

@@ -11,9 +11,9 @@ from normlab.studies import SMOKE, rate_name, tuning_of, unchosen
 from normlab.studies.queue import Job
 
 if TYPE_CHECKING:
+    from normlab.claims.asked import StudyEndpoint
     from normlab.claims.claim import Claim
-    from normlab.claims.endpoints.study import StudyEndpoint
-    from normlab.claims.progress import Standing
+    from normlab.claims.ledger import Standing
     from normlab.claims.runs import Runs
 
 
@@ -32,7 +32,7 @@ class Judge:
 
         Such a part has one side among the job's rows and points, and each side there or published.
         """
-        from normlab.claims.progress import standings
+        from normlab.claims.ledger import standings
 
         runs = runs or self.runs()
         place = job.study.name, job.scale
@@ -97,9 +97,9 @@ class Judge:
 
 def visible_lines(judge: Judge, job: Job, runs: "Runs") -> list[str]:
     """Say of each part that a job decides the smallest difference that its analyses would show."""
-    from normlab.claims.endpoints.contrast import Contrast
-    from normlab.claims.finding import figures
-    from normlab.claims.progress import visible
+    from normlab.claims.contrast import Contrast
+    from normlab.claims.judge import figures
+    from normlab.claims.ledger import visible
 
     scales = [job.scale, *(scale for scale in job.study.scales if scale != job.scale)]
     lines: list[str] = []
@@ -139,7 +139,7 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
     found = [name for name in missing if name in asked]
     if not found or tuning_of(study, scale).key in given:
         return None
-    from normlab.claims.reading import no_rate
+    from normlab.claims.markdown import no_rate
 
     return (
         f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "

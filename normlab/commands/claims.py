@@ -158,7 +158,7 @@ def _compute(claims: "Sequence[Claim]") -> "dict[str, list[Evidence]]":
 
 def _checks(claims: "Iterable[Claim]") -> list[str]:
     """Return the names of all checks that claims name."""
-    from normlab.claims.endpoints.computed import Computed
+    from normlab.claims.endpoint import Computed
 
     endpoints = [
         endpoint
@@ -266,7 +266,7 @@ def _list(entries: "Sequence[Entry]") -> None:
 
 def _line(outcome: "Outcome") -> str:
     """Say of an endpoint at a glance: verdict and grade, figure, p and its correction."""
-    from normlab.claims.reading import found_text, outcome_text, p_corrected, p_found, seeds_text
+    from normlab.claims.markdown import found_text, outcome_text, p_corrected, p_found, seeds_text
 
     said = [outcome_text(outcome)]
     if outcome.endpoint.kind not in ("computed", "published") or not outcome.grade:
@@ -279,7 +279,7 @@ def _line(outcome: "Outcome") -> str:
 
 def _show_one(entry: "Entry") -> None:
     """Print a claim with the endpoint of each part, and what is secondary below."""
-    from normlab.claims.reading import part_text, verdict_text
+    from normlab.claims.markdown import part_text, verdict_text
 
     claim = entry.claim
     _folded(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}", "")
@@ -311,7 +311,7 @@ def _show_one(entry: "Entry") -> None:
 
 def _print_outcome(outcome: "Outcome", indent: str) -> None:
     """Print what an endpoint asks, its verdict and what was found."""
-    from normlab.claims.reading import found_text, measure_text, outcome_text
+    from normlab.claims.markdown import found_text, measure_text, outcome_text
 
     found = outcome.finding
     facts = {
@@ -329,8 +329,8 @@ def _print_outcome(outcome: "Outcome", indent: str) -> None:
 
 def _tests(outcome: "Outcome") -> str:
     """Say p as found and as corrected, the look, and what would have been visible."""
-    from normlab.claims.finding import p_text
-    from normlab.claims.reading import p_corrected, p_found, seeds_text
+    from normlab.claims.judge import p_text
+    from normlab.claims.markdown import p_corrected, p_found, seeds_text
 
     found = outcome.finding
     if found.p is None:

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     """Read standard input, write what the model makes of it to standard output."""
     arguments = parser().parse_intermixed_args(argv)
     from normlab.data.corpus import split_lines
-    from normlab.decoding import SamplingSettings
+    from normlab.models.decoding import SamplingSettings
 
     settings = SamplingSettings(
         max_tokens=arguments.tokens, temperature=arguments.temperature, top_k=arguments.top_k

@@ -16,10 +16,10 @@ from torch import Tensor
 
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.data.documents.windows import Windows, text_windows
-from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
+from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.record import Score

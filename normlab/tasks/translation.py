@@ -20,10 +20,10 @@ from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.resident import ResidentPairs
-from normlab.decoding import Hypothesis, SearchSettings, search
 from normlab.distributed import Shard, gather_objects, is_main
 from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.base import Longest, TextToText
+from normlab.models.decoding import Hypothesis, SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Stream
 from normlab.progress import counted

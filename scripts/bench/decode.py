@@ -24,7 +24,7 @@ from bench.common import (
 from normlab.bench.cost import full_length
 from normlab.bench.speed import Clock, Span, spread
 from normlab.commands._terminal import print_table
-from normlab.decoding import Hypothesis, SearchSettings
+from normlab.models.decoding import Hypothesis, SearchSettings
 from normlab.models.seq2seq import Seq2Seq
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model

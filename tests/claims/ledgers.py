@@ -3,12 +3,10 @@
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
-from normlab.claims.endpoints.awaits import Awaits
-from normlab.claims.endpoints.base import Endpoint
-from normlab.claims.endpoints.computed import Computed
-from normlab.claims.endpoints.contrast import Contrast
-from normlab.claims.finding import Finding
+from normlab.claims.contrast import Contrast
+from normlab.claims.endpoint import Awaits, Computed, Endpoint
 from normlab.claims.html import page
+from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Decided, Entry, Outcome
 
 FOLDER = "results/norms/cpu/records/toy-{}-pre-0123456789/seed{}"
@@ -22,14 +20,7 @@ def endpoint(**changes: Any) -> Contrast:
         "scores": ("test/bleu",),
         "better": {"norm": "ln"},
         "worse": {"norm": "bn"},
-        "where": {},
-        "over": (),
-        "inside": {},
-        "outside": {},
         "margin": 0.5,
-        "measure": False,
-        "ratio": False,
-        "minus": None,
         **changes,
     }
     return Contrast(**values)
@@ -56,7 +47,7 @@ def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
     }
     asked = values.pop("endpoint", endpoint())
     reason = values.get("reason", "")
-    return outcome(asked, Finding(verdict, **values), verdict, reason, 0.012, 2)
+    return outcome(asked, Judgement(verdict, **values), verdict, reason, 0.012, 2)
 
 
 def open_outcome(verdict: Any = "not measured", **changes: Any) -> Outcome:
@@ -66,17 +57,17 @@ def open_outcome(verdict: Any = "not measured", **changes: Any) -> Outcome:
         "cost": "30 runs, about 2.0 h",
         **changes,
     }
-    return outcome(endpoint(), Finding(verdict, **values), verdict, values["reason"])
+    return outcome(endpoint(), Judgement(verdict, **values), verdict, values["reason"])
 
 
 def computed(verdict: Any) -> Outcome:
-    finding = Finding(verdict, found="bn: it moves by 21 %", grade="D")
+    finding = Judgement(verdict, found="bn: it moves by 21 %", grade="D")
     return outcome(Computed("a.b"), finding, verdict)
 
 
 def awaited() -> Outcome:
     reason = "There is no task of pictures."
-    return outcome(Awaits(reason), Finding("not measured", reason=reason), "not measured", reason)
+    return outcome(Awaits(reason), Judgement("not measured", reason=reason), "not measured", reason)
 
 
 def decided(name: str, primary: Outcome, *secondary: Outcome, statement: str = "") -> Decided:

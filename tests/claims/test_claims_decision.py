@@ -4,10 +4,18 @@ import random
 
 import pytest
 
-from normlab.claims.decision import CONSTANT, decide
-from normlab.claims.endpoints.counts import against, alone, less_often
-from normlab.claims.finding import interval_text
-from normlab.claims.looks import ERROR, LOOKS, reached, sequential
+from normlab.claims.judge import (
+    CONSTANT,
+    ERROR,
+    LOOKS,
+    against,
+    alone,
+    decide,
+    interval_text,
+    less_often,
+    reached,
+    sequential,
+)
 from normlab.metrics.spread import t_interval
 
 SPREAD = (-0.2, -0.1, 0.0, 0.1, 0.2)  # its 95 % interval is +-0.196, its 90 % one +-0.151

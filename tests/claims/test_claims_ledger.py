@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from normlab.claims import html, markdown
 from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
-from normlab.claims.reading import measure_text
+from normlab.claims.markdown import measure_text
 from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
 from normlab.records.record import Score

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+from msgspec import structs
+
 from normlab.claims import markdown
 from normlab.claims.summary import page
 from tests.claims.ledgers import COMMAND, compared, entries
@@ -35,7 +37,7 @@ def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_i
 
 def test_a_statement_is_said_in_chinese_where_its_file_has_that():
     first = entries()[0]
-    named = replace(first, claim=replace(first.claim, chinese="层归一化最好。"))
+    named = replace(first, claim=structs.replace(first.claim, chinese="层归一化最好。"))
     english, chinese = page([named]).split("## 中文")
     assert first.claim.statement in english and "层归一化最好。" not in english
     assert "层归一化最好。" in chinese and first.claim.statement not in chinese

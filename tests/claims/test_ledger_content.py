@@ -7,15 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from normlab.claims.claim import Claim, Part, load_all
-from normlab.claims.endpoints import Endpoint
-from normlab.claims.endpoints.awaits import Awaits
-from normlab.claims.endpoints.computed import Computed
-from normlab.claims.endpoints.contrast import Contrast
-from normlab.claims.endpoints.document import Document
-from normlab.claims.endpoints.level import Level
-from normlab.claims.endpoints.timing import Timing
-from normlab.claims.endpoints.trains import Trains
+from normlab.claims.claim import DOCUMENTS, Claim, Part, load_all
+from normlab.claims.contrast import Contrast
+from normlab.claims.endpoint import Awaits, Computed, Endpoint, Timing
+from normlab.claims.level import Document, Level
+from normlab.claims.trains import Trains
 from normlab.inspect import computed
 from normlab.registry import CONFIG_DIR, option_names
 from normlab.studies import load_study
@@ -33,6 +29,7 @@ found = cache(computed.compute)
 
 def test_every_claim_of_the_documents_has_a_file():
     assert [claim.id for claim in CLAIMS] == list(range(1, 54))
+    assert {name for claim in CLAIMS for name in claim.documents} == set(DOCUMENTS)
 
 
 @EACH

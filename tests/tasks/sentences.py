@@ -3,7 +3,7 @@
 import itertools
 
 from normlab.data.corpus import Corpus, ParallelText
-from normlab.decoding import SearchSettings
+from normlab.models.decoding import SearchSettings
 from normlab.tasks.translation import Translation
 
 _NOUNS = [("Hund", "dog"), ("Baum", "tree"), ("Mann", "man"), ("Tisch", "table"), ("Tag", "day")]

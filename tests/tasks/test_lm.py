@@ -10,9 +10,9 @@ from torch import nn
 
 from normlab.data.documents.corpus import Document, DocumentCorpus
 from normlab.data.documents.tokenizer import DocumentTokenizer
-from normlab.decoding import SamplingSettings, continuation
 from normlab.distributed import Shard
 from normlab.models.architecture import CausalLM, TextArchitecture
+from normlab.models.decoding import SamplingSettings, continuation
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.tasks.documents import LengthChange

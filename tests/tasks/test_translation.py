@@ -9,8 +9,8 @@ import torch
 
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.resident import ResidentPairs
-from normlab.decoding import SearchSettings
 from normlab.distributed import Shard
+from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.tasks import base

@@ -1,60 +1,42 @@
-"""The endpoint `trains`: of how many seeds a setting trains, against a reference.
-
-trains:
-  study: translation
-  scale: cpu
-  score: test/bleu                  held against the floor that the run knows
-  side: {norm: none}
-  reference: {norm: ln}             optional where the part says trains
-  where: {placement: pre}           optional
-  over: [batching]                  optional: a seed trains where all its runs do
-
-Seeds are counted; a seed that diverged, or ended at the floor, did not train.
-"""
+"""The endpoint `trains`: how many seeds of a setting train, compared with a reference."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
-from normlab.claims.decision import Decision
-from normlab.claims.endpoints.base import keys
-from normlab.claims.endpoints.counts import against, alone
-from normlab.claims.endpoints.study import StudyEndpoint, train_count, train_text
-from normlab.claims.finding import Finding, of_decision, stuck
-from normlab.claims.looks import sequential
-from normlab.claims.node import Node, Where
-from normlab.claims.runs import Runs
+from msgspec import field
+
+from normlab.claims.asked import StudyEndpoint, train_count, train_text
+from normlab.claims.endpoint import Chosen, Side, keys
+from normlab.claims.judge import Decision, Judgement, against, alone, of_decision, sequential, stuck
+from normlab.claims.runs import Runs, Where
 from normlab.claims.sample import Sample
 
 
-@dataclass(frozen=True)
-class Trains(StudyEndpoint):
-    """A side, and the side that it is held against, by the counts of seeds that train."""
+class Trains(StudyEndpoint, frozen=True, kw_only=True):
+    """A side, and the side that it is held against, by the counts of seeds that train.
+
+    trains:
+      study: translation
+      scale: cpu
+      score: test/bleu                  held against the floor that the run knows
+      side: {norm: none}
+      reference: {norm: ln}             optional where the part says trains
+      where: {placement: pre}           optional
+      over: [batching]                  optional: a seed trains where all its runs do
+
+    Seeds are counted; a seed that diverged, or ended at the floor, did not train.
+    """
 
     kind: ClassVar[str] = "trains"
     says: ClassVar[tuple[str, ...]] = ("trains", "fails")
 
-    side: Where
-    reference: Where
+    side: Side
+    reference: Chosen = field(default_factory=dict)
 
-    @classmethod
-    def read(cls, node: Node) -> "Trains":
-        """Read it; see the module for the keys."""
-        own = node.node(cls.kind)
-        study, scale = own.study()
-        found = cls(
-            study=study,
-            scale=scale,
-            scores=(own.text("score"),),
-            side=own.where("side", required=True),
-            reference=own.where("reference"),
-            where=own.where("where"),
-            over=own.texts("over", required=False),
-        )
-        own.finish()
-        if found.side == found.reference:
-            raise own.wrong("reference", "is the same as side; name another setting")
-        return found
+    def __post_init__(self) -> None:
+        """Refuse a side against itself."""
+        if self.side == self.reference:
+            raise ValueError("reference: is the same as side; name another setting")
 
     @property
     def sides(self) -> list[Where]:
@@ -62,13 +44,11 @@ class Trains(StudyEndpoint):
         return [self.side, *([self.reference] if self.reference else [])]
 
     def question(self, says: str) -> str:
-        """Say in a line what is asked."""
         other = f", against {keys(self.reference)}" if self.reference else ""
         side = f"{keys(self.side)}{other}"
         return f"how many seeds train with {side}, by {self.scores[0]}{self.within('in each')}"
 
-    def judge(self, runs: Runs, says: str) -> Finding:
-        """Decide by the counts of seeds that train; a reference has to be clear of its floor."""
+    def judge(self, runs: Runs, says: str) -> Judgement:
         sides = self.sides
         asked = self.asked(runs, *sides)
         if (unanswered := asked.without_answer(self._shown)) is not None:

@@ -1,33 +1,14 @@
-"""The endpoint `contrast`: two settings by the paired difference of a score, seed by seed.
-
-contrast:
-  study: translation
-  scale: cpu
-  score: [test/bleu, test_2017/bleu]     one, or a list that is averaged within a seed
-  better: {norm: ln}                     the claimed direction
-  worse: {norm: bn}
-  where: {task: multi30k}                optional: shared by both sides
-  over: [placement]                      optional: nuisances, averaged within a seed
-  in: {batching: bucket}                 optional, with than_in: an interaction,
-  than_in: {batching: random}            the difference is larger `in` than `than_in`
-  margin: 0.5                            in the unit of the score
-  measure: true                          optional: a probe's figure, of which less is better
-  ratio: true                            optional: the margin is a factor, such as 1.25
-  minus: test/loss                       optional: subtracted from each score, run by run
-
-Sides are chosen by the options of groups and by dotted keys of the config.
-"""
+"""The endpoint `contrast`: two settings by the paired difference of a score, seed by seed."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
 
-from normlab.claims.decision import UNDECIDED, Decision, decide
-from normlab.claims.endpoints.base import keys
-from normlab.claims.endpoints.counts import less_often
-from normlab.claims.endpoints.study import (
+from msgspec import field
+
+from normlab.claims.asked import (
     Asked,
     StudyEndpoint,
     diverged,
@@ -37,76 +18,77 @@ from normlab.claims.endpoints.study import (
     train_count,
     train_text,
 )
-from normlab.claims.finding import Finding, figures, of_decision, stuck
-from normlab.claims.looks import sequential
-from normlab.claims.node import Node, Where
-from normlab.claims.runs import Runs
+from normlab.claims.endpoint import Chosen, Side, keys
+from normlab.claims.judge import (
+    UNDECIDED,
+    Decision,
+    Judgement,
+    decide,
+    figures,
+    less_often,
+    of_decision,
+    sequential,
+    stuck,
+)
+from normlab.claims.runs import Runs, Where
 from normlab.claims.sample import Query, Sample, collect
 
 _NOT_ALL = "not all seeds train"
 
 
-@dataclass(frozen=True)
-class Contrast(StudyEndpoint):
-    """Two sides of which the first is to be better by more than the margin."""
+class Contrast(StudyEndpoint, frozen=True, kw_only=True):
+    """Two sides of which the first is to be better by more than the margin.
+
+    contrast:
+      study: translation
+      scale: cpu
+      score: [test/bleu, test_2017/bleu]     one, or a list that is averaged within a seed
+      better: {norm: ln}                     the claimed direction
+      worse: {norm: bn}
+      where: {task: multi30k}                optional: shared by both sides
+      over: [placement]                      optional: nuisances, averaged within a seed
+      in: {batching: bucket}                 optional, with than_in: an interaction,
+      than_in: {batching: random}            the difference is larger `in` than `than_in`
+      margin: 0.5                            in the unit of the score
+      measure: true                          optional: a probe's figure, of which less is better
+      ratio: true                            optional: the margin is a factor, such as 1.25
+      minus: test/loss                       optional: subtracted from each score, run by run
+
+    Sides are chosen by the options of groups and by dotted keys of the config.
+    """
 
     kind: ClassVar[str] = "contrast"
     says: ClassVar[tuple[str, ...]] = ("difference", "equality")
 
-    better: Where
-    worse: Where
-    inside: Where
-    outside: Where
+    better: Side
+    worse: Side
+    inside: Chosen = field(name="in", default_factory=dict)
+    outside: Chosen = field(name="than_in", default_factory=dict)
     margin: float
-    measure: bool
-    ratio: bool
-    minus: str | None
+    measure: bool = False
+    ratio: bool = False
+    minus: str | None = None
 
-    @classmethod
-    def read(cls, node: Node) -> "Contrast":
-        """Read it; see the module for the keys."""
-        own = node.node(cls.kind)
-        study, scale = own.study()
-        found = cls(
-            study=study,
-            scale=scale,
-            scores=own.texts("score"),
-            better=own.where("better", required=True),
-            worse=own.where("worse", required=True),
-            where=own.where("where"),
-            over=own.texts("over", required=False),
-            inside=own.where("in"),
-            outside=own.where("than_in"),
-            margin=own.number("margin"),
-            measure=own.flag("measure"),
-            ratio=own.flag("ratio"),
-            minus=own.optional_text("minus"),
-        )
-        own.finish()
-        found._agree(own)
-        return found
-
-    def _agree(self, node: Node) -> None:
+    def __post_init__(self) -> None:
         """Refuse keys that do not go together."""
         if self.better == self.worse:
-            raise node.wrong("worse", "is the same side as better; name two different ones")
+            raise ValueError("worse: is the same side as better; name two different ones")
         if bool(self.inside) != bool(self.outside):
-            raise node.wrong("in", "an interaction needs both in and than_in; give both, or none")
+            raise ValueError("in: an interaction needs both in and than_in; give both, or none")
         if self.inside and self.inside == self.outside:
-            raise node.wrong("than_in", "is the same as in; name two different ones")
+            raise ValueError("than_in: is the same as in; name two different ones")
         fewest = 1 if self.ratio else 0
         if self.margin < fewest:
-            raise node.wrong("margin", f"expected at least {fewest}, found {self.margin:g}")
+            raise ValueError(f"margin: expected at least {fewest}, found {self.margin:g}")
         sides = ({**self.inside}, {**self.better}, {**self.worse})
         for key in (*self.over, *self.where):
             if any(key in side for side in sides):
-                raise node.wrong(key, "is what is compared; take it out of where and over")
+                raise ValueError(f"{key}: is what is compared; take it out of where and over")
         for key in self.over:
             if key in self.where:
-                raise node.wrong("over", f"{key} is fixed by where; take it out of one of them")
+                raise ValueError(f"over: {key} is fixed by where; take it out of one of them")
 
     def question(self, says: str) -> str:
-        """Say in a line what is asked."""
         sides = keys(self.better), keys(self.worse)
         name = scores_text(self.scores, self.minus)
         way = "less" if self.measure else "better"
@@ -124,8 +106,7 @@ class Contrast(StudyEndpoint):
             said += f", by more than {by}"
         return said + self.within("mean over")
 
-    def judge(self, runs: Runs, says: str) -> Finding:
-        """Decide by the paired difference; by the counts of seeds that train where any diverged."""
+    def judge(self, runs: Runs, says: str) -> Judgement:
         asked = self.asked(runs, *self.sides, minus=self.minus)
         if (unanswered := asked.without_answer(self._shown)) is not None:
             return unanswered
@@ -233,7 +214,7 @@ class Contrast(StudyEndpoint):
 
     def _stopped(
         self, asked: Asked, values: Mapping[int, float], seeds: Sequence[int]
-    ) -> Finding | None:
+    ) -> Judgement | None:
         """Say why seeds that all finished decide nothing: by their mean, or one by itself."""
         if (stop := asked.stopped(values, seeds)) is not None:
             return stop

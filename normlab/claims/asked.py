@@ -1,19 +1,17 @@
 """What the endpoints share that a study answers: which runs, which setting, what it would cost."""
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count, groupby, islice
 from statistics import fmean
 from typing import Any
 
-from normlab.claims.endpoints.base import Endpoint, keys
-from normlab.claims.finding import Finding, stuck
-from normlab.claims.looks import FEWEST, LOOKS, reached
-from normlab.claims.membership import Plan
-from normlab.claims.node import Where
-from normlab.claims.runs import Runs
+from msgspec import field
+
+from normlab.claims.endpoint import Chosen, Endpoint, Text, Texts, keys
+from normlab.claims.judge import FEWEST, LOOKS, Judgement, reached, stuck
+from normlab.claims.runs import Plan, Runs, Where
 from normlab.claims.sample import Query, Sample, collect, point_of
 from normlab.metrics.spread import at_baseline, least_share, trains
 from normlab.records.record import RunRecord
@@ -66,16 +64,16 @@ class Asked:
         """Return the seeds of the last look reached."""
         return self.sample.seeds[: reached(len(self.sample.seeds))[-1].seeds]
 
-    def without_answer(self, shown: Callable[[Sample], str]) -> Finding | None:
+    def without_answer(self, shown: Callable[[Sample], str]) -> Judgement | None:
         """Say why the runs answer nothing, and what is there; None where they may answer.
 
         `shown` puts runs that decide nothing into words.
         """
         if self.sample.problem is not None:
-            return self.finding(Finding("not measured", reason=self.sample.problem))
+            return self.finding(Judgement("not measured", reason=self.sample.problem))
         seeds = len(self.sample.seeds)
         if self.plan.scale.pilot:
-            return self.finding(Finding("not measured", reason=_PILOT, n=seeds))
+            return self.finding(Judgement("not measured", reason=_PILOT, n=seeds))
         if seeds >= FEWEST:
             return None
         loose = collect(self.runs.of_study(*self._place), self.plan, self.query, strict=False)
@@ -88,7 +86,7 @@ class Asked:
         reason = f"too few seeds ({seeds} of {FEWEST})"
         if not seeds:
             reason = "no run counts" if self.sample.excluded else "no runs"
-        return self.finding(Finding("not measured", reason=reason, n=seeds, **found))
+        return self.finding(Judgement("not measured", reason=reason, n=seeds, **found))
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
         """Say where a side is at the floor by some seeds, of any score, at any of its points."""
@@ -105,7 +103,7 @@ class Asked:
                     return f"{name} at the floor: {found}"
         return None
 
-    def stopped(self, values: Mapping[int, float], seeds: Sequence[int]) -> Finding | None:
+    def stopped(self, values: Mapping[int, float], seeds: Sequence[int]) -> Judgement | None:
         """Say why the figures of some seeds decide nothing: a side at the floor, one not finite.
 
         `values` are the figures by seed.
@@ -116,7 +114,7 @@ class Asked:
         odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
         return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
 
-    def finding(self, found: Finding, seeds: Sequence[int] | None = None) -> Finding:
+    def finding(self, found: Judgement, seeds: Sequence[int] | None = None) -> Judgement:
         """Add to a finding its setting, its runs, and what would measure more."""
         chosen: Sequence[int] = ()
         if self.sample.problem is None and len(self.sample.seeds) >= FEWEST:
@@ -131,7 +129,7 @@ class Asked:
         }
         if not found.stuck:
             more |= self._next()
-        return Finding(**{**vars(found), **more})
+        return Judgement(**{**vars(found), **more})
 
     @property
     def setting(self) -> str:
@@ -189,15 +187,14 @@ def _spans(seeds: Sequence[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in ends)
 
 
-@dataclass(frozen=True)
-class StudyEndpoint(Endpoint):
+class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
     """A question to the runs of a study at a scale: which scores, where, averaged over what."""
 
-    study: str
-    scale: str
-    scores: tuple[str, ...]
-    where: Where
-    over: tuple[str, ...]
+    study: Text
+    scale: Text
+    scores: Texts = field(name="score")
+    where: Chosen = field(default_factory=dict)
+    over: tuple[Text, ...] = ()
 
     @property
     def family(self) -> tuple[str, str] | None:
@@ -205,9 +202,9 @@ class StudyEndpoint(Endpoint):
         return self.study, self.scale
 
     @property
-    @abstractmethod
     def sides(self) -> Sequence[Where]:
         """Return the settings that are compared, or the one that is looked at."""
+        raise NotImplementedError
 
     def within(self, nuisances: str) -> str:
         """Say where it is asked, and over what, after words such as `mean over`."""

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from normlab.decoding import Hypothesis, SearchSettings, best_columns, search
 from normlab.models.base import incremental
 from normlab.models.cache import CachedDecoding, PrefixDecoding
+from normlab.models.decoding import Hypothesis, SearchSettings, best_columns, search
 from normlab.norms.base import Stream
 from tests.models.small import (
     BASIC_GRID,

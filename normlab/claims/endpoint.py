@@ -1,0 +1,203 @@
+"""What decides a part: the base of all kinds, and those that need no runs."""
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, Struct, field
+
+from normlab.claims.evidence import FOLDER, Evidence, Timings
+from normlab.claims.judge import FEWEST, Judgement, decide, figures, of_decision
+from normlab.claims.runs import Runs, Where
+
+Text = Annotated[str, Meta(min_length=1)]
+Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
+Chosen = dict[str, str | int | float | bool | None]
+"""What runs are chosen by: options of groups and dotted keys of the config, with their values."""
+Side = Annotated[Chosen, Meta(min_length=1)]
+
+
+class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
+    """One question that decides a part, or stands beside the one that does.
+
+    `says` is what a part may say that this kind decides; empty for anything.
+    """
+
+    kind: ClassVar[str]
+    says: ClassVar[tuple[str, ...]] = ()
+
+    def question(self, says: str) -> str:
+        """Say in a line what is asked, of a part that `says` what it does."""
+        raise NotImplementedError
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return the study and scale within which its p value is corrected; None without one."""
+        return None
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        """Answer by what there is, before any correction."""
+        raise NotImplementedError
+
+
+def keys(where: Where) -> str:
+    """Write a selection, such as `norm=bn placement=pre`."""
+    return " ".join(f"{key}={_plain(value)}" for key, value in where.items())
+
+
+def _plain(value: object) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+class Awaits(Endpoint, frozen=True):
+    """The reason why a part is not measured.
+
+    awaits: There is no task of pictures yet.
+
+    Such a part is not measured.
+    """
+
+    kind: ClassVar[str] = "awaits"
+
+    reason: Text
+
+    def question(self, says: str) -> str:
+        return "nothing asks it yet"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        return Judgement("not measured", reason=self.reason)
+
+
+class Published(Endpoint, frozen=True):
+    """How published sources stand to a part, and which.
+
+    published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
+
+    Nothing of it is measured here.
+    """
+
+    kind: ClassVar[str] = "published"
+
+    standing: Literal["supports", "contradicts"]
+    reason: Text
+
+    def question(self, says: str) -> str:
+        return "published code and papers"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        verdict = "supported" if self.standing == "supports" else "contradicted"
+        return Judgement(verdict, found=self.reason, grade="D")
+
+
+class Computed(Endpoint, frozen=True):
+    """A check by its name `file.function`; `only` picks of its findings.
+
+        computed: padding.pollutes
+
+    or, of a check that finds several things, those whose question begins with one of some texts:
+
+        computed: {check: batch.mates, only: [bn in training]}
+    """
+
+    kind: ClassVar[str] = "computed"
+
+    check: Annotated[str, Meta(pattern=r"^[a-z_0-9]+\.[a-z_0-9]+$")]
+    only: tuple[str, ...] = ()
+
+    def question(self, says: str) -> str:
+        return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        command = "normlab claims --compute"
+        pieces = runs.computed.get(self.check)
+        if pieces is None:
+            return Judgement("not measured", reason="not computed", command=command, cost="seconds")
+        chosen = [piece for piece in pieces if self._picks(piece)]
+        if not chosen:
+            known = "; ".join(piece.question for piece in pieces)
+            reason = f"the check finds nothing that begins so; it finds: {known}"
+            return Judgement("not measured", reason=reason, command=command, cost="seconds")
+        holds = all(piece.standing == "supports" for piece in chosen)
+        said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
+        return Judgement("supported" if holds else "contradicted", found=said, grade="D")
+
+    def _picks(self, piece: Evidence) -> bool:
+        return not self.only or piece.question.startswith(self.only)
+
+
+_MARGIN = 0.02
+_REPORT = "norms"
+_OF_A_MODEL = "model"  # how groups begin in which a model is timed, not a norm alone
+
+
+class Timing(Endpoint, frozen=True):
+    """Two candidates of a group, of which the first is to take less time.
+
+        timing:
+          faster: bn folded
+          than: ln
+          group: "model, 1 sentence"
+          margin: 0.02                 optional: a share of the time
+          report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
+          measured: model=vit          optional: how `python scripts/bench norms` was called for it
+
+    The names are those of `python scripts/bench norms`.
+    The share of time that the first saves is taken round by round; rounds are of one process on one
+    machine, so that the interval tells of noise and not of other machines.
+    """
+
+    kind: ClassVar[str] = "timing"
+    says: ClassVar[tuple[str, ...]] = ("difference", "equality")
+
+    faster: Text
+    slower: Text = field(name="than")
+    group: Text
+    margin: Annotated[float, Meta(ge=0, lt=1)] = _MARGIN
+    report: str = _REPORT
+    measured: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a candidate against itself."""
+        if self.faster == self.slower:
+            raise ValueError("than: is the same as faster; name another candidate")
+
+    def question(self, says: str) -> str:
+        by = f"by more than {self.margin:.0%}"
+        return f"{self.faster} faster than {self.slower} ({self.group}), {by}"
+
+    def judge(self, runs: Runs, says: str) -> Judgement:
+        given = f"{self.measured} " if self.measured else ""
+        command = f"python scripts/bench norms {given}--json results/{FOLDER}/{self.report}.json"
+        for timings in runs.timings:
+            group = timings.groups.get(self.group, {})
+            named = PurePosixPath(timings.path).stem == self.report
+            if named and self.faster in group and self.slower in group:
+                return self._judge(timings, command, equality=says == "equality")
+        return Judgement(
+            "not measured", reason="no timings of both", command=command, cost="minutes"
+        )
+
+    def _judge(self, timings: Timings, command: str, *, equality: bool) -> Judgement:
+        first, second = (timings.groups[self.group][name] for name in (self.faster, self.slower))
+        pairs = zip(first.ratios, second.ratios, strict=True)
+        saved = [1 - own / other for own, other in pairs]
+        more: dict[str, Any] = {
+            "detail": " against ".join(figures(first.milliseconds, second.milliseconds)) + " ms",
+            "n": len(saved),
+            "repeats": "round",
+            "grade": "C" if self.group.startswith(_OF_A_MODEL) else "D",
+            "setting": timings.machine,
+            "records": (timings.path,),
+        }
+        if len(saved) < FEWEST:
+            reason = f"too few rounds ({len(saved)} of {FEWEST})"
+            return Judgement("not measured", reason=reason, command=command, **more)
+        decision = decide(saved, margin=self.margin, equality=equality)
+        if (found := decision.interval) is None:
+            return of_decision(decision, None, **more)
+        mean, low, high = (f"{value:.1%}" for value in (found.mean, found.low, found.high))
+        more["found"] = f"{mean} [{low}, {high}] of the time saved"
+        if decision.smallest is not None and not decision.reason:
+            more["reason"] = f"these rounds would have shown {decision.smallest:.1%} (80 % power)"
+        return of_decision(decision, None, **more)
