@@ -1,16 +1,20 @@
-"""Which sentences share a batch, in which order, and which process takes which batch.
+"""Which sentences share a batch, in which order, and the random numbers of each example.
 
-The order is a function of (lengths, settings, seed, epoch) alone: not of the model, the norm, the
-device or the number of processes, so that seed k of two norms sees identical batches, and a run
-that was stopped goes on with exactly the batch that it would have drawn.
+All of it is a function of (lengths, settings, seed, epoch) alone, not of the model, the norm, the
+device or the number of processes. So seed k of two norms sees identical batches, and a resumed run
+draws the batch that it would have drawn.
 """
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
 
 Batching = Literal["bucket", "random"]
+Purpose = Literal["pairs", "masks", "pictures"]
+
+EVAL_SEED = 0  # valid and test are paired and masked once, whatever the seed of the run
 
 
 @runtime_checkable
@@ -192,3 +196,29 @@ def _cut(
         else:
             width = wider
     return np.split(order, cuts) if len(order) else []
+
+
+def stream(purpose: Purpose, *, seed: int, epoch: int) -> np.random.Generator:
+    """Return the generator of one epoch; neither the order of batches nor the model shares it."""
+    # A seed sequence takes trailing zeros for nothing, so the purpose must not be one.
+    return np.random.Generator(np.random.PCG64([seed, epoch, zlib.crc32(purpose.encode())]))
+
+
+def dice(
+    purpose: Purpose, *, seed: int, epoch: int, examples: np.ndarray, width: int, count: int
+) -> np.ndarray:
+    """Return `count` uniform numbers for each column of each example: [examples, width, count].
+
+    Those of an example depend on its number alone: neither on the batch that it is in, nor on how
+    wide that is.
+    """
+    key = stream(purpose, seed=seed, epoch=epoch).integers(0, 2**63, 2)
+    philox = np.random.Philox(key=key)
+    generator, place = np.random.Generator(philox), philox.state
+    rows = np.empty((len(examples), width, count))
+    for row, example in zip(rows, examples.tolist(), strict=True):
+        # Counter-based (Salmon et al. 2011): the example is the high word of the counter.
+        place["state"]["counter"][3] = example
+        philox.state = place
+        generator.random(out=row)
+    return rows

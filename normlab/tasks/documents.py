@@ -13,11 +13,10 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from torch import Tensor
 
-from normlab.data.batching import Batching, padding_share
+from normlab.data.batching import EVAL_SEED, Batching, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.documents.corpus import DocumentCorpus
 from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
-from normlab.data.documents.streams import EVAL_SEED
 from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
 from normlab.distributed import Shard
 from normlab.models.base import Longest, Text

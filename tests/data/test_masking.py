@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from normlab.data.batching import dice
 from normlab.data.documents.masking import DICE, mask_tokens
-from normlab.data.documents.streams import dice
 from normlab.data.documents.tokenizer import DocumentTokenizer
 
 PAD, UNK, CLS, SEP, MASK = range(5)

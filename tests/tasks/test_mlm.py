@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from normlab.data.batching import EVAL_SEED
 from normlab.data.documents.corpus import Document, DocumentCorpus
-from normlab.data.documents.streams import EVAL_SEED
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture

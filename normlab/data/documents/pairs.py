@@ -28,8 +28,8 @@ from itertools import pairwise
 
 import numpy as np
 
+from normlab.data.batching import stream
 from normlab.data.documents.encoded import EncodedDocuments, columns_in, copy_runs
-from normlab.data.documents.streams import stream
 from normlab.data.documents.tokenizer import DocumentTokenizer
 
 MARKS = 3  # [CLS] A [SEP] B [SEP]; without B there is one less

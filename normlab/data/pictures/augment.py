@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from normlab.data.documents.streams import dice
+from normlab.data.batching import dice
 
 
 @dataclass(frozen=True)
