@@ -18,7 +18,7 @@ def check_single(arguments: Sequence[str]) -> None:
 
 
 def check_given_once(arguments: Sequence[str]) -> None:
-    """Raise ValueError for a group that is given twice: Hydra would take the last, unsaid.
+    """Raise ValueError for a group or key that is given twice: Hydra would take the last, unsaid.
 
     Only what a person types is looked at; studies and batteries put a value over another.
     """
@@ -29,6 +29,16 @@ def check_given_once(arguments: Sequence[str]) -> None:
             raise ValueError(
                 f"{group}={found[group]} and {group}={option} are both given: {group} takes one "
                 "option"
+            )
+    values: dict[str, str] = {}
+    for text in arguments:
+        key, equals, value = text.partition("=")
+        if not equals or text.startswith(("-", "~")) or key.lstrip("+") in _LISTS:
+            continue
+        if values.setdefault(key.lstrip("+"), value) != value:
+            name = key.lstrip("+")
+            raise ValueError(
+                f"{name}={values[name]} and {name}={value} are both given: give one value of {name}"
             )
 
 

@@ -163,9 +163,14 @@ def looks_of(rows: Mapping[str, str]) -> dict[str, Look]:
     found: dict[str, Look] = {}
     taken: set[tuple[int, int]] = set()
     for number, (row, norm) in enumerate(rows.items()):
-        hue = NORM_HUES.get(norm, zlib.crc32(norm.encode()) % (HUES - 1))
-        ways = [(number + n) % len(DASHES) for n in range(len(DASHES))]
-        dashes = next((way for way in ways if (hue, way) not in taken), ways[0])
+        own = NORM_HUES.get(norm, zlib.crc32(norm.encode()) % (HUES - 1))
+        # Rows of one norm differ in their dashes; more rows than these take other hues.
+        ways = [
+            ((own + m) % HUES, (number + n) % len(DASHES))
+            for m in range(HUES)
+            for n in range(len(DASHES))
+        ]
+        hue, dashes = next((way for way in ways if way not in taken), ways[0])
         taken.add((hue, dashes))
         found[row] = Look(row, hue, dashes, number % len(MARKS))
     return found

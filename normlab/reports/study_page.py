@@ -21,6 +21,7 @@ from normlab.studies import Study
 
 _DASH = "\N{EN DASH}"
 _UNLIKE = 1.5  # ratio of the runs' steps from which the page shows tokens across at first
+_SHORT = 180.0  # seconds below which a time is not written in hours: "0.0 h" says nothing
 _COUNTED = 4  # runs with one value that are named; more are counted
 
 
@@ -165,7 +166,8 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
 
     steps = sorted({record.budget.steps for record in records if record.finished})
     updates = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else f"{sum(steps):,}"
-    seconds = sum(record.budget.wall_seconds for record in records)
+    seconds = math.fsum(record.budget.wall_seconds for record in records)
+    time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
     made = [
         ("runs", [f"{count} {outcome}" for outcome, count in _counted(r.outcome for r in runs)]),
         ("seeds", [", ".join(map(str, sorted({run.planned.seed for run in runs})))]),
@@ -173,7 +175,7 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
         ("data", of("data", "label") or of("data", "source")),
         ("hardware", of("environment", "device")),
         ("precision", of("environment", "precision")),
-        ("training time, all runs", [f"{seconds / 3600:.1f} h"] if records else []),
+        ("training time, all runs", [time] if records else []),
     ]
     return [(name, values) for name, values in made if values]
 

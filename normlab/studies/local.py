@@ -99,13 +99,14 @@ class Local:
 
     def start(self, cell: Cell, number: int) -> None:
         place = self._free.pop(0)
-        given = {override.split("=")[0] for override in cell.overrides}
+        # A study puts values over others: the last one counts, and `train` takes each key once.
+        given = {override.split("=")[0]: override for override in cell.overrides}
         own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
         log = self.logs / f"run{number}.log"
         log.unlink(missing_ok=True)  # a run that outlived a killed sweep may still write into it
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", *self._module, *cell.overrides, *own],
+                [sys.executable, "-m", *self._module, *given.values(), *own],
                 env={**os.environ, **dict(place.variables), _PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -2,6 +2,7 @@
 
 import pytest
 
+from normlab.choices import check_given_once
 from normlab.cli import main as cli
 from normlab.commands import train
 from normlab.commands.demo import sentence
@@ -63,6 +64,12 @@ def test_a_group_that_is_given_twice_is_refused(command, capsys):
     assert cli([*command.split(), *twice, *(["budget.steps=0"] if command == "train" else [])]) == 1
     said = "placement=deepnorm and placement=pre are both given: placement takes one option"
     assert said in capsys.readouterr().err
+
+
+def test_a_key_that_is_given_twice_is_refused(capsys):
+    assert cli(["train", "seed=1", "seed=2", "budget.steps=0"]) == 1
+    assert "seed=1 and seed=2 are both given: give one value of seed" in capsys.readouterr().err
+    check_given_once(["seed=1", "seed=1", "probe=[tid]", "+probe=[spikes]", "~schedule", "a"])
 
 
 @pytest.mark.parametrize("override", ["logger=csv", "experiment=x", "name=foo"])

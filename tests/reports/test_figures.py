@@ -75,6 +75,9 @@ def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
     found = looks_of({f"{norm} {n}": norm for norm in ("ln", "my_norm") for n in range(4)})
     assert all(0 <= look.hue < HUES for look in found.values())
     assert len({(look.hue, look.dashes) for look in found.values()}) == 8
+    assert len({look.hue for look in looks_of({f"ln {n}": "ln" for n in range(4)}).values()}) == 1
+    many = looks_of({f"ln {n}": "ln" for n in range(20)}).values()
+    assert len({(look.hue, look.dashes) for look in many}) == 20, "each can be told apart"
 
 
 def test_seeds_are_a_band_about_their_mean():

@@ -180,6 +180,7 @@ def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_recor
     records = [link for link in read.links if link.endswith("record.json")]
     assert len(records) == 8 == len(read.rows("runs")) - 1
     assert all((path.parent / link).is_file() for link in records)
+    assert "training time, all runs 0.1 h" in read.text
     assert all((path.parent / name).is_file() for name in ("table.md", "table.tex", "table.csv"))
 
 
@@ -234,6 +235,11 @@ def test_a_stale_page_is_noticed(tmp_path, capsys):
     assert f"{PAGE}: not what its records say" in capsys.readouterr().err
     assert main(["--from", str(tmp_path)]) == 0
     assert main(["--check", "--from", str(tmp_path)]) == 0
+
+
+def test_the_time_of_short_runs_is_said_in_minutes(tmp_path):
+    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0], "bn": [20.0]}))
+    assert "training time, all runs 50 s" in Text(page_of(folder, study())).text
 
 
 def test_a_table_that_is_too_wide_has_a_shadow_where_it_goes_on(page):

@@ -272,6 +272,4 @@ def test_a_run_of_a_batch_sweep_on_a_corpus_is_told_by_its_name_its_tags_and_its
     assert display_name(run) == "mlm-brown-bn-pre-2x4096tok-0123456789-seed3"
     assert tags(choices, run.config) == ["bn", "pre", "mlm", "brown", "2x4096tok", "smoke"]
     found = dashboard_config(run)
-    assert [found[key] for key in ("corpus", "batch", "batch_and_norm")] == [
-        *("brown", "2x4096tok", "2x4096tok bn"),
-    ]
+    assert [found[key] for key in ("corpus", "batch", "norm")] == ["brown", "2x4096tok", "bn"]

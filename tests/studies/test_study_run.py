@@ -241,12 +241,12 @@ def test_a_damaged_record_is_told_and_made_again(place, capsys):
 def test_other_code_is_asked_for_by_name(place, capsys, study):
     carry_out(capsys)
     argv = ("--plan", f"{study}observe.other_code=rerun")
-    assert any(line.endswith("0 ended, 8 to go") for line in carry_out(capsys, *argv)[1])
+    assert carry_out(capsys, *argv)[1][0].endswith("8 ended, 0 to go")
     for path in (place.folder / "runs").rglob("record.json"):
         record = json.loads(path.read_text())
-        record["numerics"] = NUMERICS
+        record["numerics"] = NUMERICS - 1
         path.write_text(json.dumps(record))
-    assert carry_out(capsys, *argv)[1][0].endswith("8 ended, 0 to go")
+    assert any(line.endswith("0 ended, 8 to go") for line in carry_out(capsys, *argv)[1])
 
 
 def cells(lines):
