@@ -42,8 +42,9 @@ def sweep(corpus, tmp_path_factory) -> Path:
     """Return the folder of a sweep of four cells."""
     folder = tmp_path_factory.mktemp("sweep")
     cells = ("norm=ln,bn", "seed=1,2")
-    often = ("budget.steps=8", "observe.probe.updates.every=4")
-    overrides = tiny(corpus, folder / "runs", *SINKS, *cells, *often)
+    probes = ("updates", "residual", "tid", "fluctuation")
+    often = (f"observe.probe.{name}.every=4" for name in probes)
+    overrides = tiny(corpus, folder / "runs", *SINKS, *cells, "budget.steps=8", *often)
     output = normlab("train", "-m", *overrides, log=folder / "log")
     assert "4 of 4 runs done" in output, output
     return folder / "runs"
