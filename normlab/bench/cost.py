@@ -128,7 +128,7 @@ def _before_the_change(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "task": {**config["task"], "length_change": {**change, "step": _NEVER}}}
 
 
-class _Counted(Iterator[Batch]):
+class _Counted(BatchStream):
     """A batch stream that counts positions, and can be made to repeat one batch."""
 
     def __init__(self, stream: BatchStream):

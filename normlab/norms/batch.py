@@ -53,13 +53,15 @@ class PooledNorm(RunningNorm):
         """
         rows = self.rows_of(stream.start, x.shape[1])
         if self.regime == "running":
-            return self.by_running(*widen(x), rows).to(x.dtype)
+            (wide,) = widen(x)
+            return self.by_running(wide, rows).to(x.dtype)
         counted = all_tokens(x) if self.padding == "include" else real_tokens(stream, x)
         self.require_tokens(counted)
         if self.padding != "exclude":  # padding is left out of some sums only
             counted = counted._replace(rows=None)
         packed, kept = self.pool.pack(x, counted)
-        y = self.by_batch(*widen(packed), kept, rows).to(x.dtype)
+        (wide,) = widen(packed)
+        y = self.by_batch(wide, kept, rows).to(x.dtype)
         return self.pool.unpack(y, counted, like=x)
 
     @abstractmethod

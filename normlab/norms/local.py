@@ -228,8 +228,9 @@ class InstanceNorm(Norm):
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
-        wide = widen(x, self.weight, self.bias)
-        y, _ = standardize(*wide, real_tokens(stream, x), pool=self.pool, eps=self.eps)
+        wide, weight, bias = widen(x, self.weight, self.bias)
+        real = real_tokens(stream, x)
+        y, _ = standardize(wide, weight, bias, real, pool=self.pool, eps=self.eps)
         return y.to(x.dtype)
 
 

@@ -31,6 +31,7 @@ any drift, so measurements are some updates apart.
 """
 
 from collections.abc import Mapping
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -110,7 +111,8 @@ class ResidualStream(Probe):
 
     def measure(self, seen: Seen) -> Values:
         x, real = seen.output
-        return {"rms": root_mean_square(x.chunk(seen.module.streams, dim=-1)[0], real)}
+        streams = cast("int", seen.module.streams)
+        return {"rms": root_mean_square(x.chunk(streams, dim=-1)[0], real)}
 
     def figures(self, found: Mapping[str, Values]) -> Values:
         stacks: dict[str, list[Tensor]] = {}

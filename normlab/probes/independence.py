@@ -46,8 +46,11 @@ class Independence(Probe):
 
     def applies(self, module: nn.Module) -> bool:
         """Tell whether a norm pools several tokens of a sample into one row."""
-        pools = isinstance(module, RunningNorm) and not module.by_position
-        return pools and len(module.running_moments()[0]) == 1
+        return (
+            isinstance(module, RunningNorm)
+            and not module.by_position
+            and len(module.running_moments()[0]) == 1
+        )
 
     def attach(self, model: nn.Module) -> None:
         super().attach(model)

@@ -94,8 +94,10 @@ class _Source:
         if kind == "table":
             return self._shown(words[0], named)
         if kind == "value":
-            return self._value(*words, named.get("format"))
-        return self._of_row(kind, *words, named)
+            file, key = words
+            return self._value(file, key, named.get("format"))
+        place, score = words
+        return self._of_row(kind, place, score, named)
 
     def _table(self, place: str, also: str | None = None) -> Table:
         """Return the table of a published study, with one more column for a score it lacks."""

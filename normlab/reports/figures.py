@@ -69,7 +69,7 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
     import matplotlib
 
     quiet = ("axes.edgecolor", "axes.labelcolor", "xtick.color", "ytick.color")
-    colours = {
+    colours: dict[Any, Any] = {
         **{name: theme.paper for name in ("figure.facecolor", "axes.facecolor")},
         **dict.fromkeys(quiet, theme.quiet),
         **{name: theme.ink for name in ("axes.titlecolor", "text.color")},
@@ -77,8 +77,7 @@ def drawing(theme: Theme = LIGHT) -> Iterator[None]:
     }
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        for name, value in (_RC | colours).items():
-            matplotlib.rcParams[name] = value
+        matplotlib.rcParams.update(colours | _RC)
         yield
 
 
