@@ -18,6 +18,7 @@ from normlab.registry import CONFIG_DIR
 from normlab.studies import runs as studied
 from normlab.studies.clone import continue_in, uncommitted
 from normlab.studies.costs import Costs, duration
+from normlab.studies.local import each_once
 from normlab.studies.queue import Job
 from normlab.studies.runs import Run
 
@@ -270,7 +271,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     if arguments.commands:
         left = {run.folder: run for job in jobs for run in _left(job, "it is made again")}
         for run in left.values():
-            print(f"normlab train {shlex.join(run.planned.overrides)}")
+            print(f"normlab train {shlex.join(each_once(run.planned.overrides))}")
         return 0
     until = None if arguments.no_measure else deadline(None)
     tables, _ = _tables(jobs, arguments, until)

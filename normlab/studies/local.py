@@ -66,6 +66,11 @@ class _Job(NamedTuple):
     begun: float
 
 
+def each_once(overrides: Sequence[str]) -> list[str]:
+    """Return overrides with each key once, as `train` takes them: of a study, the last counts."""
+    return [*{override.split("=")[0]: override for override in overrides}.values()]
+
+
 class Local:
     """Runs as processes on this machine, each with its share and its log.
 
@@ -99,14 +104,14 @@ class Local:
 
     def start(self, cell: Cell, number: int) -> None:
         place = self._free.pop(0)
-        # A study puts values over others: the last one counts, and `train` takes each key once.
-        given = {override.split("=")[0]: override for override in cell.overrides}
-        own = [setting for setting in place.overrides if setting.split("=")[0] not in given]
+        given = each_once(cell.overrides)
+        keys = {override.split("=")[0] for override in given}
+        own = [setting for setting in place.overrides if setting.split("=")[0] not in keys]
         log = self.logs / f"run{number}.log"
         log.unlink(missing_ok=True)  # a run that outlived a killed sweep may still write into it
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", *self._module, *given.values(), *own],
+                [sys.executable, "-m", *self._module, *given, *own],
                 env={**os.environ, **dict(place.variables), _PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,

@@ -12,6 +12,7 @@ from pathlib import Path
 from normlab.records.record import Outcome, Score
 from normlab.records.store import run_id
 from normlab.studies import runs as studied
+from normlab.studies.local import each_once
 from tests.records.examples import changed, record
 
 PROGRAM = """\
@@ -60,7 +61,9 @@ class StandIn:
     def plan(self, runs, of):
         """Plan runs; `of` returns what one comes to, as keywords of `outcome`."""
         for run in studied.runs_of(runs):
-            self.planned[" ".join(run.planned.overrides)] = outcome(run, **of(run.planned))
+            self.planned[" ".join(each_once(run.planned.overrides))] = outcome(
+                run, **of(run.planned)
+            )
         (self.folder / "planned.json").write_text(json.dumps(self.planned))
 
     def lines(self, name):
