@@ -179,7 +179,8 @@ def test_a_sweep_outlives_one_of_its_nodes_and_time_limits(cluster: Cluster, tmp
         (said,) = runs.glob(f".sweeps/.submitit/*_{cell}/*_log.err")
         assert "resumed at step" in said.read_text(encoding="utf-8")
         norm, seed = cells[cell]
-        alone = ["train", *values, f"norm={norm}", f"seed={seed}", f"runs_dir={tmp_path / 'alone'}"]
+        own = [value for value in values if not value.startswith("runs_dir=")]
+        alone = ["train", *own, f"norm={norm}", f"seed={seed}", f"runs_dir={tmp_path / 'alone'}"]
         assert run(alone, tmp_path / "log").status == 0
         (undisturbed,) = RunStore(tmp_path / "alone").records(seed=seed, norm=norm)
         (disturbed,) = RunStore(runs).records(seed=seed, norm=norm)
