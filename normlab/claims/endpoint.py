@@ -17,7 +17,7 @@ Side = Annotated[Chosen, Meta(min_length=1)]
 
 
 class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
-    """One question that decides a part, or stands beside the one that does.
+    """One question about a part: the one that decides it, or a secondary one.
 
     `says` is what a part may say that this kind decides; empty for anything.
     """
@@ -70,7 +70,7 @@ class Awaits(Endpoint, frozen=True):
 
 
 class Published(Endpoint, frozen=True):
-    """How published sources stand to a part, and which.
+    """Whether published sources support a part, and which ones.
 
     published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
 
@@ -144,7 +144,7 @@ class Timing(Endpoint, frozen=True):
 
     The names are those of `python scripts/bench norms`.
     The share of time that the first saves is taken round by round; rounds are of one process on one
-    machine, so that the interval tells of noise and not of other machines.
+    machine, so that the interval measures noise and not other machines.
     """
 
     kind: ClassVar[str] = "timing"

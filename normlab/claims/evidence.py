@@ -14,7 +14,7 @@ _NOISE = 1e-9  # figures are in float64: what is smaller is rounding, which mach
 
 @dataclass(frozen=True)
 class Evidence:
-    """One piece: what was asked, what was found, and where that stands."""
+    """One piece: what was asked, what was found, and in which file."""
 
     kind: Literal["unit"]
     question: str

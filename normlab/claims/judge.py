@@ -134,7 +134,7 @@ def against(
 
 
 def alone(side: tuple[int, int], *, fails: bool, error: float) -> Decision:
-    """Decide what says of every seed that it trains, or `fails`, by an exact test against a half.
+    """Decide whether every seed trains, or `fails`, by an exact test against a half.
 
     Seeds that mostly do otherwise contradict it. One that does is enough not to support it.
     """
@@ -197,7 +197,7 @@ _MOST_DECIMALS = 6
 
 @dataclass(frozen=True)
 class Judgement:
-    """What was found, and where that stands.
+    """What was found, and by which records.
 
     `found` is the figure with its interval, `detail` what it was made of, `reason` why it is
     open or not measured. `p` is as found, `p_look` multiplied for the look; both None where

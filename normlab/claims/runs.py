@@ -34,7 +34,7 @@ class Plan:
     """The runs of a study at a scale; `varied` are the keys of the config in which they differ."""
 
     def __init__(self, study: Study, scale: str) -> None:
-        """Read the plan; raises `ValueError` for a scale that there is not."""
+        """Read the plan; raises `ValueError` for an unknown scale."""
         self.study, self.scale = study, study.scale(scale)
         planned = study.planned(scale, seeds=[0])
         self._runs = [_values(run.overrides) for run in planned]
@@ -117,7 +117,7 @@ def _key(override: str) -> str:
 def value_of(config: Mapping[str, Any], key: str) -> object:
     """Return the option of a group, or else the value of a dotted key of the config.
 
-    `NOTHING` stands for a key that there is not.
+    `NOTHING` is the value of a missing key.
     """
     choices = config.get("choices", {})
     for name in (key, key.rpartition("@")[2]):
@@ -243,7 +243,7 @@ class Runs:
         return self.folders.get(_copy(record), record.run_id)
 
     def plan(self, study: str, scale: str) -> Plan:
-        """Return what a study plans at a scale; raises `ValueError` for one that there is not."""
+        """Return what a study plans at a scale; raises `ValueError` for an unknown one."""
         if (study, scale) not in self._plans:
             self._plans[study, scale] = Plan(load_study(study, self.configs), scale)
         return self._plans[study, scale]

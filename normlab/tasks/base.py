@@ -130,7 +130,7 @@ class Task(ABC):
         headline: the score the task is judged by, where that is another than the loss.
         padded: whether examples differ in length, so that batches have padding.
         eval_batch_size: examples per batch in validation and test.
-        length_buckets: upper bounds of the lengths by which test scores are told apart.
+        length_buckets: upper bounds of the length groups that get test scores of their own.
     """
 
     eval_batch_size: int
