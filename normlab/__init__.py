@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from normlab.config import compose
+    from normlab.config.compose import compose
     from normlab.norms.base import Norm, Stream
     from normlab.notebook import Picture, Records, records
     from normlab.records.record import RunRecord
@@ -21,7 +21,7 @@ _HOMES = {
     "LoadedRun": "normlab.train.loaded",
     "load_run": "normlab.train.loaded",
     "make_norm": "normlab.train.build",
-    "compose": "normlab.config",
+    "compose": "normlab.config.compose",
     "Norm": "normlab.norms.base",
     "Picture": "normlab.notebook",
     "Records": "normlab.notebook",

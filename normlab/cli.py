@@ -84,7 +84,7 @@ def _suggestion(name: str, rest: list[str]) -> str:
 def _message(error: Exception) -> str | None:
     """Return the message of an error that the user can fix; None for any other."""
     if type(error).__module__.startswith(("hydra.", "omegaconf.")):
-        from normlab.config import error_line
+        from normlab.config.compose import error_line
 
         return error_line(error)
     if isinstance(error, OSError):

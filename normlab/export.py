@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from normlab.config import from_dict, to_dict
+from normlab.config.compose import from_dict, to_dict
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
 from normlab.records.atomic import atomic_write

@@ -69,7 +69,7 @@ def losses(norm: str, place: str, runs_dir: Path, *more: str) -> list[float]:
 
     `place` is a placement, or a key of `MODELS`; `more` are overrides, which win.
     """
-    from normlab.config import compose
+    from normlab.config.compose import compose
     from normlab.train.run import train
 
     where = runs_dir / norm / place.rpartition("=")[2]
@@ -112,7 +112,7 @@ def parse(text: str) -> dict[tuple[str, str], list[float]]:
 
 def pairs() -> list[tuple[str, str]]:
     """Return the norms and placements of the runs."""
-    from normlab.registry import option_names
+    from normlab.config.registry import option_names
 
     basic = ("post", "pre")
     # In a stack of one layer LNS is pre-norm; ReZero has no norms.

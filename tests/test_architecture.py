@@ -26,15 +26,12 @@ PACKAGE = ROOT / "normlab"
 # allows all that is below it.
 MAY_IMPORT = {
     # 0
-    "records": ("sites",),
+    "records": ("config.sites",),
     "machine": (),
     "distributed": (),
-    "registry": (),
+    "config.registry": (),
     "dropout": (),
-    "instantiate": ("registry",),
-    "train.numerics": ("registry",),
-    "schema": (),
-    "start_file": (),
+    "train.numerics": ("config.registry",),
     "progress": (),
     # 1
     "metrics": ("records",),
@@ -66,30 +63,18 @@ MAY_IMPORT = {
     # 6
     "train": (
         *("tasks.base", "probes.base", "records", "metrics", "machine", "distributed"),
-        *("data.batching", "progress", "start_file"),
+        *("data.batching", "progress", "config.start_file"),
     ),
     # 7
-    "yaml_file": (),
     "studies": (
-        *("registry", "yaml_file", "records", "metrics.glossary", "config"),
+        *("config", "records", "metrics.glossary"),
         *("train.sinks.console", "train.numerics"),
     ),
-    "recipes": ("sites",),
-    "wiring": ("sites",),
-    "constraint": (),
-    "constraints": ("constraint", "machine", "sites", "wiring"),
-    "sites": ("registry",),
-    "near": ("registry", "constraints"),
-    "choices": ("registry",),
-    "config": (
-        *("registry", "recipes", "sites", "machine", "constraints", "near", "choices"),
-        *("schema", "start_file"),
-    ),
-    "complete": ("config", "schema"),
-    "reports": ("records", "metrics", "studies", "yaml_file"),
+    "config": ("machine",),
+    "reports": ("records", "metrics", "studies", "config.yaml_file"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
-    "claims": ("records", "metrics", "studies", "reports.page", "yaml_file"),
+    "claims": ("records", "metrics", "studies", "reports.page", "config.yaml_file"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (
@@ -108,20 +93,10 @@ FREE = (
 
 TORCHLESS = (
     "records",
-    "wiring",
     "studies",
     "metrics",
-    "registry",
-    "yaml_file",
     "machine",
-    "constraint",
-    "constraints",
-    "near",
-    "choices",
     "config",
-    "recipes",
-    "schema",
-    "sites",
     "cli",
     "progress",
     "commands",
@@ -131,18 +106,7 @@ TORCHLESS = (
     "",
 )
 # where hydra and omegaconf may appear
-CONFIGURED = (
-    "config",
-    "schema",
-    "complete",
-    "near",
-    "recipes",
-    "registry",
-    "sites",
-    "train.build",
-    "train.run",
-)
-CONFIGURED += ("commands",)
+CONFIGURED = ("config", "train.build", "train.run", "commands")
 
 
 def name_of(path):
@@ -344,7 +308,10 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
 @pytest.mark.parametrize(
     ("call", "unwanted"),
     [
-        ("from normlab.config import compose; compose(['norm=bn', 'scale=cpu'])", {"torch"}),
+        (
+            "from normlab import compose; compose(['norm=bn', 'scale=cpu'])",
+            {"torch"},
+        ),
         ("import normlab; normlab.compose; dir(normlab)", {"torch"}),
         ("import normlab; normlab.records", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['--help'])", {"torch", "hydra", "omegaconf"}),
@@ -474,7 +441,7 @@ def test_a_new_recurrent_cell_with_values_of_its_own_reads_pictures_and_text(wit
     program = (
         "import torch\n"
         "from normlab.train.build import build_model\n"
-        "from normlab.config import compose, to_dict\n"
+        "from normlab.config.compose import compose, to_dict\n"
         "from normlab.models.base import Longest, Text\n"
         "from normlab.norms.base import Stream\n"
         "class Words:\n"
@@ -496,10 +463,10 @@ def test_a_new_norm_is_in_reach_of_the_contracts_of_all_norms(with_new_norm):
     checked = call(with_new_norm, "norm", "check", "fresh", "peak", "running_peak")
     assert checked.count("norm fresh: ") == checked.count("norm peak: ") == 1
     assert "violated" not in checked
-    assert "norm.floor has no row in normlab/constraints.py" in checked
+    assert "norm.floor has no row in normlab/config/constraints.py" in checked
     program = (
         "import normlab, torch\n"
-        "from normlab.registry import option_names\n"
+        "from normlab.config.registry import option_names\n"
         "assert 'peak' in option_names('norm')\n"
         "norm = normlab.make_norm('peak', 6, floor=0.5)\n"
         "x = torch.randn(2, 3, 6)\n"

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from normlab.cli import main as normlab
-from normlab.config import compose, from_dict, to_dict
+from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.registry import option_names, run_groups
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
 from normlab.records.fingerprint import fingerprint
-from normlab.registry import option_names, run_groups
 from normlab.train.build import build_model, make_norm
 from tests.models.small import Words
 

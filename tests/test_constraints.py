@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from omegaconf import OmegaConf
 
-from normlab import constraints
 from normlab.commands.list import keys
-from normlab.config import compose, from_dict, to_dict
-from normlab.constraints import CONSTRAINTS, constraint_of
+from normlab.config import constraints
+from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.constraints import CONSTRAINTS, constraint_of
+from normlab.config.registry import CONFIG_DIR
+from normlab.config.schema import RunConfig
 from normlab.machine import MOST_THREADS, memory_bytes
-from normlab.registry import CONFIG_DIR
-from normlab.schema import RunConfig
 from normlab.train.build import build_model, build_task, check_scores
 from normlab.train.preflight import check_memory, parameters
 from normlab.train.run import _Run

@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab.instantiate import instantiate
+from normlab.config.registry import instantiate
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm

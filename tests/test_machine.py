@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from normlab import machine
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.records.fingerprint import fingerprint
 from normlab.train import runtime
 from normlab.train.runtime import Runtime, cpu_capabilities

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from normlab.config import compose, to_dict
-from normlab.instantiate import instantiate
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import instantiate
 from normlab.tasks.documents import DocumentTask
 from normlab.train.build import (
     build_model,

@@ -7,10 +7,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from normlab.commands import train as train_command
-from normlab.config import compose, to_dict
-from normlab.instantiate import instantiate
-from normlab.recipes import with_recipe
-from normlab.registry import option_names
+from normlab.config.compose import compose, to_dict
+from normlab.config.recipes import with_recipe
+from normlab.config.registry import instantiate, option_names
 from normlab.train.run import train
 from normlab.train.schedule import Schedule
 from tests.tiny_runs import write_corpus
@@ -243,7 +242,7 @@ def test_the_recipe_stands_beside_the_task_so_that_flags_stay_where_they_are():
 
 def test_a_run_that_missed_its_recipe_is_refused(monkeypatch):
     # What another launcher composes of one cell of `task=iwslt,toy`.
-    monkeypatch.setattr("normlab.config.with_recipe", list)
+    monkeypatch.setattr("normlab.config.compose.with_recipe", list)
     with pytest.raises(ValueError, match=r"task=iwslt has recipe=rbn by default.* give recipe=rbn"):
         compose(["task=iwslt"])
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from normlab.cli import main as cli
-from normlab.config import compose, from_dict, to_dict
+from normlab.config.compose import compose, from_dict, to_dict
 from normlab.data.cache import cached_folder
 from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore
@@ -65,7 +65,9 @@ def test_the_place_of_an_object_takes_no_plain_value_and_no_unknown_option(place
 
 def test_the_whole_tree_is_checked_before_anything_is_built(config, monkeypatch):
     built = []
-    monkeypatch.setattr("normlab.instantiate._Plan.build", lambda plan, live: built.append(plan))
+    monkeypatch.setattr(
+        "normlab.config.registry._Plan.build", lambda plan, live: built.append(plan)
+    )
     with pytest.raises(ValueError, match=r"task\.test_search\.url does not exist"):
         check_nodes(changed(config, "task.test_search", {"url": "x"}))
     assert not built

@@ -10,9 +10,10 @@ from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
 
-from normlab import commands, registry
+from normlab import commands
 from normlab.commands.list import Key, keys
-from normlab.constraints import constraint_of
+from normlab.config import registry
+from normlab.config.constraints import constraint_of
 from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from normlab.bench.speed import Clock, start
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.data.batching import eval_batches
 from normlab.distributed import Shard
 from normlab.norms.base import running_norms

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normlab.bench.speed import Clock, spread
-from normlab.instantiate import instantiate
+from normlab.config.registry import instantiate
 from normlab.norms.base import Norm, Stream
 from normlab.train.runtime import Runtime
 

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from normlab.instantiate import instantiate
+from normlab.config.registry import instantiate
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 from normlab.studies import SMOKE, rate_name, tuning_of, unchosen
 from normlab.studies.queue import Job
 

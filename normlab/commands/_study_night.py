@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from normlab import start_file
 from normlab.commands._study_judge import Judge
 from normlab.commands._terminal import complain
+from normlab.config import start_file
 from normlab.studies.costs import duration, makespan
 from normlab.studies.local import Local, places
 from normlab.studies.loop import Cell, carry_out, summary_lines

@@ -279,7 +279,7 @@ def parallel_text(
     Raises ValueError for a task that does not translate, for a split that the corpus does not have,
     and where the text is not there or not the one of the record: `data_dir` says where it lies now.
     """
-    from normlab.config import from_dict, to_dict
+    from normlab.config.compose import from_dict, to_dict
     from normlab.tasks.translation import Translation
     from normlab.train.build import build_task
 

@@ -147,7 +147,7 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
 
 def _records(subject: "Examined") -> Sequence[Path]:
     """Return the records of the short runs that were made."""
-    from normlab.config import to_dict
+    from normlab.config.compose import to_dict
     from normlab.inspect.card import TASKS
     from normlab.records.store import RECORD_FILE, RunStore
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._terminal import complain
+from normlab.config.registry import CONFIG_DIR
 from normlab.records.store import without_collection
-from normlab.registry import CONFIG_DIR
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim

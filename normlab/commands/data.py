@@ -49,7 +49,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Prepare and describe; ValueError where the data cannot be had or read."""
     arguments = parser().parse_args(argv)
-    from normlab.config import compose, to_dict
+    from normlab.config.compose import compose, to_dict
     from normlab.tasks.documents import DocumentTask
     from normlab.tasks.pictures import Classification
     from normlab.tasks.translation import Translation

@@ -69,7 +69,7 @@ def _settings(extra: Sequence[str]) -> list[str]:
 
 
 def _records(norm: str, extra: Sequence[str]) -> list[RunRecord]:
-    from normlab.config import compose, to_dict
+    from normlab.config.compose import compose, to_dict
 
     config = to_dict(compose([f"norm={norm}", *_settings(extra)]))
     store = RunStore(config["runs_dir"])
@@ -107,7 +107,7 @@ def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
 
 
 def _next(extra: Sequence[str]) -> list[str]:
-    from normlab.config import compose, to_dict
+    from normlab.config.compose import compose, to_dict
 
     config = to_dict(compose(["norm=bn", *_settings(extra)]))
     folder = RunStore(Path(config["runs_dir"])).run_dir(config)

@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
 def _speed(overrides: list[str], *, as_json: bool) -> int:
     from normlab.bench.speed import measure
     from normlab.commands._terminal import at_work
-    from normlab.config import compose, to_dict
+    from normlab.config.compose import compose, to_dict
 
     config = to_dict(compose(overrides))
     with at_work("training some steps"):

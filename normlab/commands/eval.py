@@ -156,7 +156,7 @@ def _check_kept(run: Path, changes: Sequence[str]) -> int:
     """Print the scores of the kept translations and those of the record; 1 if they differ."""
     from math import isclose
 
-    from normlab.config import from_dict, to_dict
+    from normlab.config.compose import from_dict, to_dict
     from normlab.records.store import RunStore
     from normlab.train.build import build_task
     from normlab.train.loaded import rescored

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._runs import one_run, say_unfinished
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 
 HELP = "write a run's weights, norms folded with --fold; lay out W&B with --wandb"
 

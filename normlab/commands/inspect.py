@@ -97,7 +97,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":
     """Return what is examined and the folder its sheet is written to."""
-    from normlab.choices import check_given_once
+    from normlab.config.suggest import check_given_once
     from normlab.inspect.model import subject_of_config, subject_of_run
 
     runs = [word for word in words if "=" not in word]

@@ -11,10 +11,10 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from normlab import registry
 from normlab.commands._arguments import HelpFormatter, as_path
 from normlab.commands._terminal import complain, print_table
-from normlab.constraints import CONSTRAINTS, constraint_of
+from normlab.config import registry
+from normlab.config.constraints import CONSTRAINTS, constraint_of
 from normlab.records.canonical import plain
 from normlab.records.files import read_json
 from normlab.records.record import RunRecord
@@ -278,8 +278,8 @@ def keys() -> list[Key]:
 
 
 def _of_the_schema() -> Iterator[Key]:
-    from normlab.config import CONFIG_NAME
-    from normlab.schema import RunConfig
+    from normlab.config.compose import CONFIG_NAME
+    from normlab.config.schema import RunConfig
 
     top, node = "", RunConfig
     for line in (registry.CONFIG_DIR / f"{CONFIG_NAME}.yaml").read_text("utf-8").splitlines():

@@ -70,7 +70,7 @@ class {title}(Norm):
 _CONFIG = """# normlab train norm={name}
 # {title}: one sentence on what it does (authors, year). Pools over feature.
 _target_: normlab.norms.{name}.{title}
-eps: 1.0e-5  # what it is; a new name gets its range in normlab/constraints.py
+eps: 1.0e-5  # what it is; a new name gets its range in normlab/config/constraints.py
 """
 
 
@@ -130,7 +130,7 @@ def _new(name: str) -> int:
 
 def places(name: str) -> tuple[Path, Path]:
     """Return the paths of the file and the config of a norm."""
-    from normlab.registry import CONFIG_DIR
+    from normlab.config.registry import CONFIG_DIR
 
     package = Path(__file__).resolve().parents[1]
     return package / "norms" / f"{name}.py", CONFIG_DIR / "norm" / f"{name}.yaml"
@@ -146,7 +146,7 @@ def title_of(name: str) -> str:
 
 def _check(name: str, files: Mapping[Path, str]) -> None:
     """Raise ValueError where a norm cannot have this name, or the files have no place."""
-    from normlab.registry import option_names
+    from normlab.config.registry import option_names
 
     taken = {*_WORDS, *keyword.kwlist}
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _LONGEST or name in taken:
@@ -206,8 +206,8 @@ def _check_all(names: Sequence[str]) -> int:
 
 def check_names(names: Sequence[str]) -> None:
     """Raise ValueError naming what is no norm, before anything is loaded."""
-    from normlab.near import of_option
-    from normlab.registry import option_names
+    from normlab.config.registry import option_names
+    from normlab.config.suggest import of_option
 
     there = option_names("norm")
     for name in names:
@@ -235,7 +235,8 @@ def _verdicts(name: str) -> int:
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     print(f"{sum(counts.values())} checks in {time.monotonic() - start:.1f} s: {said}")
     for key in _without_range(name):
-        _line("note", "", f"norm.{key} has no row in normlab/constraints.py: any number is taken")
+        where = "normlab/config/constraints.py"
+        _line("note", "", f"norm.{key} has no row in {where}: any number is taken")
     return counts["violated"]
 
 
@@ -243,8 +244,8 @@ def _without_range(name: str) -> list[str]:
     """Return the numbers of a norm's config that the table of constraints has no row for."""
     import yaml
 
-    from normlab.constraints import constraint_of
-    from normlab.registry import CONFIG_DIR
+    from normlab.config.constraints import constraint_of
+    from normlab.config.registry import CONFIG_DIR
 
     node = yaml.safe_load((CONFIG_DIR / "norm" / f"{name}.yaml").read_text(encoding="utf-8"))
     numbers = [key for key, value in node.items() if type(value) in (int, float)]

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from normlab.commands._arguments import HelpFormatter, add_compared, as_path
 from normlab.commands._runs import nearest, none_below
 from normlab.commands._terminal import at_work, complain
+from normlab.config.registry import option_names
 from normlab.records.store import without_collection
-from normlab.registry import option_names
 
 if TYPE_CHECKING:
     from normlab.commands._translations import TextsAtHand

@@ -14,7 +14,7 @@ from normlab.commands._study_tables import Item, Table, head, measured, print_ta
 from normlab.commands._study_tune import tune
 from normlab.commands._study_words import asked, deadline, read_time
 from normlab.commands._terminal import complain, print_prose, print_table
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 from normlab.studies import runs as studied
 from normlab.studies.clone import continue_in, uncommitted
 from normlab.studies.costs import Costs, duration

@@ -45,11 +45,10 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from normlab.choices import check_given_once
-    from normlab.config import CONFIG_NAME, from_hydra, register
-    from normlab.near import check_arguments
-    from normlab.recipes import with_recipe
-    from normlab.registry import CONFIG_DIR
+    from normlab.config.compose import CONFIG_NAME, from_hydra, register
+    from normlab.config.recipes import with_recipe
+    from normlab.config.registry import CONFIG_DIR
+    from normlab.config.suggest import check_arguments, check_given_once
     from normlab.studies.show import Lines
 
     end_with_the_sweep()
@@ -179,7 +178,7 @@ def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | Non
     """
     from hydra.core.hydra_config import HydraConfig
 
-    from normlab.config import from_hydra
+    from normlab.config.compose import from_hydra
 
     try:
         record = train_and_say(from_hydra(config))
@@ -210,7 +209,7 @@ def _what_to_do(error: Exception) -> str:
 
 def folder_of(config: "DictConfig") -> Path:
     """Return the folder of the run of this config."""
-    from normlab.config import to_dict
+    from normlab.config.compose import to_dict
     from normlab.records.store import RunStore
 
     return RunStore(config.runs_dir).run_dir(to_dict(config))
@@ -218,7 +217,7 @@ def folder_of(config: "DictConfig") -> Path:
 
 def folder_or_none(config: "DictConfig", instead: Path) -> Path:
     """Return the folder of a run, and `instead` for a wrong config, which fails by itself."""
-    from normlab.config import from_hydra
+    from normlab.config.compose import from_hydra
 
     try:
         return folder_of(from_hydra(config))
@@ -235,7 +234,7 @@ def record_of(config: "DictConfig") -> "RunRecord":
 
 def sweeps_folder(argv: list[str]) -> Path:
     """Return the folder of sweeps below `runs_dir`, which each process of a sweep can reach."""
-    from normlab.schema import RunConfig
+    from normlab.config.schema import RunConfig
 
     given = [value for key, _, value in (text.partition("=") for text in argv) if key == "runs_dir"]
     return Path(given[-1].strip("'\"") if given else RunConfig().runs_dir).resolve() / ".sweeps"
@@ -314,7 +313,7 @@ def summary(record: "RunRecord") -> str:
 
 def help_text() -> str:
     """Return the help page: usage, examples, groups with their options, keys."""
-    from normlab.registry import option_names, run_groups, sites, top_level_keys
+    from normlab.config.registry import option_names, run_groups, sites, top_level_keys
 
     groups = {group: option_names(group) for group in run_groups()}
     return "\n".join(

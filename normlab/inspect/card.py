@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.choices import check_given_once
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import options
+from normlab.config.suggest import check_given_once
 from normlab.inspect.question import Finding, Question, questions
 from normlab.records.atomic import atomic_write
 from normlab.records.canonical import plain
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
-from normlab.registry import options
 from normlab.train.numerics import NUMERICS, own_norms
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from typing import Any
 
 from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone, measure
 from normlab.bench.speed import Clock, Steps, start
-from normlab.config import to_dict
+from normlab.config.compose import to_dict
+from normlab.config.registry import options
 from normlab.inspect.axes import Sees, axes_in_words, dependence, distinct, in_order
 from normlab.inspect.card import REFERENCE, Examined
 from normlab.inspect.depth import first_update
@@ -16,7 +17,6 @@ from normlab.inspect.question import Cell, Finding, Table, question, questions
 from normlab.inspect.runs import carry_out
 from normlab.inspect.subject import Norm, on_table, remembers, trained
 from normlab.records.store import RunStore
-from normlab.registry import options
 from normlab.train.runtime import Runtime
 
 _TIMED_STEPS = 4

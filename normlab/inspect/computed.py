@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
+from normlab.config.registry import options
 from normlab.inspect.axes import SHAPE, axes_in_words, dependence, pooled_cells
 from normlab.inspect.model import movement, percent
 from normlab.inspect.question import question, questions
@@ -32,7 +33,6 @@ from normlab.inspect.subject import (
 )
 from normlab.inspect.worked import FIVE, Group, document, pad, work
 from normlab.norms.batch import BatchNorm
-from normlab.registry import options
 from normlab.train.build import make_norm
 
 SEED = 1

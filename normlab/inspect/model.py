@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.inspect.question import Finding, questions
 from normlab.inspect.subject import Watch, moments_watched
 from normlab.models.attention import AttentionCore

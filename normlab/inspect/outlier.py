@@ -13,12 +13,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.claims.evidence import Evidence
+from normlab.config.registry import instantiate
 from normlab.inspect.computed import piece
 from normlab.inspect.model import Enter, Seen, Subject, mean_loss, watched
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import fitted, remembers
 from normlab.inspect.worked import SENTENCE, through
-from normlab.instantiate import instantiate
 from normlab.norms.base import Norm, normalized_by
 from normlab.norms.local import NoNorm
 from normlab.probes.attention import describe_attention

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from torch import Tensor
 
-from normlab import registry
+from normlab.config import registry
 from normlab.inspect.axes import (
     EXAMPLE,
     SHAPE,

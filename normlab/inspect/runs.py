@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from normlab.config import to_dict
+from normlab.config.compose import to_dict
+from normlab.config.registry import instantiate
+from normlab.config.sites import NORM_KEYS
 from normlab.inspect.card import Examined
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import Norm
-from normlab.instantiate import instantiate
 from normlab.records.canonical import plain
 from normlab.records.record import RunRecord
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.records.store import RunStore
-from normlab.sites import NORM_KEYS
 from normlab.train.build import build_model, build_task
 from normlab.train.run import train
 

@@ -14,11 +14,11 @@ import yaml
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.config.registry import Option
 from normlab.norms.base import Clock, Norm, RunningNorm
 from normlab.norms.model import ModelNorms
 from normlab.norms.pool import Axis, Moments, Stream
 from normlab.norms.recalibration import Tally
-from normlab.registry import Option
 from normlab.train.build import make_norm
 
 AXES: tuple[str, ...] = get_args(Axis)

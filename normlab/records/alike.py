@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from normlab.config.sites import NORM_KEYS
 from normlab.records.arithmetic import arithmetic, unlike
 from normlab.records.fingerprint import Parts, parts, varying, without
 from normlab.records.pairs import same_code
 from normlab.records.record import RunRecord
-from normlab.sites import NORM_KEYS
 
 _PROCESSES, _ARITHMETIC, _CODE = "numbers of processes", "arithmetic", "code"
 _DATA = ("source", "sizes", "checksums")

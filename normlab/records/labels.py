@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from normlab.sites import STACK_NORMS, STEP_NORMS
+from normlab.config.sites import STACK_NORMS, STEP_NORMS
 
 
 def norm_label(choices: Mapping[str, Any]) -> str:

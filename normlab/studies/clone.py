@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 
 
 def continue_in(clone: Path, argv: Sequence[str]) -> None:

@@ -6,7 +6,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from normlab.registry import CONFIG_DIR, option_names, options
+from normlab.config.registry import CONFIG_DIR, option_names, options
+from normlab.config.yaml_file import read_yaml
 from normlab.studies.study import (
     ANALYSES,
     GRADES,
@@ -21,7 +22,6 @@ from normlab.studies.study import (
     rate_name,
     selected,
 )
-from normlab.yaml_file import read_yaml
 
 _KEYS = ("document", "table", "claims", "rows", "grid", "columns", "figures", "scales")
 _SCORE = re.compile(r"(valid|test\w*|stability)/.+")

@@ -94,7 +94,7 @@ def name_of(run: Planned) -> str:
 
 def composed(run: Planned) -> dict[str, Any]:
     """Return the config of a run; ValueError for wrong overrides."""
-    from normlab.config import compose, to_dict
+    from normlab.config.compose import compose, to_dict
 
     return to_dict(compose(run.overrides))
 

@@ -6,15 +6,14 @@ from typing import Any, Literal, get_args
 import torch
 from torch import nn
 
-from normlab.instantiate import check, instantiate
+from normlab.config.registry import OPTION, check, instantiate, option_names, option_settings
+from normlab.config.sites import NORM_KEYS, SITES
+from normlab.config.suggest import of_option
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
-from normlab.near import of_option
 from normlab.norms.base import Norm
 from normlab.placements.admin import needs_profile, profile
 from normlab.placements.base import NormFactory, Norms, Placement
-from normlab.registry import OPTION, option_names, option_settings
-from normlab.sites import NORM_KEYS, SITES
 from normlab.tasks.base import Task
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime

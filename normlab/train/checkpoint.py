@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normlab.config.start_file import FILE, checksum
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.files import check_is_file
-from normlab.start_file import FILE, checksum
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import nn
 
-from normlab.config import from_dict, to_dict
+from normlab.config.compose import from_dict, to_dict
+from normlab.config.registry import option_names
 from normlab.models.folding import fixed_map
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
@@ -19,7 +20,6 @@ from normlab.records.hypotheses import (
 )
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RunStore
-from normlab.registry import option_names
 from normlab.tasks.base import Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.train.checkpoint import Checkpoints, put_weights, reading

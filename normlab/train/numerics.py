@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from normlab.registry import OPTION, TARGET, option_settings
+from normlab.config.registry import OPTION, TARGET, option_settings
 
 NUMERICS = 1
 GOLDEN_NORMS = frozenset(

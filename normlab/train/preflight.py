@@ -12,13 +12,13 @@ from typing import Any
 
 from torch import nn
 
+from normlab.config.registry import TARGET, settings_of
+from normlab.config.sites import NORM_KEYS
 from normlab.distributed import Shard
 from normlab.machine import memory_bytes
 from normlab.models.base import incremental
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.norms.batch import BatchNorm, PositionBatchNorm
-from normlab.registry import TARGET, settings_of
-from normlab.sites import NORM_KEYS
 from normlab.tasks.base import Task
 
 _CURE = "or take a norm that does not pool over the batch (norm=ln)"

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.complete import check_complete
-from normlab.config import to_dict
-from normlab.instantiate import instantiate
+from normlab.config.complete import check_complete
+from normlab.config.compose import to_dict
+from normlab.config.registry import instantiate
 from normlab.machine import settled_precision
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup

@@ -6,7 +6,7 @@ import pytest
 
 from normlab.bench import cost
 from normlab.bench.speed import Clock, Span
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.studies.costs import duration, estimate, memory, planned_updates
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY

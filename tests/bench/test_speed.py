@@ -9,8 +9,8 @@ from normlab.bench import speed
 from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone
 from normlab.bench.speed import Clock, Peak, Span, flop_per_token, start
 from normlab.cli import main as cli
-from normlab.config import compose, to_dict
-from normlab.registry import option_names
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import option_names
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 

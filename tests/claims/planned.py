@@ -8,9 +8,9 @@ from msgspec.structs import replace
 
 from normlab.claims.claim import Claim, load_all
 from normlab.claims.runs import Runs
+from normlab.config.registry import CONFIG_DIR
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import run_id
-from normlab.registry import CONFIG_DIR
 from tests.claims.made import run
 from tests.records.examples import changed
 

@@ -11,8 +11,8 @@ from normlab.claims.endpoint import Computed, Timing
 from normlab.claims.level import Document, Level
 from normlab.claims.runs import Plan
 from normlab.claims.trains import Trains
-from normlab.config import compose, to_dict
-from normlab.registry import CONFIG_DIR, option_names, options
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import CONFIG_DIR, option_names, options
 from normlab.studies import load_study
 from tests.claims.made import CONTRAST, configs, contrast, part
 from tests.claims.planned import endpoints

@@ -9,7 +9,7 @@ from normlab.claims.html import page
 from normlab.claims.ledger import ledger
 from normlab.claims.markdown import page as markdown
 from normlab.claims.runs import Runs
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 from tests.claims.ledgers import (
     COMMAND,
     compared,

@@ -13,9 +13,9 @@ from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
 from normlab.claims.markdown import measure_text
 from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
+from normlab.config.registry import CONFIG_DIR
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from normlab.registry import CONFIG_DIR
 from normlab.reports import manifest
 from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part, run, side
 

@@ -12,8 +12,8 @@ from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Awaits, Computed, Endpoint, Timing
 from normlab.claims.level import Document, Level
 from normlab.claims.trains import Trains
+from normlab.config.registry import CONFIG_DIR, option_names
 from normlab.inspect import computed
-from normlab.registry import CONFIG_DIR, option_names
 from normlab.studies import load_study
 
 FOLDER = CONFIG_DIR / "claim"

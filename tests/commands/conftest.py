@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.metrics.bleu import corpus_bleu
 from normlab.records.fingerprint import fingerprint
 from normlab.records.record import BudgetUsed, Outcome, RunRecord

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from normlab.commands.export import main
-from normlab.config import compose
+from normlab.config.compose import compose
+from normlab.config.registry import option_names
 from normlab.export import load_export, outputs
 from normlab.models.folding import fixed_map
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 from normlab.train.loaded import load_run
 from normlab.train.run import train

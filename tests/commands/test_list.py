@@ -5,8 +5,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from normlab import registry
 from normlab.commands.list import main
+from normlab.config import registry
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from tests.records.examples import config, record

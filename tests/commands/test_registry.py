@@ -2,7 +2,7 @@
 
 import pytest
 
-from normlab import registry
+from normlab.config import registry
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from normlab.commands.report import main
+from normlab.config.registry import option_names
 from normlab.records.store import RunStore
-from normlab.registry import option_names
 from normlab.reports import runs as runs_module
 from normlab.reports.published import publish
 from normlab.studies import load_study

@@ -2,13 +2,12 @@
 
 import pytest
 
-from normlab.choices import check_given_once
 from normlab.cli import main as cli
 from normlab.commands import train
 from normlab.commands.demo import sentence
-from normlab.config import compose, error_line
+from normlab.config.compose import compose, error_line
+from normlab.config.suggest import check_arguments, check_given_once
 from normlab.metrics.bleu import tokenizer_of
-from normlab.near import check_arguments
 from normlab.records.record import Score
 from tests.sinks.runs import record
 

@@ -10,7 +10,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands.train import INTERRUPTED
-from normlab.registry import CONFIG_DIR, option_names, run_groups
+from normlab.config.registry import CONFIG_DIR, option_names, run_groups
 from tests.tiny_runs import Ended, run, tiny, write_corpus
 
 

@@ -7,7 +7,7 @@ from omegaconf import OmegaConf
 
 from normlab import cli
 from normlab.commands import data
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 
 
 def write_corpus(folder, test=b"ein kleines Haus .\n"):

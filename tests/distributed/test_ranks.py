@@ -7,8 +7,8 @@ import torch
 from omegaconf import OmegaConf
 
 from normlab import distributed
-from normlab.config import to_dict
-from normlab.instantiate import instantiate
+from normlab.config.compose import to_dict
+from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.models.base import Image, ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
@@ -18,7 +18,6 @@ from normlab.norms.recalibration import average_statistics_over_ranks
 from normlab.placements import admin
 from normlab.placements.base import Norms
 from normlab.placements.pre import Pre
-from normlab.registry import CONFIG_DIR, option_names
 from normlab.train.build import make_norm
 from tests.ranks import run_ranks
 

@@ -131,7 +131,7 @@ def check_normlab(words):
 
 @cache
 def normlab_studies():
-    from normlab.registry import option_names
+    from normlab.config.registry import option_names
 
     return set(option_names("study"))
 

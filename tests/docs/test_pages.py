@@ -9,8 +9,8 @@ import sys
 import pytest
 
 import normlab
+from normlab.config.registry import option_names, options
 from normlab.metrics.glossary import PROBES, meaning
-from normlab.registry import option_names, options
 from tests.docs.pages import IN_STEP, ROOT, fenced
 
 BLOCK = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)

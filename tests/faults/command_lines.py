@@ -5,9 +5,9 @@ from collections.abc import Iterator
 
 from normlab.cli import _message
 from normlab.commands.list import keys
-from normlab.config import compose
-from normlab.constraints import CONSTRAINTS
-from normlab.registry import option_names, run_groups
+from normlab.config.compose import compose
+from normlab.config.constraints import CONSTRAINTS
+from normlab.config.registry import option_names, run_groups
 from tests.faults.tally import Tally
 
 KIND = "bad command lines"
@@ -95,7 +95,7 @@ def attacks(rng: random.Random) -> Iterator[tuple[list[str], tuple[str, ...]]]:
 
 def _is_there(key: str) -> bool:
     """Tell whether the default run has a key, so that its value and not the key is wrong."""
-    from normlab.config import to_dict
+    from normlab.config.compose import to_dict
 
     node = _DEFAULT or _DEFAULT.update(to_dict(compose([]))) or _DEFAULT
     for part in key.split("."):
@@ -119,7 +119,7 @@ def said_of(overrides: list[str]) -> tuple[str | None, Exception | None]:
 
     None where the run composes; what a node cannot be built of is refused as a run would.
     """
-    from normlab.config import to_dict
+    from normlab.config.compose import to_dict
     from normlab.train.build import check_nodes
 
     try:

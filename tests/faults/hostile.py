@@ -10,7 +10,7 @@ from typing import Any
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
-from normlab.config import from_dict, to_dict
+from normlab.config.compose import from_dict, to_dict
 from normlab.data.local import FolderCorpus
 from normlab.records.record import RunRecord
 from normlab.train.build import check_nodes

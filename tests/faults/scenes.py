@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import normlab
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 from normlab.reports.manifest import PAGE
 from tests.faults.failing import Fault
 from tests.faults.within import Within

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from tests.faults import archives, command_lines, folders, hostile, processes
 from tests.faults.scenes import Stage
 from tests.faults.tally import Tally

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from normlab.cli import main
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 from tests.faults.failing import Fault
 from tests.tiny_runs import say_into
 

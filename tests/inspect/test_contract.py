@@ -7,12 +7,12 @@ from typing import get_args
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.inspect.contract import examine
 from normlab.inspect.question import questions
 from normlab.inspect.subject import BareNorm
 from normlab.norms.base import Axis, Norm, RunningNorm
 from normlab.norms.pool import Moments, widen
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 
 BATCH, POSITION, FEATURE = get_args(Axis)

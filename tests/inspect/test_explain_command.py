@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from normlab.commands.explain import main
-from normlab.registry import option_names
+from normlab.config.registry import option_names
 
 OPTIONS = option_names("norm")
 

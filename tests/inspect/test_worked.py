@@ -200,8 +200,8 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
     config = tmp_path / "past.yaml"
     config.write_text(f"_target_: normlab.norms.past.PastNorm\nparts: 3\npicky: {picky}\n")
 
+    from normlab.config.registry import instantiate
     from normlab.inspect import subject
-    from normlab.instantiate import instantiate
     from normlab.norms.base import Norm
 
     def make(option, dim, **values):

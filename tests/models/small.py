@@ -6,15 +6,14 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from normlab.config import to_dict
-from normlab.instantiate import instantiate
+from normlab.config.compose import to_dict
+from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.models.architecture import TextArchitecture
 from normlab.models.base import Longest, Text, TextToText
 from normlab.models.layers import initialize
 from normlab.models.seq2seq import Architecture
 from normlab.norms.base import Norm, RunningNorm, Stream
 from normlab.placements.base import Norms, Placement, Residual
-from normlab.registry import CONFIG_DIR, option_names
 from normlab.tasks.translation import Translation
 from normlab.train.build import make_norm
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.distributed import Shard
 from normlab.models.layers import Embedding, noisy
 from normlab.tasks.base import Condition

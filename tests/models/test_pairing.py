@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.dropout import Dropout
 from normlab.models.layers import Linear, initialize, parameter_hashes
 from normlab.norms.base import Norm

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.config import compose
+from normlab.config.compose import compose
 from normlab.models.attention import AttentionSites, HeadNorm, SelfAttention
 from normlab.norms.base import Stream
 from normlab.norms.local import NoNorm

@@ -10,14 +10,14 @@ import yaml
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import CONFIG_DIR
 from normlab.models.base import Image, Longest, Text, TextToText
 from normlab.models.layers import parameter_hashes
 from normlab.models.recurrent import Noise, Recurrent, StateDecoding
 from normlab.norms.base import Stream, running_norms
 from normlab.norms.model import ModelNorms
 from normlab.norms.recalibration import recalibrated
-from normlab.registry import CONFIG_DIR
 from normlab.train.build import build_model, make_norm
 from normlab.train.loop import Trainer
 from normlab.train.run import train

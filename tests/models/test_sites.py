@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.models.base import Longest, Text
 from normlab.models.cache import CachedDecoding
 from normlab.norms.local import UnitNorm

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.train.build import build_model
 from tests.models.small import Words
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, Stream
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 from tests.norms.test_padding import paddings
 

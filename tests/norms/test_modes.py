@@ -6,10 +6,10 @@ import sys
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, Stream
 from normlab.norms.model import ModelNorms
 from normlab.norms.recalibration import recalibrated
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 
 NORMS = option_names("norm")
@@ -75,7 +75,7 @@ COMPILE = """
 import torch
 from normlab.train.build import make_norm
 from normlab.norms.base import Clock, Stream
-from normlab.registry import option_names
+from normlab.config.registry import option_names
 
 torch.manual_seed(0)
 batches = torch.randn(2, 4, 6, 8, dtype=torch.float64)

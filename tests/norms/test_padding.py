@@ -5,8 +5,8 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, Stream
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 
 NORMS = option_names("norm")

@@ -5,10 +5,10 @@ from typing import get_args, get_type_hints
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.norms.base import Clock, RunningNorm, Stream
 from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Padding
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 
 MADE = {name: make_norm(name, 8) for name in option_names("norm")}

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from normlab.config.registry import option_names
 from normlab.norms.base import Clock, RunningNorm, Stream
 from normlab.norms.model import ModelNorms
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 
 STATEFUL = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]

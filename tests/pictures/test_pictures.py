@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.data.pictures import cifar10
 from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.digits import Digits

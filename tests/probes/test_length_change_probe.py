@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.config import compose
+from normlab.config.compose import compose
 from normlab.probes.base import StepView
 from normlab.probes.length_change import LengthChangeProbe
 from tests.models.small import seq2seq

@@ -9,9 +9,8 @@ import torch
 import yaml
 from torch import nn
 
-from normlab.instantiate import instantiate
+from normlab.config.registry import CONFIG_DIR, instantiate
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.registry import CONFIG_DIR
 from tests.models.small import logits, sentences, seq2seq
 
 FOLDER = Path(CONFIG_DIR) / "probe"

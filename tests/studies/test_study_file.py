@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from normlab.commands import list as listing
-from normlab.config import compose, to_dict
-from normlab.instantiate import instantiate
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import instantiate, option_names, options
 from normlab.records.fingerprint import fingerprint
-from normlab.registry import option_names, options
 from normlab.studies import load_study, tuning_of, unchosen
 from normlab.studies import runs as studied
 from normlab.train.schedule import Schedule

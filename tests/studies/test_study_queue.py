@@ -342,7 +342,7 @@ def test_claims_are_left_out_of_a_light_import():
 def test_every_claim_of_the_project_can_be_asked_by_study():
     from normlab.claims.ledger import standings
     from normlab.claims.runs import Runs
-    from normlab.registry import CONFIG_DIR
+    from normlab.config.registry import CONFIG_DIR
 
     claims = load_all(CONFIG_DIR / "claim")
     found = standings(claims, Runs(CONFIG_DIR), "batching", "cpu")

@@ -8,7 +8,7 @@ import yaml
 
 from normlab.commands import _study_tune
 from normlab.commands import study as command
-from normlab.registry import CONFIG_DIR
+from normlab.config.registry import CONFIG_DIR
 from normlab.reports.tuning import read
 from normlab.studies import load_study, tuning_of
 from normlab.studies import runs as studied

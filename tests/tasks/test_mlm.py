@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from normlab.config.sites import NORM_KEYS as SITES
 from normlab.data.batching import EVAL_SEED
 from normlab.data.documents.corpus import Document, DocumentCorpus
 from normlab.data.documents.tokenizer import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture
 from normlab.models.layers import initialize
-from normlab.sites import NORM_KEYS as SITES
 from normlab.tasks.base import Condition
 from normlab.tasks.documents import LengthChange
 from normlab.tasks.mlm import MaskedLanguageModeling

@@ -13,9 +13,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from normlab.bench.cost import full_length
 from normlab.bench.speed import start
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import option_names
 from normlab.distributed import Shard
-from normlab.registry import option_names
 from normlab.train.build import build_model, build_task
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY

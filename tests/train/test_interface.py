@@ -11,7 +11,7 @@ import torch
 from omegaconf import OmegaConf
 
 import normlab
-from normlab.config import to_dict
+from normlab.config.compose import to_dict
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.batch import BatchNorm
 from normlab.tasks.translation import Translation

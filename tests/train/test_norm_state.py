@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from normlab.config import compose
+from normlab.config.compose import compose
+from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm, running_norms
 from normlab.records.record import RunRecord
-from normlab.registry import option_names
 from normlab.train.build import make_norm
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.preflight import notices

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.train.checkpoint import load_checkpoint
 from normlab.train.loop import Trainer
 from tests.models.small import IN_OTHERS, PLACEMENTS, node_of

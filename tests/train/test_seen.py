@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.distributed import Shard
 from normlab.train import evaluate
 from normlab.train.build import build_evaluator, build_model, build_task

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
+from normlab.config.start_file import FILE, settled
 from normlab.norms.base import Clock
 from normlab.records.fingerprint import fingerprint
-from normlab.start_file import FILE, settled
 from normlab.train.build import make_norm
 from normlab.train.checkpoint import FORMAT, start_from
 from normlab.train.loaded import load_run

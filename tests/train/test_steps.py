@@ -11,12 +11,11 @@ import pytest
 import torch
 
 import normlab
-from normlab.config import to_dict
+from normlab.config.compose import to_dict
+from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.distributed import all_reduce_sum
-from normlab.instantiate import instantiate
 from normlab.norms.base import Stream, running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
-from normlab.registry import CONFIG_DIR, option_names
 from normlab.train.checkpoint import load_checkpoint
 from tests.tiny_runs import tiny
 from tests.train.trainers import (
@@ -201,9 +200,9 @@ import sys
 import torch
 from torch._dynamo.utils import counters
 from normlab.train.build import build_model, build_task, make_fast
-from normlab.config import compose, to_dict
+from normlab.config.compose import compose, to_dict
 from normlab.distributed import Shard
-from normlab.instantiate import instantiate
+from normlab.config.registry import instantiate
 from normlab.probes.base import Probe, ProbeGroup, StepView
 
 torch.set_num_threads(1)  # threads share sums out by what else a kernel does

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from normlab import distributed
-from normlab.config import compose, to_dict
-from normlab.instantiate import instantiate
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import instantiate
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import ProbeGroup
 from normlab.train.build import build_model, build_optimizer, build_task, calibrate_model

@@ -10,7 +10,7 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from normlab.sites import NORM_KEYS
+from normlab.config.sites import NORM_KEYS
 
 # The recipe of a task that is named alone, and at scale=gpu. The other scales replace it.
 _OF_TASK = {"iwslt": "rbn"}

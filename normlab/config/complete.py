@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import MISSING
 
-from normlab.schema import RunConfig
+from normlab.config.schema import RunConfig
 
 
 def check_complete(config: Mapping[str, Any]) -> None:

@@ -17,13 +17,13 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab import constraints, near, start_file
-from normlab.choices import check_single
+from normlab.config import constraints, start_file, suggest
+from normlab.config.recipes import check_recipe, settle_recipe, typed, with_recipe
+from normlab.config.registry import CONFIG_DIR, OPTION, TARGET, named
+from normlab.config.schema import PARTS, ObserveConfig, Precision, RunConfig, TestedWeights
+from normlab.config.sites import NORM_KEYS, STEP_NORMS, settle_sites
+from normlab.config.suggest import check_single
 from normlab.machine import MOST_THREADS, settled_precision
-from normlab.recipes import check_recipe, settle_recipe, typed, with_recipe
-from normlab.registry import CONFIG_DIR, OPTION, TARGET, named
-from normlab.schema import PARTS, ObserveConfig, Precision, RunConfig, TestedWeights
-from normlab.sites import NORM_KEYS, STEP_NORMS, settle_sites
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
@@ -39,7 +39,7 @@ def register() -> None:
 
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; ValueError in the line of `normlab train` if wrong."""
-    near.check_arguments(overrides)
+    suggest.check_arguments(overrides)
     check_single(overrides)
     register()
     GlobalHydra.instance().clear()
@@ -164,16 +164,16 @@ def error_line(error: Exception) -> str:
     """Return what an error of Hydra or OmegaConf says, in one line that names what is allowed."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
-        return near.no_option(group, option)
+        return suggest.no_option(group, option)
     text = str(error) if error.__cause__ is None else f"{error}\n{error.__cause__}"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if lines[0].startswith("Could not override"):
         key = lines[0].split("'")[1]
         if key.startswith("optim.groups"):
             return f"{key} is added to the config by a plus: give +{key}=VALUE"
-        return f"{key} does not exist; normlab train --cfg job shows all keys.{near.meant(key)}"
+        return f"{key} does not exist; normlab train --cfg job shows all keys.{suggest.meant(key)}"
     given = lines[0].removeprefix("Error merging override ")
-    if given != lines[0] and (rule := near.expected(given.partition("=")[0])):
+    if given != lines[0] and (rule := suggest.expected(given.partition("=")[0])):
         return f"{given}: {rule}"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
     said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))

@@ -13,10 +13,9 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from normlab.constraint import Constraint, Real, number
+from normlab.config.constraint import Constraint, Real, number
+from normlab.config.sites import NORM_KEYS, SITES, misplaced
 from normlab.machine import MOST_THREADS
-from normlab.sites import NORM_KEYS, SITES
-from normlab.wiring import misplaced
 
 _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
 _LONGEST = 4096  # characters of a value
