@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from normlab.claims.evidence import Evidence, Timings, read_timings, report_paths
-from normlab.records.alike import spelled
 from normlab.records.labels import norm_label
+from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
 from normlab.records.selection import Selection
 from normlab.records.store import RunStore

@@ -12,9 +12,9 @@ from itertools import product
 
 from normlab.claims.runs import Plan, Where, value_of, written
 from normlab.records.aggregate import group
-from normlab.records.alike import difference, spelled
 from normlab.records.fingerprint import parts, varying_keys
 from normlab.records.labels import norm_label
+from normlab.records.pairs import spelled, why_not_paired
 from normlab.records.record import RunRecord
 from normlab.records.selection import Selection
 
@@ -100,7 +100,7 @@ def collect(selection: Selection, plan: Plan, query: Query, *, strict: bool = Tr
     seeds = sorted(set.intersection(*(set(cell) for cell in cells.values())))
     if strict:
         may = (*plan.varied, *(name for key in _keys(query) for name in spelled(key)))
-        seeds = [seed for seed in seeds if not _unlike(cells, seed, query.scores, may, reasons)]
+        seeds = [seed for seed in seeds if not _differ(cells, seed, query.scores, may, reasons)]
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
             reasons[f"{label}: seeds without all of {', '.join(query.over)}"] += short
@@ -169,14 +169,16 @@ def _whole(
     }
 
 
-def _unlike(
+def _differ(
     cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...], reasons: Counter[str]
 ) -> bool:
-    """Tell whether the runs of a seed are unlike in more than what is compared, and count why."""
+    """Tell whether the runs of a seed differ in more than what is compared, and count why."""
     first, *others = (cell[seed] for cell in cells.values())
     for other in others:
         for a, b in zip(first, other, strict=True):
-            if (why := difference(a, b, may) or _scored_otherwise(a, b, scores)) is not None:
+            if (
+                why := why_not_paired(a, b, may_differ=may) or _scored_otherwise(a, b, scores)
+            ) is not None:
                 reasons[f"sides of {why}"] += 1
                 return True
     return False
@@ -186,7 +188,7 @@ def _scored_otherwise(a: RunRecord, b: RunRecord, scores: Sequence[str]) -> str 
     for score in scores:
         both = [run.scores[score] for run in (a, b) if score in run.scores]
         if len({(each.signature, each.higher_is_better) for each in both}) > 1:
-            return f"unlike ways to compute {score}"
+            return f"different ways to compute {score}"
     return None
 
 

@@ -9,8 +9,7 @@ from normlab.commands._rows import NAMED, Row, named_rows
 from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell, Summary
-from normlab.records.arithmetic import arithmetic
-from normlab.records.pairs import code_remark
+from normlab.records.pairs import arithmetic, code_remark
 from normlab.records.record import RunRecord
 from normlab.records.text import in_prose
 from normlab.reports.arrange import USUAL

@@ -139,7 +139,7 @@ def _made(name: str, part: Callable[[], Iterable[Check]]) -> list[Check]:
 def _compute() -> Iterator[Check]:
     import torch
 
-    from normlab.records.arithmetic import arithmetic_of
+    from normlab.records.pairs import arithmetic_of
     from normlab.train.runtime import Runtime
 
     runtime = Runtime.start(device="auto", precision="auto", threads=None)

@@ -1,9 +1,62 @@
-"""Whether two runs were made by the same code."""
+"""May two runs be compared? The one answer: `why_not_paired`.
+
+A difference between two runs is one of what they compare only if all else is the same. Runs are
+paired by seed, and the two runs of a pair share their data, number of processes, code and
+arithmetic. Whole seeds may be computed on another machine, one run of a pair may not: bf16 and
+float32 round differently, and so do the kernels of different instruction sets.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from normlab.config.sites import NORM_KEYS
+from normlab.records.fingerprint import Parts, parts, varying, without
+
+if TYPE_CHECKING:
+    from normlab.records.record import RunRecord
 
 MadeBy = tuple[int | str, Mapping[str, str]]
 """The numerics of a run and the hashes of its own norms (`RunRecord.made_by`)."""
+_DATA = ("source", "sizes", "checksums")
+_SITES = (*NORM_KEYS, "sites")  # a choice of `norm` is the label of all its sites
+_UNKNOWN = "unknown"
+
+
+def why_not_paired(
+    a: RunRecord,
+    b: RunRecord,
+    *,
+    may_differ: tuple[str, ...] | None = None,
+    precision: bool = True,
+    code: bool = True,
+) -> str | None:
+    """Return what two runs of one seed do not share, None where they may be compared.
+
+    `may_differ` are the dotted keys of the config in which they may differ, None for all; with
+    `task` among them the data may differ too. Without `precision` or `code` these may.
+    """
+    if "task" not in (may_differ or ()):
+        for key in _DATA:
+            if a.data.get(key) != b.data.get(key):
+                return f"different data ({key})"
+    if a.environment.get("world_size") != b.environment.get("world_size"):
+        return "different numbers of processes"
+    if code and not same_code(a.made_by, b.made_by):
+        return "different code"
+    kinds = arithmetic(a), arithmetic(b)
+    if kinds[0] != kinds[1]:
+        compared = not precision or _precisions_are_compared(a, b)
+        if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):
+            return f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
+    if may_differ is not None:
+        left, right = parts(a.config), parts(b.config)
+        if without(left, may_differ) != without(right, may_differ) and (
+            keys := settings(left, right, may_differ)
+        ):
+            return f"different settings ({', '.join(keys)})"
+    return None
 
 
 def same_code(a: MadeBy, b: MadeBy) -> bool:
@@ -24,3 +77,52 @@ def code_remark(made_by: Iterable[MadeBy]) -> str | None:
         return None
     named = f": {', '.join(changed)}" if changed else ""
     return f"made by different states of the code{named}"
+
+
+def arithmetic(record: RunRecord) -> tuple[str, str, str]:
+    """Return device type, precision and instruction set, such as `("cpu", "fp32", "AVX2")`.
+
+    A record without an instruction set has `unknown (DEVICE)` there.
+    """
+    return arithmetic_of(record.environment)
+
+
+def arithmetic_of(environment: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Return the arithmetic that the environment of a record names, as `arithmetic` does."""
+    keys = ("device_type", "precision", "instruction_set")
+    device, precision, instructions = (environment.get(key) for key in keys)
+    if instructions is None:
+        instructions = f"{_UNKNOWN} ({environment.get('device', 'no device named')})"
+    return str(device or _UNKNOWN), str(precision or _UNKNOWN), str(instructions)
+
+
+def _precisions_are_compared(a: RunRecord, b: RunRecord) -> bool:
+    """Tell whether both configs name a precision, and not the same one."""
+    named = {record.config.get("precision", "auto") for record in (a, b)}
+    return len(named) == 2 and "auto" not in named
+
+
+def spelled(key: str) -> tuple[str, ...]:
+    """Return the dotted keys of the config that a key stands for; tasks repeat some of them."""
+    if key == "norm":
+        return _SITES
+    dotted = key.rpartition("@")[2].replace("/", ".")
+    return dotted, f"task.{dotted}"
+
+
+def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple[Any, Any]]:
+    """Return the keys that differ and may not, each with its two values.
+
+    A key that repeats a number which may differ may differ too: so `schedule.lr`, which is
+    `optim.lr` again, and the layers that a depth stands for.
+    """
+    below = tuple(f"{key}." for key in may_differ)
+    left, right = varying([a, b])
+    found = {key: (value, right[key]) for key, value in left.items()}
+    may = {k: pair for k, pair in found.items() if k in may_differ or k.startswith(below)}
+    repeated = [pair for pair in may.values() if all(_is_number(value) for value in pair)]
+    return {k: pair for k, pair in found.items() if k not in may and pair not in repeated}
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -11,10 +11,8 @@ from pathlib import Path
 
 from normlab.metrics.bleu import Bootstrap, corpus_bleu, paired_bootstrap
 from normlab.records.aggregate import Cell
-from normlab.records.alike import unlike_data
-from normlab.records.arithmetic import unlike
 from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
-from normlab.records.pairs import code_remark
+from normlab.records.pairs import code_remark, why_not_paired
 from normlab.records.record import RunRecord
 from normlab.reports.comparison import beyond_names, compared, obstacles
 from normlab.reports.samples import SPLIT, checksums
@@ -106,9 +104,13 @@ def compare(
             f"no seed in common: {_numbers(baseline)} and {_numbers(other)}; pairs need runs of "
             "the same seeds"
         )
-    sides = ([side[seed].record for seed in common] for side in (baseline, other))
-    if (reason := unlike(*sides)) is not None:
-        raise ValueError(f"{_label(baseline)} and {_label(other)} cannot be compared: {reason}")
+    for seed in common:
+        reason = why_not_paired(baseline[seed].record, other[seed].record, code=False)
+        if reason is not None:
+            raise ValueError(
+                f"{_label(baseline)} and {_label(other)} cannot be compared: seed {seed} has "
+                f"{reason}"
+            )
     lowercase = "case:lc" in _signature(baseline[common[0]]).split("|")
     for seed in common:
         for run in (baseline[seed], other[seed]):
@@ -142,7 +144,9 @@ def check_alike(runs: Sequence[Scored]) -> None:
             f"{SCORE} was scored as": (_signature(first), _signature(run)),
         }
         found = [f"{what} {a} and {b}" for what, (a, b) in pairs.items() if a != b]
-        found += [reason] if (reason := unlike_data(first.record, run.record)) else []
+        reason = why_not_paired(first.record, run.record, code=False)
+        if reason is not None and reason.startswith("different data"):
+            found.append(reason)
         unlike = beyond_names(Cell.of([first.record]), Cell.of([run.record]))
         found += obstacles(unlike)
         if found:

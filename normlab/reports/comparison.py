@@ -15,10 +15,7 @@ from typing import Any
 
 from normlab.metrics.spread import Interval, at_baseline, holm, learned, p_value, paired_interval
 from normlab.records.aggregate import Cell
-from normlab.records.alike import settings, spelled, unlike_data
-from normlab.records.arithmetic import KEYS, arithmetic, unlike
-from normlab.records.pairs import same_code
-from normlab.records.record import RunRecord
+from normlab.records.pairs import same_code, settings, spelled, why_not_paired
 
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
@@ -93,37 +90,13 @@ def pairs(a: Cell, b: Cell, *, rules: Rules = STUDY) -> tuple[list[int], dict[st
     left_out: dict[str, list[int]] = {}
     for record in a.records:
         if record.finished and record.seed in others:
-            reason = _why_no_pair(record, others[record.seed], rules=rules)
+            other = others[record.seed]
+            reason = why_not_paired(record, other, precision=rules.precision, code=rules.code)
             if reason is None:
                 found.append(record.seed)
             else:
                 left_out.setdefault(reason, []).append(record.seed)
     return found, left_out
-
-
-def _why_no_pair(a: RunRecord, b: RunRecord, *, rules: Rules) -> str | None:
-    """Return what two runs of one seed do not share, None if nothing."""
-    processes = [record.environment.get("world_size") for record in (a, b)]
-    reasons = [
-        unlike_data(a, b),
-        "numbers of processes" if processes[0] != processes[1] else None,
-        _unlike_arithmetic(a, b, rules),
-        "different code" if rules.code and not same_code(a.made_by, b.made_by) else None,
-    ]
-    return ", ".join(reason for reason in reasons if reason is not None) or None
-
-
-def _unlike_arithmetic(a: RunRecord, b: RunRecord, rules: Rules) -> str | None:
-    kinds = [arithmetic(record) for record in (a, b)]
-    if rules.precision:
-        alike = unlike([a], [b]) is None
-    else:
-        alike = _without_precision(kinds[0]) == _without_precision(kinds[1])
-    return None if alike else f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
-
-
-def _without_precision(kind: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part for key, part in zip(KEYS, kind, strict=True) if key != "precision")
 
 
 def obstacle(row: Cell, baseline: Cell, *, rules: Rules = STUDY) -> str | None:

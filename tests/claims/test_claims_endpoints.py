@@ -233,13 +233,13 @@ def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
         ({"weights": {"best": 50}}, "tested weights chosen by a score: 1"),
         ({"environment": {"dirty": True}}, "made by uncommitted code: 1"),
         ({"environment": {"dirty": None}}, "not known to be made by clean code: 1"),
-        ({"numerics": "xyz"}, "sides of unlike code: 1"),
-        ({"environment": {"precision": "bf16"}}, "sides of unlike arithmetic"),
-        ({"environment": {"device_type": "cuda"}}, "sides of unlike arithmetic"),
-        ({"environment": {"instruction_set": "AVX2"}}, "sides of unlike arithmetic"),
-        ({"environment": {"world_size": 2}}, "sides of unlike numbers of processes: 1"),
-        ({"data": {"checksums": {"train": "other"}}}, "sides of unlike data (checksums): 1"),
-        ({"signature": "other"}, "sides of unlike ways to compute test/bleu: 1"),
+        ({"numerics": "xyz"}, "sides of different code: 1"),
+        ({"environment": {"precision": "bf16"}}, "sides of different arithmetic"),
+        ({"environment": {"device_type": "cuda"}}, "sides of different arithmetic"),
+        ({"environment": {"instruction_set": "AVX2"}}, "sides of different arithmetic"),
+        ({"environment": {"world_size": 2}}, "sides of different numbers of processes: 1"),
+        ({"data": {"checksums": {"train": "other"}}}, "sides of different data (checksums): 1"),
+        ({"signature": "other"}, "sides of different ways to compute test/bleu: 1"),
         ({"status": "failed"}, "did not end (failed): 1"),
         ({"study": "another"}, None),
         ({"optim": {"lr": 1e-3}}, None),  # not what the study plans
@@ -256,7 +256,7 @@ def test_a_setting_that_only_one_side_has_is_not_compared(tmp_path):
     records = side("ln", 30.0) + side("bn", 20.0, batch_size=8)
     found = primary(tmp_path, records, contrast())
     assert found.verdict == "not measured"
-    assert found.finding.excluded == ("sides of unlike settings (batch_size): 5",)
+    assert found.finding.excluded == ("sides of different settings (batch_size): 5",)
 
 
 def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
@@ -422,7 +422,7 @@ def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tm
     found = primary(tmp_path, depth(6) + depth(2), contrast(**sides))
     assert found.finding.n == 5, found.finding.excluded
     other = primary(tmp_path, depth(6) + depth(2, 32), contrast(**sides))
-    assert other.finding.excluded == ("sides of unlike settings (model.dim): 5",)
+    assert other.finding.excluded == ("sides of different settings (model.dim): 5",)
 
 
 def test_what_a_look_decided_stays_whatever_later_seeds_do(tmp_path):

@@ -159,7 +159,7 @@ def another_task(folder):
         (other_test_set, r"not comparable: data.checksums"),
         (other_training_data, r"not comparable: data.checksums"),
         (other_steps, r"cannot be compared: budget.steps 12, the baseline's 9"),
-        (other_arithmetic, r"cannot be compared: seed 2 was computed in .* and .* AVX2"),
+        (other_arithmetic, r"cannot be compared: seed 2 has different arithmetic .*; .* AVX2"),
         (other_signature, r"test/bleu was computed in several ways"),
         (other_value, r"hypotheses.txt scores [\d.]+ \(nrefs.* its record says"),
         (no_translations, r"hypotheses.txt: no such file; .*normlab eval"),

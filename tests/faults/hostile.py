@@ -111,9 +111,8 @@ def attack_records(tally: Tally, text: str, count: int, number: int) -> None:
 def _consume(text: bytes) -> None:
     """Do with a record what lists and tables do."""
     from normlab.records.aggregate import Cell
-    from normlab.records.arithmetic import arithmetic
     from normlab.records.labels import batch_label, corpus_label, norm_label
-    from normlab.records.pairs import code_remark
+    from normlab.records.pairs import arithmetic, code_remark
 
     record = RunRecord.from_json(text, origin="here")
     cell = Cell.of([record])

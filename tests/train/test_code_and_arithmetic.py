@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.records.arithmetic import arithmetic
+from normlab.records.pairs import arithmetic
 from normlab.records.store import RunStore
 from tests.tiny_runs import Ended, Kill, run, tiny
 
