@@ -208,7 +208,6 @@ def test_seeds_that_must_not_be_averaged_are_refused_and_the_rest_is_shown(chang
     ("changes", "reason"),
     [
         ({"data": {"checksums": {"train": "other"}}}, "different data (checksums)"),
-        ({"environment": {"world_size": 2}}, "different numbers of processes"),
         ({"environment": {"precision": "bf16"}}, "different arithmetic"),
     ],
 )
