@@ -12,7 +12,7 @@ METRICS = sorted((ROOT / "normlab" / "metrics").glob("*.py"))
 COMMANDS = [ROOT / "normlab" / "commands" / f"{name}.py" for name in ("compare", "list")]
 MODULES = [
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-    for path in [*RECORDS, *METRICS, *COMMANDS, ROOT / "normlab" / "registry.py"]
+    for path in [*RECORDS, *METRICS, *COMMANDS, ROOT / "normlab" / "config" / "registry.py"]
 ]
 HEAVY = {"torch", "hydra", "omegaconf", "datasets", "tokenizers", "wandb"}
 
