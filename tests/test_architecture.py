@@ -30,7 +30,6 @@ MAY_IMPORT = {
     "machine": (),
     "distributed": (),
     "config.registry": (),
-    "dropout": (),
     "train.numerics": ("config.registry",),
     "progress": (),
     # 1
@@ -38,11 +37,11 @@ MAY_IMPORT = {
     "data": ("records",),
     "norms": ("distributed",),
     # 2
-    "placements": ("norms.base", "norms.local", "dropout", "distributed"),
+    "placements": ("norms.base", "norms.local", "distributed"),
     # 3
     "models": (
-        *("placements.base", "placements.pre", "norms.base", "norms.local", "dropout"),
-        "distributed",
+        *("placements.base", "placements.pre", "norms.base", "norms.local"),
+        *("placements.dropout", "distributed"),
     ),
     # 4
     "probes": (
@@ -63,7 +62,7 @@ MAY_IMPORT = {
     # 6
     "train": (
         *("tasks.base", "probes.base", "records", "metrics", "machine", "distributed"),
-        *("data.batching", "progress", "config.start_file"),
+        *("data.batching", "progress", "config.files"),
     ),
     # 7
     "studies": (
@@ -71,10 +70,10 @@ MAY_IMPORT = {
         *("train.sinks.console", "train.numerics"),
     ),
     "config": ("machine",),
-    "reports": ("records", "metrics", "studies", "config.yaml_file"),
+    "reports": ("records", "metrics", "studies", "config.files"),
     "notebook": ("records", "reports"),
     # every page of results has one shell
-    "claims": ("records", "metrics", "studies", "reports.page", "config.yaml_file"),
+    "claims": ("records", "metrics", "studies", "reports.page", "config.files"),
 }
 # 7 and 8: what puts a run together and what people call may import all that is below.
 FREE = (
@@ -82,7 +81,7 @@ FREE = (
     "train.preflight",
     "train.run",
     "train.loaded",
-    "export",
+    "train.export",
     "bench",
     "inspect",
     "commands",
@@ -211,7 +210,7 @@ WRITERS = (
     *("data.documents.encoded", "data.documents.prepare"),
     *("data.documents.tokenizer", "records.atomic", "train.sinks.jsonl", "studies.local"),
     *("bench.cost", "train.checkpoint", "train.sinks.live"),
-    *("data.pictures.cifar10", "export"),
+    *("data.pictures.cifar10", "train.export"),
 )
 
 

@@ -34,7 +34,7 @@ from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Awaits, Computed, Endpoint, Published, Text, Timing
 from normlab.claims.level import Document, Level
 from normlab.claims.trains import Trains
-from normlab.config.yaml_file import read_yaml
+from normlab.config.files import read_yaml
 
 Says = Literal["difference", "equality", "trains", "fails", "figure", "definition"]
 DOCUMENTS = ("D0", "D1", "D2", "D3", "D4")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from normlab.commands._study_judge import Judge
 from normlab.commands._terminal import complain
-from normlab.config import start_file
+from normlab.config.files import START_FILE
 from normlab.studies.costs import duration, makespan
 from normlab.studies.local import Local, places
 from normlab.studies.loop import Cell, carry_out, summary_lines
@@ -162,7 +162,7 @@ class Night:
 
     def _saved(self) -> dict[Path, int]:
         """Return when each run that has begun saved its state, in nanoseconds."""
-        files = [run.folder / start_file.FILE for run in self.queue.left()]
+        files = [run.folder / START_FILE for run in self.queue.left()]
         return {path: path.stat().st_mtime_ns for path in files if path.is_file()}
 
     def _with_whole(self) -> list[Job]:

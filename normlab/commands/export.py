@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     if changes and not arguments.device.startswith("device="):
         raise ValueError(f"{arguments.device}: one run at a time, and only device= can be changed")
 
-    from normlab.export import export
+    from normlab.train.export import export
 
     run = one_run(arguments.run)
     out = arguments.out or run / "export"

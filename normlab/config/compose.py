@@ -17,11 +17,12 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config import constraints, start_file, suggest
+from normlab.config import constraints, suggest
+from normlab.config.files import start_from_node
 from normlab.config.recipes import check_recipe, settle_recipe, typed, with_recipe
 from normlab.config.registry import CONFIG_DIR, OPTION, TARGET, named
-from normlab.config.schema import PARTS, ObserveConfig, Precision, RunConfig, TestedWeights
-from normlab.config.sites import NORM_KEYS, STEP_NORMS, settle_sites
+from normlab.config.schema import PARTS, Precision, RunConfig, TestedWeights
+from normlab.config.sites import NORM_KEYS, settle_sites
 from normlab.config.suggest import check_single
 from normlab.machine import MOST_THREADS, settled_precision
 
@@ -29,7 +30,7 @@ CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _OPTIONS = ("task", "model", "placement", "optim", "schedule")
-_NODES = ("norm", *_OPTIONS, "observe", "validate")
+_NODES = ("norm", *_OPTIONS, *PARTS)
 
 
 def register() -> None:
@@ -81,7 +82,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     settle_sites(config)
     _settle_batch_size(config, written)
     if isinstance(config.start_from, str):
-        config.start_from = start_file.settled(config.start_from)
+        config.start_from = start_from_node(config.start_from)
     _check_targets(config.observe.targets)
     _check_tested(config)
     OmegaConf.resolve(config)
@@ -188,26 +189,16 @@ def to_dict(config: Any) -> dict[str, Any]:
     return {str(key): value for key, value in plain.items()}
 
 
-def _whole_observe(observe: Any) -> Any:
-    """Return the node with the keys that it lacks; what is no node is left to be refused."""
-    if not isinstance(observe, Mapping):
-        return observe
-    defaults = OmegaConf.structured(ObserveConfig)
-    return {**to_dict(defaults), **observe}
-
-
 def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConfig:
     """Return the config that `to_dict` gave, with dotted `key=value` changes.
 
-    What looks at a run has its defaults where the run is older than a key of `observe`.
-
-    Raises ValueError naming a key that the config does not have or that is a whole part of it, and
-    one whose value is no plain one: one made by hand must not read this machine's environment.
+    Raises ValueError naming a key that is missing, unknown or a whole node, and a value that is not
+    plain: a config written by hand must not read this machine's environment.
     """
     _refuse_interpolations(plain, "")
     _refuse_classes(plain, "")
     _check_shape(plain)
-    config = OmegaConf.create({**plain, "observe": _whole_observe(plain.get("observe"))})
+    config = OmegaConf.create(dict(plain))
     for change in changes:
         key, found, _ = change.partition("=")
         known = found and key.strip(".") and not key.startswith("choices")
@@ -235,29 +226,35 @@ def _with_threads_of_here(config: DictConfig, changes: Sequence[str]) -> DictCon
 
 
 def _check_shape(plain: Mapping[str, Any]) -> None:
-    """Refuse the config of a record that lacks a part, or has one of another type.
-
-    Keys that are not of the schema are ignored: they are of another version.
-    """
-    norms = [key for key in NORM_KEYS if key not in STEP_NORMS]  # others are newer
-    for name in (*_NODES, "seed", "device", "precision", *norms):
-        if name not in plain:
-            raise ValueError(f"the run's config lacks {name}: it is of another version, or damaged")
-        if name in _NODES and not isinstance(plain[name], Mapping):
+    """Refuse the config of a record that lacks a key of the schema, or has one of another type."""
+    for name in _NODES:
+        if name in plain and not isinstance(plain[name], Mapping):
             raise ValueError(f"the run's config has {plain[name]!r:.60} at {name}, not a node")
-    for name in ("select_by", "average", "average_statistics", "recalibration_batches"):
-        if name not in plain["validate"]:
-            raise ValueError(f"the run's config lacks validate.{name}: it is damaged")
+    check_complete(plain)
     _check_types(RunConfig, plain, "")
     for name, schema in PARTS.items():
-        _check_types(schema, plain.get(name) or {}, f"{name}.")
+        _check_types(schema, plain[name], f"{name}.")
+
+
+def check_complete(plain: Mapping[str, Any]) -> None:
+    """Raise ValueError naming the keys of the schema that the plain config of a run lacks."""
+    keys = [part.name for part in fields(RunConfig) if part.name not in plain]
+    keys += [
+        f"{name}.{part.name}"
+        for name, schema in PARTS.items()
+        for part in fields(schema)
+        if name in plain and part.name not in plain[name]
+    ]
+    if keys:
+        raise ValueError(
+            f"the run's config lacks {', '.join(keys)}: it is damaged, or made by another version; "
+            "compose it again by normlab.compose"
+        )
 
 
 def _check_types(schema: type, node: Mapping[str, Any], prefix: str) -> None:
     typed_node = OmegaConf.structured(schema)
     for key in (part.name for part in fields(schema) if part.name not in PARTS):
-        if key not in node:
-            continue
         try:
             OmegaConf.update(typed_node, key, node[key])
         except Exception as error:  # what OmegaConf raises is of many kinds

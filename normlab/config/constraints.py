@@ -8,17 +8,124 @@ composed, before it has cost anything, and what ends as "diverged" is never a wr
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
-from normlab.config.constraint import Constraint, Real, number
 from normlab.config.sites import NORM_KEYS, SITES, misplaced
 from normlab.machine import MOST_THREADS
 
+Real = int | float
+_NOT_FINITE = ("nan", "inf", "-inf")  # how records write numbers that are not finite
+_DIGITS = 18  # of a whole number
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """The range of a number, or of each number in a list.
+
+    Attributes:
+        low, high: the ends of the range; None is no end.
+        above, below: leave the end itself out.
+        whole: no fractions.
+        infinite: infinity has a meaning.
+        words: values beside numbers, such as `epoch`. One that ends in N stands for all with a
+            number in its place: `interleaved-N` for `interleaved-8`.
+        length: of a list; 0 is any list of at least one.
+    """
+
+    low: Real | None = None
+    high: Real | None = None
+    unit: str = ""
+    above: bool = False
+    below: bool = False
+    whole: bool = False
+    infinite: bool = False
+    words: tuple[str, ...] = ()
+    length: int | None = None
+
+    @property
+    def rule(self) -> str:
+        """Say what is allowed, to follow the key and its value: `must be above 0`."""
+        bounds = _bounds(self)
+        kind = "whole number" if self.whole else "number"
+        if self.length is not None:
+            count = f"{self.length} {kind}s" if self.length else f"{kind}s"
+            text = f"must be a list of {count}" + (f", each {bounds}" if bounds else "")
+        elif not bounds:
+            text = f"must be a finite {kind}"
+        elif bounds == "at least 0":
+            text = "must not be negative"
+        else:
+            text = f"must be {bounds}"
+        return text + "".join(f", or {word}" for word in self.words)
+
+    def problem(self, value: object) -> str | None:
+        """Return what is wrong with a value, to follow it in a message; None where it fits."""
+        if isinstance(value, str) and any(self._is(word, value) for word in self.words):
+            return None
+        if self.length is None:
+            return None if self._fits(value) else self._with_unit(value)
+        items = list(value) if isinstance(value, list | tuple) else []
+        if not items or (self.length and len(items) != self.length):
+            return self._with_unit(value)
+        return None if all(map(self._fits, items)) else self._with_unit(value)
+
+    def _is(self, word: str, value: str) -> bool:
+        stem = word.removesuffix("N")
+        digits = value.removeprefix(stem)
+        if stem == word or digits == value:
+            return value == word
+        plain = digits.isdecimal() and len(digits) <= _DIGITS
+        return plain and str(int(digits)) == digits and self._fits(int(digits))
+
+    def _with_unit(self, value: object) -> str:
+        unit = f" ({self.unit})" if self.unit else ""
+        if self.length is not None or number(value) is not None:
+            return self.rule + unit
+        if self.words:
+            of_what = f" of {self.unit}" if self.unit else ""
+            return f"is neither a number{of_what} nor {' or '.join(self.words)}"
+        return f"is not a {'whole ' if self.whole else ''}number; it {self.rule}{unit}"
+
+    def _fits(self, value: object) -> bool:
+        found = number(value)
+        if found is None or math.isnan(found) or (math.isinf(found) and not self.infinite):
+            return False
+        if self.whole and found != int(found):
+            return False
+        if self.low is not None and (found < self.low or (self.above and found == self.low)):
+            return False
+        high = self.high
+        return high is None or found < high or (not self.below and found == high)
+
+
+def _bounds(constraint: Constraint) -> str:
+    low, high = constraint.low, constraint.high
+    from_low = None if low is None else f"{'above' if constraint.above else 'at least'} {low:g}"
+    to_high = None if high is None else f"{'below' if constraint.below else 'at most'} {high:.15g}"
+    return " and ".join(part for part in (from_low, to_high) if part)
+
+
+def number(value: object) -> float | None:
+    """Return the number that a value of a config or a record is, None where it is none."""
+    if isinstance(value, str) and value in _NOT_FINITE:
+        return float(value)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 _LARGEST = 2**63 - 1  # what torch, numpy and files of data hold as a whole number
 _LONGEST = 4096  # characters of a value
+
+
+def _rows(rule: Constraint, *keys: str) -> dict[str, Constraint]:
+    return dict.fromkeys(keys, rule)
 
 
 def _count(unit: str, *, low: int = 1, high: Real | None = None) -> Constraint:
@@ -26,154 +133,130 @@ def _count(unit: str, *, low: int = 1, high: Real | None = None) -> Constraint:
     return Constraint(0 if above else low, high, unit, above=above, whole=True)
 
 
-def _size(unit: str, high: Real) -> Constraint:
+def _size(unit: str, high: Real = 2**31 - 1) -> Constraint:
     return Constraint(1, high, unit, whole=True)
 
 
 _POSITIVE = Constraint(0, above=True)
 _SHARE_OF_RUN = Constraint(0, 1, "share of the run's steps")
 _NOT_NEGATIVE = Constraint(0)
-_PROBABILITY = Constraint(0, 1, below=True, unit="probability")
-_SHARE = Constraint(0, 1, above=True, unit="share")
+_BELOW_ONE = Constraint(0, 1, below=True)
 _RATE = Constraint(0, above=True, unit="learning rate")
-_MODEL_SIZE = 2**31 - 1
+_RATE_OR_ZERO = Constraint(0, unit="learning rate")
+_LENGTH = _count("tokens", low=2, high=2**31 - 1)
+_SEED = Constraint(0, 10**12, whole=True)
 _OF_A_NORM = {
     "eps": Constraint(0, unit="added to the variance"),
     "momentum": Constraint(0, 1, "weight of the newest batch", above=True),
     "backward_momentum": Constraint(0, 1, "weight of the newest batch's gradient", above=True),
     "ghost": replace(_count("sequences"), words=("interleaved-N",)),
     "window": _count("batches"),
-    "warmup_share": _SHARE_OF_RUN,
-    "warmup_steps": _count("steps", low=0),
-    "blend_share": _SHARE_OF_RUN,
-    "blend_steps": _count("steps", low=0),
+    **_rows(_SHARE_OF_RUN, "warmup_share", "blend_share", "correction_share"),
+    **_rows(_count("steps", low=0), "warmup_steps", "blend_steps", "correction_steps"),
     "start": Constraint(0, 1, "share of layer norm"),
-    "correction_share": _SHARE_OF_RUN,
-    "correction_steps": _count("steps", low=0),
-    **dict.fromkeys(["penalty_mean", "penalty_var", "noise_shift"], _NOT_NEGATIVE),
+    **_rows(_NOT_NEGATIVE, "penalty_mean", "penalty_var", "noise_shift"),
     "noise_scale": Constraint(1, unit="largest factor of a deviation"),
     "r_max": Constraint(1, unit="largest ratio of deviations"),
     "d_max": Constraint(0, unit="largest difference of means, in deviations"),
-    "groups": _size("groups of features", _MODEL_SIZE),
-    "num_positions": _size("rows of running statistics", _MODEL_SIZE),
+    "groups": _size("groups of features"),
+    "num_positions": _size("rows of running statistics"),
     "share": Constraint(0, 1, "share of the features", above=True),
-    "alpha": Constraint(unit="first value"),
-    "shift": Constraint(unit="first value"),
-    "k": Constraint(),
-    "scale": Constraint(),
+    **_rows(Constraint(unit="first value"), "alpha", "shift"),
+    **_rows(Constraint(), "k", "scale"),
+}
+_OF_A_SEARCH = {
+    "beam": _size("hypotheses", 1000),
+    "length_penalty": Constraint(unit="exponent of the length"),
+    "length_factor": Constraint(0, unit="tokens a source token"),
+    "length_offset": Constraint(0, unit="tokens", whole=True),
 }
 CONSTRAINTS: Mapping[str, Constraint] = {
-    "seed": Constraint(0, 10**12, whole=True),
-    "batch_size": _count("sequences"),
-    "max_tokens": _count("tokens"),
-    "accumulate": _count("micro-batches"),
+    **_rows(_SEED, "seed", "model.permutation_seed"),
+    **_rows(_count("sequences"), "batch_size", "task.batch_size", "task.eval_batch_size"),
+    **_rows(_count("tokens"), "max_tokens", "task.max_tokens", "budget.tokens"),
+    **_rows(_count("micro-batches"), "accumulate", "task.accumulate"),
     "clip_norm": Constraint(0, above=True, unit="gradient norm"),
     "freeze_statistics": _SHARE_OF_RUN,
     "divergence_factor": Constraint(0, above=True, infinite=True, unit="times the first loss"),
     "budget.steps": _count("steps"),
     "budget.epochs": Constraint(0, above=True, unit="epochs"),
-    "budget.tokens": _count("tokens"),
     "budget.minutes": Constraint(0, above=True, unit="minutes"),
-    "validate.every": Constraint(0, unit="steps", above=True, whole=True, words=("epoch",)),
+    "validate.every": replace(_count("steps"), words=("epoch",)),
     "validate.patience": _count("validations"),
     "validate.average": _count("validations", low=0),
     "validate.recalibration_batches": _count("batches"),
-    "observe.log_every": _count("steps"),
-    "observe.checkpoint_every": _count("steps"),
+    **_rows(_count("steps"), "observe.log_every", "observe.checkpoint_every"),
     "observe.rank_timeout": Constraint(0, 10**5, "minutes", above=True),
     "observe.threads": _count("threads; four times the cores here at most", high=MOST_THREADS),
     "observe.processes": _count("processes; four times the cores here at most", high=MOST_THREADS),
-    "observe.targets.*": Constraint(length=0),
+    **_rows(Constraint(length=0), "observe.targets.*", "task.targets.*"),
     "observe.test_seen": _count("training examples", low=0),
     "observe.test_noise": Constraint(0, 100, "of the input's deviation", above=True, length=0),
     "observe.probe.*.every": _count("steps"),
-    "observe.probe.*.window": _count("values", low=2, high=10**7),
     "observe.probe.*.samples": _count("samples", low=2),
     "observe.probe.*.tokens": _count("tokens of a sample", low=2),
-    "observe.probe.*.min_history": _count("values", low=2, high=10**7),
+    **_rows(
+        _count("values", low=2, high=10**7), "observe.probe.*.window", "observe.probe.*.min_history"
+    ),
     "observe.probe.*.smooth": _count("values"),
     "observe.probe.*.step": _count("step", low=0),
-    "observe.probe.*.threshold": _POSITIVE,
-    "observe.probe.*.eps": _POSITIVE,
-    "observe.sink.*.connect_seconds": Constraint(0, 10**6, "seconds"),
-    "observe.sink.*.finish_seconds": Constraint(0, 10**6, "seconds"),
-    **{f"{site}.{key}": rule for site in NORM_KEYS for key, rule in _OF_A_NORM.items()},
+    **_rows(_POSITIVE, "observe.probe.*.threshold", "observe.probe.*.eps"),
+    **_rows(
+        Constraint(0, 10**6, "seconds"),
+        *("observe.sink.*.connect_seconds", "observe.sink.*.finish_seconds"),
+    ),
+    **{f"{key}.{name}": row for key in (*NORM_KEYS, "sites.*") for name, row in _OF_A_NORM.items()},
     "placement.share": Constraint(0, 1, "share of the layers"),
     "placement.start": Constraint(unit="first value of the gains"),
     "placement.encoder_beta": _POSITIVE,
-    **{f"sites.*.{key}": rule for key, rule in _OF_A_NORM.items()},
-    "model.qk_length": _size("tokens", _MODEL_SIZE),
+    "model.qk_length": _size("tokens"),
     "model.gain": Constraint(0, above=True, unit="first value of the gains"),
     "model.forget_bias": Constraint(unit="first value"),
     "model.initial_noise": Constraint(0, unit="standard deviation"),
-    "model.permutation_seed": Constraint(0, 10**12, whole=True),
-    "model.width": _size("filters", _MODEL_SIZE),
-    "model.blocks": _size("blocks", _MODEL_SIZE),
-    "model.patch": _size("pixels", _MODEL_SIZE),
-    "model.dim": _size("features", _MODEL_SIZE),
-    "model.ffn_dim": _size("features", _MODEL_SIZE),
-    "model.num_heads": _size("heads", _MODEL_SIZE),
-    "model.depth": _size("layers", _MODEL_SIZE),
-    "model.encoder_layers": _size("layers", _MODEL_SIZE),
-    "model.decoder_layers": _size("layers", _MODEL_SIZE),
-    "model.num_layers": _size("layers", _MODEL_SIZE),
-    "model.max_positions": _size("positions", _MODEL_SIZE),
-    "model.dropout": _PROBABILITY,
-    "model.attention_dropout": _PROBABILITY,
-    "model.activation_dropout": _PROBABILITY,
-    "optim.lr": _RATE,
+    "model.width": _size("filters"),
+    "model.blocks": _size("blocks"),
+    "model.patch": _size("pixels"),
+    **_rows(_size("features"), "model.dim", "model.ffn_dim"),
+    "model.num_heads": _size("heads"),
+    **_rows(_size("layers"), "model.depth", "model.num_layers"),
+    **_rows(_size("layers"), "model.encoder_layers", "model.decoder_layers"),
+    "model.max_positions": _size("positions"),
+    **_rows(
+        Constraint(0, 1, "probability", below=True),
+        *("model.dropout", "model.attention_dropout", "model.activation_dropout"),
+    ),
+    **_rows(_RATE, "optim.lr", "schedule.lr"),
     "optim.betas": Constraint(0, 1, "decay of the two means", below=True, length=2),
-    "optim.eps": _NOT_NEGATIVE,
-    "optim.weight_decay": _NOT_NEGATIVE,
-    "optim.momentum": Constraint(0, 1, below=True),
+    **_rows(_NOT_NEGATIVE, "optim.eps", "optim.weight_decay", "optim.groups.*.weight_decay"),
+    **_rows(_BELOW_ONE, "optim.momentum", "task.label_smoothing"),
     "optim.alpha": Constraint(0, 1, below=True, unit="decay of the mean square"),
     "optim.dampening": Constraint(0, 1),
     "optim.groups.*.rate": Constraint(0, unit="times the learning rate"),
-    "optim.groups.*.weight_decay": _NOT_NEGATIVE,
-    "schedule.lr": _RATE,
     "schedule.warmup": _count("steps", low=0),
-    "schedule.initial": Constraint(0, unit="learning rate"),
-    "schedule.minimum": Constraint(0, unit="learning rate"),
-    "schedule.total": _count("steps"),
-    "schedule.doubling": _count("steps"),
+    **_rows(_RATE_OR_ZERO, "schedule.initial", "schedule.minimum"),
+    **_rows(_count("steps"), "schedule.total", "schedule.doubling"),
     "schedule.final": Constraint(0, 1, "share of the peak"),
-    "task.batch_size": _count("sequences"),
-    "task.max_tokens": _count("tokens"),
-    "task.accumulate": _count("micro-batches"),
-    "task.eval_batch_size": _count("sequences"),
     "task.vocab_size": _size("pieces", 10**7),
-    "task.max_length": _count("tokens", low=2, high=_MODEL_SIZE),
-    "task.eval_max_length": _count("tokens", low=2, high=_MODEL_SIZE),
-    "task.label_smoothing": Constraint(0, 1, below=True),
+    **_rows(_LENGTH, "task.max_length", "task.eval_max_length", "task.length_change.max_length"),
     "task.one_by_one": _count("windows", low=0),
     "task.length_change.step": _count("step"),
-    "task.length_change.max_length": _count("tokens", low=2, high=_MODEL_SIZE),
     "task.test_batch_sizes": Constraint(1, unit="sequences", whole=True, length=0),
     "task.length_buckets": Constraint(1, unit="tokens", whole=True, length=0),
-    "task.mask_share": _SHARE,
+    "task.mask_share": Constraint(0, 1, "share", above=True),
     "task.mask_split": Constraint(0, 1, "shares of masked, random, unchanged", length=3),
     "task.short_share": Constraint(0, 1, "share of the examples"),
-    "task.targets.*": Constraint(length=0),
-    "task.source.valid_size": _size("pictures", 10**8),
-    "task.source.train_size": _size("pictures", 10**8),
+    **_rows(_size("pictures", 10**8), "task.source.valid_size", "task.source.train_size"),
     "task.augmentation.shift": Constraint(0, 1000, "pixels", whole=True),
     "task.corpus.seed": Constraint(0, 2**32 - 1, whole=True),
     "task.corpus.size": _size("training pairs", 10**8),
-    "task.corpus.valid_size": _size("pairs", 10**8),
-    "task.corpus.test_size": _size("pairs", 10**8),
-    "task.corpus.valid_share": Constraint(0, 1, "share of the text", above=True, below=True),
-    "task.corpus.test_share": Constraint(0, 1, "share of the text", above=True, below=True),
+    **_rows(_size("pairs", 10**8), "task.corpus.valid_size", "task.corpus.test_size"),
+    **_rows(
+        Constraint(0, 1, "share of the text", above=True, below=True),
+        *("task.corpus.valid_share", "task.corpus.test_share"),
+    ),
     "task.corpus.max_documents": _count("documents"),
-    **{
-        f"task.{search}.{key}": rule
-        for search in ("valid_search", "test_search")
-        for key, rule in {
-            "beam": _size("hypotheses", 1000),
-            "length_penalty": Constraint(unit="exponent of the length"),
-            "length_factor": Constraint(0, unit="tokens a source token"),
-            "length_offset": Constraint(0, unit="tokens", whole=True),
-        }.items()
-    },
+    **{f"task.valid_search.{key}": row for key, row in _OF_A_SEARCH.items()},
+    **{f"task.test_search.{key}": row for key, row in _OF_A_SEARCH.items()},
 }
 _MAY_BE_EMPTY = (
     "task.test_batch_sizes",

@@ -29,13 +29,13 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from normlab.dropout import Dropout
 from normlab.models.base import QkNorm
 from normlab.models.cache import LayerCache, SelfCache
 from normlab.models.layers import Linear
 from normlab.norms.base import Norm, Stream
 from normlab.norms.local import LayerNorm, RMSNorm, UnitNorm
 from normlab.placements.base import Role
+from normlab.placements.dropout import Dropout
 
 _EPS = 1e-5
 _COSINES = 10.0

@@ -17,10 +17,10 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.dropout import Dropout
 from normlab.models.base import Activation, Fold, Positions
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Role
+from normlab.placements.dropout import Dropout
 
 _NOISE_SEED = 0x4015E
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {"relu": F.relu, "gelu": F.gelu}

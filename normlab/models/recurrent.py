@@ -12,7 +12,6 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.distributed import gather_objects, world
-from normlab.dropout import Dropout
 from normlab.models.base import (
     Anatomy,
     GeneratesText,
@@ -27,6 +26,7 @@ from normlab.models.cells import Cell, CellNorms, CellShape, Gru, Lstm, LstmShap
 from normlab.models.layers import Embedding, Linear
 from normlab.norms.base import Stream, running_norms
 from normlab.placements.base import Norms, Placement
+from normlab.placements.dropout import Dropout
 
 Read = Literal["pixels", "rows", "permuted"]
 

@@ -11,12 +11,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.dropout import Dropout
 from normlab.models.base import Fold, Image, StackArchitecture
 from normlab.models.layers import POSITIONS, Embedding, Linear
 from normlab.models.seq2seq import Encoder, Parts
 from normlab.norms.base import Norm, Stream
 from normlab.placements.base import Norms, Placement
+from normlab.placements.dropout import Dropout
 
 Pool = Literal["mean", "class"]
 

@@ -6,8 +6,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
+from normlab.config.files import read_yaml
 from normlab.config.registry import CONFIG_DIR, option_names, options
-from normlab.config.yaml_file import read_yaml
 from normlab.studies.study import (
     ANALYSES,
     GRADES,

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normlab.config.start_file import FILE, checksum
+from normlab.config.files import START_FILE, sha256
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.files import check_is_file
 
@@ -200,9 +200,9 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
     or not the one that was named, and where nothing matches.
     """
     folder = str(node["run_dir"])
-    path = Path(folder) / FILE
+    path = Path(folder) / START_FILE
     weights = weights_of(load_checkpoint(path), path)
-    if checksum(path) != node["sha256"]:
+    if sha256(path) != node["sha256"]:
         raise ValueError(f"{path} has changed since this run was configured: start the run anew")
     own = model.state_dict()
     taken = [

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from omegaconf import DictConfig, OmegaConf
 
 from normlab import distributed
-from normlab.config.complete import check_complete
-from normlab.config.compose import to_dict
+from normlab.config.compose import check_complete, to_dict
 from normlab.config.registry import instantiate
 from normlab.machine import settled_precision
 from normlab.norms.model import ModelNorms

@@ -10,9 +10,9 @@ import torch
 from normlab.commands.export import main
 from normlab.config.compose import compose
 from normlab.config.registry import option_names
-from normlab.export import load_export, outputs
 from normlab.models.folding import fixed_map
 from normlab.train.build import make_norm
+from normlab.train.export import load_export, outputs
 from normlab.train.loaded import load_run
 from normlab.train.run import train
 from normlab.train.sinks.wandb_workspace import GROUPING

@@ -14,11 +14,11 @@ from normlab.data.pictures import cifar10
 from normlab.data.pictures.augment import Augmentation
 from normlab.data.pictures.digits import Digits
 from normlab.data.pictures.source import by_class
-from normlab.export import FORMAT, load_export
 from normlab.models.folding import fold
 from normlab.models.resnet import normalized
 from normlab.norms.base import running_norms
 from normlab.train.build import build_model, build_task, make_norm
+from normlab.train.export import FORMAT, load_export
 from normlab.train.loop import Trainer
 from normlab.train.run import train
 

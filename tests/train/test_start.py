@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.config.start_file import FILE, settled
+from normlab.config.files import START_FILE, start_from_node
 from normlab.norms.base import Clock
 from normlab.records.fingerprint import fingerprint
 from normlab.train.build import make_norm
@@ -49,10 +49,10 @@ def test_batch_norm_begins_with_all_that_layer_norm_has(
 def test_only_tensors_that_the_model_holds_then_count_as_taken(tmp_path: Path):
     pn = make_norm("pn", 8)
     pn.clock = Clock(3, 4)
-    (path := tmp_path / FILE).parent.mkdir()
+    (path := tmp_path / START_FILE).parent.mkdir()
     weights = {**pn.state_dict(), "weight": torch.full((8,), 2.0)}
     torch.save({"format": FORMAT, "model": weights}, path)
-    found = start_from(own := make_norm("pn", 8), settled(str(tmp_path)))
+    found = start_from(own := make_norm("pn", 8), start_from_node(str(tmp_path)))
     assert "4 of 5 tensors taken; initialized _extra_state" in found
     assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.clock.step == 0
 
