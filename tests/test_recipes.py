@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import yaml
 from omegaconf import OmegaConf
 
 from normlab.commands import train as train_command
@@ -253,10 +254,15 @@ def test_an_interval_of_validation_is_steps_or_epoch():
         composed("validate.every=often")
 
 
-def test_the_command_line_composes_the_recipe(capsys):
-    argv = ["task=iwslt", "placement=post", "norm=bn", "--cfg", "job", "--package", "validate"]
-    assert train_command.main(argv) == 0
-    assert "every: epoch" in capsys.readouterr().out
+def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
+    words = ["norm=bn", "task=iwslt", "batch_size=32"]
+    assert train_command.main([*words, "--cfg", "job"]) == 0
+    shown = yaml.safe_load(capsys.readouterr().out)
+    assert shown == to_dict(compose(words))
+    assert shown["batch_size"] == 32 and shown["max_tokens"] is None
+    assert shown["optim"]["lr"] == 1.5e-3 and shown["schedule"]["warmup"] == 8000
+    assert train_command.main([*words, "--cfg", "job", "--package", "validate"]) == 0
+    assert yaml.safe_load(capsys.readouterr().out) == shown["validate"]
 
 
 @pytest.mark.parametrize(("recipe", "placement"), dict(list(PAGE)).items())  # each recipe once

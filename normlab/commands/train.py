@@ -54,6 +54,9 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
     end_with_the_sweep()
     check_arguments(argv)
     check_given_once(argv)
+    if (shown := shown_config(argv)) is not None:
+        print(shown, end="")
+        return 0
     register()
     found: list[tuple[tuple[str, ...], Path, int | None]] = []
     statuses: list[int] = []
@@ -120,6 +123,33 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
     if failures.exists():
         return report_failures(failures)
     return max(statuses, default=0)
+
+
+def shown_config(argv: Sequence[str]) -> str | None:
+    """Return the config that `--cfg job` asks for as it will run; None if Hydra must answer.
+
+    Hydra would print its own composition, in which recipes and batch sizes are not settled.
+    """
+    from argparse import ArgumentParser
+
+    from omegaconf import OmegaConf
+
+    from normlab.config.compose import compose, to_dict
+
+    flags = ArgumentParser("normlab train", add_help=False, allow_abbrev=False)
+    flags.add_argument("--cfg", "-c")
+    flags.add_argument("--package", "-p", default="")
+    flags.add_argument("--resolve", action="store_true")  # all values are resolved
+    known, overrides = flags.parse_known_args(argv)
+    if known.cfg != "job" or any(text.startswith("-") for text in overrides):
+        return None
+    plain = to_dict(compose(overrides))
+    part = config = OmegaConf.create(plain)
+    if known.package:
+        part = OmegaConf.select(config, known.package)
+    if not OmegaConf.is_config(part):
+        raise ValueError(f"--package {known.package} does not exist: there are {', '.join(plain)}")
+    return OmegaConf.to_yaml(part)
 
 
 def sweep(cells: list[Cell], processes: int | None, logs: Path, again: str) -> int:
