@@ -8,8 +8,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from normlab.commands import train as train_command
-from normlab.config.compose import compose, to_dict
-from normlab.config.recipes import with_recipe
+from normlab.config.compose import compose, to_dict, with_recipe
 from normlab.config.registry import instantiate, option_names
 from normlab.train.run import train
 from normlab.train.schedule import Schedule

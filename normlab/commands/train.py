@@ -45,8 +45,7 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
     from hydra.core.hydra_config import HydraConfig
     from hydra.types import RunMode
 
-    from normlab.config.compose import CONFIG_NAME, from_hydra, register
-    from normlab.config.recipes import with_recipe
+    from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
     from normlab.config.registry import CONFIG_DIR
     from normlab.config.suggest import check_arguments, check_given_once
     from normlab.studies.show import Lines

@@ -1,7 +1,9 @@
-"""Composing the config of a run from `configs/`, and reading the one of a record.
+"""Composing the config of a run from `configs/`, and reading the config of a record.
 
 A group such as `norm` is an option with its values in a run's config; only the option's file
-names its class. No torch here.
+names its class. A recipe is the last entry of the defaults list: it chooses model and schedule and
+sets values of the task. Which recipe a run has by default depends on its task and scale, which
+Hydra cannot express, so it is added to the overrides before Hydra reads them. No torch here.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,11 +21,10 @@ from omegaconf.errors import OmegaConfBaseException
 
 from normlab.config import constraints, suggest
 from normlab.config.files import start_from_node
-from normlab.config.recipes import check_recipe, settle_recipe, typed, with_recipe
 from normlab.config.registry import CONFIG_DIR, OPTION, TARGET, named
 from normlab.config.schema import PARTS, Precision, RunConfig, TestedWeights
 from normlab.config.sites import NORM_KEYS, settle_sites
-from normlab.config.suggest import check_single
+from normlab.config.suggest import check_single, typed
 from normlab.machine import MOST_THREADS, settled_precision
 
 CONFIG_NAME = "config"
@@ -31,6 +32,18 @@ CONFIG_NAME = "config"
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _OPTIONS = ("task", "model", "placement", "optim", "schedule")
 _NODES = ("norm", *_OPTIONS, *PARTS)
+
+# The recipe of a task without a scale, and at scale=gpu. The other scales replace recipes.
+_RECIPES: dict[str | None, dict[str, str]] = {
+    None: {"iwslt": "rbn"},
+    "gpu": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
+}
+_SMALL = ("cpu", "smoke")
+_NO_RECIPE = "none"
+_TASK = "toy"  # the default of configs/config.yaml
+_BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
+# The options' momentum is torch's; the code of a recipe may have another.
+_MOMENTUM = {("rbn", "bn"): 0.05}
 
 
 def register() -> None:
@@ -61,8 +74,26 @@ def from_hydra(config: DictConfig) -> DictConfig:
     return settle(config, runtime.runtime.choices, runtime.overrides.task)
 
 
+def with_recipe(overrides: Sequence[str]) -> list[str]:
+    """Return the arguments with the default recipe of their task, unless they name a recipe.
+
+    Several tasks or scales in a sweep have no default recipe in common; their runs have one each.
+    """
+    given = typed(overrides)
+    recipe = _default_recipe(given.get("task", _TASK), given.get("scale"))
+    if recipe is None or "recipe" in given:
+        return list(overrides)
+    # Next to the task or scale: a flag of Hydra must stay together with its value.
+    place = next(n for n, text in enumerate(overrides) if text.startswith(("task=", "scale=")))
+    return [*overrides[:place], f"recipe={recipe}", *overrides[place:]]
+
+
+def _default_recipe(task: str, scale: str | None) -> str | None:
+    return _RECIPES.get(None if scale == "null" else scale, {}).get(task)
+
+
 def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str]) -> DictConfig:
-    """Name the chosen options and the precision in the config and check what spans several keys.
+    """Name the chosen options in the config, settle what depends on several keys, and check it all.
 
     `given` are the overrides as typed.
     """
@@ -76,8 +107,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         if not group.startswith("hydra/") and isinstance(option, str | None)
     }
     written = typed(given)
-    check_recipe(config.choices, written)
-    settle_recipe(config, config.choices, written)
+    _settle_recipe(config, config.choices, written)
     _name_options(config)
     settle_sites(config)
     _settle_batch_size(config, written)
@@ -89,9 +119,50 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
-    _refuse_classes(plain, "")
+    _check_plain(plain, "")
     constraints.check(plain)
     return config
+
+
+def _check_keys(config: DictConfig) -> None:
+    """Refuse keys that are not in the schema: Hydra lets `+key=value` add any."""
+    for prefix, schema in {"": RunConfig, **PARTS}.items():
+        allowed = [part.name for part in fields(schema)]
+        for key in OmegaConf.select(config, prefix) if prefix else config:
+            if key not in allowed and key != "hydra":
+                name = f"{prefix}.{key}" if prefix else key
+                raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
+
+
+def _settle_recipe(config: DictConfig, choices: DictConfig, written: Mapping[str, str]) -> None:
+    """Take what the recipe gives for the run's placement, and its momentum, unless it is typed."""
+    recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
+    if recipe not in (None, _NO_RECIPE) and scale in _SMALL:
+        raise ValueError(
+            f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe: leave "
+            f"one out; a short run of a recipe is recipe={recipe} budget.steps=100"
+        )
+    expected = _default_recipe(task, scale)
+    if recipe != expected and "recipe" not in written:
+        raise ValueError(
+            f"task={task} has recipe={expected} by default, which a sweep over tasks or scales "
+            f"leaves out: give recipe={expected}, or recipe={_NO_RECIPE}"
+        )
+    for key in _BY_PLACEMENT:
+        values = OmegaConf.select(config, key)
+        if not isinstance(values, DictConfig):
+            continue
+        if placement not in values:
+            raise ValueError(
+                f"recipe={recipe} has no {key} for placement={placement}, only for "
+                f"{' and '.join(map(str, values))}: give placement={next(iter(values))}, another "
+                f"recipe, or {key}=VALUE"
+            )
+        OmegaConf.update(config, key, values[placement])
+    for key in NORM_KEYS:
+        momentum = _MOMENTUM.get((str(recipe), str(choices.get(key))))
+        if momentum is not None and f"{key}.momentum" not in written:
+            config[key].momentum = momentum
 
 
 def _name_options(config: DictConfig) -> None:
@@ -100,31 +171,28 @@ def _name_options(config: DictConfig) -> None:
     for key in (*_OPTIONS, *NORM_KEYS):
         if isinstance(node := config[key], DictConfig):
             config[key] = named(cast("dict[str, Any]", OmegaConf.to_container(node)), key, choices)
-    for group in ("probe", "sink"):
+    for group in ("probe", "sink"):  # their options are named by their keys
         for name, node in config.observe[group].items():
             if isinstance(node, DictConfig):
                 plain = cast("dict[str, Any]", OmegaConf.to_container(node))
-                key = f"observe.{group}.{name}"
-                config.observe[group][name] = {
-                    inner: value
-                    for inner, value in named(plain, key, {}).items()
-                    if inner != OPTION
-                }
+                found = named(plain, f"observe.{group}.{name}", {})
+                config.observe[group][name] = {key: found[key] for key in found if key != OPTION}
 
 
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
-    """Leave one of the two sizes of a batch: the one that is typed, else `max_tokens`."""
-    sizes = {key: config[key] for key in ("max_tokens", "batch_size") if config[key] is not None}
+    """Keep one of the two sizes of a batch: the one that is typed, else `max_tokens`."""
+    sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
     if not sizes:
         raise ValueError("neither batch_size nor max_tokens is set: give exactly one")
-    named = [key for key in sizes if key in written]
-    if len(named) == 2:
+    said = [key for key in sizes if key in written]
+    if len(said) == 2:
         raise ValueError(
             f"batch_size={config.batch_size} and max_tokens={config.max_tokens} are both set: "
             f"give exactly one (sequences a batch, or tokens a batch)"
         )
+    kept = (said or sizes)[0]
     for key in sizes:
-        if key != (named or list(sizes))[0]:
+        if key != kept:
             config[key] = None
 
 
@@ -142,7 +210,6 @@ def _check_targets(targets: object) -> None:
 
 
 def _check_tested(config: DictConfig) -> None:
-    """Refuse to be told two kinds of weights to test."""
     test = OmegaConf.select(config, "validate.test")
     if (average := config.validate.average) and test in (TestedWeights.best, "best"):
         raise ValueError(
@@ -151,18 +218,24 @@ def _check_tested(config: DictConfig) -> None:
         )
 
 
-def _check_keys(config: DictConfig) -> None:
-    """Refuse keys that the schema has not: Hydra lets `+key=value` add any."""
-    for prefix, schema in {"": RunConfig, **PARTS}.items():
-        allowed = [part.name for part in fields(schema)]
-        for key in OmegaConf.select(config, prefix) if prefix else config:
-            if key not in allowed and key != "hydra":
-                name = f"{prefix}.{key}" if prefix else key
-                raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
+def _check_plain(value: object, key: str) -> None:
+    """Refuse a class and an interpolation: a config is data, whoever wrote it."""
+    if isinstance(value, str) and "${" in value:
+        raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
+    if isinstance(value, Mapping):
+        if TARGET in value:
+            raise ValueError(
+                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run names options, and classes stand in "
+                "the files of configs/ alone: give an option"
+            )
+        for name, item in value.items():
+            _check_plain(item, f"{key}.{name}".lstrip("."))
+    for item in value if isinstance(value, list) else ():
+        _check_plain(item, key)
 
 
 def error_line(error: Exception) -> str:
-    """Return what an error of Hydra or OmegaConf says, in one line that names what is allowed."""
+    """Return an error of Hydra or OmegaConf as one line that names the key and what is allowed."""
     if isinstance(error, MissingConfigException) and error.missing_cfg_file:
         group, _, option = error.missing_cfg_file.removesuffix(".yaml").rpartition("/")
         return suggest.no_option(group, option)
@@ -195,34 +268,28 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     Raises ValueError naming a key that is missing, unknown or a whole node, and a value that is not
     plain: a config written by hand must not read this machine's environment.
     """
-    _refuse_interpolations(plain, "")
-    _refuse_classes(plain, "")
+    _check_plain(plain, "")
     _check_shape(plain)
     config = OmegaConf.create(dict(plain))
+    copies: list[str] = []
     for change in changes:
-        key, found, _ = change.partition("=")
-        known = found and key.strip(".") and not key.startswith("choices")
+        key, equals, value = change.partition("=")
+        known = equals and key.strip(".") and not key.startswith("choices")
         if not known or (now := OmegaConf.select(config, key, default=MISSING)) == MISSING:
             keys = ", ".join(map(str, config))
             raise ValueError(f"{change!r}: no such key; give key=value of a run's keys: {keys}")
         if isinstance(now, DictConfig):
             raise ValueError(f"{change!r}: {key} cannot be changed whole; give {key}.KEY=value")
-    for key, _, value in (change.partition("=") for change in changes):
         if key in _COPIED:
-            changes = [*changes, *(f"{copy}={value}" for copy in _copies(plain, key))]
-    merged = cast("DictConfig", OmegaConf.merge(config, OmegaConf.from_dotlist(list(changes))))
+            copies += (f"{copy}={value}" for copy in _copies(plain, key))
+    changed = OmegaConf.from_dotlist([*changes, *copies])
+    merged = cast("DictConfig", OmegaConf.merge(config, changed))
     _check_tested(merged)
-    constraints.check(to_dict(_with_threads_of_here(merged, changes)))
+    threads, given = merged.observe.threads, "observe.threads" in typed(changes)
+    if isinstance(threads, int) and threads > MOST_THREADS and not given:
+        merged.observe.threads = None  # the run's own machine has more cores
+    constraints.check(to_dict(merged))
     return merged
-
-
-def _with_threads_of_here(config: DictConfig, changes: Sequence[str]) -> DictConfig:
-    """Leave the number of threads to this machine where the run's own has more cores than it."""
-    given = any(change.startswith("observe.threads=") for change in changes)
-    threads = config.observe.get("threads")
-    if not given and isinstance(threads, int) and threads > MOST_THREADS:
-        config.observe.threads = None
-    return config
 
 
 def _check_shape(plain: Mapping[str, Any]) -> None:
@@ -231,9 +298,16 @@ def _check_shape(plain: Mapping[str, Any]) -> None:
         if name in plain and not isinstance(plain[name], Mapping):
             raise ValueError(f"the run's config has {plain[name]!r:.60} at {name}, not a node")
     check_complete(plain)
-    _check_types(RunConfig, plain, "")
-    for name, schema in PARTS.items():
-        _check_types(schema, plain[name], f"{name}.")
+    for prefix, schema in {"": RunConfig, **PARTS}.items():
+        structured, node = OmegaConf.structured(schema), plain[prefix] if prefix else plain
+        for key in (part.name for part in fields(schema) if part.name not in PARTS):
+            try:
+                OmegaConf.update(structured, key, node[key])
+            except Exception as error:  # OmegaConf raises errors of many kinds
+                raise ValueError(
+                    f"the run's config has {node[key]!r:.60} at {f'{prefix}.{key}'.lstrip('.')}: "
+                    f"{str(error).splitlines()[0]}"
+                ) from None
 
 
 def check_complete(plain: Mapping[str, Any]) -> None:
@@ -252,45 +326,8 @@ def check_complete(plain: Mapping[str, Any]) -> None:
         )
 
 
-def _check_types(schema: type, node: Mapping[str, Any], prefix: str) -> None:
-    typed_node = OmegaConf.structured(schema)
-    for key in (part.name for part in fields(schema) if part.name not in PARTS):
-        try:
-            OmegaConf.update(typed_node, key, node[key])
-        except Exception as error:  # what OmegaConf raises is of many kinds
-            raise ValueError(
-                f"the run's config has {node[key]!r:.60} at {prefix}{key}: "
-                f"{str(error).splitlines()[0]}"
-            ) from None
-
-
-def _refuse_interpolations(value: Any, key: str) -> None:
-    if isinstance(value, str) and "${" in value:
-        raise ValueError(f"the run's config has {value!r} at {key}: a record holds plain values")
-    if isinstance(value, Mapping):
-        for name, item in value.items():
-            _refuse_interpolations(item, f"{key}.{name}".lstrip("."))
-    if isinstance(value, list):
-        for item in value:
-            _refuse_interpolations(item, key)
-
-
-def _refuse_classes(value: Any, key: str) -> None:
-    if isinstance(value, Mapping):
-        if TARGET in value:
-            raise ValueError(
-                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run names options, and classes stand in "
-                "the files of configs/ alone: give an option"
-            )
-        for name, item in value.items():
-            _refuse_classes(item, f"{key}.{name}".lstrip("."))
-    if isinstance(value, list):
-        for item in value:
-            _refuse_classes(item, key)
-
-
 def _copies(node: Mapping[str, Any], key: str, prefix: str = "") -> Iterator[str]:
-    """Find the dotted paths below the top level that end in `key`, a key of the top level."""
+    """Yield the dotted paths below the top level that end in a key of the top level."""
     for name, value in node.items():
         if prefix and name == key:
             yield f"{prefix}{name}"
