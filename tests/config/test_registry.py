@@ -1,25 +1,72 @@
-"""From a node to an object: what is built, and which values are refused with which words."""
+"""The config folder as a registry, and from a node to an object: which values are refused."""
 
 import pytest
+import torch
 
-from normlab.config.registry import instantiate
+from normlab.config import registry
+from normlab.config.registry import instantiate, option_settings
 from normlab.norms.base import Norm
-from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm
 from normlab.tasks.base import Task
 from normlab.train.schedule import Cosine, Schedule
 
 LN = {"option": "ln", "eps": 1e-5, "affine": True}
-BN = {
-    "option": "bn",
-    "eps": 1e-5,
-    "momentum": 0.1,
-    "affine": True,
-    "padding": "exclude",
-    "eval_stats": "running",
-    "sync": True,
-    "unbiased": True,
-}
+BN = option_settings("norm", "bn", "norm")
+
+
+@pytest.fixture
+def root(tmp_path):
+    files = {
+        "config.yaml": (
+            "# a run\ndefaults:\n  - schema\n  - norm: ln\n  - norm@decoder_norm: null\n"
+            "  - override /norm@x.inner: null\n  - _self_\n"
+            "seed: 1  # why\nmax_tokens: null\nbudget:\n  steps: 3\n  epochs: null\n"
+            "hydra: {run: {dir: .}}\n"
+        ),
+        "norm/bn.yaml": (
+            "# @package _here_\n# normlab train norm=bn\n# Batch norm (Ioffe et al. 2015), pooled\n"
+            "# over all tokens. Keeps running statistics.\n#\n# More.\n_target_: a\n# not this\n"
+        ),
+        "norm/ln.yaml": "_target_: b\n",
+        "hydra/sweeper/mine.yaml": "# A sweeper\n",
+        "norm/notes.md": "",
+        "empty/readme.md": "",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_folders_with_options_are_groups(root):
+    assert registry.groups(root) == ["hydra/sweeper", "norm"]
+    assert registry.option_names("norm", root) == ["bn", "ln"]
+    assert registry.option_names("absent", root) == []
+
+
+def test_the_opening_comment_is_the_description(root):
+    bn, ln = registry.options("norm", root)
+    assert (bn.group, bn.name, bn.path) == ("norm", "bn", root / "norm" / "bn.yaml")
+    assert bn.command == "normlab train norm=bn"
+    assert bn.description == "Batch norm (Ioffe et al. 2015), pooled over all tokens."
+    assert bn.details.endswith("Keeps running statistics.\n\nMore.")
+    assert (ln.command, ln.description, ln.details) == ("", "", "")
+
+
+def test_an_unknown_group_names_the_allowed_ones(root):
+    with pytest.raises(ValueError, match=r"'nrom'.*allowed: hydra/sweeper, norm"):
+        registry.options("nrom", root)
+
+
+def test_keys_and_sites_come_from_the_root_file(root):
+    assert registry.top_level_keys(root) == ["budget.epochs", "budget.steps", "max_tokens", "seed"]
+    assert registry.sites(root) == ["norm@decoder_norm", "norm@x.inner"]
+
+
+def test_the_projects_own_folder_is_found():
+    assert {"norm", "placement", "task"} <= set(registry.groups())
+    assert {"seed", "batch_size", "budget.steps"} <= set(registry.top_level_keys())
+    assert "norm@decoder_norm" in registry.sites()
 
 
 def test_values_come_from_the_node_and_live_objects_from_the_caller():
@@ -73,9 +120,8 @@ def test_a_missing_value_is_named():
 
 @pytest.mark.parametrize("option", ["nothing", "../norm/bn", "BatchNorm", "", None, 7])
 def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(option):
-    with pytest.raises(
-        ValueError, match=r"norm\.option=.* does not exist here: there are ada, bn,"
-    ):
+    said = r"norm\.option=.* does not exist here: there are ada, bn,"
+    with pytest.raises(ValueError, match=said):
         instantiate({"option": option}, "norm", Norm, dim=4)
 
 
@@ -100,25 +146,13 @@ def test_the_class_of_an_options_own_file_must_fit_its_place(target, message):
         instantiate({"_target_": target}, "norm", Norm, dim=4)
 
 
-def test_optimizers_of_torch_take_their_own_values():
-    import torch
-
+def test_an_optimizer_of_torch_takes_its_own_values():
     parameters = [torch.nn.Parameter(torch.zeros(2))]
     node = {"option": "sgd", "lr": 0.25, "momentum": 0.5}
     optimizer = instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
     assert isinstance(optimizer, torch.optim.SGD)
     assert optimizer.param_groups[0]["lr"] == 0.25
-
-
-def test_a_wrong_key_of_an_optimizer_is_named():
-    import torch
-
-    parameters = [torch.nn.Parameter(torch.zeros(2))]
-    node = {"option": "sgd", "lr": 0.25, "momentun": 0.5}
     with pytest.raises(ValueError, match=r"optim\.momentun does not exist"):
-        instantiate(node, "optim", torch.optim.Optimizer, params=parameters)
-
-
-def test_batch_norm_is_built_from_its_node():
-    norm = instantiate(BN, "norm", Norm, dim=5)
-    assert type(norm) is BatchNorm and norm.momentum == 0.1 and norm.padding == "exclude"
+        instantiate({**node, "momentun": 1}, "optim", torch.optim.Optimizer, params=parameters)
+    with pytest.raises(ValueError, match=r"optim: SGD refuses lr=0\.25, momentum=-1\.0"):
+        instantiate({**node, "momentum": -1}, "optim", torch.optim.Optimizer, params=parameters)
