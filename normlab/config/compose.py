@@ -134,7 +134,7 @@ def _check_keys(config: DictConfig) -> None:
                 raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
 
 
-def _settle_recipe(config: DictConfig, choices: DictConfig, written: Mapping[str, str]) -> None:
+def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
     """Take what the recipe gives for the run's placement, and its momentum, unless it is typed."""
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
     if recipe not in (None, _NO_RECIPE) and scale in _SMALL:

@@ -301,9 +301,9 @@ def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
             raise ValueError(f"{key} takes a value, not an option: allowed is {_say(hint)}")
     if not any(_fits(value, choice) for choice in _choices(hint)):
         raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(hint)}")
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    as_float = whole and float in _choices(hint) and int not in _choices(hint)
-    return float(value) if as_float else value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return float(value) if float in _choices(hint) and int not in _choices(hint) else value
+    return value
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

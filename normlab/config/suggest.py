@@ -87,7 +87,7 @@ def _did_you_mean(names: Iterable[str]) -> str:
 def of_option(group: str, option: str, there: Sequence[str]) -> str:
     """Return ` Did you mean ...?` for an option that a group does not have."""
     synonym = _SYNONYMS.get(group, {}).get(option.lower())
-    if synonym in there:
+    if synonym is not None and synonym in there:
         return _did_you_mean([synonym])
     return _did_you_mean(get_close_matches(option.lower(), there, n=_MOST, cutoff=0.5))
 
