@@ -33,9 +33,9 @@ from normlab.tasks.documents import DocumentTask
 from normlab.tasks.pictures import Classification
 from normlab.tasks.translated import reduced
 from normlab.tasks.translation import Translation
+from normlab.train.evaluate import best_by
 from normlab.train.runtime import Runtime
 from normlab.train.stopping import Diverged
-from normlab.train.weights import best_by
 
 if TYPE_CHECKING:
     from normlab.models.base import Decoding

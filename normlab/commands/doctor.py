@@ -188,7 +188,7 @@ def judge_precision(settled: str, instructions: str, *, fp32: float, bf16: float
 
 
 def _wandb(timeout: float) -> Iterator[Check]:
-    from normlab.train.sinks.wandb_login import find_login, reach, resolve_mode
+    from normlab.train.sinks.wandb_server import find_login, reach, resolve_mode
 
     login = find_login()
     mode = resolve_mode("auto", login)

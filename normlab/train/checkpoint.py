@@ -17,7 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from normlab import distributed
 from normlab.config.files import START_FILE, sha256
+from normlab.norms.model import ModelNorms
 from normlab.records.atomic import atomic_write, remove_leftovers
 from normlab.records.files import check_is_file
 
@@ -234,3 +236,57 @@ def _fits(value: Tensor | None, place: Tensor) -> bool:
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return ", ".join(names[:_NAMED]) + more
+
+
+def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
+    """Raise ValueError where a run resumed at `step`, once validated, lacks weights for its test.
+
+    They are the best by each score of `best_by`, and those of the last `average` validations.
+    """
+    missing = [path for path in map(checkpoints.best, best_by) if not path.exists()]
+    if average and not checkpoints.kept(step):
+        missing.append(checkpoints.folder / "step-*.pt")
+    if missing:
+        raise ValueError(
+            f"{missing[0]}: missing, and the test at the end of this run needs it: put it back, or "
+            f"remove {checkpoints.last} to train the run again from step 1"
+        )
+
+
+def random_state(device: torch.device) -> dict[str, Tensor]:
+    """Return the state of this process's random numbers."""
+    state = {"cpu": torch.get_rng_state()}
+    if device.type == "cuda":
+        state["cuda"] = torch.cuda.get_rng_state(device)
+    return state
+
+
+def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> None:
+    """Restore the state of this process's random numbers."""
+    torch.set_rng_state(state["cpu"])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state["cuda"], device)
+
+
+def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any]]:
+    """Return in rank order what each process keeps: random state, unsynced running statistics."""
+    own = {"random": random_state(device), "statistics": norms.own_statistics()}
+    gathered = distributed.gather_objects(own)
+    return {name: [state[name] for state in gathered] for name in own}
+
+
+def restore_states(
+    state: Mapping[str, Sequence[Any]], norms: ModelNorms, device: torch.device
+) -> None:
+    """Restore this process's part of a gathered state.
+
+    Raises ValueError for a state of another number of processes.
+    """
+    count, world = len(state["random"]), distributed.world()
+    if count != world.size:
+        raise ValueError(
+            f"the checkpoint was written by {count} processes and this run has {world.size}: start "
+            "it with as many"
+        )
+    restore_random_state(state["random"][world.rank], device)
+    norms.restore_statistics(state["statistics"][world.rank])

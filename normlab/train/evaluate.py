@@ -1,11 +1,22 @@
-"""Scoring a model in the middle or at the end of a run, without disturbing it."""
+"""Scoring a model in the middle or at the end of a run; which weights are tested, by what names.
+
+    last           of the last step (validate.test=last)
+    average        the mean of the last k validations' (validate.average=k)
+    best           of the best validation by validate.select_by (validate.test=best)
+    best_<score>   of the best validation by a score
+
+A run is judged by one of the first three, whose scores are called `test/bleu`. With
+`validate.best` the best weights are tested as well, and called `test/best_loss/bleu`.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,11 +29,13 @@ from normlab.progress import TESTING, VALIDATING, Stage, say
 from normlab.records.hypotheses import hypotheses_file
 from normlab.records.record import Score
 from normlab.tasks.base import Condition, Task
+from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
 
 # A stream of its own: re-estimating statistics must not draw from the batches of training.
 _RECALIBRATION_SEED = 0x5EED
-_LOSS = "loss"
+LAST, AVERAGE, BEST = "last", "average", "best"
+LOSS = "loss"
 
 
 class Evaluator:
@@ -105,7 +118,7 @@ class Evaluator:
         shares = gather_objects((sums, counts))  # a rank may have no batch, and so no names
         all_sums, all_counts = (sum(each, Counter()) for each in zip(*shares, strict=True))
         return {
-            f"test/seen/{name if name == _LOSS else f'{name}_{_LOSS}'}": mean_score(
+            f"test/seen/{name if name == LOSS else f'{name}_{LOSS}'}": mean_score(
                 all_sums[name], all_counts[name], higher_is_better=False
             )
             for name in sorted(all_counts)
@@ -172,3 +185,95 @@ class Evaluator:
 def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
     """Return the scores of whole splits under the run's own settings, such as `test/bleu`."""
     return {name: score for name, score in scores.items() if name.count("/") == 1}
+
+
+def judged_by(validate: Mapping[str, Any]) -> str:
+    """Return the name of the weights that a run with this `validate` node is judged by."""
+    return AVERAGE if validate["average"] else str(validate["test"])
+
+
+def best_by(validate: Mapping[str, Any], headline: str | None) -> list[str]:
+    """Return the scores by each of which a run keeps its best weights.
+
+    `headline` is the task's main score, where it is not the loss.
+    """
+    selected = [validate["select_by"]] if judged_by(validate) == BEST or validate["best"] else []
+    also = [LOSS, *([headline] if headline else [])] if validate["best"] else []
+    return list(dict.fromkeys([*also, *selected]))
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Weights by their name and step; with `recalibrate` their statistics need recalibration."""
+
+    name: str
+    step: int
+    state: Mapping[str, Tensor]
+    recalibrate: bool = False
+
+
+def load_weights(
+    name: str, validate: Mapping[str, Any], checkpoints: Checkpoints, *, step: int
+) -> Weights:
+    """Load weights of a run that ended at `step`.
+
+    Raises ValueError naming a file that is missing or damaged, or the names there are.
+    """
+    if name == AVERAGE:
+        count = validate["average"] or 1
+        recalibrate = validate["average_statistics"] == "recalibrate"
+        return Weights(name, step, checkpoints.average(step, count), recalibrate)
+    if name == LAST:
+        path = checkpoints.last
+        content = load_checkpoint(path)
+        with reading(path):
+            return Weights(name, int(content["progress"]["step"]), weights_of(content, path))
+    if name != BEST and not name.startswith(f"{BEST}_"):
+        raise ValueError(
+            f"no weights {name!r}: there are {LAST}, {AVERAGE}, {BEST} and {BEST}_<score>, such as "
+            f"{BEST}_{LOSS}"
+        )
+    score = validate["select_by"] if name == BEST else name.removeprefix(f"{BEST}_")
+    path = checkpoints.best(score)
+    content = load_checkpoint(path)
+    with reading(path):
+        return Weights(name, int(content["step"]), weights_of(content, path))
+
+
+def score_weights(
+    evaluator: Evaluator,
+    model: nn.Module,
+    validate: Mapping[str, Any],
+    checkpoints: Checkpoints,
+    *,
+    step: int,
+    outputs: Path,
+) -> tuple[dict[str, Score], dict[str, int]]:
+    """Test the weights that a run of `step` steps is judged by, and the best ones.
+
+    Returns their scores, and the step of each by its name. What the judged weights write for each
+    test split is kept in the folder `outputs`. Weights of one step are scored once. The model is
+    left with some of these weights.
+    """
+    first = load_weights(judged_by(validate), validate, checkpoints, step=step)
+    scores = evaluator.test(model, first.state, recalibrate=first.recalibrate, outputs=outputs)
+    steps = {first.name: first.step}
+    by_step = {} if first.name == AVERAGE else {first.step: whole(scores)}
+    others = []
+    if validate["best"]:
+        others = [f"{BEST}_{name}" for name in best_by(validate, evaluator.task.headline)]
+        others += [LAST] if first.name == BEST else []
+    for name in others:
+        other = load_weights(name, validate, checkpoints, step=step)
+        if other.step not in by_step:
+            found = evaluator.test_briefly(model, other.state, recalibrate=other.recalibrate)
+            by_step[other.step] = found
+        scores |= renamed(by_step[other.step], name)
+        steps[name] = other.step
+    return scores, steps
+
+
+def renamed(scores: Mapping[str, Score], weights: str) -> dict[str, Score]:
+    """Return scores such as `test/bleu` under the name of their weights, `test/best_loss/bleu`."""
+    parts = ((path.split("/", 1), score) for path, score in scores.items())
+    return {f"{split}/{weights}/{name}": score for (split, name), score in parts}

@@ -23,10 +23,9 @@ from normlab.records.store import RunStore
 from normlab.tasks.base import Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.train.checkpoint import Checkpoints, put_weights, reading
-from normlab.train.evaluate import Evaluator
+from normlab.train.evaluate import Evaluator, judged_by, load_weights
 from normlab.train.preflight import check_memory
 from normlab.train.runtime import Runtime
-from normlab.train.weights import judged_by, load_weights
 
 _WIDTH = 8  # of a norm that is asked what it can
 

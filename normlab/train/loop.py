@@ -19,26 +19,33 @@ from msgspec import to_builtins
 from torch import Tensor, nn
 
 from normlab import distributed
+from normlab.norms.model import ModelNorms
 from normlab.probes.base import ProbeGroup, StepView
 from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
-from normlab.train.checkpoint import Checkpoints
+from normlab.train.checkpoint import (
+    Checkpoints,
+    check_kept,
+    gather_states,
+    random_state,
+    restore_random_state,
+    restore_states,
+)
 from normlab.train.evaluate import Evaluator
-from normlab.train.norms import Norms
-from normlab.train.ranks import gather_states, random_state, restore_random_state, restore_states
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import NO_SCORES, Row, SinkGroup
 from normlab.train.stopping import (
+    BestValidations,
     Budget,
+    Convergence,
     Diverged,
     Interrupts,
+    Targets,
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
-from normlab.train.targets import Convergence, Targets
-from normlab.train.weights import BestValidations, check_kept
 
 
 @dataclass(frozen=True)
@@ -46,16 +53,15 @@ class LoopSettings:
     """The values of a loop.
 
     Attributes:
-        accumulate: micro-batches a step.
-        clip_norm: largest gradient norm; None leaves gradients as they are.
-        validate_every, log_every, checkpoint_every: steps between two of each; validations can
-            also be due at the end of every epoch.
+        accumulate: micro-batches per step.
+        clip_norm: largest gradient norm; None for no clipping.
+        validate_every, log_every, checkpoint_every: steps between two of each, or `epoch`.
         select_by: the validation score that `patience` goes by.
         patience: validations without a better score after which a run stops; None never stops.
         best_by: the validation scores by each of which the best weights are kept.
         average: how many validations' weights are kept to be averaged.
-        divergence_factor: a log interval whose mean loss is above this many times the first
-            step's loss is a divergence.
+        divergence_factor: a run has diverged when the mean loss of a log interval is above this
+            many times the first step's.
         targets: validation scores to reach (see `Targets`).
         stamp: plain values written into each checkpoint (by what code, on what data).
     """
@@ -103,7 +109,7 @@ class Trainer:
         settings: LoopSettings,
         runtime: Runtime,
         evaluator: Evaluator,
-        norms: Norms,
+        norms: ModelNorms,
         probes: ProbeGroup,
         sinks: SinkGroup,
         checkpoints: Checkpoints,
@@ -135,21 +141,18 @@ class Trainer:
                 except Diverged as divergence:
                     self.sinks.note(f"diverged at {divergence}")
                     return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
-                validated = self._validation_due() or self._budget_spent()
+                validated = self._due(self.settings.validate_every) or self._budget_spent()
                 if validated:
                     self._validate()
                 if interrupted or validated or self._due(self.settings.checkpoint_every):
                     self.save()
                 if interrupted:
-                    return self._interrupted(interrupts)
+                    break
             # A signal may have come during the last validation, after the last step asked.
             if distributed.sum_scalars([float(interrupts.received is not None)])[0] > 0:
-                return self._interrupted(interrupts)
+                name = interrupts.received.name if interrupts.received else "another rank"
+                return Outcome("interrupted", self.progress.step, name)
         return Outcome("finished", self.progress.step, end)
-
-    def _interrupted(self, interrupts: Interrupts) -> Outcome:
-        name = interrupts.received.name if interrupts.received else "another rank"
-        return Outcome("interrupted", self.progress.step, name)
 
     def start(self) -> None:
         """Get ready for the first step: `fit` does it, and whoever takes single steps."""
@@ -173,11 +176,7 @@ class Trainer:
             seconds=self.progress.seconds,
         )
 
-    def _due(self, every: int) -> bool:
-        return self.progress.step % every == 0
-
-    def _validation_due(self) -> bool:
-        every = self.settings.validate_every
+    def _due(self, every: int | Literal["epoch"]) -> bool:
         return self._epoch_ended if every == "epoch" else self.progress.step % every == 0
 
     def step(self, *, stop_requested: bool = False) -> bool:
@@ -297,7 +296,7 @@ class Trainer:
         since = at.interval = {name: at.interval.get(name, 0) + step[name] for name in step}
         self._tick()
         say(Stage(TRAINING, at.step, self.settings.budget.steps, loss))
-        if not (at.step % self.settings.log_every == 0 or self._validation_due()):
+        if not any(map(self._due, (self.settings.log_every, self.settings.validate_every))):
             return
         at.interval = {}
         mean = since["loss"] / since["steps"]
@@ -394,4 +393,4 @@ class Trainer:
             check_kept(self.checkpoints, settings.best_by, step, settings.average)
         self.convergence = Convergence(**state["convergence"])
         self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
-        restore_states(state, self.norms, self.runtime.world, self.runtime.device)
+        restore_states(state, self.norms, self.runtime.device)

@@ -38,16 +38,15 @@ from normlab.train.build import (
     make_fast,
 )
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
+from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
 from normlab.train.loop import LoopSettings, Progress, Trainer
 from normlab.train.numerics import NUMERICS, own_norms
 from normlab.train.preflight import check_memory, check_start, notices, seeing_future
-from normlab.train.ranks import check_same_data, check_same_place
-from normlab.train.runtime import Runtime
+from normlab.train.runtime import Runtime, check_same_data, check_same_place
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
-from normlab.train.sinks.live import Live
+from normlab.train.sinks.files import Live
 from normlab.train.stopping import Budget
-from normlab.train.weights import BEST, best_by, judged_by, renamed, score_weights
 
 _WRITTEN = (CONFIG_FILE, RECORD_FILE, METRICS_FILE)
 

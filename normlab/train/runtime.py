@@ -5,6 +5,8 @@ benchmark, is settled here in the same way. The record says what it became.
 """
 
 import ctypes
+import hashlib
+import json
 import os
 import platform
 import resource
@@ -20,6 +22,7 @@ import torch
 
 from normlab import distributed
 from normlab.machine import instruction_set, settled_device, settled_precision
+from normlab.records.store import RECORD_FILE
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
@@ -194,3 +197,31 @@ def _git(folder: Path, *arguments: str) -> str:
         timeout=20,
     )
     return result.stdout.strip()
+
+
+def check_same_place(folder: Path, code: object, state: Path) -> None:
+    """Raise ValueError on all ranks unless all read from one folder and run the same code.
+
+    `state` is the checkpoint that the run would resume from.
+    """
+    places = {"lock": folder / ".lock", "record": folder / RECORD_FILE, "state": state}
+    distributed.check_agreement(
+        {f"the {name} in {folder}": _size(path) for name, path in places.items()},
+        cure="runs_dir must be a folder that all ranks share",
+    )
+    distributed.check_agreement(
+        {"the code": str(code)}, cure="install the same version for all ranks"
+    )
+
+
+def check_same_data(checksums: object) -> None:
+    """Raise ValueError on all ranks unless all have read the same data."""
+    digest = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:10]
+    distributed.check_agreement(
+        {"the text of data_dir": digest}, cure="give all ranks the same data"
+    )
+
+
+def _size(path: Path) -> str:
+    """Describe a file, so that two that differ usually have different descriptions."""
+    return f"{path.stat().st_size} bytes long" if path.exists() else "missing"

@@ -15,7 +15,7 @@ from normlab.train.build import make_norm
 from normlab.train.export import load_export, outputs
 from normlab.train.loaded import load_run
 from normlab.train.run import train
-from normlab.train.sinks.wandb_workspace import GROUPING
+from normlab.train.sinks.wandb_server import GROUPING
 from tests.tiny_runs import tiny, write_corpus
 
 # where products or a feed-forward layer take a norm up, in pre-norm, and what does all of that

@@ -195,7 +195,7 @@ def test_a_full_disk_for_metrics_is_one_clear_line(corpus: Path, tmp_path: Path)
 
 
 def full_metrics() -> None:
-    import normlab.train.sinks.jsonl as jsonl
+    import normlab.train.sinks.files as jsonl
 
     original = jsonl.Jsonl.open
 

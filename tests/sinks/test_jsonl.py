@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.rows import read_rows
-from normlab.train.sinks.jsonl import Jsonl, truncate_to
+from normlab.train.sinks.files import Jsonl, truncate_to
 from tests.sinks.runs import info, scores
 
 
@@ -57,7 +57,7 @@ def test_a_resumed_run_says_how_many_rows_are_lost(tmp_path):
 
 def test_rows_reach_the_disk_before_a_checkpoint_counts_on_them(tmp_path, monkeypatch):
     forced = []
-    monkeypatch.setattr("normlab.train.sinks.jsonl.os.fsync", forced.append)
+    monkeypatch.setattr("normlab.train.sinks.files.os.fsync", forced.append)
     sink = Jsonl()
     sink.open(info(tmp_path))
     sink.log({"step": 1})

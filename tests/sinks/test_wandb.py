@@ -11,7 +11,7 @@ from normlab.records.record import Outcome, Score
 from normlab.train.sinks.base import SinkGroup
 from normlab.train.sinks.console import Console
 from normlab.train.sinks.wandb import dashboard_config, display_name, tags
-from normlab.train.sinks.wandb_login import (
+from normlab.train.sinks.wandb_server import (
     CLOUD,
     Login,
     default_host,

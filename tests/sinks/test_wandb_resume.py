@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.records.record import Outcome
-from normlab.train.sinks.jsonl import Jsonl
+from normlab.train.sinks.files import Jsonl
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record, scores
 from tests.sinks.wandb_client import files, sink

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.store import RunStore
-from normlab.train.sinks.wandb_workspace import GROUPING, SECTIONS
+from normlab.train.sinks.wandb_server import GROUPING, SECTIONS
 from tests.sinks.offline_file import OfflineRun, read
 from tests.sinks.wandb_client import files
 from tests.tiny_runs import Kill, RunProcess, tiny, write_corpus

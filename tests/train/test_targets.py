@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from normlab.records.record import Score
-from normlab.train.targets import Convergence, Targets
+from normlab.train.stopping import Convergence, Targets
 
 
 def seen(values, rows, *, higher=False, name="loss"):

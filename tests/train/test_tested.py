@@ -8,8 +8,8 @@ from msgspec.structs import replace
 import normlab
 from normlab.records.record import Score
 from normlab.records.store import RunStore
-from normlab.train.evaluate import Evaluator
-from normlab.train.weights import BestValidations, best_by, judged_by
+from normlab.train.evaluate import Evaluator, best_by, judged_by
+from normlab.train.stopping import BestValidations
 from tests.tiny_runs import tiny
 
 LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # the first is best, and the second

@@ -1,12 +1,8 @@
-"""What a sink is: a receiver of a run's rows, notes and record, and the group that feeds several.
+"""What a sink is: a receiver of a run's rows, notes and record; and a group that feeds several.
 
 Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`; names are
-paths (`train/loss`, `valid/bleu`). Scores come beside the row as `Score`s, because a receiver that
-keeps the best of each must know which direction is better; a sink writes them into the same row.
-
-A sink must never cost a run: if one fails, `SinkGroup` drops it and says so in one note to the
-others. The exception is a sink with `required = True`, which holds the run's own metrics (the
-JSONL file): its `OSError` (a full disk) goes up to the caller.
+paths (`train/loss`, `valid/bleu`). Scores are passed next to the row as `Score`s, so that a sink
+that keeps the best of each knows which direction is better.
 """
 
 import logging
@@ -28,11 +24,10 @@ NO_SCORES: Mapping[str, Score] = MappingProxyType({})
 class RunInfo:
     """What a sink knows of the run when it opens.
 
-    `choices` are the options by group (`norm`, `placement`, `task`, `model`, `scale`, ...), None
-    where a group has none. `total_steps` is None when the budget is not counted in steps.
-    `resumed_step` is the step of the checkpoint that the run resumes from, 0 for a new run, and
-    `resumed_rows` the number of rows that had been logged by then.
-    `unit` is what the run's tokens are called, such as `pictures`.
+    `choices` are the options by group (`norm`, `placement`, `task`, ...), None where a group has
+    none. `total_steps` is None when the budget is not counted in steps. `resumed_step` is the step
+    of the checkpoint that the run resumes from, 0 for a new run, and `resumed_rows` the number of
+    rows logged by then. `unit` is what the run's tokens are called, such as `pictures`.
     """
 
     run_dir: Path
@@ -53,20 +48,20 @@ class Sink(ABC):
 
     @abstractmethod
     def open(self, run: RunInfo) -> str | None:
-        """Prepare for the run's first row; drop rows after `run.resumed_step` if any are kept.
+        """Prepare for the first row, and drop rows after `run.resumed_step` if any are kept.
 
         Returns a line for people where there is something to know (W&B kept offline, and why).
         """
 
     @abstractmethod
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        """Take one row, with the scores of this step's evaluation if there was one."""
+        """Take one row, with the scores of this step's validation if there was one."""
 
     def sync(self) -> None:  # noqa: B027 - optional hook
         """Force the rows so far onto the disk, before a checkpoint that resumes after them."""
 
     def stage(self, stage: Stage) -> None:  # noqa: B027 - optional hook
-        """Learn what the run does now, at every step and batch, also before it opens."""
+        """Take what the run does now, at every step and batch, also before it opens."""
 
     def sample(self, source: str, reference: str, output: str) -> None:  # noqa: B027 - optional
         """Take one example of what the tested weights make, before the run closes."""
@@ -79,42 +74,38 @@ class Sink(ABC):
 
 
 class SinkGroup(Sink):
-    """Feed several named sinks as one, surviving the failure of those not required."""
+    """Feed several sinks, named as in the config (`observe.sink.<name>`), as one.
+
+    A sink that fails is dropped, with a note to the others, and the run continues. A `required`
+    sink holds the run's own metrics: its error (a full disk) goes up to the caller.
+    """
 
     def __init__(self, sinks: Mapping[str, Sink]) -> None:
-        """Take the sinks by their names in the config (`observe.sink.<name>`)."""
         self._sinks = dict(sinks)
 
     def open(self, run: RunInfo) -> None:
-        """Open each sink, and say what they have to say."""
         lines: list[str] = []
         self._each(lambda sink: lines.append(sink.open(run) or ""))
         for line in filter(None, lines):
             self.note(line)
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        """Hand the row to each sink."""
         assert "step" in row, "a row without its step"
         self._each(lambda sink: sink.log(row, scores))
 
     def sync(self) -> None:
-        """Let each sink force its rows onto the disk."""
         self._each(lambda sink: sink.sync())
 
     def stage(self, stage: Stage) -> None:
-        """Hand the stage to each sink."""
         self._each(lambda sink: sink.stage(stage))
 
     def sample(self, source: str, reference: str, output: str) -> None:
-        """Hand the example to each sink."""
         self._each(lambda sink: sink.sample(source, reference, output))
 
     def note(self, text: str) -> None:
-        """Hand the line to each sink."""
         self._each(lambda sink: sink.note(text))
 
     def close(self, record: RunRecord | None) -> None:
-        """Close each sink; call it once, also after an exception in training."""
         self._each(lambda sink: sink.close(record))
 
     def _each(self, call: Callable[[Sink], None]) -> None:

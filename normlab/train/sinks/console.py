@@ -1,12 +1,9 @@
-"""What a person sees of a running job: a bar on a terminal, plain lines in a pipe.
+"""What a person sees of a run on the standard error: a bar on a terminal, plain lines in a pipe.
 
-Everything goes to the standard error, so that the standard output of a command stays its result.
-The bar shows the phase and how far it is, the time since the start and the time of training left,
-the loss and its course, tokens/s where there is room; an evaluation and a note leave a line above
-it. In a pipe each row is one line, and where there is none for some seconds a line says what is
-being done. Both end with a page of at most twenty lines. The names `train/loss` and
-`train/tokens_per_second` are the ones the bar shows; plain lines have each name of a row as it is,
-but that of the speed, which names what the run counts: `train/pictures_per_second`.
+The bar shows the phase and its progress, the time since the start and the training time left, the
+loss and its curve, tokens/s where there is room; a validation and a note leave a line above it. In
+a pipe each row is one line, and after some silent seconds a line says what is being done. Both end
+with a page of at most twenty lines.
 """
 
 import math
@@ -14,13 +11,11 @@ import shlex
 import sys
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from rich.console import Console as RichConsole
-from rich.console import ConsoleOptions, RenderableType, RenderResult
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 from rich.text import Text
@@ -31,9 +26,8 @@ from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
 from normlab.records.text import one_line
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
-from normlab.train.sinks.live import Pace, Sparkline
+from normlab.train.sinks.files import Pace
 
-LOSS = "train/loss"
 SPEED = "train/tokens_per_second"
 # Said otherwise, or at the end, as the figures of probes are.
 _NOT_IN_LINES = frozenset({"step", "tokens", "time/seconds"})
@@ -43,11 +37,47 @@ _SHORT = {"tokens": "tok"}  # in the bar
 _DRAWN = 4  # times a second: the thread that draws shares the cores with training
 _SILENT = 5.0  # seconds without a line in a pipe, more in a long run
 _HEADLINES = 5
+_BARS = "▁▂▃▄▅▆▇█"
+_COLUMNS = 12
 _FIRST = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy", "test/accuracy"),
     *("test/bits_per_character", "test/perplexity", "test/loss", "valid/loss"),
 )
 _COLORS = {"finished": "green", "diverged": "red", "interrupted": "yellow"}
+
+
+class Sparkline:
+    """The loss of all steps so far, as bars of equal numbers of steps; the last may have fewer."""
+
+    def __init__(self, columns: int = _COLUMNS) -> None:
+        self._means: list[float] = []
+        self._columns, self._each, self._sum, self._count = columns, 1, 0.0, 0
+
+    def add(self, loss: float) -> None:
+        """Take the loss of one step."""
+        if not math.isfinite(loss):
+            return
+        self._sum, self._count = self._sum + loss, self._count + 1
+        if self._count == self._each:
+            self._means.append(self._sum / self._count)
+            self._sum, self._count = 0.0, 0
+        if len(self._means) == 2 * self._columns:
+            pairs = zip(self._means[::2], self._means[1::2], strict=True)
+            self._means = [(a + b) / 2 for a, b in pairs]
+            self._each *= 2
+
+    def __str__(self) -> str:
+        """Draw it from the lowest to the highest loss that was seen."""
+        means = self._means
+        if len(means) > self._columns:
+            whole = means if len(means) % 2 == 0 else means[:-1]
+            pairs = zip(whole[::2], whole[1::2], strict=True)
+            means = [(a + b) / 2 for a, b in pairs] + means[len(whole) :]
+        if len(means) < 2:
+            return ""
+        low, high = min(means), max(means)
+        scale = (len(_BARS) - 1) / (high - low or 1)
+        return "".join(_BARS[round((mean - low) * scale)] for mean in means)
 
 
 class Console(Sink):
@@ -73,7 +103,6 @@ class Console(Sink):
         self._samples: list[tuple[str, str, str]] = []
 
     def open(self, run: RunInfo) -> None:
-        """Name the run."""
         self._total, self._run_dir, self._unit = run.total_steps, run.run_dir, run.unit
         again = f", resumed at step {run.resumed_step}" if run.resumed_step else ""
         self._line(f"{run.run_id}{again}")
@@ -81,7 +110,6 @@ class Console(Sink):
             self._line(" ".join(chosen))
 
     def stage(self, stage: Stage) -> None:
-        """Move the bar; in a pipe say now and then what is being done."""
         changed, self._stage = stage.phase != self._stage.phase, stage
         self._pace.see(stage)
         if stage.loss is not None:
@@ -97,7 +125,6 @@ class Console(Sink):
             self._line(f"{stage}{self._loss('  ')}{self._left('  left ')}")
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        """Print the row in a pipe; scores always leave a line."""
         step = int(row["step"])
         results = {name: score.value for name, score in scores.items()}
         if SPEED in row:
@@ -109,15 +136,12 @@ class Console(Sink):
             self._line(f"step {step}" + _spaced(dict(islice(_by_rank(results), _HEADLINES))))
 
     def sample(self, source: str, reference: str, output: str) -> None:
-        """Keep an example for the last page."""
         self._samples.append((source, reference, output))
 
     def note(self, text: str) -> None:
-        """Print the line, above the bar if there is one."""
         self._line(text)
 
     def close(self, record: RunRecord | None) -> None:
-        """Stop the bar and show what came out."""
         if self._progress is not None:
             self._progress.stop()
             self._progress = None
@@ -183,30 +207,13 @@ def _folded(text: str, width: int) -> list[str]:
     return lines
 
 
-class _Bar(Progress):
-    """A bar that leaves room for the terminal's `^C`, which else wraps so that two bars remain."""
-
-    def get_renderable(self) -> RenderableType:
-        return _Margin(super().get_renderable())
-
-
-@dataclass
-class _Margin:
-    """A renderable that leaves the last two columns alone."""
-
-    inner: RenderableType
-
-    def __rich_console__(self, console: RichConsole, options: ConsoleOptions) -> RenderResult:
-        return console.render(self.inner, options.update(width=max(1, options.max_width - 2)))
-
-
 def _progress(console: RichConsole) -> Progress:
     """Return a bar; on a narrow terminal the values next to it give way."""
 
     def text(field: str, width: int) -> TextColumn:
         return TextColumn(f"{{{field}}}", table_column=Column(min_width=width, no_wrap=True))
 
-    return _Bar(
+    return Progress(
         text("task.description", 18),
         BarColumn(bar_width=10),
         text("task.fields[elapsed]", 6),

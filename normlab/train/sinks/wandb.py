@@ -7,12 +7,12 @@ node that an option's name replaces is under `nodes`. The summary of each score 
 
 W&B must cost a run nothing: it writes only in the run folder, prints nothing, and waits for the
 server only as long as the config says. `wandb sync` sends offline files. The id is kept in the run
-folder, so a resumed run continues under it, and two people who run the same experiment do not
-write into each other's run.
+folder, so a resumed run keeps its id, and two people who run the same experiment do not write into
+each other's run.
 
-W&B's own step is the training step, so that each step is one row there. A run that is resumed
-online sends the rows that W&B lacks. Resumed offline, it writes all rows into the new file and
-marks the older ones as sent, because a kill may have cut them off.
+W&B's own step is the training step. A run resumed online sends the rows that W&B lacks. A run
+resumed offline writes all rows into the new file and marks the older files as sent, because a kill
+may have cut them off.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ from normlab.records.labels import batch_label, corpus_label, norm_label, placem
 from normlab.records.record import RunRecord, Score
 from normlab.records.rows import METRICS_FILE, read_rows, series
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
-from normlab.train.sinks.wandb_login import Mode, find_login, reach, resolve_mode
+from normlab.train.sinks.wandb_server import Mode, find_login, reach, resolve_mode
 
 
 class Wandb(Sink):
@@ -44,21 +44,15 @@ class Wandb(Sink):
         connect_seconds: float,
         finish_seconds: float,
     ) -> None:
-        self._project = project
-        self._entity = entity
+        self._project, self._entity = project, entity
         self._mode: Mode = mode
-        self._connect_seconds = connect_seconds
-        self._finish_seconds = finish_seconds
+        self._connect_seconds, self._finish_seconds = connect_seconds, finish_seconds
         self._run: Any = None
         self._rows: list[Mapping[str, Any]] = []
         self._scores: set[str] = set()
         self._sent = -1  # the last step that W&B had when this process began
 
     def open(self, run: RunInfo) -> str | None:
-        """Start or continue the W&B run; without the server it is kept offline.
-
-        Returns where the run is to be found.
-        """
         login = find_login()
         mode = resolve_mode(self._mode, login)
         if mode == "disabled":
@@ -133,7 +127,6 @@ class Wandb(Sink):
         return settings(**{k: v for k, v in wanted.items() if k in settings.model_fields})
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        """Add a history row; the first sight of a score decides which best its summary keeps."""
         if self._run is None:
             return
         for name, score in scores.items():
@@ -144,7 +137,6 @@ class Wandb(Sink):
         self._send(self._rows[-1])
 
     def close(self, record: RunRecord | None) -> None:
-        """Add the record's values and finish; a run not finished is a failure."""
         if self._run is None:
             return
         run, self._run = self._run, None
@@ -196,15 +188,9 @@ def _best_key(score: Score) -> Literal["max", "min"]:
 def display_name(run: RunInfo) -> str:
     """Return the run's name with its corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
     corpus, batch = corpus_label(run.config), batch_label(run.config)
-    parts = (
-        *(
-            run.choices["task"],
-            corpus,
-            norm_label(run.choices),
-            placement_label(run.choices, run.config),
-        ),
-        *(batch if batch != "-" else None, run.fingerprint, f"seed{run.config['seed']}"),
-    )
+    norm, placement = norm_label(run.choices), placement_label(run.choices, run.config)
+    where = (run.choices["task"], corpus, norm, placement, None if batch == "-" else batch)
+    parts = (*where, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
 
 
