@@ -5,7 +5,7 @@ NEW_SOURCE = '''
 
 import numpy as np
 
-from normlab.data.pictures.source import Pictures, PictureSource
+from normlab.data.pictures import Pictures, PictureSource
 
 
 class Stripes(PictureSource):
@@ -41,8 +41,8 @@ defaults:
   - override /optim@_global_.optim: sgd
   - _self_
 _target_: normlab.tasks.pictures.Classification
-source: {_target_: normlab.data.pictures.stripes.Stripes, valid_size: 20}
-augmentation: {_target_: normlab.data.pictures.augment.Augmentation, shift: 0, flip: false}
+source: {_target_: normlab.data.stripes.Stripes, valid_size: 20}
+augmentation: {_target_: normlab.data.pictures.Augmentation, shift: 0, flip: false}
 label_smoothing: 0.0
 batch_size: ${batch_size}
 max_tokens: ${max_tokens}

@@ -206,11 +206,10 @@ def test_some_imports_have_few_homes(names, homes):
 # Where a file may be written without `atomic_write`: into a folder that is renamed as a whole, a
 # log that is appended to, what a benchmark throws away, and how far a run is.
 WRITERS = (
-    *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.tokenizer"),
-    *("data.documents.encoded", "data.documents.prepare"),
-    *("data.documents.tokenizer", "records.atomic", "train.sinks.files", "studies.local"),
+    *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.vocabulary"),
+    *("records.atomic", "train.sinks.files", "studies.local"),
     *("bench.cost", "train.checkpoint"),
-    *("data.pictures.cifar10", "train.export"),
+    *("data.cifar10", "train.export"),
 )
 
 
@@ -337,7 +336,7 @@ def with_new_norm(tmp_path_factory):
     (copy / "normlab" / "norms" / "running_peak.py").write_text(NEW_STATEFUL_NORM.lstrip())
     (copy / "configs" / "norm" / "running_peak.yaml").write_text(NEW_STATEFUL_CONFIG)
     assert "norm check fresh" in call(copy, "norm", "new", "fresh")
-    (copy / "normlab" / "data" / "pictures" / "stripes.py").write_text(NEW_SOURCE.lstrip())
+    (copy / "normlab" / "data" / "stripes.py").write_text(NEW_SOURCE.lstrip())
     (copy / "configs" / "task" / "stripes.yaml").write_text(NEW_TASK_CONFIG)
     (copy / "normlab" / "models" / "one_layer.py").write_text(NEW_MODEL.lstrip())
     (copy / "configs" / "model" / "one_layer.yaml").write_text(NEW_MODEL_CONFIG)

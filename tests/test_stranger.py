@@ -78,8 +78,8 @@ def test_a_record_that_names_a_class_is_refused_and_nothing_is_called(
     place, config, tmp_path, monkeypatch
 ):
     called = []
-    monkeypatch.setattr("normlab.data.archive.download", lambda *a, **b: called.append(a))
-    node = {"_target_": "normlab.data.archive.download", "url": "http://127.0.0.1:9", "name": "x"}
+    monkeypatch.setattr("normlab.data.cache.download", lambda *a, **b: called.append(a))
+    node = {"_target_": "normlab.data.cache.download", "url": "http://127.0.0.1:9", "name": "x"}
     folder = written(changed(config, place, node), tmp_path)
     with pytest.raises(ValueError, match=rf"{place}\._target_=.*: a run names options"):
         load_run(folder)
@@ -104,7 +104,7 @@ def test_a_corpus_name_never_leaves_the_cache(name, tmp_path):
 
 @pytest.mark.parametrize("code", ["../../etc/passwd", "de/..", "", "d", "de\n", "."])
 def test_a_language_code_never_leaves_the_folder(code, config):
-    from normlab.data.local import FolderCorpus
+    from normlab.data.corpus import FolderCorpus
 
     with pytest.raises(ValueError, match=r"task\.corpus\.source_language"):
         FolderCorpus(

@@ -9,7 +9,7 @@ import torch
 import torch._dynamo
 
 import normlab.commands.train
-import normlab.data.local
+import normlab.data.corpus
 import normlab.norms.batch
 import normlab.norms.local
 import normlab.tasks.translation

@@ -324,7 +324,7 @@ class TextsAtHand:
         return found
 
     def _read(self, record: RunRecord) -> Text | str:
-        from normlab.data.archive import offline
+        from normlab.data.cache import offline
 
         try:
             with offline():

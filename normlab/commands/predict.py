@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Read standard input, write what the model makes of it to standard output."""
     arguments = parser().parse_intermixed_args(argv)
-    from normlab.data.corpus import split_lines
+    from normlab.data.corpus import decoded
     from normlab.models.decoding import SamplingSettings
 
     settings = SamplingSettings(
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     if sys.stdin.isatty():
         print("reading text from the terminal; end with Ctrl-D", file=sys.stderr)
     # Lines are read as bytes: only a newline ends one, and what is not UTF-8 is named by its line.
-    lines = split_lines(sys.stdin.buffer.read(), origin="standard input")
+    lines = list(decoded(sys.stdin.buffer, origin="standard input"))
     run = load(one_run(arguments.run), arguments.changes, weights=arguments.weights)
     translate = getattr(run.task, "translate", None)
     generate = getattr(run.task, "generate", None)

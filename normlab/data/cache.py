@@ -1,24 +1,27 @@
-"""The cache of prepared data: one folder per content and settings, built once by one process.
+"""Files kept between runs: downloads, and prepared data in one checked folder per content."""
 
-A manifest, written last, holds the SHA-256 of each file; an entry that does not match is rebuilt.
-"""
-
-import errno
 import hashlib
 import json
+import lzma
 import os
 import re
 import shutil
-import tempfile
+import tarfile
+import urllib.request
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 from filelock import FileLock
 
+from normlab.records.atomic import atomic_write
 from normlab.records.files import check_is_file, read_json
 
 MANIFEST = "manifest.json"
+MAX_BYTES = 4 * 2**30
+TIMEOUT_SECONDS = 30
+_OFFLINE = "HF_HUB_OFFLINE"  # of the Hugging Face Hub, whose data sets obey it too
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
 
 
@@ -33,18 +36,19 @@ def cache_key(settings: Mapping[str, object]) -> str:
     return hashlib.sha256(canonical.encode()).hexdigest()[:20]
 
 
-def cached_folder(
-    name: str,
-    build: Callable[[Path], None],
-    *,
-    root: Path | None = None,
-) -> Path:
-    """Return the folder `name` of the cache, built by `build(empty folder)` where needed.
+def file_checksum(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    check_is_file(path)
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
-    It is needed where the entry is absent or damaged. Processes that ask at once wait for one of
-    them. What `build` writes appears all together or not at all: a process that is killed leaves
-    the old state. Raises ValueError where the cache cannot be written, and for a name that could
-    leave the folder: it may come from a corpus's own.
+
+def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:
+    """Return the folder `name` of the cache; where it is absent or damaged, `build(folder)` it.
+
+    Processes that ask at the same time wait for one of them, and see a whole folder or none: the
+    manifest, written last, holds the SHA-256 of each file. Raises ValueError where the cache cannot
+    be written, and for a name (it may be a corpus's own) that could leave the cache.
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
@@ -52,7 +56,7 @@ def cached_folder(
             "letters, digits, '-', '_' and '.', begins with a letter or digit, and is short"
         )
     root = cache_root() if root is None else root
-    entry = root / name
+    entry, place = root / name, root / f"{name}.building"
     lock = FileLock(root / f"{name}.lock")
     try:
         root.mkdir(parents=True, exist_ok=True)
@@ -64,66 +68,98 @@ def cached_folder(
         ) from error
     try:
         if not is_whole(entry):
-            _build(entry, build)
+            for old in (place, entry):
+                if old.is_symlink() or (old.exists() and not old.is_dir()):
+                    old.unlink()
+                shutil.rmtree(old, ignore_errors=True)
+            place.mkdir()
+            build(place)
+            manifest = {path.name: file_checksum(path) for path in sorted(place.iterdir())}
+            (place / MANIFEST).write_text(json.dumps(manifest, indent=1))
+            place.rename(entry)
     finally:
+        shutil.rmtree(place, ignore_errors=True)
         lock.release()
     return entry
 
 
 def is_whole(entry: Path) -> bool:
-    """Tell whether every file that the manifest of an entry lists is there with its checksum."""
+    """Tell whether every file in the manifest of an entry exists with its checksum."""
     try:
         manifest = read_json(entry / MANIFEST)
-        names = [name for name in manifest if Path(name).name == name]  # none outside the entry
-        return bool(names) and all(
-            name in names and file_checksum(entry / name) == digest
+        return bool(manifest) and all(
+            Path(name).name == name and file_checksum(entry / name) == digest
             for name, digest in manifest.items()
         )
     except (OSError, ValueError, AttributeError, TypeError):
         return False
 
 
-def file_checksum(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    check_is_file(path)
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _build(entry: Path, build: Callable[[Path], None]) -> None:
-    """Build beside the entry, then rename; the caller holds the lock, so leftovers are nobody's."""
-    prefix = f"{entry.name}.building-"
-    for leftover in entry.parent.glob(f"{prefix}*"):
-        _remove(leftover)
-    with (
-        _naming(entry),
-        tempfile.TemporaryDirectory(prefix=prefix, dir=entry.parent) as temporary,
-    ):
-        folder = Path(temporary) / "entry"
-        folder.mkdir()
-        build(folder)
-        names = sorted(path.name for path in folder.iterdir())
-        manifest = {name: file_checksum(folder / name) for name in names}
-        (folder / MANIFEST).write_text(json.dumps(manifest, indent=1))
-        _remove(entry)
-        folder.rename(entry)
+def is_offline() -> bool:
+    """Tell whether nothing may be downloaded."""
+    return os.environ.get(_OFFLINE, "").lower() in ("1", "true", "yes", "on")
 
 
 @contextmanager
-def _naming(entry: Path) -> Iterator[None]:
-    """Name the entry in an error of writing it, which names a file that is gone, or none."""
+def offline() -> Iterator[None]:
+    """Download nothing within the block."""
+    before = os.environ.get(_OFFLINE)
+    os.environ[_OFFLINE] = "1"
     try:
         yield
-    except OSError as error:
-        if error.filename is None or str(error.filename).startswith(f"{entry}.building-"):
-            number = errno.ENOSPC if error.errno is None else error.errno  # numpy drops it
-            raise OSError(number, os.strerror(number), str(entry)) from error
-        raise
+    finally:
+        if before is None:
+            del os.environ[_OFFLINE]
+        else:
+            os.environ[_OFFLINE] = before
 
 
-def _remove(path: Path) -> None:
-    """Remove whatever is at a path; of a link, the link alone."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+def download(url: str, name: str, *, root: Path | None = None) -> Path:
+    """Return the file `name` of `downloads/` in the cache, downloaded from `url` if it is absent.
+
+    Raises OSError where the network or the disk fails, where the download breaks off, and where
+    nothing may be downloaded; no part of a file is kept.
+    """
+    path = (cache_root() if root is None else root) / "downloads" / name
+    if path.exists():
+        return path
+    if is_offline():
+        raise OSError(f"{path} is not there, and {_OFFLINE} is set")
+    with urllib.request.urlopen(url, timeout=TIMEOUT_SECONDS) as response:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path, "wb") as file:
+            shutil.copyfileobj(response, file)
+            announced, received = response.headers.get("Content-Length"), file.tell()
+            if announced is not None and received != int(announced):
+                raise OSError(f"{url} broke off after {received:,} of {int(announced):,} bytes")
+    return path
+
+
+@contextmanager
+def opened(archive: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar archive; within the block, damage is a ValueError that names the archive."""
+    check_is_file(archive)
+    try:
+        with tarfile.open(archive) as tar:
+            yield tar
+    except tarfile.FilterError as error:
+        raise ValueError(
+            f"{archive} is not safe to unpack: {error}; get the archive from its publisher again"
+        ) from error
+    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        reason = str(error).partition("\n")[0].rstrip(":")  # then come all formats that it is not
+        raise ValueError(
+            f"cannot read {archive}: {reason}; if the file is damaged, remove it and get it again"
+        ) from error
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpack a tar archive into a folder; ValueError naming it where it is damaged or unsafe."""
+    with opened(archive) as tar:
+        total = sum(member.size for member in tar.getmembers())
+        if total > MAX_BYTES:
+            raise ValueError(
+                f"{archive} unpacks to {total} bytes, more than the {MAX_BYTES} that a text "
+                "corpus may have; unpack it yourself and set data_dir to the folder"
+            )
+        tar.extractall(folder, filter="data")

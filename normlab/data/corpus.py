@@ -1,30 +1,30 @@
-"""Parallel text as every source of it hands it over, and how it is read from files.
-
-Decides the common form (`ParallelText`, `Corpus`), where lines end, and what is refused: files of
-unequal length, bytes that are not UTF-8, missing or empty files, empty lines. Nothing here knows of
-subwords or tensors.
-"""
+"""Parallel text: what a corpus is, text files and tables, and language pairs in a folder."""
 
 import gzip
 import hashlib
-import io
+import re
 import zlib
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from normlab.records.files import read_file
+from normlab.records.files import check_is_file
 
 Form = Literal["raw", "tokenized", "bpe"]
 EmptyLines = Literal["error", "drop"]
 MOST_TEXT = 4 * 2**30
-"""Bytes that a text may have, unpacked."""
+"""Bytes that a parallel text may have, unpacked."""
+
+_LANGUAGE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8})*")
+_TABLES = ("*.jsonl", "*.jsonl.gz", "*.parquet")
 
 
 @dataclass(frozen=True)
 class ParallelText:
-    """Sentence pairs of one split: line i of `source` says what line i of `target` says.
+    """Sentence pairs of one split: line i of `target` translates line i of `source`.
 
     `origins` names where the two sides came from (a file, a data set), for messages; `dropped`
     counts the pairs that the reader left out on purpose.
@@ -54,6 +54,11 @@ class ParallelText:
         )
         return source, target
 
+    def pick(self, indices: Sequence[int], *, dropped: int = 0) -> "ParallelText":
+        """Return some of the pairs."""
+        source, target = ([side[i] for i in indices] for side in (self.source, self.target))
+        return ParallelText(source, target, origins=self.origins, dropped=self.dropped + dropped)
+
     def checked(self, *, empty_lines: EmptyLines = "error") -> "ParallelText":
         """Return the text without pairs that have a blank side.
 
@@ -65,33 +70,23 @@ class ParallelText:
                 f"{self.origins[0]} and {self.origins[1]} hold no sentence; give files with text, "
                 "or point data_dir at another folder"
             )
-        kept: list[int] = []
-        for number, pair in enumerate(zip(self.source, self.target, strict=True)):
+        for number, pair in enumerate(zip(self.source, self.target, strict=True), 1):
             for origin, line in zip(self.origins, pair, strict=True):
                 if "\n" in line:
-                    raise ValueError(
-                        f"{origin}, sentence {number + 1}: a line break inside a sentence"
-                    )
+                    raise ValueError(f"{origin}, sentence {number}: a line break inside a sentence")
                 if not line.strip() and empty_lines == "error":
                     raise ValueError(
-                        f"{origin}, line {number + 1}: the line is empty; remove the pair from "
+                        f"{origin}, line {number}: the line is empty; remove the pair from "
                         "both files (for training text of your own, task.corpus.empty_lines=drop "
                         "leaves such pairs out and counts them)"
                     )
-            if pair[0].strip() and pair[1].strip():
-                kept.append(number)
-        if len(kept) == len(self.source):
-            return self
+        pairs = enumerate(zip(self.source, self.target, strict=True))
+        kept = [i for i, (source, target) in pairs if source.strip() and target.strip()]
         if not kept:
             raise ValueError(
                 f"{self.origins[0]} and {self.origins[1]}: every pair has an empty side"
             )
-        return ParallelText(
-            [self.source[i] for i in kept],
-            [self.target[i] for i in kept],
-            origins=self.origins,
-            dropped=self.dropped + len(self.source) - len(kept),
-        )
+        return self.pick(kept, dropped=len(self) - len(kept))
 
 
 class Corpus(ABC):
@@ -120,12 +115,12 @@ class Corpus(ABC):
     def key(self) -> str:
         """Return a string that changes whenever the text does; the cache of prepared data uses it.
 
-        The default reads everything. Override it where a cheaper statement is as sure, such as the
+        The default reads everything. Override it where something cheaper is as sure, such as the
         settings of a generator or the checksum of an archive.
         """
         digest = hashlib.sha256()
         for split, text in sorted(self.splits().items()):
-            files = " ".join(map(_name, text.origins))
+            files = " ".join(map(_file_name, text.origins))
             sides = " ".join(text.checksums())
             digest.update(f"{split} {sides} {text.dropped} {files}\n".encode())
         return f"{self.name}-{'-'.join(self.languages)}-{self.form}-{digest.hexdigest()}"
@@ -144,101 +139,167 @@ class Corpus(ABC):
                 split: dict(zip(self.languages, text.checksums(), strict=True))
                 for split, text in splits.items()
             },
-            "files": {split: [_name(x) for x in text.origins] for split, text in splits.items()},
+            "files": {s: [_file_name(name) for name in x.origins] for s, x in splits.items()},
             "dropped_empty": {split: text.dropped for split, text in splits.items()},
         }
 
 
-def _name(origin: str) -> str:
-    """Return the last part of a path: in a record that travels, folders say nothing."""
+def _file_name(origin: str) -> str:
+    """Return the last part of a path: a record travels, and folders say nothing elsewhere."""
     return origin.rsplit("/", 1)[-1]
 
 
-def read_lines(path: Path) -> list[str]:
-    """Read a UTF-8 text file, gzip-packed where its name ends in `.gz`, into lines.
+class FolderCorpus(Corpus):
+    """Text of the user's own, of any language pair.
 
-    Only LF (or CR LF) ends a line: Unicode's own separators occur inside subtitles and would shift
-    the pairing. Raises ValueError naming the file, and the line of the first byte that is not
-    UTF-8.
+    Files are `{split}{infix}.{language}`, plain or `.gz`; further test sets are
+    `test_<name>{infix}.{language}`. `form` is stated, not guessed: scores and subwords depend on
+    it. `empty_lines` applies to training text: `error`, or `drop` the pair and count it. In valid
+    and test an empty line is an error. `name` is part of the experiment: runs on two texts of one
+    name would be taken for the same.
     """
+
+    licence = "as stated by the owner of the text"
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        *,
+        source_language: str,
+        target_language: str,
+        form: Form,
+        infix: str,
+        empty_lines: EmptyLines,
+        name: str = "translation",
+    ) -> None:
+        if data_dir is None:
+            raise ValueError(
+                "task=translation reads your own text: set data_dir=FOLDER to a folder with train, "
+                f"valid and test as train{infix}.{source_language}, train{infix}.{target_language} "
+                "and so on (plain or .gz)"
+            )
+        self.name = name
+        self._folder = Path(data_dir).expanduser()
+        self._infix = infix
+        self._empty_lines: EmptyLines = empty_lines
+        for key, code in (("source", source_language), ("target", target_language)):
+            if not _LANGUAGE.fullmatch(code):
+                raise ValueError(
+                    f"task.corpus.{key}_language={code!r}: give a language's code, such as de or "
+                    "pt_BR, which the file's name ends in"
+                )
+        self.languages = (source_language, target_language)
+        self.form = form
+        self.label = self._folder.resolve().name
+
+    def splits(self) -> dict[str, ParallelText]:
+        return self._text
+
+    @cached_property
+    def _text(self) -> dict[str, ParallelText]:
+        lang, infix = self.languages[0], self._infix
+        names = {
+            path.name.removesuffix(".gz").removesuffix(f"{infix}.{lang}")
+            for path in self._folder.glob("test_*")
+        }
+        further = sorted(
+            name
+            for name in names
+            if "." not in name and find_text(self._folder, f"{name}{infix}.{lang}")
+        )
+        return {
+            split: read_parallel(
+                self._folder,
+                f"{split}{infix}",
+                *self.languages,
+                empty_lines=self._empty_lines if split == "train" else "error",
+            )
+            for split in ("train", "valid", "test", *further)
+        }
+
+
+def read_lines(path: Path) -> list[str]:
+    """Read the lines of a parallel text, of at most `MOST_TEXT` bytes (see `stream_lines`)."""
+    return list(stream_lines(path, most=MOST_TEXT))
+
+
+def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
+    """Yield the lines of a UTF-8 text file, gzip-packed where its name ends in `.gz`.
+
+    Raises ValueError naming the file, and the line that is not UTF-8; also above `most` bytes.
+    """
+    read = 0
+
+    def limited(read_line: Callable[[int], bytes]) -> Iterator[bytes]:
+        nonlocal read
+        while line := read_line(-1 if most is None else most + 1):
+            read += len(line)
+            if most is not None and read > most:
+                raise ValueError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
+            yield line
+
     try:
-        data = read_file(path, most=MOST_TEXT)
-        if path.suffix == ".gz":
-            with gzip.GzipFile(fileobj=io.BytesIO(data)) as packed:
-                data = packed.read(MOST_TEXT + 1)
-        if len(data) > MOST_TEXT:
-            raise ValueError(f"{path}: unpacks to more than {MOST_TEXT} bytes; unpack it yourself")
+        check_is_file(path)
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            yield from decoded(limited(file.readline), origin=str(path))
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(
             f"cannot read {path}: {error}; restore the file or download it again"
         ) from error
-    return split_lines(data, origin=str(path))
 
 
-def split_lines(data: bytes, *, origin: str) -> list[str]:
-    """Decode UTF-8 bytes into lines (see `read_lines`); `origin` names them in errors."""
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        # utf-8-sig counts positions after the byte-order mark; find the line by decoding line by
-        # line.
-        number = next(n for n, line in enumerate(data.split(b"\n"), 1) if not _is_utf8(line))
-        raise ValueError(
-            f"{origin}, line {number}: not UTF-8 ({error.reason}); convert the file, for example "
-            f"with: iconv -f ISO-8859-1 -t UTF-8"
-        ) from error
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines and lines[-1] == "":
-        lines.pop()
-    if not lines:
-        raise ValueError(f"{origin} is empty; give a file with one sentence a line")
-    return lines
+def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
+    """Yield lines of UTF-8 without their ends; `origin` names them in errors.
+
+    Only LF (or CR LF) ends a line: Unicode's own separators occur inside subtitles and would shift
+    the pairing.
+    """
+    number = 0
+    for number, line in enumerate(lines, 1):
+        ended = line.removesuffix(b"\n")
+        whole = ended.removesuffix(b"\r") if ended != line else line
+        try:
+            yield whole.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{origin}, line {number}: not UTF-8 ({error.reason}); convert the file, for "
+                "example with: iconv -f ISO-8859-1 -t UTF-8"
+            ) from error
+    if not number:
+        raise ValueError(f"{origin} is empty; give a file with one sentence per line")
 
 
-def _is_utf8(line: bytes) -> bool:
-    try:
-        line.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def find_text(folder: Path, split: str, lang: str, *, infix: str = "") -> Path | None:
-    """Return the file `{split}{infix}.{lang}` of a folder, plain before `.gz`, or None."""
-    for suffix in ("", ".gz"):
-        path = folder / f"{split}{infix}.{lang}{suffix}"
-        if path.is_file():
-            return path
-    return None
+def find_text(folder: Path, name: str) -> Path | None:
+    """Return the file `name` of a folder, plain before `.gz`, or None."""
+    paths = (folder / name, folder / f"{name}.gz")
+    return next((path for path in paths if path.is_file()), None)
 
 
 def read_parallel(
-    folder: Path,
-    split: str,
-    source_lang: str,
-    target_lang: str,
-    *,
-    infix: str = "",
-    empty_lines: EmptyLines = "error",
+    folder: Path, stem: str, source: str, target: str, *, empty_lines: EmptyLines = "error"
 ) -> ParallelText:
-    """Read `{split}{infix}.{lang}`, plain or `.gz`, for both languages of a folder.
+    """Read `{stem}.{language}`, plain or `.gz`, for both languages of a folder.
 
     Raises ValueError naming file and line for everything that `ParallelText.checked` and
-    `read_lines` refuse, and a list of what the folder holds where a file is missing.
+    `stream_lines` refuse, and a list of the folder's files where one is missing.
     """
     paths: list[Path] = []
-    for lang in (source_lang, target_lang):
-        path = find_text(folder, split, lang, infix=infix)
+    for name in (f"{stem}.{source}", f"{stem}.{target}"):
+        path = find_text(folder, name)
         if path is None:
-            raise ValueError(missing_text(folder, f"{split}{infix}.{lang}"))
+            raise ValueError(missing_text(folder, name))
         paths.append(path)
-    source, target = paths
-    text = ParallelText(read_lines(source), read_lines(target), origins=(str(source), str(target)))
-    return text.checked(empty_lines=empty_lines)
+    return paired([read_lines(path) for path in paths], paths).checked(empty_lines=empty_lines)
+
+
+def paired(sides: Sequence[list[str]], files: Sequence[Path | str]) -> ParallelText:
+    """Pair two sides read from files, which name them in errors."""
+    source, target = sides
+    return ParallelText(source, target, origins=(str(files[0]), str(files[1])))
 
 
 def missing_text(folder: Path, wanted: str) -> str:
-    """Say in one sentence that a file is missing, what there is instead, and what to do."""
+    """Return a sentence: which file is missing, what there is instead, and what to do."""
     if not folder.is_dir():
         return f"no folder {folder} (looked for {wanted} in it); set data_dir to where the text is"
     found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
@@ -246,4 +307,56 @@ def missing_text(folder: Path, wanted: str) -> str:
     return (
         f"{folder} has neither {wanted} nor {wanted}.gz; it holds {shown or 'nothing'}. Add the "
         "file, or set data_dir, the language codes or the form of the text to match what is there"
+    )
+
+
+def read_table(
+    path: str, *, languages: tuple[str, str], revision: str | None = None
+) -> dict[str, ParallelText]:
+    """Load a data set of the Hugging Face Hub, or a folder of its files; splits keep their names.
+
+    A row holds both sentences as columns named by language (`de`, `en`), or under `translation`.
+    Raises whatever `datasets` raises where it finds nothing, and ValueError for other rows.
+    """
+    import datasets  # heavy, and not needed where the text is in plain files
+
+    tables = datasets.load_dataset(path, revision=revision)
+    if not isinstance(tables, Mapping):
+        raise ValueError(f"{path} has no named splits; give train, validation and test files")
+    return {str(split): _pairs(x, f"{path}:{split}", languages) for split, x in tables.items()}
+
+
+def _pairs(table: Any, origin: str, languages: tuple[str, str]) -> ParallelText:
+    columns = table.column_names
+    if "translation" in columns:
+        rows = table["translation"]
+        sides = [[row[lang] for row in rows] for lang in languages if rows and lang in rows[0]]
+    else:
+        sides = [list(table[lang]) for lang in languages if lang in columns]
+    if len(sides) != 2:
+        raise ValueError(
+            f"{origin} has the columns {', '.join(columns)}; needed are {' and '.join(languages)}, "
+            "or `translation` with both; give a data set of this language pair"
+        )
+    # A sentence with a stray line break at either end is the same sentence; `checked` refuses one
+    # inside.
+    return paired(
+        [[str(line).strip() for line in side] for side in sides],
+        [f"{origin}:{lang}" for lang in languages],
+    )
+
+
+def has_tables(folder: Path) -> bool:
+    """Tell whether a folder holds JSON lines or Parquet files, at its top or one level below."""
+    kinds = (*_TABLES, *(f"*/{kind}" for kind in _TABLES))
+    return any(next(folder.glob(kind), None) is not None for kind in kinds)
+
+
+def unavailable(what: str, tried: str, error: Exception, ways_out: str) -> ValueError:
+    """Return the error for data that could not be had: what was tried and the ways out."""
+    cause = " ".join(str(error).split())
+    short = cause if len(cause) <= 200 else cause[:200] + "..."
+    return ValueError(
+        f"cannot get {what}: tried {tried}, which failed with {type(error).__name__}: {short}. "
+        f"{ways_out} Or use task=toy, which needs no data and no network."
     )

@@ -1,15 +1,30 @@
-"""Token ids on disk: one flat array and the offsets of its sentences, mapped, not read.
+"""Token ids: flat arrays in memory-mapped files or on a device, and padded batches from them."""
 
-Decides the layout (`<stem>.ids.npy` int32, `<stem>.offsets.npy` int64), and how sentences become a
-padded array.
-"""
-
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 
 import numpy as np
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+
+def append_arrays(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> None:
+    """Add arrays to the files `<stem>.<name>` of a folder, which need not exist."""
+    for name, array in arrays.items():
+        with (folder / f"{stem}.{name}").open("ab") as file:
+            file.write(array.tobytes())
+
+
+def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32) -> np.ndarray:
+    """Map the file `<stem>.<name>` of a folder, read-only."""
+    return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="r")
+
+
+def ends(counts: np.ndarray) -> np.ndarray:
+    """Return where each of consecutive parts ends, after a 0: int64 [parts + 1]."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
 @dataclass(frozen=True)
@@ -20,29 +35,21 @@ class EncodedText:
     offsets: np.ndarray
 
     @classmethod
-    def from_sentences(cls, sentences: Sequence[Sequence[int]]) -> "EncodedText":
-        """Pack lists of ids."""
-        counts = np.fromiter(map(len, sentences), dtype=np.int64, count=len(sentences))
-        flat = np.fromiter(chain.from_iterable(sentences), dtype=np.int32, count=int(counts.sum()))
-        return cls(flat, _offsets(counts))
+    def from_sentences(cls, sentences: Iterable[Iterable[int]]) -> "EncodedText":
+        """Pack lists of ids, one after the other."""
+        parts = [np.fromiter(sentence, np.int32) for sentence in sentences]
+        flat = np.concatenate([np.zeros(0, np.int32), *parts])
+        return cls(flat, ends(np.array([len(part) for part in parts], np.int64)))
 
-    @classmethod
-    def joined(cls, parts: Sequence["EncodedText"]) -> "EncodedText":
-        """Return the sentences of all parts, one part after the other."""
-        ids = np.concatenate([np.zeros(0, np.int32), *(part.ids for part in parts)])
-        counts = np.concatenate([np.zeros(0, np.int64), *(part.lengths for part in parts)])
-        return cls(ids, _offsets(counts))
-
-    def save(self, folder: Path, stem: str) -> None:
-        """Write the two arrays as `<stem>.ids.npy` and `<stem>.offsets.npy`."""
-        np.save(folder / f"{stem}.ids.npy", self.ids)
-        np.save(folder / f"{stem}.offsets.npy", self.offsets)
+    def append(self, folder: Path, stem: str) -> None:
+        """Add the sentences to `<stem>.ids` and `<stem>.lengths`."""
+        lengths = self.lengths.astype(np.int32)
+        append_arrays(folder, stem, {"ids": self.ids.astype(np.int32), "lengths": lengths})
 
     @classmethod
     def load(cls, folder: Path, stem: str) -> "EncodedText":
-        """Map what `save` wrote, read-only."""
-        ids = np.load(folder / f"{stem}.ids.npy", mmap_mode="r")
-        return cls(ids, np.load(folder / f"{stem}.offsets.npy"))
+        """Map what `append` wrote."""
+        return cls(mapped(folder, stem, "ids"), ends(mapped(folder, stem, "lengths")))
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -52,9 +59,9 @@ class EncodedText:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def select(self, indices: np.ndarray) -> "EncodedText":
-        """Return the sentences of `indices`, packed anew."""
+        """Return the sentences of `indices`, packed again."""
         counts = self.counts(indices)
-        return EncodedText(self.ids[self._places(indices, counts)], _offsets(counts))
+        return EncodedText(self.ids[_places(self.offsets[indices], counts)], ends(counts))
 
     @property
     def lengths(self) -> np.ndarray:
@@ -78,24 +85,12 @@ class EncodedText:
         before, after = int(prefix is not None), int(suffix is not None)
         width = int(counts.max(initial=0)) + before + after
         out = np.full((len(indices), width), pad_id, dtype=np.int64)
-        columns = np.arange(width)
-        inside = (columns >= before) & (columns < before + counts[:, None])
-        # Row-major order of `inside` is the order of the concatenated sentences.
-        out[inside] = self.ids[self._places(indices, counts)]
+        copy_runs(out, np.full_like(counts, before), self.ids, self.offsets[indices], counts)
         if prefix is not None:
             out[:, 0] = prefix
         if suffix is not None:
             out[np.arange(len(indices)), counts + before] = suffix
         return out
-
-    def _places(self, indices: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """Return where the ids of the sentences `indices` stand, which have `counts` each."""
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.repeat(self.offsets[indices], counts) + within
-
-
-def _offsets(counts: np.ndarray) -> np.ndarray:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
 
 
 @dataclass(frozen=True)
@@ -115,3 +110,117 @@ class EncodedPairs:
     def lengths(self) -> np.ndarray:
         """Tokens of (source, target) with the end mark, as a model sees them: int64 [n, 2]."""
         return np.stack([self.source.lengths, self.target.lengths], axis=1) + 1
+
+    def select(self, indices: np.ndarray) -> "EncodedPairs":
+        """Return some of the pairs."""
+        return EncodedPairs(self.source.select(indices), self.target.select(indices))
+
+
+@dataclass(frozen=True)
+class EncodedDocuments:
+    """One split: `text` holds the sentences of all documents in order, as ids without marks.
+
+    Document d has the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]). `begins`
+    (bool [tokens]) is True at the first token of a word, `characters` (int32 [sentences]) counts
+    those of each sentence without the blank after it.
+    """
+
+    text: EncodedText
+    documents: np.ndarray
+    begins: np.ndarray
+    characters: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.documents) - 1
+
+    def append(self, folder: Path, stem: str) -> None:
+        """Add the documents to the files of a split."""
+        self.text.append(folder, stem)
+        more = {
+            "begins": self.begins.astype(bool),
+            "characters": self.characters.astype(np.int32),
+            "sizes": np.diff(self.documents).astype(np.int32),
+        }
+        append_arrays(folder, stem, more)
+
+    @classmethod
+    def load(cls, folder: Path, stem: str) -> "EncodedDocuments":
+        """Map what `append` wrote."""
+        return cls(
+            EncodedText.load(folder, stem),
+            documents=ends(mapped(folder, stem, "sizes")),
+            begins=mapped(folder, stem, "begins", np.bool_),
+            characters=mapped(folder, stem, "characters"),
+        )
+
+
+@dataclass(frozen=True)
+class ResidentText:
+    """The ids of a text on a device, int32, where padded batches are made; sizes alone travel."""
+
+    ids: Int[Tensor, " N"]
+    text: EncodedText
+
+    @classmethod
+    def of(cls, text: EncodedText, device: torch.device) -> "ResidentText":
+        """Copy the ids of a text to a device: 4 bytes per token."""
+        return cls(torch.from_numpy(np.array(text.ids)).to(device), text)
+
+    def padded(
+        self,
+        indices: np.ndarray,
+        *,
+        pad_id: int,
+        prefix: int | None = None,
+        suffix: int | None = None,
+    ) -> Int[Tensor, "B W"]:
+        """Return what `EncodedText.padded` does, made on the device without waiting for it."""
+        counts = self.text.counts(indices)
+        before, after = int(prefix is not None), int(suffix is not None)
+        width = int(counts.max(initial=0)) + before + after
+        sizes = torch.from_numpy(np.stack([self.text.offsets[indices], counts]))
+        starts, stops = sizes.to(self.ids.device, non_blocking=True)[:, :, None]
+        columns = torch.arange(-before, width - before, device=self.ids.device)
+        places = (starts + columns).clamp_(0, max(len(self.ids) - 1, 0))
+        inside = (columns >= 0) & (columns < stops)
+        out = self.ids[places].long() if len(self.ids) else places
+        out = out.masked_fill_(~inside, pad_id)
+        if prefix is not None:
+            out[:, 0] = prefix
+        return out if suffix is None else out.masked_fill_(columns == stops, suffix)
+
+
+@dataclass(frozen=True)
+class ResidentPairs:
+    """The two sides of a split on a device."""
+
+    source: ResidentText
+    target: ResidentText
+
+    @classmethod
+    def of(cls, pairs: EncodedPairs, device: torch.device) -> "ResidentPairs":
+        """Copy both sides to a device."""
+        return cls(*(ResidentText.of(side, device) for side in (pairs.source, pairs.target)))
+
+
+def copy_runs(
+    out: np.ndarray, at: np.ndarray, source: np.ndarray, starts: np.ndarray, counts: np.ndarray
+) -> None:
+    """Set `out[i, at[i]:at[i] + counts[i]]` to `source[starts[i]:starts[i] + counts[i]]`.
+
+    `out` is [rows, columns]; `at`, `starts` and `counts` are [rows].
+    """
+    rows = np.repeat(np.arange(len(out)), counts)
+    out[rows, _places(at, counts)] = source[_places(starts, counts)]
+
+
+def columns_in(shape: tuple[int, ...], at: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return bool `shape` [rows, columns], True at `at[i] <= column < at[i] + counts[i]`."""
+    columns = np.arange(shape[1])
+    return (columns >= at[:, None]) & (columns < (at + counts)[:, None])
+
+
+def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return `starts[i]`, `starts[i] + 1`, ... of `counts[i]` places for each i."""
+    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(starts, counts) + within

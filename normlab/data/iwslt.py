@@ -1,44 +1,59 @@
-"""IWSLT'14 German-English: where its text is found, and what results on it may be called.
+"""IWSLT'14 German-English: where its text is found, fairseq's protocol, and what to call results.
 
-Decides which forms of the data are known (the published archive, its files unpacked, the hub's
-tables, text prepared by fairseq's script), and the label: only text whose test is the 6,750 pairs
-of fairseq's protocol with the reference length of the literature is called IWSLT'14 without more.
+The protocol is that of fairseq's `prepare-iwslt14.sh` on WIT3's files: which lines of
+`train.tags.*` are text, Moses tokens, the length cleaning (1 to 175 tokens, ratio 1.5, before
+subwords), lowercasing, every 23rd cleaned pair as valid, and the five evaluation sets that make up
+test. One deviation: tokens are sacremoses', whose rules are Moses' own; the length of the reference
+checks them. Only text with the protocol's 6,750 test pairs and the reference length of the
+literature is called IWSLT'14 without more.
 """
 
+import re
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from normlab.data import ted
-from normlab.data.archive import download, unpack
-from normlab.data.cache import cache_key, cached_folder, file_checksum
+from normlab.data.cache import cache_key, cached_folder, download, file_checksum, unpack
 from normlab.data.corpus import (
     Corpus,
     Form,
     ParallelText,
     find_text,
+    has_tables,
     missing_text,
+    paired,
     read_lines,
     read_parallel,
+    read_table,
+    unavailable,
 )
-from normlab.data.hub import has_tables, read_table, unavailable
+from normlab.data.vocabulary import moses_tokens
 
 URL = "https://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"
 HUB = "bbaaaa/iwslt14-de-en"
 # The hub's automatic conversion: `datasets` no longer runs the loading script of the main branch.
 HUB_REVISION = "refs/convert/parquet"
 ARCHIVE = "de-en.tgz"
+LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
 # English tokens of the test in published logs; the two differ by the version of the tokeniser.
 REFERENCE_LENGTHS = (131_161, 131_156)
 PROTOCOL = "normlab.iwslt14/1"
+MIN_TOKENS, MAX_TOKENS, MAX_RATIO = 1, 175, 1.5
+VALID_EVERY = 23
+# The order in which the sets are joined to one test.
+TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 
 Prepared = Literal["auto", "bpe", "tokenized"]
 TrainFrom = Literal["train", "valid"]
 Download = Literal["archive", "hub"]
 _INFIXES = {"bpe": (".bpe", ""), "tokenized": (".tok", "")}
 _SPLITS = ("train", "valid", "test")
+_SKIPPED = ("<url>", "<talkid>", "<keywords>")
+_TAGS = re.compile(r"</?(?:title|description)>")
+_SEGMENT = re.compile(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>')
 
 
 class Iwslt14(Corpus):
@@ -68,7 +83,7 @@ class Iwslt14(Corpus):
         prepared: Prepared,
         download: Download,
     ) -> None:
-        if {source_language, target_language} != set(ted.LANGUAGES):
+        if {source_language, target_language} != set(LANGUAGES):
             raise ValueError(
                 f"IWSLT'14 here is German-English: task.corpus.source_language={source_language} "
                 f"and target_language={target_language} must be de and en, in either order"
@@ -78,7 +93,6 @@ class Iwslt14(Corpus):
         self._train_from: TrainFrom = train_from
         self._prepared: Prepared = prepared
         self._download: Download = download
-        self._read: dict[str, ParallelText] | None = None
         self._form: Form = "tokenized"
         self._archive: str | None = None
 
@@ -105,19 +119,24 @@ class Iwslt14(Corpus):
 
     def splits(self) -> dict[str, ParallelText]:
         """Return `train`, `valid`, `test`; the first call may download and tokenise (a minute)."""
-        if self._read is None:
-            text = self._from_network() if self._data_dir is None else self._find(self._data_dir)
-            if self._train_from == "valid":
-                if "train" in text:
-                    raise ValueError(
-                        "task.corpus.train_from=valid is for data without a training split, but "
-                        "this data has one; set task.corpus.train_from=train"
-                    )
-                text = {**ted.hold_out(text["valid"]), "test": text["test"]}
-            if self.languages != ted.LANGUAGES:
-                text = {split: _reversed(pairs) for split, pairs in text.items()}
-            self._read = text
-        return self._read
+        return self._text
+
+    @cached_property
+    def _text(self) -> dict[str, ParallelText]:
+        text = self._from_network() if self._data_dir is None else self._find(self._data_dir)
+        if self._train_from == "valid":
+            if "train" in text:
+                raise ValueError(
+                    "task.corpus.train_from=valid is for data without a training split, but "
+                    "this data has one; set task.corpus.train_from=train"
+                )
+            text = {**hold_out(text["valid"]), "test": text["test"]}
+        if self.languages == LANGUAGES:
+            return text
+        return {
+            split: paired([pairs.target, pairs.source], pairs.origins[::-1])
+            for split, pairs in text.items()
+        }
 
     def reference_length(self) -> int:
         """Return the number of English test tokens, the pieces of a word counted once."""
@@ -126,17 +145,14 @@ class Iwslt14(Corpus):
         return sum(not piece.endswith("@@") for line in english for piece in line.split())
 
     def origin(self) -> str:
-        """Return the place of the archive, or the data set of the hub."""
         return URL if self._download == "archive" else f"Hugging Face Hub, {HUB}"
 
     def describe(self) -> dict[str, object]:
-        """Return the base description, and the check of the reference length."""
         found = self.reference_length()
         check = {"expected": list(REFERENCE_LENGTHS), "found": found}
-        ok = found in REFERENCE_LENGTHS
         return {
             **super().describe(),
-            "reference_length_check": {**check, "ok": ok},
+            "reference_length_check": {**check, "ok": found in REFERENCE_LENGTHS},
             "archive_sha256": self._archive,
         }
 
@@ -146,11 +162,9 @@ class Iwslt14(Corpus):
             return self._from_archive(path)
         if (path / ARCHIVE).is_file():
             return self._from_archive(path / ARCHIVE)
-        release = ted.find_release(path) if path.is_dir() else None
-        if release is not None:
-            files = sorted(release.glob("*.de-en.*"))
-            content = {file.name: file_checksum(file) for file in files}
-            return _cached(content, lambda _: ted.read_release(release))
+        if (release := find_release(path)) is not None:
+            content = {file.name: file_checksum(file) for file in sorted(release.glob("*.de-en.*"))}
+            return _cached(content, lambda _: read_release(release))
         if path.is_dir() and has_tables(path):
             return self._from_tables(str(path), revision=None)
         return self._from_prepared(path)
@@ -161,19 +175,15 @@ class Iwslt14(Corpus):
 
     def _from_tables(self, path: str, *, revision: str | None) -> dict[str, ParallelText]:
         """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
-        tables = read_table(path, languages=ted.LANGUAGES, revision=revision)
+        tables = read_table(path, languages=LANGUAGES, revision=revision)
         missing = {"train", "validation", "test"} - set(tables)
         if missing:
             raise ValueError(f"{path} lacks {', '.join(sorted(missing))}; it has {list(tables)}")
         train = tables["train"]
-        kept = [i for i, line in enumerate(train.source) if ted.training_lines([line])]
-        raw = ParallelText(
-            ted.training_lines(train.source[i] for i in kept),
-            ted.training_lines(train.target[i] for i in kept),
-            origins=train.origins,
-        )
+        kept = train.pick([i for i, line in enumerate(train.source) if training_lines([line])])
+        raw = paired([training_lines(kept.source), training_lines(kept.target)], train.origins)
         content = {split: " ".join(text.checksums()) for split, text in tables.items()}
-        return _cached(content, lambda _: ted.assemble(raw, [tables["validation"], tables["test"]]))
+        return _cached(content, lambda _: assemble(raw, [tables["validation"], tables["test"]]))
 
     def _from_network(self) -> dict[str, ParallelText]:
         """Read the archive or the hub's tables, the other one where the first cannot be had."""
@@ -190,7 +200,7 @@ class Iwslt14(Corpus):
                 try:
                     return self._from_archive(archive)
                 except ValueError:
-                    archive.unlink(missing_ok=True)  # what does not unpack is fetched again
+                    archive.unlink(missing_ok=True)  # download it again next time
                     self._archive = None
                     raise
             except Exception as error:
@@ -210,24 +220,26 @@ class Iwslt14(Corpus):
 
     def _from_prepared(self, folder: Path) -> dict[str, ParallelText]:
         """Read text that fairseq's script wrote: pieces or tokens."""
-        found = self._prepared_text(folder)
-        if found is None:
+        forms: tuple[Form, ...] = ("bpe", "tokenized")
+        known = [
+            (infix, form)
+            for form in forms
+            if self._prepared in ("auto", form)
+            for infix in _INFIXES[form]
+            if find_text(folder, f"test{infix}.de")
+        ]
+        if not known:
             raise ValueError(missing_text(folder, "test[.bpe|.tok].de"))
-        infix, form = found
-        splits = [name for name in _SPLITS if find_text(folder, name, "de", infix=infix)]
-        if "train" not in splits and self._train_from == "train":
+        infix, form = known[0]
+        splits = [name for name in _SPLITS if find_text(folder, f"{name}{infix}.de")]
+        if self._train_from == "train" and "train" not in splits:
             raise ValueError(
                 missing_text(folder, f"train{infix}.de")
                 + ". Without any training text, task.corpus.train_from=valid trains on the valid "
                 "split (mini-TED, not an IWSLT'14 result)"
             )
-        wanted = _SPLITS if self._train_from == "train" else splits
-        text = {
-            split: read_parallel(folder, split, *ted.LANGUAGES, infix=infix) for split in wanted
-        }
-        missing = {"valid", "test"} - set(text)
-        if missing:
-            raise ValueError(missing_text(folder, f"{min(missing)}{infix}.de"))
+        wanted = sorted({"valid", "test", *splits}, key=_SPLITS.index)
+        text = {split: read_parallel(folder, f"{split}{infix}", *LANGUAGES) for split in wanted}
         pieces = any("@@ " in line for line in text["test"].source)
         if pieces != (form == "bpe") and infix:
             raise ValueError(
@@ -237,48 +249,112 @@ class Iwslt14(Corpus):
         self._form = "bpe" if pieces else "tokenized"
         return text
 
-    def _prepared_text(self, folder: Path) -> tuple[str, Form] | None:
-        """Return the infix of the prepared text to read, and the form that its name says."""
-        forms: tuple[Form, ...] = ("bpe", "tokenized")
-        for form in forms if self._prepared == "auto" else (self._prepared,):
-            for infix in _INFIXES[form]:
-                if find_text(folder, "test", "de", infix=infix):
-                    return infix, form
-        return None
-
-
-def _reversed(text: ParallelText) -> ParallelText:
-    return ParallelText(text.target, text.source, origins=(text.origins[1], text.origins[0]))
-
 
 def _read_archive(archive: Path, place: Path) -> dict[str, ParallelText]:
-    """Unpack an archive into a folder within `place`, which is gone after, and read it."""
+    """Unpack an archive into a temporary folder within `place`, and read it."""
     with tempfile.TemporaryDirectory(dir=place) as folder:
         unpack(archive, Path(folder))
-        release = ted.find_release(Path(folder))
+        release = find_release(Path(folder))
         if release is None:
             raise ValueError(
                 f"{archive} does not hold train.tags.de-en.de, so it is not the IWSLT'14 de-en "
                 f"archive; the published one is {URL}"
             )
-        return ted.read_release(release)
+        return read_release(release)
 
 
 def _cached(
     content: dict[str, str], read: Callable[[Path], dict[str, ParallelText]]
 ) -> dict[str, ParallelText]:
-    """Return text that takes a minute to tokenise, from the cache where it has been before."""
+    """Return text that takes a minute to tokenise, from the cache after the first time."""
 
     def build(folder: Path) -> None:
         for split, text in read(folder).items():
-            for lang, lines in zip(ted.LANGUAGES, (text.source, text.target), strict=True):
+            for lang, lines in zip(LANGUAGES, (text.source, text.target), strict=True):
                 data = "".join(line + "\n" for line in lines).encode()
                 (folder / f"{split}.tok.{lang}").write_bytes(data)
 
     name = f"iwslt14-text-{cache_key({'protocol': PROTOCOL, **content})}"
     folder = cached_folder(name, build)
+    files = {split: [folder / f"{split}.tok.{lang}" for lang in LANGUAGES] for split in _SPLITS}
+    return {split: paired([read_lines(x) for x in paths], paths) for split, paths in files.items()}
+
+
+def find_release(folder: Path) -> Path | None:
+    """Return the folder with `train.tags.de-en.de`, this one or its `de-en`, or None."""
+    places = (folder, folder / "de-en")
+    return next((place for place in places if (place / "train.tags.de-en.de").is_file()), None)
+
+
+def read_release(folder: Path) -> dict[str, ParallelText]:
+    """Read the files of the release into `train`, `valid`, `test`: tokenised, lowercased.
+
+    Raises ValueError naming the file that is missing, or whose counterpart differs in length.
+    """
+    tags = [folder / f"train.tags.de-en.{lang}" for lang in LANGUAGES]
+    sets = [
+        [folder / f"IWSLT14.{name}.de-en.{lang}.xml" for lang in LANGUAGES] for name in TEST_SETS
+    ]
+    missing = [path.name for pair in [tags, *sets] for path in pair if not path.is_file()]
+    if missing:
+        raise ValueError(
+            f"{folder} lacks {', '.join(missing)} of the IWSLT'14 de-en release; unpack all of "
+            "de-en.tgz"
+        )
+    train = paired([training_lines(read_lines(path)) for path in tags], tags)
+    tests = [paired([segments(read_lines(path)) for path in pair], pair) for pair in sets]
+    return assemble(train, tests)
+
+
+def assemble(train: ParallelText, tests: list[ParallelText]) -> dict[str, ParallelText]:
+    """Apply the protocol to raw (de, en) training text and evaluation sets."""
+    test = ParallelText(
+        [line for part in tests for line in part.source],
+        [line for part in tests for line in part.target],
+        origins=("the test sets (de)", "the test sets (en)"),
+    )
+    return {**hold_out(lowercase(clean(tokenized(train)))), "test": lowercase(tokenized(test))}
+
+
+def training_lines(lines: Iterable[str]) -> list[str]:
+    """Return the text of a `train.tags` file: no metadata; titles and descriptions without tags."""
+    kept = (line for line in lines if not any(tag in line for tag in _SKIPPED))
+    return [_TAGS.sub("", line).strip() for line in kept]
+
+
+def segments(lines: Iterable[str]) -> list[str]:
+    """Return the sentences of an evaluation file, typographic apostrophes made plain.
+
+    Entities such as `&amp;` stay as they are, as in the script: the published reference has them.
+    """
+    found = (_SEGMENT.search(line) for line in lines)
+    return [match.group(1).replace("\u2019", "'") for match in found if match]
+
+
+def tokenized(text: ParallelText) -> ParallelText:
+    """Return Moses tokens of both sides."""
+    sides = zip((text.source, text.target), LANGUAGES, strict=True)
+    return paired([moses_tokens(x, lang=lang) for x, lang in sides], text.origins)
+
+
+def lowercase(text: ParallelText) -> ParallelText:
+    """Return both sides in lower case."""
+    return paired([[x.lower() for x in side] for side in (text.source, text.target)], text.origins)
+
+
+def clean(text: ParallelText) -> ParallelText:
+    """Leave out pairs with a side outside 1 to 175 tokens, or one over 1.5 times the other."""
+    pairs = enumerate(zip(text.source, text.target, strict=True))
+    sizes = ((i, sorted(len(side.split()) for side in pair)) for i, pair in pairs)
+    return text.pick(
+        [i for i, (a, b) in sizes if a >= MIN_TOKENS and b <= min(MAX_TOKENS, MAX_RATIO * a)]
+    )
+
+
+def hold_out(text: ParallelText) -> dict[str, ParallelText]:
+    """Split off every 23rd pair, the 23rd first, as `valid`; the rest is `train`."""
+    valid = range(VALID_EVERY - 1, len(text), VALID_EVERY)
     return {
-        split: ted.paired([read_lines(path) for path in files], files)
-        for split in _SPLITS
-        for files in [[folder / f"{split}.tok.{lang}" for lang in ted.LANGUAGES]]
+        "train": text.pick([i for i in range(len(text)) if i not in valid]),
+        "valid": text.pick(valid),
     }

@@ -1,17 +1,27 @@
 """Multi30k task 1: German-English image captions (Elliott et al. 2016), 29,000 training pairs.
 
-Decides which files and which data set of the hub count as Multi30k, which test set is `test` (2016
-Flickr, as in the literature), and the counts and checksums by which the text is recognised.
+`test` is 2016 Flickr, as in the literature. Counts and checksums tell whether text is the published
+one.
 """
 
+from functools import cached_property
 from pathlib import Path
 
-from normlab.data.corpus import Corpus, Form, ParallelText, find_text, missing_text, read_parallel
-from normlab.data.hub import has_tables, read_table, unavailable
+from normlab.data.corpus import (
+    Corpus,
+    Form,
+    ParallelText,
+    find_text,
+    has_tables,
+    missing_text,
+    read_parallel,
+    read_table,
+    unavailable,
+)
 
 HUB = "bentrevett/multi30k"
 SIZES = {"train": 29_000, "valid": 1_014, "test": 1_000}
-# SHA-256 of the published text: UTF-8, a sentence a line.
+# SHA-256 of the published text: UTF-8, one sentence per line.
 CHECKSUMS = {
     "train": {
         "de": "2c2b73fd2b548fbcde3a875e0a78d6ee94d498bfdee6bd3eae3945779e9ddf72",
@@ -57,75 +67,15 @@ class Multi30k(Corpus):
         self.languages = (source_language, target_language)
         self._folder = None if data_dir is None else Path(data_dir).expanduser()
         self._hub = hub
-        self._splits: dict[str, ParallelText] | None = None
-        self._label = "Multi30k"
 
     @property
     def label(self) -> str:
-        """What results are called: Multi30k where the text is the published one; reads it."""
-        self.splits()
-        return self._label
-
-    def origin(self) -> str:
-        """Return the data set of the hub."""
-        return f"Hugging Face Hub, {self._hub}"
-
-    def splits(self) -> dict[str, ParallelText]:
-        """Return `train`, `valid`, `test` and, where there are files, `test_2017`; read once."""
-        if self._splits is None:
-            self._splits = (
-                self._from_hub() if self._folder is None else self._from_folder(self._folder)
-            )
-            self._verify(self._splits)
-        return self._splits
-
-    def _from_folder(self, folder: Path) -> dict[str, ParallelText]:
-        # A folder that holds several data sets, as a lab's data folder does, has ours under its own
-        # name.
-        if (folder / self.name).is_dir():
-            folder = folder / self.name
-        if find_text(folder, "train", "en") is None and folder.is_dir() and has_tables(folder):
-            return self._rename(read_table(str(folder), languages=self.languages))
-        splits: dict[str, ParallelText] = {}
-        for split, names in FILES.items():
-            present = [name for name in names if find_text(folder, name, self.languages[0])]
-            if present:
-                splits[split] = read_parallel(folder, present[0], *self.languages)
-            elif split in SIZES:
-                raise ValueError(missing_text(folder, f"{names[0]}.{self.languages[0]}"))
-        return splits
-
-    def _from_hub(self) -> dict[str, ParallelText]:
-        try:
-            tables = read_table(self._hub, languages=self.languages)
-        except Exception as error:
-            raise unavailable(
-                "Multi30k",
-                f"the data set {self._hub} of the Hugging Face Hub",
-                error,
-                "With a network, run the command again. Without one, set data_dir=FOLDER to a "
-                "folder that holds train, val and test_2016_flickr as .de and .en (plain or .gz), "
-                "or the data set's train.jsonl, val.jsonl and test.jsonl, downloaded elsewhere "
-                "from https://huggingface.co/datasets/"
-                f"{self._hub}.",
-            ) from error
-        return self._rename(tables)
-
-    def _rename(self, tables: dict[str, ParallelText]) -> dict[str, ParallelText]:
-        missing = [split for split in HUB_SPLITS if split not in tables]
-        if missing:
-            raise ValueError(
-                f"Multi30k tables lack {', '.join(missing)}; there are {', '.join(tables)}"
-            )
-        return {ours: tables[theirs] for theirs, ours in HUB_SPLITS.items()}
-
-    def _verify(self, splits: dict[str, ParallelText]) -> None:
-        """Name the text honestly where its counts or checksums are not the published ones."""
+        """What results are called: plain Multi30k only where the text is the published one."""
+        splits = self.splits()
         counts = {split: len(splits[split]) for split in SIZES}
         if counts != SIZES:
             given = "/".join(map(str, counts.values()))
-            self._label = f"Multi30k, not the published split ({given} pairs)"
-            return
+            return f"Multi30k, not the published split ({given} pairs)"
         other = [
             f"{split}.{lang}"
             for split, published in CHECKSUMS.items()
@@ -133,4 +83,54 @@ class Multi30k(Corpus):
             if found != published[lang]
         ]
         if other:
-            self._label = f"Multi30k, edited text ({', '.join(other)} differ from the published)"
+            return f"Multi30k, edited text ({', '.join(other)} differ from the published)"
+        return "Multi30k"
+
+    def origin(self) -> str:
+        return f"Hugging Face Hub, {self._hub}"
+
+    def splits(self) -> dict[str, ParallelText]:
+        """Return `train`, `valid`, `test` and, where there are files, `test_2017`; read once."""
+        return self._text
+
+    @cached_property
+    def _text(self) -> dict[str, ParallelText]:
+        if self._folder is None:
+            return self._from_tables(None)
+        # A folder that holds several data sets, as a lab's data folder does, has ours under its own
+        # name.
+        named = self._folder / self.name
+        folder = named if named.is_dir() else self._folder
+        if find_text(folder, "train.en") is None and folder.is_dir() and has_tables(folder):
+            return self._from_tables(folder)
+        splits: dict[str, ParallelText] = {}
+        for split, names in FILES.items():
+            present = [name for name in names if find_text(folder, f"{name}.{self.languages[0]}")]
+            if present:
+                splits[split] = read_parallel(folder, present[0], *self.languages)
+            elif split in SIZES:
+                raise ValueError(missing_text(folder, f"{names[0]}.{self.languages[0]}"))
+        return splits
+
+    def _from_tables(self, folder: Path | None) -> dict[str, ParallelText]:
+        """Read a folder of tables, or the hub's."""
+        try:
+            tables = read_table(str(folder or self._hub), languages=self.languages)
+        except Exception as error:
+            if folder is not None:
+                raise
+            raise unavailable(
+                "Multi30k",
+                f"the data set {self._hub} of the Hugging Face Hub",
+                error,
+                "With a network, run the command again. Without one, set data_dir=FOLDER to a "
+                "folder that holds train, val and test_2016_flickr as .de and .en (plain or .gz), "
+                "or the data set's train.jsonl, val.jsonl and test.jsonl, downloaded elsewhere "
+                f"from https://huggingface.co/datasets/{self._hub}.",
+            ) from error
+        missing = [split for split in HUB_SPLITS if split not in tables]
+        if missing:
+            raise ValueError(
+                f"Multi30k tables lack {', '.join(missing)}; there are {', '.join(tables)}"
+            )
+        return {ours: tables[theirs] for theirs, ours in HUB_SPLITS.items()}

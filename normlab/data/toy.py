@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import yaml
 
 from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.documents.corpus import Document, DocumentCorpus
+from normlab.data.documents import Document, DocumentCorpus
 
 VERSION = "toy/2"
 """Of the text: raise it when another text comes from the same settings (1 was an older grammar)."""

@@ -15,9 +15,9 @@ from torch import Tensor
 
 from normlab.data.batching import EVAL_SEED, Batching, padding_share
 from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.documents.corpus import DocumentCorpus
-from normlab.data.documents.prepare import PreparedDocuments, prepare_documents
-from normlab.data.documents.tokenizer import DocumentTokenizer, Pieces
+from normlab.data.documents import DocumentCorpus
+from normlab.data.prepare import PreparedDocuments, prepare_documents
+from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.distributed import Shard
 from normlab.models.base import Longest, Text
 from normlab.norms.base import EvalStats

@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from normlab.data.documents.tokenizer import DocumentTokenizer
-from normlab.data.documents.windows import Windows, text_windows
+from normlab.data.targets import Windows, text_windows
+from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text

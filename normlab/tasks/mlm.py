@@ -13,9 +13,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from normlab.data.batching import dice
-from normlab.data.documents.masking import DICE, mask_tokens
-from normlab.data.documents.pairs import MARKS, Pairs, segment_pairs
-from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.pairs import MARKS, Pairs, segment_pairs
+from normlab.data.targets import DICE, mask_tokens
+from normlab.data.vocabulary import DocumentTokenizer
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.architecture import MaskedLM
 from normlab.models.base import Text

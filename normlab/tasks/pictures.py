@@ -12,8 +12,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
 from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.pictures.augment import Augmentation
-from normlab.data.pictures.source import Pictures, PictureSource
+from normlab.data.pictures import Augmentation, Pictures, PictureSource
 from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image

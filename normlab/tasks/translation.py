@@ -17,9 +17,8 @@ from torch import Tensor
 from normlab.data.batching import Batching, eval_batches, padding_share
 from normlab.data.batching import BatchStream as IndexStream
 from normlab.data.corpus import Corpus
-from normlab.data.encoded import EncodedPairs, EncodedText
+from normlab.data.encoded import EncodedPairs, EncodedText, ResidentPairs
 from normlab.data.prepare import PreparedTranslation, prepare_translation
-from normlab.data.resident import ResidentPairs
 from normlab.distributed import Shard, gather_objects, is_main
 from normlab.metrics.counts import mean_score, perplexity
 from normlab.models.base import Longest, TextToText

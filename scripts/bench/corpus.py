@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.pictures.source import Pictures, PictureSource
+from normlab.data.pictures import Pictures, PictureSource
 
 _CORRELATION = 0.95  # between the logarithms of the lengths of a pair
 _SCORED_PAIRS = 200

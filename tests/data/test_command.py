@@ -68,20 +68,6 @@ def test_bad_text_is_one_message_and_a_status(tmp_path, capsys, damage, message)
     assert len(captured.err.strip().splitlines()) == 1
 
 
-def test_a_wrong_value_lists_the_allowed(tmp_path, capsys):
-    write_corpus(tmp_path)
-    arguments = [
-        "inspect",
-        "--data",
-        "task=translation",
-        f"data_dir={tmp_path}",
-        "task.corpus.form=token",
-    ]
-    assert cli.main(arguments) == 1
-    error = capsys.readouterr().err
-    assert "corpus.form" in error and "tokenized" in error
-
-
 @pytest.mark.parametrize("path", sorted((CONFIG_DIR / "task").glob("*.yaml")), ids=lambda p: p.stem)
 def test_a_task_config_opens_with_its_command(path):
     command, description = path.read_text("utf-8").splitlines()[:2]

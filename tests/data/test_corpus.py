@@ -6,8 +6,7 @@ import subprocess
 
 import pytest
 
-from normlab.data.corpus import ParallelText, read_lines, read_parallel
-from normlab.data.local import FolderCorpus
+from normlab.data.corpus import FolderCorpus, ParallelText, read_lines, read_parallel
 
 
 def write_split(folder, split, source, target):

@@ -7,11 +7,10 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from normlab.data.documents.corpus import Document, DocumentCorpus
-from normlab.data.documents.encoded import columns_in, copy_runs
-from normlab.data.documents.local import FolderDocuments
-from normlab.data.documents.prepare import prepare_documents
-from normlab.data.documents.windows import text_windows
+from normlab.data.documents import Document, DocumentCorpus, FolderDocuments
+from normlab.data.encoded import columns_in, copy_runs
+from normlab.data.prepare import prepare_documents
+from normlab.data.targets import text_windows
 
 
 class Given(DocumentCorpus):
@@ -135,13 +134,6 @@ def test_a_split_of_repeated_documents_alone_is_refused(tmp_path):
         prepare({"train": [["One."]], "valid": [["One."]], "test": [["Two."]]}, tmp_path)
 
 
-def test_the_same_lines_cut_otherwise_are_another_document(tmp_path):
-    splits = {**SPLITS, "train": [["One.", "Two."], ["One. Two."]], "test": [["One."]]}
-    prepared = prepare(splits, tmp_path)
-    assert texts_of(prepared, "train") == splits["train"]
-    assert set(prepared.description["repeated_documents"].values()) == {0}
-
-
 def test_the_vocabulary_comes_from_training_text_alone(tmp_path):
     first = prepare(SPLITS, tmp_path, pieces="wordpiece")
     other = prepare(
@@ -255,8 +247,8 @@ def test_a_document_that_cannot_be_one_is_named(tmp_path, document, message):
 
 def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(tmp_path, monkeypatch):
     splits = {**SPLITS, "train": [[f"Word{i} is here."] for i in range(40)]}
-    monkeypatch.setattr("normlab.data.documents.prepare.SAMPLE_CHARACTERS", 200)
-    monkeypatch.setattr("normlab.data.documents.prepare._CHUNK", 7)
+    monkeypatch.setattr("normlab.data.prepare.SAMPLE_CHARACTERS", 200)
+    monkeypatch.setattr("normlab.data.prepare._DOCUMENTS", 2)
     prepared = prepare(splits, tmp_path)
     assert prepared.description["vocabulary"]["learnt_from_documents"] == 10
     assert texts_of(prepared, "train") == splits["train"]

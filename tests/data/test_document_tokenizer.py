@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.data.documents.tokenizer import CONTINUES, SPECIALS, DocumentTokenizer
+from normlab.data.vocabulary import CONTINUES, SPECIALS, DocumentTokenizer
 
 TEXT = [
     "The cat sat on the mat, and the mats were flat.",
@@ -111,11 +111,6 @@ def test_characters_of_other_texts_are_unknown_to_wordpiece():
     assert characters <= set("only these words only those words")
 
 
-def test_merges_of_bpe_come_from_the_text():
-    learnt = trained("bpe", text=["zqzq zqzq", "zqzq"], vocab_size=300)
-    assert [len(ids_of(x, "zqzq")) for x in (learnt, TOKENIZERS["bpe", False])] == [1, 5]
-
-
 def test_begins_of_wordpiece_are_pieces_without_the_mark():
     tokenizer = TOKENIZERS["wordpiece", False]
     [(ids, begins)] = tokenizer.encode(["Nobody's sitters sat, cats barked."])
@@ -151,7 +146,7 @@ def test_decode_shows_masks_and_hides_padding_and_marks(kind):
 
 PROGRAM = """
 import json, sys
-from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.vocabulary import DocumentTokenizer
 text, size = json.loads(sys.argv[1]), json.loads(sys.argv[2])
 for pieces in ("wordpiece", "bpe"):
     tokenizer = DocumentTokenizer.train(
@@ -186,17 +181,11 @@ def test_a_vocabulary_without_room_is_refused(pieces, vocab_size):
         DocumentTokenizer.train(TEXT, pieces=pieces, vocab_size=vocab_size, lowercase=False)
 
 
-@pytest.mark.parametrize("pieces", PIECES)
-def test_the_size_is_at_most_what_is_asked_for(pieces):
-    assert len(trained(pieces)) == SIZES[pieces]
-    assert len(trained(pieces, vocab_size=5_000)) < 5_000
-
-
 @every_kind
 def test_save_and_load(kind, tmp_path):
     tokenizer = TOKENIZERS[kind]
-    tokenizer.save(tmp_path)
-    loaded = DocumentTokenizer.load(tmp_path)
+    tokenizer.save(tmp_path / "x.json")
+    loaded = DocumentTokenizer.load(tmp_path / "x.json")
     odd = [*TEXT, " ".join(SPECIALS), "\u00e4\u20ac \U0001f600"]
     assert loaded.encode(odd) == tokenizer.encode(odd)
     assert len(loaded) == len(tokenizer)

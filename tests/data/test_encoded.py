@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.data.encoded import EncodedPairs, EncodedText
-from normlab.data.resident import ResidentText
+from normlab.data.encoded import EncodedPairs, EncodedText, ResidentText
 
 SENTENCES = [[5, 6, 7], [], [8], [9, 10]]
 
@@ -16,7 +15,7 @@ def text():
 
 
 def test_sentences_come_back_mapped(text, tmp_path):
-    text.save(tmp_path, "train.source")
+    text.append(tmp_path, "train.source")
     loaded = EncodedText.load(tmp_path, "train.source")
     assert [loaded[i].tolist() for i in range(len(loaded))] == SENTENCES
     assert isinstance(loaded.ids, np.memmap) and loaded.ids.dtype == np.int32

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.local import FolderCorpus
+from normlab.data.corpus import Corpus, FolderCorpus, Form, ParallelText
 from normlab.data.multi30k import Multi30k
 from normlab.data.prepare import length_statistics, prepare_translation
 

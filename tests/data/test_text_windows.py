@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.data.documents.encoded import EncodedDocuments
-from normlab.data.documents.tokenizer import DocumentTokenizer
-from normlab.data.documents.windows import text_windows
-from normlab.data.encoded import EncodedText
+from normlab.data.encoded import EncodedDocuments, EncodedText
+from normlab.data.targets import text_windows
+from normlab.data.vocabulary import DocumentTokenizer
 
 BOS, EOS, PAD = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id, DocumentTokenizer.pad_id
 

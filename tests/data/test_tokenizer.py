@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from normlab.data.corpus import read_lines
-from normlab.data.tokenizer import Tokenizer, join_pieces
+from normlab.data.vocabulary import Tokenizer, join_pieces
 
 LINES = [
     "Ein Haus (gro\u00df) steht da.",
@@ -89,15 +89,15 @@ def test_join_pieces():
 
 
 def test_saved_and_loaded_alike(raw, tmp_path):
-    raw.save(tmp_path, "source")
-    loaded = Tokenizer.load(tmp_path, "source", form="raw")
+    raw.save(tmp_path / "source.json")
+    loaded = Tokenizer.load(tmp_path / "source.json", form="raw")
     assert len(loaded) == len(raw)
     assert loaded.encode_batch(LINES) == raw.encode_batch(LINES)
 
 
 def test_training_is_the_same_in_another_process(raw):
     code = (
-        "from normlab.data.tokenizer import Tokenizer\n"
+        "from normlab.data.vocabulary import Tokenizer\n"
         f"t = Tokenizer.train({LINES * 3!a}, form='raw', vocab_size=120)\n"
         f"print(t.encode_batch({LINES!a}))"
     )

@@ -9,7 +9,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from normlab.data.archive import MAX_BYTES, unpack
+from normlab.data.cache import MAX_BYTES, unpack
 from normlab.train.checkpoint import load_checkpoint
 from tests.faults.folders import in_time
 from tests.faults.hostile import one_line

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from normlab.config.compose import from_dict, to_dict
-from normlab.data.local import FolderCorpus
+from normlab.data.corpus import FolderCorpus
 from normlab.records.record import RunRecord
 from normlab.train.build import check_nodes
 from tests.faults.tally import Tally

@@ -10,10 +10,8 @@ import torch
 from torch import nn
 
 from normlab.config.compose import compose, to_dict
-from normlab.data.pictures import cifar10
-from normlab.data.pictures.augment import Augmentation
-from normlab.data.pictures.digits import Digits
-from normlab.data.pictures.source import by_class
+from normlab.data import cifar10
+from normlab.data.pictures import Augmentation, Digits, by_class
 from normlab.models.folding import fold
 from normlab.models.resnet import normalized
 from normlab.norms.base import running_norms

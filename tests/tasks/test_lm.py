@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from normlab.data.documents.corpus import Document, DocumentCorpus
-from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import CausalLM, TextArchitecture
 from normlab.models.decoding import SamplingSettings, continuation

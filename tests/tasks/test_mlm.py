@@ -10,8 +10,8 @@ import torch
 
 from normlab.config.sites import NORM_KEYS as SITES
 from normlab.data.batching import EVAL_SEED
-from normlab.data.documents.corpus import Document, DocumentCorpus
-from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed import Shard
 from normlab.models.architecture import TextArchitecture
 from normlab.models.layers import initialize

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.data.encoded import EncodedPairs, EncodedText
-from normlab.data.resident import ResidentPairs
+from normlab.data.encoded import EncodedPairs, EncodedText, ResidentPairs
 from normlab.distributed import Shard
 from normlab.models.decoding import SearchSettings
 from normlab.models.layers import initialize

@@ -29,8 +29,8 @@ from itertools import pairwise
 import numpy as np
 
 from normlab.data.batching import stream
-from normlab.data.documents.encoded import EncodedDocuments, columns_in, copy_runs
-from normlab.data.documents.tokenizer import DocumentTokenizer
+from normlab.data.encoded import EncodedDocuments, columns_in, copy_runs, ends
+from normlab.data.vocabulary import DocumentTokenizer
 
 MARKS = 3  # [CLS] A [SEP] B [SEP]; without B there is one less
 TRIES = 64  # neighbours to look at for a segment from elsewhere
@@ -151,7 +151,7 @@ def segment_pairs(
     # There are no more runs than sentences.
     short = rng.random(len(lengths)) < short_share
     rooms = np.where(short, rng.integers(LEAST, longest + 1, len(lengths)), longest)
-    offsets = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+    offsets = ends(lengths)
     owner, first, end = _runs(documents, offsets, rooms, pair=nsp)
     room = rooms[: len(owner)]
     if not nsp:
@@ -245,7 +245,7 @@ def _runs(
     limits = rooms.tolist()
     owner: list[int] = []
     firsts: list[int] = []
-    ends: list[int] = []
+    stops: list[int] = []
     bounds: Sequence[int] = documents.tolist()
     for document, (begin, stop) in enumerate(pairwise(bounds)):
         first = begin
@@ -258,9 +258,9 @@ def _runs(
             end = min(max(fits, first + least), stop)
             owner.append(document)
             firsts.append(first)
-            ends.append(end)
+            stops.append(end)
             first = end
-    return np.array(owner, np.int64), np.array(firsts, np.int64), np.array(ends, np.int64)
+    return np.array(owner, np.int64), np.array(firsts, np.int64), np.array(stops, np.int64)
 
 
 def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:

@@ -1,14 +1,23 @@
 """The English that every Python carries: help topics and the docstrings of the standard library.
 
-Decides what a document is (a topic of `pydoc`, or a module with its docstrings in the order of
-their lines), that no text stands in two documents, and which split a document belongs to. Source
-files are parsed, never imported: nothing of theirs runs.
+A document is a topic of `pydoc`, or a module with its docstrings in the order of their lines.
+Source files are parsed, never imported: nothing of theirs runs. What of a text is prose is decided
+block by block (between blank lines), then sentence by sentence:
+
+- a block that is code, a table or a grammar is left out: it holds a prompt (`>>>`), a rule of
+  `*`, `=`, `-` or `+`, a `|` or a `::=`; so is a block further in than one that ended in `::`;
+- a list item, or a line that is further in or out than the one before, begins a paragraph;
+- markup goes: `*x*`, ``x``, `:role:` and the marks of list items;
+- a sentence stays if it begins with a capital letter, ends in `.`, `!` or `?`, has `MIN_WORDS`
+  words or more, at least `MIN_SHARE` of them plain English words, and no sign of code;
+- the rest is left out and counted.
 """
 
 import ast
 import hashlib
 import pkgutil
 import platform
+import re
 import sys
 import sysconfig
 import warnings
@@ -18,11 +27,30 @@ from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
 
-from normlab.data.documents.corpus import Document, DocumentCorpus, by_hash, rules_digest, splitter
-from normlab.data.documents.prose import prose
+from normlab.data.documents import (
+    RULES,
+    Document,
+    DocumentCorpus,
+    split_by_hash,
+    split_sentences,
+    splitter,
+)
+
+MIN_WORDS = 4
+MIN_SHARE = 0.75
 
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 _TESTS = ("test", "tests", "idle_test")
+_CODE_LINE = re.compile(r">>>|\.\.\. |::=|\||[-+=*~^_.#]{4,}|^\s*[$%] ")
+_ITEM = re.compile(r"(?:[-*+o]|\(?\d{1,2}[.)]|\(?[a-z][.)])\s+(?=\S)")
+_ROLE = re.compile(r":[a-z:]+:(?=`)")
+_MARKUP = re.compile(r"(``|`|\*\*|\*)(?=\S)([^`*]*?\S)\1(?![A-Za-z0-9_])")
+_BEGIN = re.compile(r"[\"'(]{0,2}[A-Z]")
+_END = re.compile(r"[^.:][.!?][\"')]{0,2}$")
+_PLAIN = re.compile(r"[\"'(]{0,2}[A-Za-z]+(?:[-'/][A-Za-z]+)*[\"')]{0,2}[,;:.!?]?[\"')]{0,2}")
+_CODE = re.compile(
+    r"[={}\\<>|@$#~^\[\]]|->|::|(?<! )--|--(?! )|\.\.|\w\(\w+[,=]|[\"'][\"']{2}|[`*]"
+)
 
 
 class PydocCorpus(DocumentCorpus):
@@ -50,15 +78,18 @@ class PydocCorpus(DocumentCorpus):
 
     def splits(self) -> dict[str, list[Document]]:
         """Return the splits; those of one Python are the same in every process."""
-        return by_hash(self._read[0], valid_share=self._valid_share, test_share=self._test_share)
+        splits: dict[str, list[Document]] = {"train": [], "valid": [], "test": []}
+        shares = {"valid_share": self._valid_share, "test_share": self._test_share}
+        for document in self._read[0]:
+            splits[split_by_hash(document.origin, **shares)].append(document)
+        return splits
 
     def key(self) -> str:
         """Return a string of the Python, its sources, and the rules that cut them."""
         digest = hashlib.sha256(f"{self._valid_share} {self._test_share}".encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
-        rules = rules_digest("builtin", "prose")
-        return f"pydoc-{platform.python_version()}-{digest.hexdigest()}-{rules}-{splitter()}"
+        return f"pydoc-{platform.python_version()}-{digest.hexdigest()}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
         """Add the Python version and the library that splits sentences."""
@@ -132,3 +163,68 @@ def _docstrings(path: Path) -> list[str]:
     nodes.sort(key=lambda node: getattr(node, "lineno", 0))
     texts = (ast.get_docstring(node, clean=False) for node in nodes)
     return [cleandoc(text) for text in texts if text]
+
+
+def prose(text: str, counts: Counter[str]) -> list[list[str]]:
+    """Return the paragraphs of clean sentences of a text; `counts` gains what was left out."""
+    paragraphs: list[list[str]] = []
+    for paragraph in _paragraphs(text, counts):
+        kept: list[str] = []
+        for sentence in split_sentences(_plain(paragraph), language="en"):
+            if is_sentence(sentence):
+                kept.append(sentence)
+            else:
+                counts["not_a_sentence"] += 1
+        if kept:
+            paragraphs.append(kept)
+    return paragraphs
+
+
+def is_sentence(text: str) -> bool:
+    """Tell whether a line is an English sentence rather than a heading, a fragment or code."""
+    if not (_BEGIN.match(text) and _END.search(text)) or _CODE.search(text):
+        return False
+    words = text.split()
+    plain = sum(_PLAIN.fullmatch(word) is not None for word in words)
+    return len(words) >= MIN_WORDS and plain >= MIN_SHARE * len(words)
+
+
+def _paragraphs(text: str, counts: Counter[str]) -> Iterator[str]:
+    """Cut text into paragraphs, leaving out blocks of code."""
+    literal: int | None = None  # a block further in than this is code
+    for block in re.split(r"\n[ \t]*\n", text.expandtabs()):
+        lines = [line for line in block.split("\n") if line.strip()]
+        if not lines:
+            continue
+        if literal is not None and _indent(lines[0]) > literal:
+            counts["code_block"] += 1
+            continue
+        literal = _indent(lines[0]) if lines[-1].rstrip().endswith("::") else None
+        if any(_CODE_LINE.search(line) for line in lines):
+            counts["code_block"] += 1
+            continue
+        yield from _items(lines)
+
+
+def _items(lines: list[str]) -> Iterator[str]:
+    """Cut the lines of a block at list items and at changes of the indentation."""
+    current: list[str] = []
+    column = -1
+    for line in lines:
+        indent = _indent(line)
+        item = _ITEM.match(line, indent)
+        if item or (indent != column and column >= 0):
+            yield " ".join(current)
+            current = []
+        column = item.end() if item else indent
+        current.append(line[column:].strip())
+    yield " ".join(current)
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _plain(text: str) -> str:
+    """Take the marks of reStructuredText off the words that they mark."""
+    return _MARKUP.sub(r"\2", _MARKUP.sub(r"\2", _ROLE.sub("", text)))

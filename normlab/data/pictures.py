@@ -1,4 +1,4 @@
-"""The contract of a source of pictures, and the splits that a task trains and is scored on."""
+"""Images with a class each: the contract of a source, random variation, scikit-learn's digits."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -9,7 +9,11 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from normlab.data.batching import dice
+
 _HELD_OUT_SEED = 0  # the valid split is the same in every run
+_TEST_SHARE, _TEST_SEED = 1 / 6, 1  # of the digits
+_SIDE, _BRIGHTEST = 8, 16
 
 
 @dataclass(frozen=True)
@@ -103,3 +107,78 @@ def by_class(labels: Int[np.ndarray, "N"], share: float, *, seed: int) -> Int[np
         for members in (np.flatnonzero(labels == name) for name in np.unique(labels))
     ]
     return np.sort(np.concatenate(picked))
+
+
+class Digits(PictureSource):
+    """The handwritten digits that come with scikit-learn: 8 by 8 pixels, ten classes, no download.
+
+    1,797 images of the test set of Alpaydin and Kaynak 1998 ("Optical Recognition of Handwritten
+    Digits", UCI), values 0 to 16. The publisher has no split into train and test here, so one is
+    drawn: a sixth of each class is the test, the same in every run.
+    """
+
+    licence = "CC BY 4.0 (UCI Machine Learning Repository)"
+    classes = tuple("0123456789")
+
+    def __init__(self, *, valid_size: int) -> None:
+        self.valid_size = valid_size
+
+    @property
+    def label(self) -> str:
+        """What results may be called."""
+        return "digits 8x8"
+
+    def published(self) -> Mapping[str, Pictures]:
+        """Return the pictures, a sixth of each class as the test."""
+        from sklearn.datasets import load_digits
+
+        rows, labels = (np.asarray(part) for part in load_digits(return_X_y=True))
+        images = rows.reshape(-1, _SIDE, _SIDE, 1)
+        pixels = np.rint(images * (255 / _BRIGHTEST)).astype(np.uint8)
+        whole = Pictures(pixels, labels.astype(np.int64))
+        test = by_class(whole.labels, _TEST_SHARE, seed=_TEST_SEED)
+        train = np.setdiff1d(np.arange(len(whole)), test)
+        return {"train": whole.pick(train), "test": whole.pick(test)}
+
+    def description(self) -> dict[str, Any]:
+        """Return where they come from."""
+        return {"source": "scikit-learn, load_digits"}
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Random shifts and mirror images, as in He et al. 2016 (section 4.2).
+
+    What becomes of an image depends on (seed, epoch, its number) alone: not on its batch, the model
+    or the norm, so that runs of a seed see the same pixels.
+
+    Attributes:
+        shift: pixels that a picture moves at most, in both directions; what comes in is black.
+        flip: mirror every other picture, left to right.
+    """
+
+    shift: int
+    flip: bool
+
+    def __call__(
+        self,
+        pixels: UInt8[np.ndarray, "B H W C"],
+        *,
+        indices: Int[np.ndarray, "B"],
+        seed: int,
+        epoch: int,
+    ) -> UInt8[np.ndarray, "B H W C"]:
+        """Return varied pictures; `indices` are their numbers in the training split."""
+        if not self.shift and not self.flip:
+            return pixels
+        _, height, width, _ = pixels.shape
+        drawn = dice("pictures", seed=seed, epoch=epoch, examples=indices, width=1, count=3)[:, 0]
+        corners = (drawn[:, :2] * (2 * self.shift + 1)).astype(np.int64).tolist()
+        mirrored = (drawn[:, 2] < 0.5).tolist() if self.flip else [False] * len(pixels)
+        room = ((0, 0), (self.shift, self.shift), (self.shift, self.shift), (0, 0))
+        varied = np.empty_like(pixels)
+        each = zip(varied, np.pad(pixels, room), corners, mirrored, strict=True)
+        for picture, wide, (down, right), mirror in each:
+            cut = wide[down : down + height, right : right + width]
+            picture[:] = cut[:, ::-1] if mirror else cut
+        return varied

@@ -6,9 +6,6 @@ the cache, a few at a time.
 """
 
 import io
-import lzma
-import tarfile
-import zlib
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
@@ -17,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from normlab.data.archive import download
-from normlab.data.cache import cache_key, cached_folder, file_checksum
-from normlab.data.pictures.source import Pictures, PictureSource, by_class
+from normlab.data.cache import cache_key, cached_folder, download, file_checksum, opened
+from normlab.data.pictures import Pictures, PictureSource, by_class
 from normlab.records.files import check_is_file
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
@@ -196,19 +192,12 @@ def _decode_files(split: str, path: Path, entry: Path) -> None:
 
 def _members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[_File]:
     """Yield the files of an archive that end so, without unpacking it."""
-    check_is_file(archive)
-    try:
-        with tarfile.open(archive) as tar:
-            for member in tar:
-                if member.isfile() and member.name.lower().endswith(suffixes):
-                    file = tar.extractfile(member)
-                    assert file is not None, "a file has content"
-                    yield member.name, file.read()
-    except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-        reason = str(error).partition("\n")[0].rstrip(":")  # then come all forms that it is not
-        raise ValueError(
-            f"cannot read {archive}: {reason}; if the file is damaged, remove it and get it again"
-        ) from error
+    with opened(archive) as tar:
+        for member in tar:
+            if member.isfile() and member.name.lower().endswith(suffixes):
+                file = tar.extractfile(member)
+                assert file is not None, "a file has content"
+                yield member.name, file.read()
 
 
 def _in_folder(folder: Path) -> Iterator[_File]:

@@ -1,8 +1,4 @@
-"""Documents in the tables of the Hugging Face Hub: Parquet or JSON lines, there or in a folder.
-
-Decides how rows become documents, WikiText's headings among them, and what is held out where a data
-set has no validation or test rows.
-"""
+"""Documents in the tables of the Hugging Face Hub: Parquet or JSON lines, there or in a folder."""
 
 import hashlib
 import re
@@ -11,21 +7,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from normlab.data.documents.corpus import (
+from normlab.data.corpus import has_tables, unavailable
+from normlab.data.documents import (
     REQUIRED,
+    RULES,
     Document,
     DocumentCorpus,
     TextForm,
     by_rank,
     in_order,
     read_documents,
-    rules_digest,
     split_by_hash,
     split_sentences,
     splitter,
     whole_document,
 )
-from normlab.data.hub import has_tables, unavailable
 
 Rows = Literal["documents", "lines", "articles"]
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
@@ -108,7 +104,7 @@ class HubDocuments(DocumentCorpus):
             for texts in _batches(table, self._column):
                 digest.update("\x1e".join(texts).encode())
         settings = (self._rows, self._form, self.language, self._max_documents, self._shares)
-        return f"{self.name}-{digest.hexdigest()}-{settings}-{rules_digest('hub')}-{splitter()}"
+        return f"{self.name}-{digest.hexdigest()}-{settings}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
         """Add the data set's own name and how its rows were cut."""

@@ -1,18 +1,22 @@
-"""Documents as every corpus of them gives them, and how they are read from lines of text."""
+"""Documents: what a corpus of them is, how lines become documents, and files of the user's own."""
 
-import gzip
 import hashlib
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
+from normlab.data.cache import file_checksum
+from normlab.data.corpus import stream_lines
+
 REQUIRED = ("train", "valid", "test")
+RULES = "normlab.text/1"
+"""Of how text is cut: raise it when the same files or the same Python give other documents."""
 TextForm = Literal["sentences", "paragraphs"]
 """What a line of text is: a sentence, or a paragraph whose sentences `sentencex` finds."""
+Boundary = Literal["blank_line", "file"]
+_SUFFIXES = (".txt", ".txt.gz")
 
 
 @dataclass(frozen=True)
@@ -77,12 +81,12 @@ class DocumentCorpus:
     def key(self) -> str:
         """Return a string that changes whenever the text does; the cache of prepared data uses it.
 
-        The default reads everything. Override it where a cheaper statement is as sure, such as the
+        The default reads everything. Override it where a check is as sure, such as the
         checksum of the files and the rules that cut them.
         """
         digest = hashlib.sha256()
         for split, documents in sorted(self.splits().items()):
-            digest.update(f"{split} {checksum(documents)}\n".encode())
+            digest.update("\n".join([split, *(document.text for document in documents)]).encode())
         return f"{self.name}-{digest.hexdigest()}"
 
     def describe(self) -> dict[str, object]:
@@ -96,11 +100,6 @@ class DocumentCorpus:
         }
 
 
-def checksum(documents: Iterable[Document]) -> str:
-    """Return the SHA-256 of documents as a file: a sentence a line, a blank line between two."""
-    return hashlib.sha256("\n".join(document.text for document in documents).encode()).hexdigest()
-
-
 def by_rank(splits: Iterable[str]) -> list[str]:
     """Return splits in the order in which a repeated document is kept: test sets, valid, train."""
     return sorted(splits, key=lambda name: (name == "train", name == "valid", name))
@@ -110,21 +109,6 @@ def in_order(splits: Iterable[str]) -> list[str]:
     """Return splits as they are listed: train, valid, test, further test sets."""
     names = list(splits)
     return [*(n for n in REQUIRED if n in names), *sorted(n for n in names if n not in REQUIRED)]
-
-
-def by_hash(
-    documents: Iterable[Document], *, valid_share: float, test_share: float
-) -> dict[str, list[Document]]:
-    """Split documents by a hash of their `origin`: no seed, no order.
-
-    A document stays in its split whatever is added or removed. Raises ValueError where the shares
-    leave no training text.
-    """
-    splits: dict[str, list[Document]] = {split: [] for split in REQUIRED}
-    for document in documents:
-        split = split_by_hash(document.origin, valid_share=valid_share, test_share=test_share)
-        splits[split].append(document)
-    return splits
 
 
 def split_by_hash(text: str, *, valid_share: float, test_share: float) -> str:
@@ -143,46 +127,142 @@ def split_by_hash(text: str, *, valid_share: float, test_share: float) -> str:
     return "valid" if place < test_share + valid_share else "train"
 
 
-def update_digest(digest: "hashlib._Hash", path: Path) -> None:
-    """Add the bytes of a file to a checksum, a part at a time."""
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
+class FolderDocuments(DocumentCorpus):
+    """Text of the user's own, UTF-8, plain or `.gz`.
 
+    `data_dir` is a text file, or a folder with `train.txt`, `valid.txt`, `test.txt` (and further
+    `test_<name>.txt`), or a folder of other `.txt` files. Without splits a hash of each document's
+    text decides which it is in: about `valid_share` and `test_share` are held out, equal documents
+    together. A folder `data_dir/<name>` goes first.
 
-def rules_digest(*modules: str) -> str:
-    """Return a checksum of the source of modules of this package, which decide the text."""
-    package = files("normlab.data.documents")
-    digest = hashlib.sha256()
-    for module in ("corpus", *modules):
-        digest.update(package.joinpath(f"{module}.py").read_bytes())
-    return digest.hexdigest()[:20]
-
-
-def stream_lines(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text file, gzip-packed where its name ends in `.gz`.
-
-    Only LF (or CR LF) ends a line. Raises ValueError naming the file, and the line that is not
-    UTF-8.
+    `form` says what a line is: a sentence, or a paragraph whose sentences are found by rules for
+    `language`. `boundary` says what ends a document: a blank line, or the file alone; then a blank
+    line ends a paragraph, whose lines are joined. `name` is part of the experiment: runs on two
+    texts of one name would be taken for the same.
     """
-    number = 0
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                ended = line.removesuffix(b"\n")
-                whole = ended.removesuffix(b"\r") if ended != line else line
-                yield whole.decode("utf-8-sig" if number == 1 else "utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path}, line {number}: not UTF-8 ({error.reason}); convert the file, for example "
-            f"with: iconv -f ISO-8859-1 -t UTF-8"
-        ) from error
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(
-            f"cannot read {path}: {error}; restore the file or download it again"
-        ) from error
-    if not number:
-        raise ValueError(f"{path} is empty; give a file with one sentence a line")
+
+    licence = "as stated by the owner of the text"
+
+    def __init__(
+        self,
+        data_dir: str | None,
+        *,
+        form: TextForm,
+        boundary: Boundary,
+        language: str,
+        valid_share: float,
+        test_share: float,
+        name: str = "documents",
+    ) -> None:
+        if data_dir is None:
+            raise ValueError(
+                "this task reads your own text: set data_dir to a folder with train.txt, valid.txt "
+                "and test.txt (plain or .gz), or to one file of documents with a blank line between"
+            )
+        self.name = name
+        self.language = language
+        place = Path(data_dir).expanduser()
+        self._place = place / name if (place / name).is_dir() else place
+        self.label = self._place.resolve().name.removesuffix(".gz").removesuffix(".txt")
+        self._form: TextForm = form
+        self._boundary: Boundary = boundary
+        self._shares = {"valid_share": valid_share, "test_share": test_share}
+
+    def split_names(self) -> Sequence[str]:
+        """Return the splits that there are files for, or those that one text is cut into."""
+        files = self._files()
+        return REQUIRED if "all" in files else list(files)
+
+    def stream(self) -> Iterator[tuple[str, Document]]:
+        """Yield the documents of the files, one after the other."""
+        files = self._files()
+        if "all" not in files:
+            for split in by_rank(files):
+                for document in self._read(files[split]):
+                    yield split, document
+            return
+        count = 0
+        for document in self._read(files["all"]):
+            count += 1
+            yield split_by_hash(document.text, **self._shares), document
+        if count < len(REQUIRED):
+            raise ValueError(
+                f"{self._place} holds {count} document(s), too few to split into "
+                f"{', '.join(REQUIRED)}: {self._how_documents_end()}"
+            )
+
+    def key(self) -> str:
+        """Return a string of the bytes of the files and of all that decides how they are cut."""
+        files = [
+            (split, path.name, file_checksum(path))
+            for split, paths in self._files().items()
+            for path in paths
+        ]
+        settings = (self._form, self._boundary, self.language, sorted(self._shares.items()))
+        return f"{self.name}-{files}-{settings}-{RULES}-{splitter()}"
+
+    def describe(self) -> dict[str, object]:
+        """Add how the text was cut into splits, documents and sentences."""
+        files = self._files()
+        cut_here = {"split_by": "hash of the text", **self._shares} if "all" in files else {}
+        return {
+            **super().describe(),
+            "form": self._form,
+            "boundary": self._boundary,
+            "sentences_by": "lines" if self._form == "sentences" else splitter(),
+            "files": {split: [path.name for path in paths] for split, paths in files.items()},
+            **cut_here,
+        }
+
+    def _read(self, paths: list[Path]) -> Iterator[Document]:
+        read = read_documents if self._boundary == "blank_line" else whole_document
+        for path in paths:
+            found = False
+            lines = stream_lines(path)
+            for document in read(lines, form=self._form, language=self.language, origin=path.name):
+                found = True
+                yield document
+            if not found:
+                raise ValueError(f"{path} holds no sentence, only blank lines; give it text")
+
+    def _files(self) -> dict[str, list[Path]]:
+        """Return the files of each split, or those of `all` where the text has no splits."""
+        if self._place.is_file():
+            return {"all": [self._place]}
+        if not self._place.is_dir():
+            raise ValueError(f"no file or folder {self._place}; set data_dir to where the text is")
+        texts = {
+            path.name.removesuffix(".gz").removesuffix(".txt"): path
+            for path in sorted(self._place.iterdir(), reverse=True)
+            if path.name.endswith(_SUFFIXES) and path.is_file()
+        }
+        if not texts:
+            held = ", ".join(sorted(path.name for path in self._place.iterdir())[:20])
+            raise ValueError(
+                f"{self._place} has no .txt or .txt.gz file; it holds {held or 'nothing'}. Set "
+                "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
+            )
+        present = [split for split in REQUIRED if split in texts]
+        if not present:
+            return {"all": [texts[name] for name in sorted(texts)]}
+        missing = [split for split in REQUIRED if split not in texts]
+        if missing:
+            raise ValueError(
+                f"{self._place} has {present[0]}.txt but neither {missing[0]}.txt nor "
+                f"{missing[0]}.txt.gz; add the file, or give one file under another name, which is "
+                "split by document"
+            )
+        further = sorted(name for name in texts if name.startswith("test_"))
+        return {split: [texts[split]] for split in (*REQUIRED, *further)}
+
+    def _how_documents_end(self) -> str:
+        if self._boundary == "file":
+            return "each file is one document; add files, or set boundary=blank_line"
+        return (
+            "there is no document boundary to split at, or hardly any. Put a blank line between "
+            "documents, set boundary=file for a folder of documents, or give train.txt, valid.txt "
+            "and test.txt"
+        )
 
 
 def read_documents(

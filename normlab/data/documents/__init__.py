@@ -1,1 +1,0 @@
-"""Running text in documents: sources, vocabulary, segment pairs, masks and windows."""

@@ -1,0 +1,250 @@
+"""What language models predict: windows of a causal one, masked tokens of a masked one.
+
+A causal model predicts all tokens of a document and, after its last, the end mark. A window holds
+as many whole sentences as fit and starts with the begin mark: no window reaches into another
+document or sees the one before. What is left at a document's end is a short window. A sentence
+longer than a window continues in the next, and is counted. So the sum over all windows of a split
+is that of its text, and bits per character come without correction.
+
+Of a sequence, masked language modelling (Devlin et al. 2019, section 3.1, appendix A.1) predicts a
+share that is met exactly on average, in each sequence as closely as whole tokens (or words) allow.
+Each chosen token, also inside a whole word, draws on its own whether it is masked, replaced or
+left.
+"""
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from normlab.data.encoded import EncodedDocuments, columns_in, copy_runs, ends
+from normlab.data.vocabulary import DocumentTokenizer
+
+DICE = 4  # uniform numbers per token: its place in the order, does it fit, its fate, its substitute
+
+
+@dataclass(frozen=True)
+class Text:
+    """A batch of windows [rows, columns]: `ids` and what follows each (`next_ids`), int64.
+
+    `valid` (bool) is True where they are real.
+    """
+
+    ids: np.ndarray
+    next_ids: np.ndarray
+    valid: np.ndarray
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a split, in the order of its text; all arrays are [windows].
+
+    A window is the `tokens` tokens from place `starts` of the split, of document `document`, and
+    the end mark where `ends`. `long_sentences` counts the sentences that are in several windows.
+    """
+
+    document: np.ndarray
+    starts: np.ndarray
+    tokens: np.ndarray
+    ends: np.ndarray
+    long_sentences: int
+
+    def __len__(self) -> int:
+        return len(self.document)
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Predictions of every window, int64 [windows]; as many tokens go in."""
+        return self.tokens + self.ends
+
+    def describe(self) -> dict[str, int]:
+        """Return counts for the record: windows, and sentences that are in several."""
+        return {"windows": len(self), "long_sentences": self.long_sentences}
+
+    def characters(self, data: EncodedDocuments, indices: np.ndarray) -> np.ndarray:
+        """Return the characters of windows, each sentence with the blank or line break after it.
+
+        Of a sentence that is in several windows each has its share by tokens; float64 [indices].
+        """
+        before = np.concatenate([np.zeros(1), np.cumsum(data.characters + 1.0)])
+        first = self.starts[indices]
+        at_start, at_end = (
+            np.interp(places, data.text.offsets, before)
+            for places in (first, first + self.tokens[indices])
+        )
+        return at_end - at_start
+
+    def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Text:
+        """Return the windows `indices` as padded arrays; `data` is the split they are of."""
+        counts, lengths = self.tokens[indices], self.lengths[indices]
+        shape = (len(indices), int(lengths.max(initial=0)) + 1)
+        # The whole windows, one column wider than what goes in and what comes out.
+        whole = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
+        whole[:, 0] = DocumentTokenizer.bos_id
+        copy_runs(whole, np.ones_like(counts), data.text.ids, self.starts[indices], counts)
+        ending = np.flatnonzero(self.ends[indices])
+        whole[ending, lengths[ending]] = DocumentTokenizer.eos_id
+        valid = columns_in((shape[0], shape[1] - 1), 0 * lengths, lengths)
+        pad = DocumentTokenizer.pad_id
+        return Text(np.where(valid, whole[:, :-1], pad), whole[:, 1:], valid)
+
+
+def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int) -> Windows:
+    """Cut documents into windows of at most `max_length` predictions.
+
+    `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
+    [sentences] how many tokens each has. For an order of windows with a seed give the `lengths` of
+    the result to `BatchStream`. Raises ValueError for a `max_length` below 2.
+    """
+    if max_length < 2:
+        raise ValueError(f"max_length={max_length} must be 2 or more")
+    # The end mark counts as a token of the last sentence of its document.
+    marked = lengths.astype(np.int64)
+    marked[documents[1:] - 1] += 1
+    places = ends(marked).tolist()
+    owner: list[int] = []
+    starts: list[int] = []
+    stops: list[int] = []
+    bounds = documents.tolist()
+    for document, (begin, end) in enumerate(pairwise(bounds)):
+        place, sentence = places[begin], begin
+        while place < places[end]:
+            # The last sentence that ends within the window, unless none does.
+            fits = bisect_right(places, place + max_length, lo=sentence, hi=end + 1) - 1
+            stop = places[fits] if places[fits] > place else place + max_length
+            owner.append(document)
+            starts.append(place)
+            stops.append(stop)
+            place, sentence = stop, max(fits, sentence)
+    document = np.array(owner, np.int64)
+    last_of_document = np.diff(document, append=-1) != 0
+    first, last = np.array(starts, np.int64), np.array(stops, np.int64)
+    # One end mark for each document before: places of the text have none.
+    return Windows(
+        document=document,
+        starts=first - document,
+        tokens=last - first - last_of_document,
+        ends=last_of_document,
+        long_sentences=int((marked > max_length).sum()),
+    )
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A batch after masking.
+
+    `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] the columns that are to be
+    predicted, ascending, filled up with 0 to the longest row; `chosen` bool [B, M] is True where
+    they are real; `labels` int64 [N] are the true tokens there, row by row.
+    """
+
+    ids: np.ndarray
+    places: np.ndarray
+    chosen: np.ndarray
+    labels: np.ndarray
+
+
+def mask_tokens(
+    ids: np.ndarray,
+    maskable: np.ndarray,
+    *,
+    share: float,
+    split: Sequence[float] = (0.8, 0.1, 0.1),
+    ordinary: range,
+    mask_id: int,
+    dice: np.ndarray,
+    whole_word: bool = False,
+    begins: np.ndarray | None = None,
+) -> Masked:
+    """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
+
+    A sequence with a maskable token has one label or more. `split` are the parts that become
+    `mask_id`, a random one of `ordinary`, and stay. `dice` [B, P, DICE] are uniform in [0, 1). With
+    `whole_word` all tokens of a word are chosen or none; `begins` [B, P] is True at the first token
+    of each. Column 0 must be a mark: its dice are the sequence's own.
+
+    Raises: ValueError: `share` is not in (0, 1], `split` is not three parts of one, or `begins` is
+        missing.
+    """
+    if not 0 < share <= 1:
+        raise ValueError(f"mask_share={share} must be above 0 and at most 1")
+    if len(split) != 3 or min(split) < 0 or abs(sum(split) - 1) > 1e-6:
+        raise ValueError(
+            f"mask_split={list(split)} must be three parts that sum to 1: masked, random, unchanged"
+        )
+    counts = maskable.sum(axis=1)
+    order, fit, kind, other = np.moveaxis(dice, -1, 0)
+    # A fraction of a token is one token that often, so short sequences keep the share too.
+    wanted = np.maximum(np.floor(share * counts + fit[:, 0]), 1)
+    if whole_word:
+        if begins is None:
+            raise ValueError("whole-word masking needs to know where words begin")
+        picked = _whole_words(maskable, begins, wanted, order, fit)
+    else:
+        ranks = _ranks(np.where(maskable, order, np.inf))
+        picked = maskable & (ranks < wanted[:, None])
+    others = ordinary.start + (other[picked] * len(ordinary)).astype(np.int64)
+    return _corrupt(ids, picked, kind[picked], others, split=split, mask_id=mask_id)
+
+
+def _ranks(keys: np.ndarray) -> np.ndarray:
+    """Return the place of each entry of a row [B, P] among the entries of its row."""
+    order = np.argsort(keys, axis=1, kind="stable")
+    ranks = np.empty_like(order)
+    np.put_along_axis(ranks, order, np.broadcast_to(np.arange(keys.shape[1]), keys.shape), axis=1)
+    return ranks
+
+
+def _whole_words(
+    maskable: np.ndarray,
+    begins: np.ndarray,
+    wanted: np.ndarray,
+    order_dice: np.ndarray,
+    fit_dice: np.ndarray,
+) -> np.ndarray:
+    """Take words of each row, in the order of their dice, while they fit into `wanted` [B] tokens.
+
+    The word that would go over is taken as often as the part of it that fits, so the share holds on
+    average. The first word is always taken, whatever its length.
+    """
+    # A mark ends a word: what follows it is another one, whether it begins a word or goes on.
+    before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
+    words = np.cumsum(begins | ~maskable | ~before, axis=1) - 1
+    scores = np.take_along_axis(order_dice, words, axis=1)
+    order = np.argsort(np.where(maskable, scores, np.inf), axis=1, kind="stable")
+    word_here = np.take_along_axis(words, order, axis=1)
+    real = np.take_along_axis(maskable, order, axis=1)
+    width = np.arange(maskable.shape[1])
+    new = np.concatenate([np.ones((len(words), 1), bool), np.diff(word_here, axis=1) != 0], axis=1)
+    start = np.maximum.accumulate(np.where(new, width, 0), axis=1)
+    rows = np.arange(len(words))[:, None] * words.shape[1]
+    sizes = np.bincount((rows + words).ravel(), minlength=words.size).reshape(words.shape)
+    size = np.take_along_axis(sizes, word_here, axis=1)
+    fits = (wanted[:, None] - start) / size
+    taken = real & ((start == 0) | (np.take_along_axis(fit_dice, word_here, axis=1) < fits))
+    picked = np.zeros_like(maskable)
+    np.put_along_axis(picked, order, taken, axis=1)
+    return picked
+
+
+def _corrupt(
+    ids: np.ndarray,
+    picked: np.ndarray,
+    kind: np.ndarray,
+    others: np.ndarray,
+    *,
+    split: Sequence[float],
+    mask_id: int,
+) -> Masked:
+    """Corrupt the N `picked` tokens, by dice [N] and random tokens [N], and collect them by row."""
+    labels = ids[picked].astype(np.int64)
+    masked, replaced = split[0], split[0] + split[1]
+    corrupted = ids.copy()
+    corrupted[picked] = np.where(kind < masked, mask_id, np.where(kind < replaced, others, labels))
+    counts = picked.sum(axis=1)
+    chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
+    places = np.zeros(chosen.shape, dtype=np.int64)
+    places[chosen] = np.nonzero(picked)[1]
+    return Masked(ids=corrupted, places=places, chosen=chosen, labels=labels)

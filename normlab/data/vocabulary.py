@@ -1,0 +1,304 @@
+"""Words and subwords: Moses tokens, and the vocabularies of translation and of language models.
+
+Translation has one segmentation per form of text. `raw`: joint byte-pair encoding (Sennrich et al.
+2016) of text whose spaces are kept as a visible mark and whose punctuation is separate, so that
+decoding gives the text back (up to Unicode NFC). `tokenized`: the same over space-separated words,
+punctuation not split again. `bpe`: the text is segmented already, so the vocabulary is its training
+pieces, and decoding joins `@@ `.
+
+Masked and causal language models have two. `wordpiece`: BERT's (Devlin et al. 2019): words and
+punctuation apart, `##` before a piece that continues a word, an unknown id for a word with a rare
+character. `bpe`: byte pairs over bytes (Radford et al. 2019), which encodes every text, so bits per
+character leave nothing out.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import ClassVar, Literal, SupportsInt
+
+from tokenizers import Tokenizer as Segmenter
+from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
+
+from normlab.data.corpus import Form
+
+Pieces = Literal["wordpiece", "bpe"]
+
+# The space inside keeps them apart from text: no piece of a sentence contains one, whatever markup
+# such as "</s>" or "<unk>" the text is full of.
+PAIR_SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
+# Punctuation is separate in both segmentations, so no piece of a text reads like one of these.
+SPECIALS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "[BOS]", "[EOS]")
+PIECE_JOIN = "@@ "
+CONTINUES = "##"
+MAX_ALPHABET = 1000  # characters that a WordPiece vocabulary may have, the most frequent
+
+
+class Tokenizer:
+    """A vocabulary and its segmentation. Ids 0 to 3 are padding, begin, end and unknown.
+
+    Special ids never come out of `encode_batch`, except `unk_id`: the words `<pad>` or `</s>` in a
+    text are text.
+    """
+
+    pad_id: ClassVar[int] = 0
+    bos_id: ClassVar[int] = 1
+    eos_id: ClassVar[int] = 2
+    unk_id: ClassVar[int] = 3
+
+    def __init__(self, segmenter: Segmenter, *, form: Form) -> None:
+        self._segmenter = segmenter
+        self.form: Form = form
+
+    @classmethod
+    def train(cls, lines: Iterable[str], *, form: Form, vocab_size: int) -> "Tokenizer":
+        """Learn a vocabulary of at most `vocab_size` entries from training text.
+
+        For `bpe` text the vocabulary is every piece of `lines`, whatever `vocab_size` says: the
+        pieces were chosen when the text was segmented.
+        """
+        if form == "bpe":
+            return cls(_pieces_of(lines), form=form)
+        if vocab_size <= len(PAIR_SPECIALS):
+            raise ValueError(
+                f"vocab_size={vocab_size} must be above {len(PAIR_SPECIALS)}, the special tokens"
+            )
+        space = pre_tokenizers.Metaspace(prepend_scheme="always")
+        segmenter = Segmenter(models.BPE(unk_token=PAIR_SPECIALS[3], fuse_unk=True))
+        segmenter.normalizer = normalizers.NFC()
+        segmenter.pre_tokenizer = (
+            pre_tokenizers.Sequence([space, pre_tokenizers.Punctuation("isolated")])
+            if form == "raw"
+            else space
+        )
+        segmenter.decoder = decoders.Metaspace(prepend_scheme="always")
+        trainer = trainers.BpeTrainer(
+            vocab_size=vocab_size,
+            min_frequency=2,
+            special_tokens=list(PAIR_SPECIALS),
+            show_progress=False,
+        )
+        segmenter.train_from_iterator(lines, trainer=trainer)
+        return cls(_no_special_text(segmenter), form=form)
+
+    def __len__(self) -> int:
+        return self._segmenter.get_vocab_size()
+
+    def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each line, without begin and end marks."""
+        encodings = self._segmenter.encode_batch_fast(list(lines), add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
+
+    def decode(self, ids: Iterable[SupportsInt]) -> str:
+        """Return the text of ids, without padding and marks; an unknown id reads `< unk >`."""
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
+        """Return `decode` of each sentence."""
+        hidden = {self.pad_id, self.bos_id, self.eos_id}
+        kept = [[i for i in map(int, ids) if i not in hidden] for ids in sentences]
+        texts = self._segmenter.decode_batch(kept, skip_special_tokens=False)
+        return [join_pieces(text) for text in texts] if self.form == "bpe" else texts
+
+    def cut(self, line: str) -> str:
+        """Cut the words of a line of `bpe` text into the longest known pieces, from their start."""
+        return " ".join(" ".join(self._pieces(word)) for word in line.split(" ") if word)
+
+    def _pieces(self, word: str) -> list[str]:
+        pieces: list[str] = []
+        while len(word) > 1 and not self._known(word):
+            ends = (n for n in range(len(word) - 1, 0, -1) if self._known(word[:n] + "@@"))
+            end = next(ends, 1)
+            pieces.append(word[:end] + "@@")
+            word = word[end:]
+        return [*pieces, word]
+
+    def _known(self, piece: str) -> bool:
+        return self._segmenter.token_to_id(piece) is not None
+
+    def save(self, path: Path) -> None:
+        """Write a file in the format of the `tokenizers` library."""
+        path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
+
+    @classmethod
+    def load(cls, path: Path, *, form: Form) -> "Tokenizer":
+        """Read what `save` wrote."""
+        return cls(Segmenter.from_file(str(path)), form=form)
+
+
+class DocumentTokenizer:
+    """A vocabulary of language models and its segmentation; the first ids are `SPECIALS`.
+
+    Special ids never come out of `encode`, except `unk_id`: the word `[MASK]` in a text is text.
+    """
+
+    pad_id: ClassVar[int] = 0
+    unk_id: ClassVar[int] = 1
+    cls_id: ClassVar[int] = 2
+    sep_id: ClassVar[int] = 3
+    mask_id: ClassVar[int] = 4
+    bos_id: ClassVar[int] = 5
+    eos_id: ClassVar[int] = 6
+    first_ordinary: ClassVar[int] = len(SPECIALS)
+
+    def __init__(self, segmenter: Segmenter) -> None:
+        self._segmenter = segmenter
+
+    @classmethod
+    def train(
+        cls, sentences: Sequence[str], *, pieces: Pieces, vocab_size: int, lowercase: bool
+    ) -> "DocumentTokenizer":
+        """Learn at most `vocab_size` entries from training text; the same text gives the same ids.
+
+        `lowercase` also takes accents off where `pieces` is `wordpiece`, as BERT does.
+
+        Raises: ValueError: `vocab_size` leaves no room beyond special tokens and single characters.
+        """
+        train = _train_wordpiece if pieces == "wordpiece" else _train_bytes
+        segmenter = train(sentences, vocab_size, lowercase)
+        if segmenter.get_vocab_size() > vocab_size:
+            raise ValueError(
+                f"vocab_size={vocab_size} is too small: special tokens and the single characters "
+                f"of the training text are {segmenter.get_vocab_size()} entries already"
+            )
+        return cls(_no_special_text(segmenter))
+
+    def __len__(self) -> int:
+        return self._segmenter.get_vocab_size()
+
+    @property
+    def ordinary(self) -> range:
+        """The ids that are not special: what a masked token may be replaced with."""
+        return range(self.first_ordinary, len(self))
+
+    def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
+        """Return each sentence's ids, without marks, and whether each begins a word."""
+        encodings = self._segmenter.encode_batch(list(sentences), add_special_tokens=False)
+        return [(encoding.ids, _begins(encoding.word_ids)) for encoding in encodings]
+
+    def decode(self, ids: Iterable[SupportsInt]) -> str:
+        """Return the text of ids, without padding and marks; `[UNK]` and `[MASK]` are shown."""
+        hidden = {self.pad_id, self.cls_id, self.sep_id, self.bos_id, self.eos_id}
+        kept = [i for i in map(int, ids) if i not in hidden]
+        return self._segmenter.decode(kept, skip_special_tokens=False).removeprefix(" ")
+
+    def tokens(self, ids: Iterable[SupportsInt]) -> list[str]:
+        """Return the vocabulary's entries for ids."""
+        return [str(self._segmenter.id_to_token(int(i))) for i in ids]
+
+    def save(self, path: Path) -> None:
+        """Write a file in the format of the `tokenizers` library."""
+        path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
+
+    @classmethod
+    def load(cls, path: Path) -> "DocumentTokenizer":
+        """Read what `save` wrote."""
+        return cls(Segmenter.from_file(str(path)))
+
+
+def _begins(words: Sequence[int | None]) -> list[bool]:
+    return [i == 0 or words[i] != words[i - 1] for i in range(len(words))]
+
+
+def _no_special_text(segmenter: Segmenter) -> Segmenter:
+    """Keep special tokens from being found in text, for which the trainer registers them."""
+    state = json.loads(segmenter.to_str())
+    state["added_tokens"] = []
+    return Segmenter.from_str(json.dumps(state))
+
+
+def _pieces_of(lines: Iterable[str]) -> Segmenter:
+    """Build the vocabulary of pieces, the most frequent first; the published `<unk>` is unknown."""
+    counts = Counter(chain.from_iterable(line.split(" ") for line in lines))
+    for word in ("<unk>", ""):
+        counts.pop(word, None)
+    pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
+    vocabulary = {piece: number for number, piece in enumerate([*PAIR_SPECIALS, *pieces])}
+    segmenter = Segmenter(models.WordLevel(vocabulary, unk_token=PAIR_SPECIALS[3]))
+    segmenter.pre_tokenizer = pre_tokenizers.Split(" ", "removed")
+    return segmenter
+
+
+def _train_bytes(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> Segmenter:
+    segmenter = Segmenter(models.BPE())
+    steps: list[normalizers.Normalizer] = [normalizers.NFC()]
+    segmenter.normalizer = normalizers.Sequence(
+        [*steps, normalizers.Lowercase()] if lowercase else steps
+    )
+    segmenter.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    segmenter.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=list(SPECIALS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    segmenter.train_from_iterator(sentences, trainer=trainer)
+    return segmenter
+
+
+def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> Segmenter:
+    segmenter = Segmenter(models.WordPiece(unk_token=SPECIALS[1]))
+    normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    segmenter.normalizer = normalizer
+    segmenter.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    segmenter.decoder = decoders.WordPiece(prefix=CONTINUES)
+    counts: Counter[str] = Counter()
+    for sentence in sentences:
+        counts.update(normalizer.normalize_str(sentence))
+    ranked = sorted(counts, key=lambda character: (-counts[character], character))
+    rare = {ord(character): " " for character in ranked[MAX_ALPHABET:]}
+    # The library numbers the characters that continue a word in the order of a hash map, and
+    # breaks ties between merges by these numbers: another vocabulary in each process. Naming them
+    # beforehand, in order, fixes both.
+    continuing = [
+        CONTINUES + character
+        for character in sorted(ranked[:MAX_ALPHABET])
+        if _stays_inside(segmenter, character)
+    ]
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=2,
+        special_tokens=[*SPECIALS, *continuing],
+        limit_alphabet=MAX_ALPHABET,
+        continuing_subword_prefix=CONTINUES,
+        show_progress=False,
+    )
+    texts = (normalizer.normalize_str(s).translate(rare) for s in sentences) if rare else sentences
+    segmenter.train_from_iterator(texts, trainer=trainer)
+    return segmenter
+
+
+def _stays_inside(segmenter: Segmenter, character: str) -> bool:
+    """Tell whether a character can continue a word, as blanks and punctuation cannot."""
+    assert segmenter.normalizer is not None and segmenter.pre_tokenizer is not None
+    text = segmenter.normalizer.normalize_str(f"a{character}")
+    words = segmenter.pre_tokenizer.pre_tokenize_str(text)
+    return [word for word, _ in words] == [f"a{character}"]
+
+
+def join_pieces(line: str) -> str:
+    """Join the pieces of already segmented text into words."""
+    return (line + " ").replace(PIECE_JOIN, "").removesuffix(" ")
+
+
+# sacremoses takes a third of a second to import: only where text is split or joined.
+
+
+def moses_tokens(lines: Iterable[str], *, lang: str) -> list[str]:
+    """Return space-separated Moses tokens of each line, HTML-escaped (`&apos;`)."""
+    from sacremoses import MosesTokenizer
+
+    moses = MosesTokenizer(lang=lang)
+    return [" ".join(moses.tokenize(line, escape=True)) for line in lines]
+
+
+def moses_text(lines: Iterable[str], *, lang: str) -> list[str]:
+    """Return plain text of lines of Moses tokens, unescaped."""
+    from sacremoses import MosesDetokenizer
+
+    moses = MosesDetokenizer(lang=lang)
+    return [moses.detokenize(line.split(), unescape=True) for line in lines]
