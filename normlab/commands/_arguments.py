@@ -30,11 +30,32 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
         return "".join(f"{indent}{line}\n" for line in lines)
 
 
-def as_path(text: str) -> Path:
-    """Return the path that a text names; the empty one, which would be the folder of now, is none.
+def command_parser(name: str, does: str, examples: str | None) -> argparse.ArgumentParser:
+    """Return the parser of `normlab NAME`, which `does` describes in one sentence."""
+    return argparse.ArgumentParser(
+        f"normlab {name}",
+        description=does,
+        epilog=examples,
+        formatter_class=HelpFormatter,
+        allow_abbrev=False,
+    )
 
-    As the type of an argument: `--publish "$RESULTS"` of a variable that is not set is an error.
-    """
+
+def add_run(parser: argparse.ArgumentParser, run: str) -> None:
+    """Add RUN, the settings that replace its own, and the weights to load."""
+    parser.add_argument("run", type=as_path, metavar="RUN", help=run)
+    parser.add_argument(
+        "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="NAME",
+        help="last, average, best_loss, best_<score>; default: those that were tested",
+    )
+
+
+def as_path(text: str) -> Path:
+    """Return the path that a text names; refuse the empty text of a variable that is not set."""
     if not text:
         raise argparse.ArgumentTypeError("expected a path, found nothing; is a variable not set?")
     return Path(text)

@@ -53,7 +53,7 @@ class Table:
 
     def show(self) -> None:
         """Print a head, one line per row, and notes."""
-        left = self._left()
+        left = [item for item in self.items if not item.ended]
         planned = [item.run.planned for item in self.items]
         print_prose(head(self.study, self.scale, planned, left))
         names = self.study.scale(self.scale).rows
@@ -65,7 +65,7 @@ class Table:
             counts = [str(len(self.items)), str(len(left))]
             rows.append(["", "all", *counts, "", "", "", self._hours(left)])
         columns = ["#", "row", *_NUMERIC[1:]]
-        print_table(columns, rows, notes=self._notes(), numeric=_NUMERIC, labels=2)
+        print_table(columns, rows, notes=self._notes(left), numeric=_NUMERIC, labels=2)
 
     def seconds(self, item: Item) -> float:
         """Return how long a run takes, as measured, else by the estimate in the file."""
@@ -78,9 +78,6 @@ class Table:
         at = run.planned.row, run.planned.point
         same = [each for each in self.items if (each.run.planned.row, each.run.planned.point) == at]
         return self.seconds(next((item for item in same if item.cost is not None), same[0]))
-
-    def _left(self) -> list[Item]:
-        return [item for item in self.items if not item.ended]
 
     def _row(self, number: int, name: str, members: Sequence[Item]) -> list[str]:
         left = [item for item in members if not item.ended]
@@ -100,15 +97,15 @@ class Table:
 
     def _hours(self, items: Sequence[Item]) -> str:
         """Return the hours of runs one after the other, marked if one is not measured."""
-        if items and not any(item.cost is not None for item in self._left()):
+        if items and all(item.cost is None for item in self.items if not item.ended):
             return "-"
         hours = sum(self.seconds(item) for item in items) / 3600
         mark = "~" if any(item.cost is None for item in items) else ""
         return mark + (f"{hours:.0f}" if hours >= 100 else f"{hours:.2f}")
 
-    def _notes(self) -> list[str]:
+    def _notes(self, left: Sequence[Item]) -> list[str]:
         costs = [item.cost for item in self.items if item.cost is not None]
-        notes = [*self._data(costs), *self._time(self._left())]
+        notes = [*self._data(costs), *(self._time(left) if left else [])]
         if costs:
             most = max(cost["memory_bytes"] for cost in costs)
             of = "GPU" if costs[0]["environment"]["device_type"] == "cuda" else "process"
@@ -117,39 +114,30 @@ class Table:
             notes.append(note + (several if self.at_a_time > 1 and of == "process" else ""))
         if any(item.run.config["validate"]["patience"] is not None for item in self.items):
             notes.append("updates: a maximum; validate.patience may end a run before")
-        size = self.study.scale(self.scale)
+        size, baseline = self.study.scale(self.scale), self.study.baseline
         if size.pilot:
             notes.append("a pilot: these runs never count as evidence")
-        baseline = self.study.baseline
         if baseline not in {item.run.planned.row for item in self.items}:
             notes.append(
                 f"without {baseline}, which the others are compared with: the table will have no "
                 "differences"
             )
-        axes = [f"{axis}={next(iter(values))}" for axis, values in size.grid.items()]
-        ways = ["rows=1,2 or rows=NAME,NAME", "seeds=1 or seeds=1-3", *axes]
-        return [*notes, f"for less: {'; '.join(ways)}"]
+        axes = "".join(f"; {axis}={next(iter(values))}" for axis, values in size.grid.items())
+        return [*notes, f"for less: rows=1,2 or rows=NAME,NAME; seeds=1 or seeds=1-3{axes}"]
 
     def _data(self, costs: Sequence[Mapping[str, Any]]) -> list[str]:
         """Name the data, and the test sets of the study's columns that they lack."""
         named = dict.fromkeys(_named(cost["data"]) for cost in costs)
-        splits = {column.partition("/")[0] for column in self.study.columns}
-        tests = sorted(split for split in splits if split.startswith("test_"))
+        tests = sorted({column.partition("/")[0] for column in self.study.columns})
         lacking = [
-            split for split in tests if any(split not in cost["data"]["sizes"] for cost in costs)
+            f"no {split} in these data: its columns stay empty, and its parts stay undecided"
+            for split in tests
+            if split.startswith("test_")
+            and any(split not in cost["data"]["sizes"] for cost in costs)
         ]
-        return [
-            f"data: {'; '.join(named) or self.study.scale(self.scale).data}",
-            *(
-                f"no {split} in these data: its columns stay empty, and what asks for it stays "
-                "undecided"
-                for split in lacking
-            ),
-        ]
+        return [f"data: {'; '.join(named) or self.study.scale(self.scale).data}", *lacking]
 
     def _time(self, left: Sequence[Item]) -> list[str]:
-        if not left:
-            return []
         seconds = [self.seconds(item) for item in left]
         text = f"time: {duration(sum(seconds))} one run after the other"
         costs = [item.cost for item in left if item.cost is not None]
@@ -170,10 +158,8 @@ class Table:
         share = min(cost["busy_share"] for cost in costs)
         if share >= _BUSY:
             return [text]
-        alone = sum(
-            each * (item.cost["busy_share"] if item.cost is not None else 1)
-            for each, item in zip(seconds, left, strict=True)
-        )
+        shares = [1 if item.cost is None else item.cost["busy_share"] for item in left]
+        alone = sum(each * busy for each, busy in zip(seconds, shares, strict=True))
         return [
             text,
             f"other programs took up to {1 - share:.0%} of the time of the trial runs: alone it "
@@ -194,34 +180,23 @@ def measured(table: Table, costs: Costs, problem: str | None, until: float | Non
         costs.measure(missing, print_prose, until)
     found = [None if item.ended else costs.cost(item.run.config) for item in table.items]
     problems = [cost for cost in found if isinstance(cost, str)]
-    if problems and until is None:
-        problems = [NOT_MEASURED]
-    return replace(
-        table,
-        items=[
-            replace(item, cost=None if isinstance(cost, str) else cost)
-            for item, cost in zip(table.items, found, strict=True)
-        ],
-        unmeasured=problems[0] if problems else None,
-    )
+    known = [None if isinstance(cost, str) else cost for cost in found]
+    items = [replace(item, cost=cost) for item, cost in zip(table.items, known, strict=True)]
+    why = NOT_MEASURED if until is None else problems[0] if problems else None
+    return replace(table, items=items, unmeasured=why if problems else None)
 
 
 def head(study: Study, scale: str, planned: Sequence[Planned], left: Sequence[object]) -> str:
     """Return one line: how many runs of what, and how many are to go."""
     rows, points = ({getattr(run, name) for run in planned} for name in ("row", "point"))
-    seeds = dict.fromkeys(run.seed for run in planned)
-    parts = [_count(len(rows), "row")]
-    if len(points) > 1:
-        parts.append(_count(len(points), "point"))
-    parts.append(f"seeds {' '.join(map(str, seeds))}" if len(seeds) > 1 else f"seed {min(seeds)}")
+    seeds = list(dict.fromkeys(run.seed for run in planned))
+    parts = [f"{len(rows)} row" + ("" if len(rows) == 1 else "s")]
+    parts += [f"{len(points)} points"] if len(points) > 1 else []
+    parts.append(f"seed{'s' if len(seeds) > 1 else ''} {' '.join(map(str, seeds))}")
     return (
         f"{study.name} at scale={scale}: {len(planned)} runs ({', '.join(parts)}), "
         f"{len(planned) - len(left)} ended, {len(left)} to go"
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _range(values: Sequence[float | int]) -> str:
@@ -250,9 +225,12 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
             except ValueError as error:
                 complain(f"{job.name}: the table is of the runs made here alone: {error}")
                 there = []
-            beside = [each for each in there if each[0].seed in job.published]
-            kept = [each for each in beside if rate_name(each[0].row, each[0].point) in job.names]
-            runs = kept + runs
+            runs = [
+                (planned, record)
+                for planned, record in there
+                if planned.seed in job.published
+                and rate_name(planned.row, planned.point) in job.names
+            ] + runs
         print()
         _print(build(job.study, job.scale, runs), job.study.baseline)
 
@@ -278,22 +256,11 @@ def _print(table: "StudyTable", baseline: str) -> None:
             gaps.append([*names, *(each.difference or "-" for each in line.scores)])
     starred = {BOLD: BOLD.replace("bold", "*", 1)}
     notes = [starred.get(note, note) for note in table.notes]
+    numeric = table.columns
     print_note(table.title)
-    print_table(
-        header(table),
-        scores,
-        numeric=table.columns,
-        labels=2,
-        notes=[] if gaps else notes,
-    )
+    print_table(header(table), scores, numeric=numeric, labels=2, notes=[] if gaps else notes)
     if gaps:
         print()
         print_note(f"difference to {baseline} at the same point, paired by seed")
-        print_table(
-            ["setting", "at", *table.columns],
-            gaps,
-            numeric=table.columns,
-            labels=2,
-            notes=notes,
-            whole=True,
-        )
+        columns = ["setting", "at", *numeric]
+        print_table(columns, gaps, numeric=numeric, labels=2, notes=notes, whole=True)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from normlab.commands._study_words import read_rows
+from normlab.commands._study_words import read_rows, taken_out
 from normlab.commands._terminal import complain
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.atomic import atomic_write, only_writer
@@ -36,11 +36,6 @@ class Job:
     def name(self) -> str:
         """Name study and scale."""
         return f"{self.study.name} scale={self.scale}"
-
-    @property
-    def file(self) -> Path:
-        """Return the file of the study."""
-        return study_file(self.study.name)
 
     def found(self) -> dict[str, Any]:
         """Return what is kept of the tuning."""
@@ -98,26 +93,18 @@ def tune(
 def _jobs(words: Sequence[str]) -> tuple[list[Job], list[Run], list[str]]:
     """Return what is to be tuned, the runs of all trials, each once, and the extra overrides."""
     names = [word for word in words if "=" not in word]
-    scales, rows, extra = [SMOKE], None, list[str]()
-    for word in (word for word in words if "=" in word):
-        key, _, value = word.partition("=")
-        if key == "scale":
-            scales = value.split(",")
-        elif key in ("rows", "row"):
-            rows = value
-        else:
-            extra.append(word)
+    given, extra = taken_out([w for w in words if "=" in w], scale="scale", rows="row")
     if not names:
         raise ValueError("name a study, such as normlab study tune batching scale=cpu")
     trials: dict[Path, Run] = {}
     bouts: dict[tuple[object, ...], Bout] = {}
     jobs: list[Job] = []
     for study in [load_study(name) for name in names]:
-        for scale in scales:
+        for scale in given.get("scale", SMOKE).split(","):
             tuning = tuning_of(study, scale, load_study)
             if tuning.key in [word.partition("=")[0] for word in extra]:
                 raise ValueError(f"{tuning.key}= is what {study.name} tunes: leave it out")
-            kept = None if rows is None else read_rows(rows, study, scale)
+            kept = read_rows(given["rows"], study, scale) if "rows" in given else None
             by_place: dict[tuple[str, str], list[Run]] = {}
             for run in runs.runs_of(study.trials(scale, tuning, extra, rows=kept)):
                 once = trials.setdefault(run.folder, run)
@@ -174,7 +161,13 @@ def _carry_out(
         own = (run for bout in job.bouts.values() for tried in bout.runs.values() for run in tried)
         if (problem := runs.data_problems(run for run in own if run.record() is None)) is not None:
             raise ValueError(runs.what_instead(job.study, job.scale, problem))
-    plan = Trials(bouts, [(run, _name(run)) for run in trials])
+
+    def name(run: Run) -> str:
+        at = run.planned
+        tried = next(text for text in reversed(at.overrides[:-2]) if "=" in text)
+        return " ".join(filter(None, (at.row, at.point, tried, f"seed={at.seed}")))
+
+    plan = Trials(bouts, [(run, name(run)) for run in trials])
     with Local(processes, trials[0].folder.parents[1] / ".sweeps" / "tuning") as runner:
         shown = Runs(
             plan.cells,
@@ -190,13 +183,6 @@ def _carry_out(
             raise
     for line in summary_lines([done for done in found if not done.interrupted])[1:]:
         print(line)
-
-
-def _name(run: Run) -> str:
-    """Name a trial by its row, its point, the value that is tried and the seed."""
-    tried = next(text for text in reversed(run.planned.overrides[:-2]) if "=" in text)
-    planned = run.planned
-    return " ".join(filter(None, (planned.row, planned.point, tried, f"seed={planned.seed}")))
 
 
 def _with_others(job: Job, results: Path) -> dict[str, Any]:
@@ -225,13 +211,13 @@ def _write(job: Job, results: Path) -> None:
         for place, bout in job.bouts.items()
     }
     # Two tunings may write into one file, and neither loses the rates of the other.
-    with only_writer(results / job.study.name / job.file.name):
+    with only_writer(results / job.study.name / study_file(job.study.name).name):
         before, after = _chosen_text(job, rates)
         page = publish(results, job.study.name, {job.scale: _with_others(job, results)})
         if after != before:
-            with atomic_write(job.file) as file:
+            with atomic_write(study_file(job.study.name)) as file:
                 file.write(after)
-    print(f"chosen: rates of scale={job.scale} in {job.file}; all trials: {page}")
+    print(f"chosen: rates of scale={job.scale} in {study_file(job.study.name)}; all trials: {page}")
     former = job.study.scale(job.scale).rates
     for name in [name for name, chosen in rates.items() if chosen is None and name in former]:
         print(f"no value trains for {name}: its former rate, {' '.join(former[name])}, is removed")
@@ -239,8 +225,8 @@ def _write(job: Job, results: Path) -> None:
 
 def _chosen_text(job: Job, rates: Mapping[str, Sequence[str] | None]) -> tuple[str, str]:
     """Return the text of the study's file, and the one with these rates."""
-    before = job.file.read_text("utf-8")
+    before = study_file(job.study.name).read_text("utf-8")
     try:
         return before, with_rates(before, job.scale, rates)
     except ValueError as error:
-        raise ValueError(f"{job.file}: {error}") from None
+        raise ValueError(f"{study_file(job.study.name)}: {error}") from None

@@ -54,21 +54,27 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
     return [_job(study, [*common, *own.get(study.name, [])], published) for study in studies]
 
 
-def _job(study: Study, overrides: Sequence[str], published: Path | None) -> Job:
-    scale, seeds, rows, extra = SMOKE, None, None, list[str]()
-    for override in overrides:
-        key, _, value = override.partition("=")
-        if key == "scale":
-            scale = value
-        elif key in ("seeds", "seed"):
-            seeds = read_seeds(value)
-        elif key in ("rows", "row"):
-            rows = value
+def taken_out(words: Sequence[str], **forms: str) -> tuple[dict[str, str], list[str]]:
+    """Return the values of the keys that `forms` gives a second form, and the other overrides."""
+    found: dict[str, str] = {}
+    others: list[str] = []
+    for word in words:
+        key, _, value = word.partition("=")
+        name = next((name for name, other in forms.items() if key in (name, other)), None)
+        if name is None:
+            others.append(word)
         else:
-            extra.append(override)
+            found[name] = value
+    return found, others
+
+
+def _job(study: Study, overrides: Sequence[str], published: Path | None) -> Job:
+    given, extra = taken_out(overrides, scale="scale", seeds="seed", rows="row")
+    scale = given.get("scale", SMOKE)
+    seeds = read_seeds(given["seeds"]) if "seeds" in given else None
     if published is not None and seeds is not None:
         raise ValueError("seeds=: --until-decided plans the seeds of each analysis by itself")
-    kept = None if rows is None else read_rows(rows, study, scale)
+    kept = read_rows(given["rows"], study, scale) if "rows" in given else None
 
     def planned(of: Sequence[int] | None) -> list[Planned]:
         return study.planned(scale, seeds=seeds if of is None else of, rows=kept, extra=extra)
@@ -123,23 +129,8 @@ def read_rows(text: str, study: Study, scale: str) -> list[str]:
     as names may hold commas, `[ln,'bn, padding counted']`; a name that holds a comma is also found
     without quotes. ValueError names the existing rows.
     """
-    names = study.scale(scale).rows
-    parts = _listed(text)
-    found: set[str] = set()
-    while parts:
-        count = next(
-            (n for n in range(len(parts), 1, -1) if ", ".join(parts[:n]) in study.rows),
-            1,
-        )
-        found.add(_row(", ".join(parts[:count]), names, study, scale))
-        parts = parts[count:]
-    return [name for name in names if name in found]
-
-
-def _listed(text: str) -> list[str]:
-    """Split a list as YAML writes it, with or without its brackets, into texts."""
-    inner = text if text.startswith("[") else f"[{text}]"
     try:
+        inner = text if text.startswith("[") else f"[{text}]"
         parts = yaml.load(inner, Loader=yaml.BaseLoader)
     except yaml.YAMLError:
         parts = None
@@ -148,7 +139,14 @@ def _listed(text: str) -> list[str]:
             f"rows={text}: expected names or numbers of rows, such as rows=1,3 or "
             "rows=\"[ln,'bn, padding counted']\""
         )
-    return parts
+    names = study.scale(scale).rows
+    found: set[str] = set()
+    while parts:
+        counts = range(len(parts), 1, -1)
+        count = next((n for n in counts if ", ".join(parts[:n]) in study.rows), 1)
+        found.add(_row(", ".join(parts[:count]), names, study, scale))
+        parts = parts[count:]
+    return [name for name in names if name in found]
 
 
 def _row(asked: str, names: Sequence[str], study: Study, scale: str) -> str:

@@ -1,17 +1,14 @@
 """`normlab demo`: the first table, in minutes: LN, BN and no norm on the built-in corpus."""
 
-import argparse
 import shlex
 import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from normlab.commands._arguments import HelpFormatter
+from normlab.commands._arguments import command_parser
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
-
-HELP = "the first table in minutes: LN, BN and no norm on the built-in corpus"
 
 _NORMS = ("ln", "bn", "none")
 _NAMES = {"ln": "LN", "bn": "BN", "none": "no norm"}
@@ -31,21 +28,12 @@ Runs are kept below runs/: the same command shows its table again at once, or re
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab demo",
-        description="T" + HELP[1:] + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
-    return result
-
-
 def main(argv: list[str]) -> int:
     """Train the runs as a sweep, show the table, say what it shows, and what to type next."""
-    extra = parser().parse_args(argv).overrides
+    does = "The first table in minutes: LN, BN and no norm on the built-in corpus."
+    parser = command_parser("demo", does, _EXAMPLES)
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
+    extra = parser.parse_args(argv).overrides
     from normlab.commands.train import run_hydra
 
     print("Six small Transformers learn to translate: three norms, two seeds of each.", flush=True)

@@ -1,6 +1,5 @@
 """`normlab doctor`: check this machine, and with --speed measure training on it."""
 
-import argparse
 import dataclasses
 import json
 import os
@@ -12,10 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from normlab.commands._arguments import HelpFormatter
+from normlab.commands._arguments import command_parser
 from normlab.records.text import printable
-
-HELP = "check this machine: device, precision, data, W&B login; --speed"
 
 _EXAMPLES = """examples:
   normlab doctor              a line for each check: ok, warn or fail, and what to do
@@ -41,30 +38,18 @@ class Check:
     advice: str = ""
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab doctor",
-        description="Check this machine: device, precision, data, W&B login.",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("--json", action="store_true", help="print JSON")
-    result.add_argument("--timeout", type=float, default=3.0, help="seconds for W&B to answer")
-    result.add_argument(
-        "--speed",
-        action="store_true",
-        help="measure tokens per second of training and the share of the machine's peak",
-    )
-    result.add_argument(
-        "overrides", nargs="*", metavar="key=value", help="with --speed: as of `normlab train`"
-    )
-    return result
-
-
 def main(argv: list[str]) -> int:
     """Print the checks, or the speed of a run; return 1 when a check fails, else 0."""
-    arguments = parser().parse_intermixed_args(argv)
+    does = "Check this machine: device, precision, data, W&B login."
+    parser = command_parser("doctor", does, _EXAMPLES)
+    add = parser.add_argument
+    add("--json", action="store_true", help="print JSON")
+    add("--timeout", type=float, default=3.0, help="seconds for W&B to answer")
+    text = "measure tokens per second of training and the share of the machine's peak"
+    add("--speed", action="store_true", help=text)
+    text = "with --speed: as of `normlab train`"
+    add("overrides", nargs="*", metavar="key=value", help=text)
+    arguments = parser.parse_intermixed_args(argv)
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)
     if arguments.overrides:

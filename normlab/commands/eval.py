@@ -6,16 +6,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import HelpFormatter, as_path
+from normlab.commands._arguments import add_run, as_path, command_parser
 from normlab.commands._runs import load, runs_of
 from normlab.commands._terminal import at_work, print_table
 
 if TYPE_CHECKING:
     from normlab.records.record import Score
 
-HELP = "score finished runs again under other settings"
 EVAL_FILE = "eval.jsonl"
 """Results of `normlab eval` in a run folder: one line per split, weights and settings."""
 
@@ -36,40 +35,19 @@ The scores are printed and added to eval.jsonl in the run's folder; its record s
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        "normlab eval",
-        description=HELP[0].upper() + HELP[1:] + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument(
-        "run", type=as_path, metavar="RUN", help="a finished run, or an experiment (all its seeds)"
-    )
-    result.add_argument(
-        "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
-    )
-    result.add_argument("--split", default="test", help="the split to score; default: test")
-    result.add_argument("--limit", type=int, metavar="N", help="score about N examples of it")
-    result.add_argument(
-        "--kept",
-        action="store_true",
-        help="score the translations kept next to the record; 1 if a score differs from it",
-    )
-    result.add_argument("--json", action="store_true", help="print JSON")
-    result.add_argument("--outputs", type=as_path, help="write the model's outputs to this file")
-    result.add_argument(
-        "--weights",
-        metavar="NAME",
-        help="last, average, best_loss, best_<score>; default: those that were tested",
-    )
-    return result
-
-
 def main(argv: list[str]) -> int:
     """Load each run with the changes, score the split, print the scores and keep them."""
-    arguments = parser().parse_intermixed_args(argv)
+    does = "Score finished runs again under other settings."
+    parser = command_parser("eval", does, _EXAMPLES)
+    add_run(parser, "a finished run, or an experiment (all its seeds)")
+    add = parser.add_argument
+    add("--split", default="test", help="the split to score; default: test")
+    add("--limit", type=int, metavar="N", help="score about N examples of it")
+    text = "score the translations kept next to the record; 1 if a score differs from it"
+    add("--kept", action="store_true", help=text)
+    add("--json", action="store_true", help="print JSON")
+    add("--outputs", type=as_path, help="write the model's outputs to this file")
+    arguments = parser.parse_intermixed_args(argv)
     changes = [change for change in arguments.changes if not change.startswith("fold=")]
     fold = _fold(arguments.changes)
     if arguments.limit is not None and (arguments.limit < 1 or arguments.outputs):
@@ -88,7 +66,9 @@ def main(argv: list[str]) -> int:
         found[folder], records[folder] = scores, run.record.scores
         _keep(folder / EVAL_FILE, arguments, scores)
     if arguments.json:
-        plain = {str(folder): _plain(scores) for folder, scores in found.items()}
+        from msgspec import to_builtins
+
+        plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
         return 0
     if len(folders) == 1:
@@ -102,7 +82,8 @@ def main(argv: list[str]) -> int:
 
 def _show_one(scores: "Mapping[str, Score]", record: "Mapping[str, Score]", weights: str | None):
     for name, score in scores.items():
-        former = record.get(_path(name, weights))
+        split, _, own = name.partition("/")
+        former = record.get(name if weights is None else f"{split}/{weights}/{own}")
         known = "" if former is None else f"  (record: {former.value:.4g})"
         signature = f"  {score.signature}" if score.signature else ""
         print(f"{name:<18} {score.value:>10.4g}{known}{signature}")
@@ -120,36 +101,26 @@ def _show_seeds(found: "Mapping[Path, Mapping[str, Score]]") -> None:
     print_table(columns, rows, numeric=columns[1:])
 
 
-def _path(name: str, weights: str | None) -> str:
-    """Return where the record has a score of these weights."""
-    split, _, score = name.partition("/")
-    return name if weights is None else f"{split}/{weights}/{score}"
-
-
 def _keep(path: Path, arguments: argparse.Namespace, scores: "Mapping[str, Score]") -> None:
     """Add a line to the results of a run; the same settings replace their former line."""
+    from msgspec import to_builtins
+
     from normlab.records.atomic import atomic_write
 
     keys = ("split", "weights", "limit")
     asked = {"changes": sorted(arguments.changes)} | {key: vars(arguments)[key] for key in keys}
+
+    def same(line: str) -> bool:
+        try:
+            return asked.items() <= json.loads(line).items()
+        except (ValueError, AttributeError):
+            return True  # damaged: no result
+
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    kept = [line for line in lines if not _same(line, asked)]
-    kept.append(json.dumps({"format": "normlab.eval/1", **asked, "scores": _plain(scores)}))
+    kept = [line for line in lines if not same(line)]
+    kept.append(json.dumps({"format": "normlab.eval/1", **asked, "scores": to_builtins(scores)}))
     with atomic_write(path) as file:
         file.writelines(f"{line}\n" for line in kept)
-
-
-def _same(line: str, asked: Mapping[str, Any]) -> bool:
-    try:
-        return asked.items() <= json.loads(line).items()
-    except (ValueError, AttributeError):
-        return True  # damaged: no result
-
-
-def _plain(scores: "Mapping[str, Score]") -> dict[str, Any]:
-    from msgspec import to_builtins
-
-    return to_builtins(scores)
 
 
 def _check_kept(run: Path, changes: Sequence[str]) -> int:

@@ -1,12 +1,9 @@
 """`normlab explain`: what a norm pools over, worked on the documents' own numbers."""
 
-import argparse
 import json
 
-from normlab.commands._arguments import HelpFormatter
+from normlab.commands._arguments import command_parser
 from normlab.commands.norm import check_names
-
-HELP = "show what a norm pools over, with a drawing and a worked example"
 
 _EXAMPLES = """examples:
   normlab explain              all norms on one screen
@@ -17,27 +14,15 @@ _EXAMPLES = """examples:
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab explain",
-        description="S" + HELP[1:] + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
-    result.add_argument(
-        "--images",
-        action="store_true",
-        help="on images, as in Wu and He 2018, figure 2; default: its four norms",
-    )
-    result.add_argument("--json", action="store_true", help="print JSON")
-    return result
-
-
 def main(argv: list[str]) -> int:
     """Explain norms; raises `ValueError` for one that does not exist."""
-    arguments = parser().parse_args(argv)
+    does = "Show what a norm pools over, with a drawing and a worked example."
+    parser = command_parser("explain", does, _EXAMPLES)
+    parser.add_argument("norms", nargs="*", metavar="norm", help="default: an overview of all")
+    text = "on images, as in Wu and He 2018, figure 2; default: its four norms"
+    parser.add_argument("--images", action="store_true", help=text)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    arguments = parser.parse_args(argv)
     check_names(arguments.norms)
     from normlab.inspect import screen
     from normlab.inspect.page import choose, explain, overview

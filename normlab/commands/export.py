@@ -3,11 +3,9 @@
 import argparse
 from collections.abc import Iterable
 
-from normlab.commands._arguments import HelpFormatter, as_path
+from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._runs import one_run, say_unfinished
 from normlab.config.registry import CONFIG_DIR
-
-HELP = "write a run's weights, norms folded with --fold; lay out W&B with --wandb"
 
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
@@ -23,41 +21,28 @@ adjacent products. The file is written only if the outputs agree with the run's 
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab export",
-        description="Write a trained model as a file, or lay out a workspace at W&B.",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
-    result.add_argument("device", nargs="?", metavar="device=DEVICE", help="default: as the run")
-    result.add_argument("--fold", action="store_true", help="fold batch norm and its kin")
-    result.add_argument("--out", type=as_path, help="the folder to write to; default: RUN/export")
-    result.add_argument("--wandb", action="store_true", help="save a workspace at W&B instead")
-    result.add_argument("--project", help="with --wandb; default: that of the wandb sink")
-    result.add_argument("--entity", help="with --wandb: user or team; default: of the login")
-    result.add_argument("--name", default="normlab", help="of the workspace; default: normlab")
-    result.add_argument(
-        "--where",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE[,VALUE]",
-        help="with --wandb: only runs with these values of a config key; may be repeated",
-    )
-    return result
-
-
 def main(argv: list[str]) -> int:
     """Write the file or save the workspace, and print where it is."""
-    arguments = parser().parse_intermixed_args(argv)
+    does = "Write a trained model as a file, or lay out a workspace at W&B."
+    parser = command_parser("export", does, _EXAMPLES)
+    add = parser.add_argument
+    add("run", nargs="?", type=as_path, metavar="RUN", help="a finished run")
+    add("device", nargs="?", metavar="device=DEVICE", help="default: as the run")
+    add("--fold", action="store_true", help="fold batch norm and its kin")
+    add("--out", type=as_path, help="the folder to write to; default: RUN/export")
+    add("--wandb", action="store_true", help="save a workspace at W&B instead")
+    add("--project", help="with --wandb; default: that of the wandb sink")
+    add("--entity", help="with --wandb: user or team; default: of the login")
+    add("--name", default="normlab", help="of the workspace; default: normlab")
+    text = "with --wandb: only runs with these values of a config key; may be repeated"
+    add("--where", action="append", default=[], metavar="KEY=VALUE[,VALUE]", help=text)
+    arguments = parser.parse_intermixed_args(argv)
     if arguments.wandb:
         return _workspace(arguments)
     if arguments.run is None:
         raise ValueError("name a run, such as runs/EXPERIMENT/seed1; or lay W&B out by --wandb")
     changes = [arguments.device] if arguments.device else []
-    if changes and not arguments.device.startswith("device="):
+    if not all(change.startswith("device=") for change in changes):
         raise ValueError(f"{arguments.device}: one run at a time, and only device= can be changed")
 
     from normlab.train.export import export

@@ -1,13 +1,12 @@
 """`normlab inspect [RUN] [key=value ...]`: examine a model without training it."""
 
-import argparse
 import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import HelpFormatter, as_path
+from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._runs import one_run
 from normlab.commands._terminal import at_work, print_prose, print_table
 from normlab.records.labels import placement_label
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from normlab.inspect.model import Subject
     from normlab.inspect.question import Finding, Question
 
-HELP = "examine a model at initialization, or a finished run: leaks, statistics, gradients, ..."
 SHEET_FILE = "inspect.json"
 # The questions are worded for text; of images the screen says it in these words.
 _OF_IMAGES = {
@@ -26,7 +24,7 @@ _OF_IMAGES = {
     r"\Atext\Z": "split",  # the head of a column
 }
 
-EXAMPLES = """\
+_EXAMPLES = """\
 examples:
   normlab inspect norm=bn placement=post model.depth=24
   normlab inspect runs/toy-bn-pre-1a2b3c4d5e/seed1
@@ -42,7 +40,17 @@ def main(argv: list[str]) -> int:
         from normlab.commands.data import main as describe
 
         return describe([word for word in argv if word != "--data"])
-    arguments = parser().parse_intermixed_args(argv)
+    does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
+    parser = command_parser("inspect", does, _EXAMPLES)
+    add = parser.add_argument
+    text = "a run folder with settings that replace its own, or a config as for normlab train"
+    add("subject", nargs="*", metavar="RUN | key=value", help=text)
+    add("--only", default="", metavar="NAME,...", help="ask these questions alone")
+    add("--data", action="store_true", help="describe the data of a config's task instead")
+    add("--json", action="store_true", help="print the sheet as JSON")
+    text = f"the file (default: {SHEET_FILE} in the run's folder, or here)"
+    add("--out", type=as_path, help=text)
+    arguments = parser.parse_intermixed_args(argv)
 
     from normlab.records.atomic import atomic_write
 
@@ -68,31 +76,6 @@ def main(argv: list[str]) -> int:
         opened.write(text)
     print(text if arguments.json else f"written to {file}", end="" if arguments.json else "\n")
     return 0
-
-
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        "normlab inspect",
-        description=HELP[0].upper() + HELP[1:],
-        epilog=EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument(
-        "subject",
-        nargs="*",
-        metavar="RUN | key=value",
-        help="a run folder with settings that replace its own, or a config as for normlab train",
-    )
-    result.add_argument("--only", default="", metavar="NAME,...", help="ask these questions alone")
-    result.add_argument(
-        "--data", action="store_true", help="describe the data of a config's task instead"
-    )
-    result.add_argument("--json", action="store_true", help="print the sheet as JSON")
-    result.add_argument(
-        "--out", type=as_path, help=f"the file (default: {SHEET_FILE} in the run's folder, or here)"
-    )
-    return result
 
 
 def _subject(words: list[str]) -> "tuple[Subject, Path]":

@@ -1,6 +1,5 @@
 """`normlab list`: the options of config groups, the keys of a run, the runs on disk."""
 
-import argparse
 import dataclasses
 import json
 import re
@@ -11,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from normlab.commands._arguments import HelpFormatter, as_path
+from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
 from normlab.config import registry
 from normlab.config.constraints import CONSTRAINTS, constraint_of
@@ -19,8 +18,6 @@ from normlab.records.canonical import plain
 from normlab.records.files import read_json
 from normlab.records.record import RunRecord
 from normlab.records.store import PROGRESS_FILE, RunStore, norm_label, without_collection
-
-HELP = "list norms, placements, studies, keys, ... and the runs on disk"
 
 # Where statistics come from, by an axis that `Pools over` names; the last takes all others.
 _FAMILIES = {
@@ -49,23 +46,14 @@ Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 c
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab list",
-        description="List " + HELP.removeprefix("list ") + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
-    result.add_argument("--json", action="store_true", help="print JSON")
-    result.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
-    return result
-
-
 def main(argv: list[str]) -> int:
     """List options or runs; raises `ValueError` for a kind that does not exist."""
-    arguments = parser().parse_args(argv)
+    does = "List norms, placements, studies, keys, ... and the runs on disk."
+    parser = command_parser("list", does, _EXAMPLES)
+    parser.add_argument("kind", nargs="?", help="a config group such as norms, `keys` or `runs`")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--runs-dir", type=as_path, default=Path("runs"), help="default: runs")
+    arguments = parser.parse_args(argv)
     kind, groups = arguments.kind, registry.groups()
     names = {form: name for name in (*groups, "key", "run") for form in (name, _plural(name))}
     if kind is None:

@@ -1,21 +1,21 @@
 """`normlab norm new|check|card NAME`: begin a norm of your own, check it, make its card."""
 
-import argparse
+import json
 import keyword
 import os
 import re
 import shutil
-import sys
-import textwrap
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from normlab.commands._arguments import HelpFormatter
-from normlab.commands._terminal import at_work
+from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._terminal import at_work, print_prose
 
-HELP = "begin a norm of your own, check it against the norm contract, make its report card"
+if TYPE_CHECKING:
+    from normlab.inspect.card import Examined
 
 _EXAMPLES = """examples:
   normlab norm new peak         write normlab/norms/peak.py and configs/norm/peak.yaml
@@ -33,9 +33,24 @@ _CHECK = """examples:
 One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
 check is violated. normlab norm card mine compares it with other norms.
 """
-_INDENT = 28
+_CARD = """examples:
+  normlab norm card mine                    about ten minutes on two cores; a page, a row
+  normlab norm card mine scale=smoke        under a minute: does everything run?
+  normlab norm card bn norm.ghost=4         another value of the option, and its own card
+  normlab norm card dyt placement=post
+  normlab norm card mine --only cost,rate   some of the questions
+  normlab norm card dyt --publish results   to the board of all norms, results/cards.md
+
+The short runs are translation, a language model, BERT, and a small residual network on handwritten
+digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and
+normlab study run recurrent.
+
+Answers are kept below --folder. Interrupted, the same command resumes; after a change of the norm's
+code or values it asks again. The page compares with the cards of ln, rms, bn and none, where they
+were made at the same scale and placement: in --folder, or in results/cards.
+"""
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
-_ACTIONS = ("new", "check", "card")
+_MOST_PROCESSES = 4  # by default; each has a model, its data and the libraries in memory
 _LONGEST = 40  # characters: names of runs have it in them
 _WORDS = ("null", "true", "false", "nan", "inf", "yes", "no", "on", "off")  # of YAML
 
@@ -74,41 +89,19 @@ eps: 1.0e-5  # what it is; a new name gets its range in normlab/config/constrain
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab norm",
-        description=HELP[0].upper() + HELP[1:] + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("action", choices=_ACTIONS, help="what to do")
-    result.add_argument("name", metavar="NAME", help="small letters, digits and _")
-    return result
-
-
-def _check_parser() -> argparse.ArgumentParser:
-    result = argparse.ArgumentParser(
-        prog="normlab norm check",
-        description="Check a norm against the norm contract: axes, padding, gradients, ...",
-        epilog=_CHECK,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
-    return result
-
-
 def main(argv: list[str]) -> int:
     """Write both files of a new norm, or neither; check norms; make a card."""
     action, *rest = argv or [""]
     if action == "check":
-        return _check_all(_check_parser().parse_args(rest).names)
+        return _check_all(rest)
     if action == "card":
-        from normlab.commands.card import main as card
-
         named = bool(rest) and "=" not in rest[0] and not rest[0].startswith("-")
         return card([f"norm={rest[0]}", *rest[1:]] if named else rest)
-    return _new(parser().parse_args(argv).name)
+    does = "Begin a norm of your own, check it against the norm contract, make its report card."
+    parser = command_parser("norm", does, _EXAMPLES)
+    parser.add_argument("action", choices=("new", "check", "card"), help="what to do")
+    parser.add_argument("name", metavar="NAME", help="small letters, digits and _")
+    return _new(parser.parse_args(argv).name)
 
 
 def _new(name: str) -> int:
@@ -197,14 +190,18 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _check_all(names: Sequence[str]) -> int:
+def _check_all(argv: list[str]) -> int:
     """Check norms, one line per check; return 1 if one is violated."""
+    does = "Check a norm against the norm contract: axes, padding, gradients, ..."
+    parser = command_parser("norm check", does, _CHECK)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
+    names = parser.parse_args(argv).names
     check_names(names)
     violations = [_verdicts(name) for name in names]
     return 1 if any(violations) else 0
 
 
-def check_names(names: Sequence[str]) -> None:
+def check_names(names: list[str]) -> None:
     """Raise ValueError naming what is no norm, before anything is loaded."""
     from normlab.config.registry import option_names
     from normlab.config.suggest import of_option
@@ -253,11 +250,103 @@ def _without_range(name: str) -> list[str]:
 
 
 def _line(check: str, status: str, text: str) -> None:
-    """Print a line; on a terminal what is too long goes on below its column."""
-    head = f"  {check:<11}{status:<15}"
-    if sys.stdout.isatty():
-        width = max(_INDENT + 20, shutil.get_terminal_size().columns)
-        text = textwrap.fill(
-            text, width, initial_indent=" " * _INDENT, subsequent_indent=" " * _INDENT
-        ).lstrip()
-    print(f"{head}{text}", flush=True)
+    print_prose(f"  {check:<11}{status:<15}{text}", hang=26)
+
+
+def card(argv: list[str]) -> int:
+    """Ask the questions of a card, print each answer as it comes, and write the page."""
+    does = "The report card of a norm: fixed questions and short runs, one page and one row."
+    parser = command_parser("norm card", does, _CARD)
+    add = parser.add_argument
+    add("overrides", nargs="*", metavar="key=value", help="the norm; scale=smoke")
+    add("--only", default="", metavar="NAME,...", help="these questions alone")
+    text = "where cards are kept; default: cards"
+    add("--folder", type=as_path, default=Path("cards"), help=text)
+    text = "also add the card to the board there"
+    add("--publish", type=as_path, metavar="RESULTS", help=text)
+    most = min(_MOST_PROCESSES, os.cpu_count() or 1)
+    text = "questions at a time; default: one per core, at most four"
+    add("--processes", type=int, default=most, help=text)
+    add("--json", action="store_true", help="print the card as JSON")
+    arguments = parser.parse_intermixed_args(argv)
+    if arguments.processes < 1:
+        raise ValueError(f"--processes {arguments.processes}: give at least 1")
+
+    from normlab.inspect.card import carry_out, examined
+    from normlab.inspect.question import questions
+
+    asked = questions("card", [name for name in arguments.only.split(",") if name])
+    subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
+    if results is not None and subject.scale != "cpu":
+        raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=cpu")
+    if results is not None and not results.is_dir():
+        raise ValueError(f"--publish {results}: no such folder; the board is in results")
+    subject.check()
+    if not arguments.json:
+        print(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
+    for name, found, kept in carry_out(subject, asked, processes=arguments.processes):
+        if not arguments.json:
+            print_prose(f"{name}: {found['answer']}{' (kept)' if kept else ''}")
+    made = _write_card(subject, results)
+    if arguments.json:
+        print(_json(made), end="")
+    else:
+        print(f"written to {subject.folder / 'card.html'}")
+    if results is not None:
+        every = [each.name for each in questions("card")]
+        if missing := [name for name in every if name not in made["examinations"]]:
+            raise ValueError(f"not published: {', '.join(missing)} missing; leave --only out")
+        _publish_card(subject, made, results)
+    return 0
+
+
+def _write_card(subject: "Examined", results: Path | None) -> dict[str, Any]:
+    """Write `card.json` and the page, and return the card."""
+    from normlab.inspect.card import card as assemble
+    from normlab.records.atomic import atomic_write
+    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
+    from normlab.train.runtime import Runtime
+
+    runtime = Runtime.start(device=subject.device, precision="fp32", threads=1)
+    card = assemble(subject, runtime.environment())
+    homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
+    page = card_page(card, baselines_for(card, homes))
+    subject.folder.mkdir(parents=True, exist_ok=True)
+    for name, text in ((CARD_FILE, _json(card)), (PAGE_FILE, page)):
+        with atomic_write(subject.folder / name) as file:
+            file.write(text)
+    return card
+
+
+def _json(card: dict[str, Any]) -> str:
+    return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
+
+
+def _publish_card(subject: "Examined", card: dict[str, Any], results: Path) -> None:
+    """Copy the card and the records of its short runs, and make the board and the pages again."""
+    from normlab.config.compose import to_dict
+    from normlab.inspect.card import TASKS
+    from normlab.records.atomic import atomic_write
+    from normlab.records.store import RECORD_FILE, RunStore
+    from normlab.reports.cards import CARD_FILE, FOLDER
+    from normlab.reports.manifest import accept
+    from normlab.reports.pages import card_pages
+
+    runs = [subject.config(task, seed=seed) for task in TASKS for seed in subject.seeds(task)]
+    configs = [to_dict(run) for run in runs]
+    paths = [RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE for config in configs]
+    home = results / FOLDER / subject.folder.name
+    home.mkdir(parents=True, exist_ok=True)
+    with atomic_write(home / CARD_FILE) as file:
+        file.write(_json(card))
+    for source in paths:
+        if not source.is_file():
+            continue
+        target = home / "records" / source.parent.parent.name / source.parent.name / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    for path, text in card_pages(results).items():
+        with atomic_write(path) as file:
+            file.write(text)
+    accept(results, [home])
+    print(f"published in {home}; the board is {results / 'cards.md'}")

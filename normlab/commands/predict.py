@@ -1,13 +1,10 @@
 """`normlab predict RUN < in > out`: use a finished run on text, as its task does."""
 
-import argparse
 import sys
 
-from normlab.commands._arguments import HelpFormatter, as_path
+from normlab.commands._arguments import add_run, command_parser
 from normlab.commands._runs import load, one_run
 from normlab.commands._terminal import at_work
-
-HELP = "translate lines of text, or continue a text, with a finished run"
 
 _EXAMPLES = """\
 examples:
@@ -21,36 +18,19 @@ as one text, and shows it as it comes.
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        "normlab predict",
-        description=HELP[0].upper() + HELP[1:] + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("run", type=as_path, metavar="RUN", help="a finished run")
-    result.add_argument(
-        "changes", nargs="*", metavar="key=value", help="settings that replace the run's"
-    )
-    result.add_argument(
-        "--weights",
-        metavar="NAME",
-        help="last, average, best_loss, best_<score>; default: those that were tested",
-    )
-    text = result.add_argument_group("language models")
+def main(argv: list[str]) -> int:
+    """Read standard input, write what the model makes of it to standard output."""
+    does = "Translate lines of text, or continue a text, with a finished run."
+    parser = command_parser("predict", does, _EXAMPLES)
+    add_run(parser, "a finished run")
+    text = parser.add_argument_group("language models")
     text.add_argument("--tokens", type=int, default=100, help="how many at most; default: 100")
     text.add_argument(
         "--temperature", type=float, default=0.8, help="0 takes the most likely; default: 0.8"
     )
     text.add_argument("--top-k", type=int, help="draw from the k most likely tokens")
     text.add_argument("--seed", type=int, default=1, help="of what is drawn; default: 1")
-    return result
-
-
-def main(argv: list[str]) -> int:
-    """Read standard input, write what the model makes of it to standard output."""
-    arguments = parser().parse_intermixed_args(argv)
+    arguments = parser.parse_intermixed_args(argv)
     from normlab.data.corpus import decoded
     from normlab.models.decoding import SamplingSettings
 

@@ -7,9 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from normlab.commands._arguments import HelpFormatter, as_path
-from normlab.commands._study_judge import Judge, untuned, visible_lines
-from normlab.commands._study_night import Night, check_publishing
+from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._study_queue import Judge, Night, check_publishing, untuned, visible_lines
 from normlab.commands._study_tables import Item, Table, head, measured, print_tables
 from normlab.commands._study_tune import tune
 from normlab.commands._study_words import asked, deadline, read_time
@@ -21,8 +20,6 @@ from normlab.studies.costs import Costs, duration
 from normlab.studies.local import each_once
 from normlab.studies.queue import Job
 from normlab.studies.runs import Run
-
-HELP = "plan, tune, run, publish and verify studies: the runs of comparison tables"
 
 _EXAMPLES = """examples:
   normlab study run iwslt_norms                       20 s per run: does everything work?
@@ -43,13 +40,12 @@ _RUN = """examples:
     --clone ../night
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
-names, beginnings of names, and the numbers that `study plan` shows. Before it begins, each
-configuration is trained for some seconds to measure hours and memory, which are kept in the folder
-of runs. Several studies are one queue, seed by seed of all rows, by the undecided parts of claims
-that a study decides per hour to its next planned analysis; runs that they share are made once. When
-the budget is spent, the running runs save and stop. The same command resumes: runs that have ended
-are not made again. Only whole seeds are published, each as it ends. --until-decided counts the
-published seeds, and makes the next ones.
+names, beginnings of names, and the numbers that `study plan` shows. Before it begins, it trains
+each configuration for some seconds, and says so, to measure hours and memory; these are kept in
+the folder of runs. Several studies share a queue, seed by seed, ordered by how many open parts of
+claims they decide per hour; runs that they share are made once. When the budget is spent, running
+runs save and stop, and the same command resumes. Only whole seeds are published, each as it ends.
+--until-decided counts the published seeds, and makes the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=cpu data_dir=FOLDER
@@ -68,13 +64,12 @@ _TUNE = """examples:
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
 for scale=smoke and pilots), seeds, score and overrides; or it names the study whose tuning is used.
 Each value is tried for each row at each point and judged by the validation score of the last
-weights, averaged over seeds. From the third value of a row on, a trial is pruned if after half of
-its run its best score is worse than the median of the finished trials. A trial that diverged counts
-as the worst. Rows in `whole_runs` are tried without those overrides, since a short trial can choose
-too large a rate. The choice is written into `rates` of the scale, every trial into
-results/STUDY/tuning.json; a row for which no value trains loses its rate. Rows that rows= leaves
-out keep rate and trials. Overrides that change the experiment need --no-write. The same command
-resumes. Commit the choice before the runs that count.
+weights, averaged over seeds; a trial that diverged counts as the worst. From the third value of a
+row on, a trial is pruned if halfway its best score is worse than the median of the finished ones.
+Rows in `whole_runs` are tried without the overrides. The choice is written into `rates` of the
+scale, every trial into results/STUDY/tuning.json; a row for which no value trains loses its rate.
+Overrides that change the experiment need --no-write. The same command resumes. Commit the choice
+before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish iwslt_norms scale=cpu data_dir=FOLDER    the whole seeds in runs/
@@ -87,8 +82,6 @@ curves of whole seeds are written to results/STUDY/SCALE.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
 _MEASURING = 0.1  # of the budget, at most
-
-
 _VERBS = {
     "run": ("make the runs of studies, then their tables", _RUN),
     "plan": ("say what studies take: runs, updates, data, memory, hours", _PLAN),
@@ -98,48 +91,30 @@ _VERBS = {
 }
 
 
-def parser(verb: str | None = None) -> argparse.ArgumentParser:
-    """Describe the command line of a subcommand, or of all."""
-    if verb is None:
-        result = argparse.ArgumentParser(
-            prog="normlab study",
-            description=HELP.capitalize() + ".",
-            epilog=_EXAMPLES,
-            formatter_class=HelpFormatter,
-        )
-        verbs = result.add_subparsers(metavar="|".join(_VERBS))
-        for name, (does, _) in _VERBS.items():
-            verbs.add_parser(name, help=does)
-        return result
+def parser(verb: str) -> argparse.ArgumentParser:
+    """Describe the command line of a subcommand."""
     does, epilog = _VERBS[verb]
-    result = argparse.ArgumentParser(
-        prog=f"normlab study {verb}",
-        description=does.capitalize() + ".",
-        epilog=epilog,
-        formatter_class=HelpFormatter,
-        allow_abbrev=False,
-    )
-    result.add_argument(
+    result = command_parser(f"study {verb}", f"{does.capitalize()}.", epilog)
+    add = result.add_argument
+    add(
         "words",
         nargs="+" if verb in ("run", "plan", "tune") else "*",
         metavar="STUDY ... key=value ..." if verb != "verify" else "STUDY",
         help="studies, scale=SCALE (default: smoke), rows=, seeds=, and values of every run",
     )
-    add = result.add_argument
     if verb in ("run", "plan", "tune"):
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
         text = "stop after a time, such as 90m or 2.5h"
         add("--budget", type=read_time, metavar="TIME", help=text)
     if verb in ("run", "plan"):
-        add(
-            "--until-decided",
-            action="store_true",
-            help="judge the parts of claims after 5, 8 and 12 seeds, and make the next seeds while "
-            "a part is undecided (default: the seeds of the study)",
+        text = (
+            "judge the parts of claims after 5, 8 and 12 seeds, and make the next seeds while "
+            "a part is undecided (default: the seeds of the study)"
         )
+        add("--until-decided", action="store_true", help=text)
         text = "write table, page, records and curves of each whole seed to FOLDER/STUDY/SCALE"
-        text = text if verb == "run" else "keep the costs in FOLDER/STUDY/pilot.json"
+        text = text if verb == "run" else "with --until-decided: where published seeds are"
         add("--publish", type=as_path, metavar="FOLDER", help=text)
     if verb == "run":
         text = "run from a clone of the current commit, made if missing: the checkout may change"
@@ -172,7 +147,12 @@ def main(argv: list[str]) -> int:
     """
     verb, *rest = argv or ["--help"]
     if verb not in _VERBS:
-        parser().parse_args([verb])
+        does = "Plan, tune, run, publish and verify studies: the runs of comparison tables."
+        every = command_parser("study", does, _EXAMPLES)
+        verbs = every.add_subparsers(metavar="|".join(_VERBS))
+        for name, (text, _) in _VERBS.items():
+            verbs.add_parser(name, help=text)
+        every.parse_args([verb])
     arguments = parser(verb).parse_intermixed_args(rest)
     again = f"normlab study {shlex.join(argv)}"
     if verb == "tune":
@@ -283,8 +263,6 @@ def _plan(arguments: argparse.Namespace) -> int:
         could = visible_lines(judge, job, runs) or ["it decides none"]
         for line in could:
             print_prose(line, indent="  ", hang=2)
-        if arguments.publish is not None:
-            _keep_pilot(arguments.publish, job, tables[job.name], could)
     return 0
 
 
@@ -349,22 +327,6 @@ def _tables(
             problems[job.name] = problem
             complain(studied.what_instead(job.study, job.scale, problem))
     return tables, problems
-
-
-def _keep_pilot(root: Path, job: Job, table: Table, could: Sequence[str]) -> None:
-    """Write what runs cost and could show to `ROOT/STUDY/pilot.json`, apart from any record."""
-    from normlab.reports.tuning import costs, keep, read
-
-    items = [
-        (each.run.planned.row, each.run.planned.point, each.cost, table.seconds(each))
-        for each in table.items
-    ]
-    if not any(cost is not None for _, _, cost, _ in items):
-        complain(f"{job.name}: nothing is written, as no run to go was measured")
-        return
-    before = read(root / job.study.name / "pilot.json").get(job.scale, {}).get("runs", ())
-    found = {**costs(items, before), "parts": list(could)}
-    print(f"written to {keep(root, job.study.name, 'pilot', {job.scale: found})}")
 
 
 def _show_order(night: Night) -> None:

@@ -1,11 +1,10 @@
-"""What is measured before a study, in `results/<study>/`: `tuning.json`, its page, `pilot.json`.
+"""The trials of a tuning in `results/<study>/`: `tuning.json` and its page.
 
-`tuning.json` has every trial of a tuning, `pilot.json` what runs cost and which differences they
-could show. A file has its format and, by scale, what was found. Neither is evidence for a claim.
+The file has its format and, by scale, every trial. It is no evidence for a claim.
 """
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,29 +12,22 @@ from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.canonical import plain
 from normlab.reports.manifest import accept
 
-_VERSION = 1
-
-
-def keep(root: Path, study: str, name: str, found: Mapping[str, Mapping[str, Any]]) -> Path:
-    """Write what was found at some scales next to that of others; return the file."""
-    path = root / study / f"{name}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with only_writer(path):
-        whole = {"format": _format(name), "study": study, "scales": {**read(path), **found}}
-        text = json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n"
-        with atomic_write(path) as file:
-            file.write(text)
-    accept(root, [path])
-    return path
+_FORMAT = "normlab.tuning/1"
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
     """Write what tuning found at some scales next to that of others; return the page."""
-    path = keep(root, study, "tuning", scales)
+    path = root / study / "tuning.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with only_writer(path):
+        whole = {"format": _FORMAT, "study": study, "scales": {**read(path), **scales}}
+        text = json.dumps(plain(whole), indent=1, sort_keys=True, allow_nan=False) + "\n"
+        with atomic_write(path) as file:
+            file.write(text)
     page = path.with_suffix(".md")
     with only_writer(page), atomic_write(page) as file:
         file.write(markdown(study, read(path)))
-    accept(root, [page])
+    accept(root, [path, page])
     return page
 
 
@@ -43,40 +35,13 @@ def read(path: Path) -> dict[str, Any]:
     """Return what was found, by scale; nothing without a file, ValueError for a damaged one."""
     try:
         content = json.loads(path.read_text("utf-8"))
-        if content["format"] != (expected := _format(path.stem)):
-            raise ValueError(f"format is {content['format']!r}, this version reads {expected!r}")
+        if content["format"] != _FORMAT:
+            raise ValueError(f"format is {content['format']!r}, this version reads {_FORMAT!r}")
         return dict(content["scales"])
     except FileNotFoundError:
         return {}
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path}: damaged ({error!r}); remove it and measure again") from None
-
-
-def _format(name: str) -> str:
-    return f"normlab.{name}/{_VERSION}"
-
-
-def costs(
-    items: Iterable[tuple[str, str, Mapping[str, Any] | None, float]],
-    before: Iterable[Mapping[str, Any]] = (),
-) -> dict[str, Any]:
-    """Return what runs cost: for row and point, what a probe measured, and the seconds of a run.
-
-    Costs known `before` stay for rows and points that are not measured now.
-    """
-    measured = ("update_seconds", "memory_bytes", "environment")
-    rows = [
-        {
-            "row": row,
-            "point": point,
-            "seconds": round(seconds, 1),
-            **{key: cost[key] for key in measured},
-        }
-        for row, point, cost, seconds in items
-        if cost is not None
-    ]
-    once = {(each["row"], each["point"]): each for each in (*before, *rows)}
-    return {"runs": list(once.values())}
 
 
 def with_others(

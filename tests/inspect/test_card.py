@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.commands import card as command
+from normlab.commands.norm import card as make_card
 from normlab.inspect import card_questions, runs
 from normlab.inspect.card import SCALES, STAGES, carry_out, examined
 from normlab.inspect.question import Finding, Question, questions
@@ -33,7 +33,7 @@ def test_every_question_has_a_text_and_a_stage():
 )
 def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):
     with pytest.raises(ValueError, match=message):
-        command.main([*arguments, "--folder", str(tmp_path)])
+        make_card([*arguments, "--folder", str(tmp_path)])
     assert not list(tmp_path.iterdir())
 
 
@@ -120,7 +120,7 @@ def made(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("cards")
     names = ["pools", "translation", "pictures", "depth"]
     arguments = ["norm=rms", "scale=smoke", "--folder", str(folder), "--processes", "1"]
-    assert command.main([*arguments, "--only", ",".join(names)]) == 0
+    assert make_card([*arguments, "--only", ",".join(names)]) == 0
     return folder / "smoke" / "rms"
 
 

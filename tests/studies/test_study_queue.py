@@ -242,7 +242,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
 
 
 def test_the_line_of_a_minute_says_what_runs_and_what_is_left(place, capsys, monkeypatch):
-    monkeypatch.setattr("normlab.commands._study_night.A_MINUTE", 0.2)
+    monkeypatch.setattr("normlab.commands._study_queue.A_MINUTE", 0.2)
     plan(place, lambda run: {**bleu(3.0)(run), "seconds": 0.5})
     out = night(capsys, "one")[1]
     line = next(line for line in out.splitlines() if " running one bn seed=1 (" in line)

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from normlab import machine
-from normlab.commands import _study_judge, _study_words
+from normlab.commands import _study_queue, _study_words
 from normlab.commands import study as command
 from normlab.commands._study_tables import Item, Table
 from normlab.reports.published import read
@@ -136,7 +136,7 @@ def place(tmp_path, monkeypatch, composed):
     configs = tmp_path / "configs"
     monkeypatch.setattr(_study_words, "load_study", lambda name: load_study(name, configs))
     monkeypatch.setattr(command, "_RESULTS", tmp_path / "published")
-    monkeypatch.setattr(_study_judge, "CONFIG_DIR", configs)
+    monkeypatch.setattr(_study_queue, "CONFIG_DIR", configs)
     found = Place(tmp_path)
     program = tmp_path / "python"
     program.write_text(STAND_IN.format(folder=tmp_path))
@@ -296,21 +296,6 @@ def test_a_plan_names_the_test_sets_that_the_data_lack(place, capsys):
     assert "no test_2017 in these data: its columns stay empty" in said and "no valid" not in said
     Table(place.study, "smoke", items, at_a_time=1).show()
     assert "in these data" not in capsys.readouterr().out
-
-
-def test_a_plan_is_published_apart_from_records(place, capsys):
-    assert carry_out(capsys, "--plan", "--publish", "results")[0] == 0
-    content = json.loads((place.folder / "results" / "tiny" / "pilot.json").read_text())
-    (first, *others) = content["scales"]["smoke"]["runs"]
-    assert (first["row"], first["point"], first["seconds"]) == ("ln", "placement=pre", 336.0)
-    assert (
-        len(others) == 3
-        and "tiny/pilot.json" in (place.folder / "results/MANIFEST.sha256").read_text()
-    )
-    assert not list((place.folder / "results").rglob("record.json"))
-    carry_out(capsys, "--plan", "--publish", "results", "rows=bn")
-    content = json.loads((place.folder / "results" / "tiny" / "pilot.json").read_text())
-    assert len(content["scales"]["smoke"]["runs"]) == 4, "of the other row, too"
 
 
 @pytest.mark.parametrize(
