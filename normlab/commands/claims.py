@@ -2,16 +2,13 @@
 
 import argparse
 import json
-import shutil
-import sys
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._arguments import HelpFormatter, as_path
-from normlab.commands._terminal import complain
+from normlab.commands._arguments import as_path, command_parser
+from normlab.commands._terminal import complain, print_prose
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.store import without_collection
 
@@ -20,8 +17,6 @@ if TYPE_CHECKING:
     from normlab.claims.evidence import Evidence
     from normlab.claims.ledger import Entry, Outcome
     from normlab.claims.runs import Runs
-
-HELP = "the ledger: every claim of the documents, its parts, what decides them, the verdict"
 
 _EXAMPLES = """examples:
   normlab claims                        every claim and its verdict, from the committed records
@@ -43,54 +38,7 @@ _BESIDE = Path(_PAGE)  # for --write without a file: the page beside the records
 _COMPUTED = "computed.json"
 _SUMMARY = "summary.md"
 _HTML = "claims.html"
-_WIDTH = 80  # where no terminal says how wide it is
 _VERDICT = 14  # columns that the longest verdict takes, with a gap
-
-
-def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
-    result = argparse.ArgumentParser(
-        prog="normlab claims",
-        description="Show " + HELP + ".",
-        epilog=_EXAMPLES,
-        formatter_class=HelpFormatter,
-    )
-    result.add_argument("id", nargs="?", type=int, help="show this claim with all its evidence")
-    what = result.add_mutually_exclusive_group()
-    what.add_argument("--compute", action="store_true", help="recompute the checks of the norms")
-    what.add_argument(
-        "--verify",
-        action="store_true",
-        help="verify that the committed pages are what the records give; 1 where one is not",
-    )
-    what.add_argument(
-        "--write",
-        nargs="?",
-        type=as_path,
-        const=_BESIDE,
-        metavar="FILE",
-        help="write the ledger as Markdown and next to it, in plain words, "
-        f"{_SUMMARY}, and the checks computed, {_COMPUTED}; default: {_PAGE} in the folder of "
-        "--results",
-    )
-    what.add_argument(
-        "--html",
-        action="store_true",
-        help=f"write the ledger for a browser, {_HTML} in the folder of --results",
-    )
-    result.add_argument("--json", action="store_true", help="print JSON")
-    result.add_argument(
-        "--runs-dir",
-        action="append",
-        default=[],
-        type=as_path,
-        metavar="DIR",
-        help="records besides the committed ones; may be repeated",
-    )
-    result.add_argument(
-        "--results", type=as_path, default=_RESULTS, metavar="DIR", help="the committed records"
-    )
-    return result
 
 
 @without_collection()
@@ -99,7 +47,28 @@ def main(argv: list[str]) -> int:
 
     Raises `ValueError` for a claim that does not exist and for a claim's file that is wrong.
     """
-    arguments = parser().parse_args(argv)
+    does = "Show the ledger: every claim, its parts, what decides them, the verdict."
+    parser = command_parser("claims", does, _EXAMPLES)
+    add = parser.add_argument
+    add("id", nargs="?", type=int, help="show this claim with all its evidence")
+    what = parser.add_mutually_exclusive_group()
+    text = "recompute the checks of the norms"
+    what.add_argument("--compute", action="store_true", help=text)
+    text = "verify that the committed pages are what the records give; 1 where one is not"
+    what.add_argument("--verify", action="store_true", help=text)
+    text = (
+        f"write the ledger as Markdown and next to it, in plain words, {_SUMMARY}, and the checks "
+        f"computed, {_COMPUTED}; default: {_PAGE} in the folder of --results"
+    )
+    what.add_argument("--write", nargs="?", type=as_path, const=_BESIDE, metavar="FILE", help=text)
+    text = f"write the ledger for a browser, {_HTML} in the folder of --results"
+    what.add_argument("--html", action="store_true", help=text)
+    add("--json", action="store_true", help="print JSON")
+    text = "records besides the committed ones; may be repeated"
+    add("--runs-dir", action="append", default=[], type=as_path, metavar="DIR", help=text)
+    text = "the committed records"
+    add("--results", type=as_path, default=_RESULTS, metavar="DIR", help=text)
+    arguments = parser.parse_args(argv)
     from normlab.claims.claim import load_all
     from normlab.claims.evidence import read_computed
     from normlab.claims.ledger import ledger
@@ -129,7 +98,12 @@ def main(argv: list[str]) -> int:
         _refuse_altered(arguments.results)
         _write(entries, runs, arguments.write)
     elif arguments.html:
-        _write_html(entries, arguments.results / _HTML)
+        from normlab.claims import html
+        from normlab.records.atomic import atomic_write
+
+        with atomic_write(arguments.results / _HTML) as file:
+            file.write(html.page(entries, text=_PAGE))
+        print(f"wrote {arguments.results / _HTML}")
     elif arguments.verify:
         return _verify(entries, runs, arguments.results)
     else:
@@ -140,9 +114,8 @@ def main(argv: list[str]) -> int:
 
 
 def _refuse(arguments: argparse.Namespace) -> None:
-    """Refuse requests that do not go together."""
+    alone = arguments.id is None and not arguments.runs_dir
     for name in ("write", "verify", "html"):
-        alone = arguments.id is None and not arguments.runs_dir
         if getattr(arguments, name) and not alone:
             raise ValueError(f"--{name} takes all claims and the committed records alone")
     if arguments.write and arguments.write.suffix != ".md":
@@ -204,15 +177,6 @@ def _write(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> None:
         manifest.accept(path.parent, [path.with_name(_COMPUTED)])
 
 
-def _write_html(entries: "Sequence[Entry]", path: Path) -> None:
-    from normlab.claims import html
-    from normlab.records.atomic import atomic_write
-
-    with atomic_write(path) as file:
-        file.write(html.page(entries, text=_PAGE))
-    print(f"wrote {path}")
-
-
 def _verify(entries: "Sequence[Entry]", runs: "Runs", results: Path) -> int:
     """Say what is not as the records give it, or no record as published; 1 where anything is."""
     from normlab.reports import manifest
@@ -251,10 +215,11 @@ def _list(entries: "Sequence[Entry]") -> None:
     """Print each claim with its verdict, and beneath it its parts in a line or two each."""
     for entry in entries:
         label = f"{entry.claim.id:2}  {entry.verdict:{_VERDICT}}"
-        _folded(entry.claim.statement, label)
+        print_prose(f"{label}{entry.claim.statement}", hang=len(label))
         for each in entry.parts:
             name = each.part.name.replace("_", " ")
-            _folded(f"- {name}: {_line(each.primary)}", " " * len(label), hang=2)
+            indent = " " * len(label)
+            print_prose(f"- {name}: {_line(each.primary)}", indent=indent, hang=2)
     counts = Counter(entry.verdict for entry in entries)
     print()
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
@@ -282,7 +247,7 @@ def _show_one(entry: "Entry") -> None:
     from normlab.claims.markdown import part_text, verdict_text
 
     claim = entry.claim
-    _folded(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}", "")
+    print_prose(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}")
     facts = {
         "Verdict": verdict_text(entry),
         "Its figure": claim.figure,
@@ -291,16 +256,16 @@ def _show_one(entry: "Entry") -> None:
     }
     for name, text in facts.items():
         if text is not None:
-            _folded(f"{name}: {text}", "  ")
+            print_prose(f"{name}: {text}", indent="  ")
     for each in entry.parts:
         print()
-        _folded(f"{each.part.name.replace('_', ' ')}: {part_text(each.part)}", "")
+        print_prose(f"{each.part.name.replace('_', ' ')}: {part_text(each.part)}")
         _print_outcome(each.primary, "  ")
     beside = [(each.part.name, outcome) for each in entry.parts for outcome in each.secondary]
     if beside:
         print("\nSecondary, never counted")
     for name, outcome in beside:
-        _folded(f"{name.replace('_', ' ')}:", "  ")
+        print_prose(f"{name.replace('_', ' ')}:", indent="  ")
         _print_outcome(outcome, "    ")
     folders = [folder for each in entry.parts for folder in each.primary.finding.records]
     if folders:
@@ -324,7 +289,7 @@ def _print_outcome(outcome: "Outcome", indent: str) -> None:
     }
     for name, text in facts.items():
         if text:
-            _folded(text, f"{indent}{name:<16}")
+            print_prose(f"{indent}{name:<16}{text}", hang=len(indent) + 16)
 
 
 def _tests(outcome: "Outcome") -> str:
@@ -341,10 +306,3 @@ def _tests(outcome: "Outcome") -> str:
     if outcome.p_holm is not None:
         said.append(f"{p_corrected(outcome)} corrected for {outcome.compared} endpoints")
     return ", ".join(said) + f" ({seeds_text(outcome)})"
-
-
-def _folded(text: str, label: str, *, hang: int = 0) -> None:
-    """Print a paragraph beside its label, folded at the width of the terminal."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDTH
-    rest = " " * (len(label) + hang)
-    print(textwrap.fill(text, width, initial_indent=label, subsequent_indent=rest))

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import shutil
-import textwrap
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from normlab.commands._arguments import command_parser
-from normlab.records.text import printable
+from normlab.commands._terminal import at_work, print_prose
 
 _EXAMPLES = """examples:
   normlab doctor              a line for each check: ok, warn or fail, and what to do
@@ -23,7 +22,6 @@ The exit status is 1 when a check fails.
 _FREE_GIB = 5.0  # prepared data and the checkpoints of a small sweep
 _GAIN = 1.2  # bf16 products that are faster by less do not pay for their rounding
 _SIDE = 1024
-_WIDTH = 80
 
 Status = Literal["ok", "warn", "fail"]
 
@@ -58,13 +56,15 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         print(json.dumps([dataclasses.asdict(check) for check in checks], indent=1))
     else:
-        print("\n".join(line for check in checks for line in lines(check)))
+        for check in checks:
+            print_prose(f"{check.status:<6}{check.name:<13} {check.found}", hang=20)
+            if check.advice:
+                print_prose(f"-> {check.advice}", indent=" " * 20)
     return int(any(check.status == "fail" for check in checks))
 
 
 def _speed(overrides: list[str], *, as_json: bool) -> int:
     from normlab.bench.speed import measure
-    from normlab.commands._terminal import at_work
     from normlab.config.compose import compose, to_dict
 
     config = to_dict(compose(overrides))
@@ -85,25 +85,6 @@ def _speed(overrides: list[str], *, as_json: bool) -> int:
     return 0
 
 
-def lines(check: Check) -> list[str]:
-    """Return a check as lines of at most 80 columns: status, name, what was found, what to do."""
-    indent = " " * 20
-    head = f"{check.status:<6}{check.name:<13} "
-    texts = [(head, check.found)] + ([(f"{indent}-> ", check.advice)] if check.advice else [])
-    return [
-        line
-        for first, text in texts
-        for line in textwrap.wrap(
-            printable(text),
-            _WIDTH,
-            initial_indent=first,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-    ]
-
-
 def run_checks(*, timeout: float) -> list[Check]:
     """Make all checks; one that breaks is itself a failed check."""
     parts: dict[str, Callable[[], Iterable[Check]]] = {
@@ -111,14 +92,14 @@ def run_checks(*, timeout: float) -> list[Check]:
         "wandb": lambda: _wandb(timeout),
         "data": _data,
     }
-    return [check for name, part in parts.items() for check in _made(name, part)]
-
-
-def _made(name: str, part: Callable[[], Iterable[Check]]) -> list[Check]:
-    try:
-        return list(part())
-    except Exception as error:
-        return [Check(name, "fail", f"{type(error).__name__}: {error}", "fix the installation")]
+    found: list[Check] = []
+    for name, part in parts.items():
+        try:
+            found += list(part())
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            found.append(Check(name, "fail", said, "fix the installation"))
+    return found
 
 
 def _compute() -> Iterator[Check]:

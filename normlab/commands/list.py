@@ -4,11 +4,10 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
@@ -121,7 +120,7 @@ def _print_norms(options: Sequence[registry.Option]) -> None:
         families[_family(option)].append(option)
     for family, members in families.items():
         if members:
-            members.sort(key=lambda option: (_year(option), option.name))
+            members.sort(key=lambda option: (_PAPER.findall(option.description)[:1], option.name))
             rows = [[option.name, option.description] for option in members]
             print_table([family, "what it is, paper and year"], rows)
             print()
@@ -135,19 +134,13 @@ def _family(option: registry.Option) -> str:
     return next(name for name, axis in _FAMILIES.items() if axis in axes)
 
 
-def _year(option: registry.Option) -> str:
-    found = _PAPER.search(option.description)
-    return found[1] if found else ""
-
-
 def _list_keys(*, as_json: bool) -> None:
     listed = keys()
     if as_json:
-        _print_json([dataclasses.asdict(key) for key in listed])
+        _print_json([key._asdict() for key in listed])
         return
-    rows = [[key.name, key.default, key.allowed, key.description] for key in listed]
     note = "an option sets the defaults of its own keys: normlab train norm=bn --cfg job"
-    print_table(["key", "default", "allowed", "what it is"], rows, notes=[note])
+    print_table(["key", "default", "allowed", "what it is"], listed, notes=[note])
 
 
 def _costs(options: Iterable[registry.Option]) -> dict[str, dict[str, tuple[int, float]]]:
@@ -243,8 +236,7 @@ def _print_json(value: object) -> None:
     print(json.dumps(value, indent=1, sort_keys=True))
 
 
-@dataclass(frozen=True)
-class Key:
+class Key(NamedTuple):
     """A dotted key: its default (empty for a key of options), what it may be, what it is."""
 
     name: str

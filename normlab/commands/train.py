@@ -10,7 +10,7 @@ import shlex
 import shutil
 import sys
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from normlab.records.record import RunRecord
 
-HELP = "train one run, or a sweep with -m"
 SEARCH_RESULT = "optimization_results.yaml"  # what Hydra's sweepers call what they have found
 
 
@@ -48,8 +47,10 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
     from normlab.config.compose import CONFIG_NAME, from_hydra, register, with_recipe
     from normlab.config.registry import CONFIG_DIR
     from normlab.config.suggest import check_arguments, check_given_once
+    from normlab.records.store import RunStore
     from normlab.studies.show import Lines
 
+    again = again or f"normlab train {shlex.join(argv)}"
     end_with_the_sweep()
     check_arguments(argv)
     check_given_once(argv)
@@ -73,19 +74,22 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
                 return None
             interrupted = record.outcome.status == "interrupted"
             statuses.append(INTERRUPTED if interrupted else 0)
-            if interrupted:
-                command = again or f"normlab train {shlex.join(argv)}"
-                print(f"to resume: {command}", file=sys.stderr)
+            if interrupted and _speaks():
+                print(f"to resume: {again}", file=sys.stderr)
             return None
         grid = runtime.sweeper["_target_"].endswith("BasicSweeper")
-        direction = None if grid else direction_of(runtime.sweeper.get("direction"))
+        sought = None if grid else runtime.sweeper.get("direction")
+        direction = None if sought is None else str(getattr(sought, "name", sought))
         if not runtime.launcher["_target_"].endswith("BasicLauncher"):
             note = failures / f"{runtime.job.num:06}" if grid else None
             record = train_elsewhere(config, note)
             return None if record is None else objective(record, config, direction)
         overrides = tuple(runtime.overrides.task)
         if grid:
-            folder = folder_or_none(config, sweeps / "wrong" / str(len(found)))
+            try:
+                folder = folder_of(from_hydra(config))
+            except Exception:  # the run of a wrong config fails by itself, and says why
+                folder = sweeps / "wrong" / str(len(found))
             found.append((overrides, folder, config.observe.processes))
             return None  # all runs of a grid are known: they are begun together, below
         cell = Cell(" ".join(overrides), overrides, folder_of(from_hydra(config)))
@@ -93,7 +97,7 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
             (done,) = carry_out(Grid([cell]), runner, show=Lines())
         if done.status:
             raise ValueError(f"{cell.name}: {done.said}")
-        return objective(record_of(from_hydra(config)), config, direction)
+        return objective(RunStore(config.runs_dir).read(cell.folder), config, direction)
 
     os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors reach cli.py, which says them in a line
     main = hydra.main(config_path=str(CONFIG_DIR), config_name=CONFIG_NAME, version_base="1.3")
@@ -117,7 +121,6 @@ def run_hydra(argv: list[str], *, again: str | None = None) -> int:
             Cell(name or "all defaults", overrides, folder)
             for name, (overrides, folder, _) in zip(names, found, strict=True)
         ]
-        again = again or f"normlab train {shlex.join(argv)}"
         return sweep(cells, found[0][2], sweeps, again)
     if failures.exists():
         return report_failures(failures)
@@ -152,10 +155,9 @@ def shown_config(argv: Sequence[str]) -> str | None:
 
 
 def sweep(cells: list[Cell], processes: int | None, logs: Path, again: str) -> int:
-    """Carry out runs side by side, show them, and compare them at the end.
-
-    `again` is the command that resumes.
-    """
+    """Carry out runs side by side, show them, and compare those that ended; `again` resumes."""
+    from normlab.commands.compare import main as compare
+    from normlab.records.store import RECORD_FILE
     from normlab.studies.show import Runs
 
     at_a_time = min(len(cells), len(places(processes)))
@@ -168,34 +170,29 @@ def sweep(cells: list[Cell], processes: int | None, logs: Path, again: str) -> i
         except KeyboardInterrupt:
             print("\n".join(shown.stopped(again)), file=sys.stderr)
             raise
-    for line in summary_lines(ended):
-        print(line)
-    compare(dict.fromkeys(cell.folder for cell in cells))
-    return 1 if any(done.status for done in ended) else 0
-
-
-def compare(folders: Iterable[Path]) -> None:
-    """Print the runs of a sweep that have ended side by side, and what to type next."""
-    from normlab.commands.compare import main
-    from normlab.records.store import RECORD_FILE
-
-    there = [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]
-    if there:
+    print("\n".join(summary_lines(ended)))
+    folders = dict.fromkeys(cell.folder for cell in cells)
+    if there := [str(folder) for folder in folders if (folder / RECORD_FILE).is_file()]:
         print()
-        main(there)
+        compare(there)
+    return 1 if any(done.status for done in ended) else 0
 
 
 def train_and_say(config) -> "RunRecord":
     """Carry out a run and print its last line."""
-    main = os.environ.get("RANK", "0") == "0"  # a run leaves the processes' group when it ends
-    if main and sys.stderr is not None and sys.stderr.isatty():
+    if _speaks() and sys.stderr is not None and sys.stderr.isatty():
         print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
     from normlab.train.run import train
 
     record = train(config)
-    if main:
+    if _speaks():
         print(summary(record))
     return record
+
+
+def _speaks() -> bool:
+    """Tell whether this is the first process of torchrun, or the only one; also after the run."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | None":
@@ -244,23 +241,6 @@ def folder_of(config: "DictConfig") -> Path:
     return RunStore(config.runs_dir).run_dir(to_dict(config))
 
 
-def folder_or_none(config: "DictConfig", instead: Path) -> Path:
-    """Return the folder of a run, and `instead` for a wrong config, which fails by itself."""
-    from normlab.config.compose import from_hydra
-
-    try:
-        return folder_of(from_hydra(config))
-    except Exception:
-        return instead
-
-
-def record_of(config: "DictConfig") -> "RunRecord":
-    """Return the record that a run of this config has left."""
-    from normlab.records.store import RunStore
-
-    return RunStore(config.runs_dir).read(folder_of(config))
-
-
 def sweeps_folder(argv: list[str]) -> Path:
     """Return the folder of sweeps below `runs_dir`, which each process of a sweep can reach."""
     from normlab.config.schema import RunConfig
@@ -285,11 +265,6 @@ def folder_of_search(argv: list[str], sweeps: Path) -> Iterator[tuple[list[str],
         result.unlink(missing_ok=True)
         quoted = str(folder).replace("\\", "\\\\").replace("'", "\\'")
         yield [f"hydra.sweep.dir='{quoted}'"], result
-
-
-def direction_of(direction: object) -> str | None:
-    """Return `minimize` or `maximize` as a sweeper's config says it, None where it does not."""
-    return None if direction is None else str(getattr(direction, "name", direction))
 
 
 def objective(record: "RunRecord", config: "DictConfig", direction: str | None) -> float:

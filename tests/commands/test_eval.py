@@ -74,12 +74,6 @@ def test_the_scores_are_those_of_the_record(finished: Path, capsys):
         assert score["signature"] == record.scores[name].signature
 
 
-def test_another_split_is_scored(finished: Path, capsys):
-    record = RunStore(finished).read(finished)
-    found = evaluated(finished, "--split", "valid", capsys=capsys)
-    assert found["valid/loss"]["value"] == record.scores["valid/loss"].value
-
-
 @pytest.mark.parametrize("mode", ["batch", "recalibrated"])
 def test_another_mode_of_statistics_scores_differently(mode: str, finished: Path, capsys):
     running = evaluated(finished, capsys=capsys)
@@ -133,13 +127,11 @@ def test_a_folded_language_model_scores_the_same_token_by_token_too(language_mod
     ("overrides", "changes", "parts"),
     [
         (MOVED, ["fold=maybe"], ["fold=maybe", "true", "false"]),
-        (MOVED, ["fold=maybe", "fold=true"], ["fold=maybe"]),
         (
             MOVED,
             ["fold=true", "norm.eval_stats=recalibrated"],
             ["norm.eval_stats=recalibrated", "norm.eval_stats=running"],
         ),
-        (MOVED, ["fold=true", "norm.eval_stats=batch"], ["no norm to fold", "eval_stats=running"]),
         (
             (*MOVED, *AVERAGED),
             ["fold=true"],
@@ -158,14 +150,6 @@ def test_what_cannot_be_folded_is_one_clear_line(overrides, changes, parts, trai
     assert captured.out == ""
     assert captured.err.count("\n") == 1
     assert all(part in captured.err for part in parts), captured.err
-
-
-@pytest.mark.parametrize("change", ["validate.average_statistics=average", "validate.average=0"])
-def test_what_an_averaged_run_is_told_to_give_folds_it(change: str, trained, capsys):
-    folder = trained(*MOVED, *AVERAGED)
-    plain, folded = (evaluated(folder, change, *f, capsys=capsys) for f in ([], ["fold=true"]))
-    expected = pytest.approx(plain["test/loss"]["value"], rel=ROUNDING)
-    assert folded["test/loss"]["value"] == expected
 
 
 def test_outputs_are_written_and_the_run_is_left_as_it_is(finished: Path, tmp_path: Path, capsys):
@@ -191,8 +175,6 @@ def test_the_table_has_the_record_beside_it(finished: Path, capsys):
     ("arguments", "parts"),
     [
         (["norm.stats=batch"], ["norm.stats=batch"]),
-        (["norm.eval_stats=never"], ["norm.eval_stats", "running", "batch", "recalibrated"]),
-        (["task.test_search.beam=two"], ["task.test_search.beam", "two", "whole number"]),
         (["beam"], ["beam", "key=value"]),
         (["norm=bn"], ["norm=bn", "norm cannot be changed whole", "norm.KEY=value"]),
         (["--split", "dev"], ["dev", "test", "valid"]),
@@ -205,13 +187,6 @@ def test_what_does_not_fit_is_one_clear_line(
     error = capsys.readouterr().err
     assert error.count("\n") == 1
     assert all(part in error for part in parts), error
-
-
-def test_a_folder_without_a_run_is_named(tmp_path: Path, capsys):
-    assert main(["eval", str(tmp_path / "nothing")]) == 1
-    error = capsys.readouterr().err
-    assert str(tmp_path / "nothing") in error
-    assert error.count("\n") == 1
 
 
 def test_a_run_that_was_stopped_before_it_validated_has_its_last_weights_and_no_best(

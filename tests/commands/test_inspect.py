@@ -36,6 +36,9 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert found["answer"] in " ".join(shown.split())
     assert found["figures"]["layers"]["encoder.0"] > 0
     assert found["question"] in " ".join(shown.split())
+    written = (tmp_path / "inspect.json").read_text()
+    assert main(["inspect", *config, "--only", "order,gradients", "--out", "b", "--json"]) == 0
+    assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
 
 def test_pictures_are_examined_in_words_of_pictures(tmp_path, monkeypatch, capsys):
@@ -45,15 +48,6 @@ def test_pictures_are_examined_in_words_of_pictures(tmp_path, monkeypatch, capsy
     shown = capsys.readouterr().out
     assert "of a position's features" in shown and "token" not in shown
     assert "does not generate text" in shown
-
-
-def test_the_same_subject_has_the_same_sheet(config, tmp_path, capsys):
-    for name in ("a.json", "b.json"):
-        assert main(["inspect", *config, "--only", "gradients", "--out", name]) == 0
-    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
-    capsys.readouterr()
-    assert main(["inspect", *config, "--only", "gradients", "--json"]) == 0
-    assert capsys.readouterr().out == (tmp_path / "a.json").read_text()
 
 
 def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys):

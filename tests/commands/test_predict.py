@@ -54,14 +54,6 @@ def test_lines_do_not_depend_on_one_another(finished: Path, capsys, monkeypatch)
     assert together == "".join(alone)
 
 
-def test_letters_that_training_has_not_seen_are_no_error(finished: Path, capsys, monkeypatch):
-    status, out = translated(
-        "Ωμέγα sieht 漢字.\n".encode(), finished, capsys=capsys, monkeypatch=monkeypatch
-    )
-    assert status == 0
-    assert out.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("text", "part"),
     [
@@ -79,14 +71,6 @@ def test_what_cannot_be_translated_is_named(
     assert status == 1
     assert part in error
     assert error.count("\n") == 1
-
-
-def test_a_key_that_is_not_there_is_named(finished: Path, capsys, monkeypatch):
-    status, error = translated(
-        b"der Hund\n", finished, "task.search.beam=1", capsys=capsys, monkeypatch=monkeypatch
-    )
-    assert status == 1
-    assert "task.search.beam=1" in error
 
 
 def test_an_experiment_of_one_run_is_that_run_and_of_several_a_question(
