@@ -1,10 +1,9 @@
 """`normlab export`: a trained model as a file for others, or a workspace at Weights & Biases."""
 
 import argparse
-from collections.abc import Iterable
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._runs import one_run, say_unfinished
+from normlab.commands._runs import conditions, one_run, say_unfinished
 from normlab.config.registry import CONFIG_DIR
 
 _EXAMPLES = """examples:
@@ -68,7 +67,8 @@ def _workspace(arguments: argparse.Namespace) -> int:
     if login.source is None:
         raise ValueError(f"no login for {login.host}: run `wandb login` or set WANDB_API_KEY")
     sink = yaml.safe_load((CONFIG_DIR / "sink" / "wandb.yaml").read_text("utf-8"))
-    where = _conditions(arguments.where)
+    asked = conditions(arguments.where)
+    where = {key: [*map(yaml.safe_load, of.split(","))] for key, of in asked.items()}
     try:
         reach(login.host, float(sink["connect_seconds"]))
         entity = arguments.entity or sink["entity"] or wandb.Api().default_entity
@@ -83,16 +83,3 @@ def _workspace(arguments: argparse.Namespace) -> int:
         raise ValueError(f"W&B refuses: {str(error).strip()}; nothing was saved") from error
     print(made.url)
     return 0
-
-
-def _conditions(where: Iterable[str]) -> dict[str, list[object]]:
-    """Read `--where`; values become numbers and booleans as in a config."""
-    import yaml
-
-    result: dict[str, list[object]] = {}
-    for text in where:
-        key, equals, values = text.partition("=")
-        if not (key and equals and values):
-            raise ValueError(f"--where {text}: expected KEY=VALUE, such as --where norm=ln,bn")
-        result[key] = [yaml.safe_load(value) for value in values.split(",")]
-    return result

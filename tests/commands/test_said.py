@@ -8,7 +8,7 @@ from normlab.commands.demo import sentence
 from normlab.config.compose import compose, error_line
 from normlab.config.suggest import check_arguments, check_given_once
 from normlab.metrics.bleu import tokenizer_of
-from normlab.records.record import Score
+from normlab.records.record import Outcome, Score
 from tests.sinks.runs import record
 
 
@@ -104,6 +104,17 @@ def test_the_demo_is_resumed_by_its_own_short_command(monkeypatch, capsys):
     monkeypatch.setattr(train, "run_hydra", lambda argv, again: asked.append(again) or 130)
     assert cli(["demo", "budget.steps=9", "probe=[]"]) == 130
     assert asked == ["normlab demo budget.steps=9 'probe=[]'"]
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_what_resumes_a_run_is_said_once_whatever_the_ranks(rank, monkeypatch, capsys):
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("sys.argv", ["normlab"])
+    stopped = record(outcome=Outcome("interrupted", 3))
+    monkeypatch.setattr(train, "train_and_say", lambda config: stopped)
+    assert cli(["train", "norm=bn"]) == 130
+    said = capsys.readouterr().err.count("to resume: normlab train norm=bn\n")
+    assert said == (1 if rank == "0" else 0)
 
 
 def test_bleu_is_cut_as_the_target_language_is_written():
