@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from normlab.claims.runs import Runs
 
 _EXAMPLES = """examples:
-  normlab claims                        every claim and its verdict, from the committed records
-  normlab claims 7                      one claim with its parts, endpoints and evidence
-  normlab claims --compute              recompute the checks that take seconds
-  normlab claims --verify               verify that the committed pages say what the records say
-  normlab claims 40 --runs-dir runs     with the runs below runs/ as well
-  normlab claims --write                rewrite its pages in results/
-  normlab claims --html                 the ledger for a browser: results/claims.html
-  normlab claims --json                 the ledger for programs
+  normlab claims                  every claim and its verdict
+  normlab claims 7                one claim, its parts, endpoints, evidence
+  normlab claims --compute        recompute the checks that take seconds
+  normlab claims --verify         do the committed pages say what records say?
+  normlab claims 40 --runs-dir runs  with the runs below runs/ as well
+  normlab claims --write          rewrite its pages in results/
+  normlab claims --html           the ledger for a browser
+  normlab claims --json           the ledger for programs
 
 --compute takes torch and a few seconds: without it the outcomes of the checks are those of the last
 --write, in results/computed.json. --verify computes nothing and changes nothing.

@@ -14,8 +14,8 @@ from normlab.commands._arguments import command_parser
 from normlab.commands._terminal import at_work, print_prose
 
 _EXAMPLES = """examples:
-  normlab doctor              a line for each check: ok, warn or fail, and what to do
-  normlab doctor --json       the same as JSON
+  normlab doctor         one line per check: ok, warn or fail; what to do
+  normlab doctor --json  the same as JSON
   normlab doctor --speed norm=bn task=multi30k data_dir=FOLDER
 The exit status is 1 when a check fails.
 """

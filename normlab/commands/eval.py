@@ -20,15 +20,15 @@ EVAL_FILE = "eval.jsonl"
 
 _EXAMPLES = """\
 examples:
-  normlab eval runs/toy-bn-pre-1a2b3c4d5e          all seeds of an experiment
+  normlab eval runs/toy-bn-pre-1a2b3c4d5e   all seeds of an experiment
   normlab eval runs/toy-bn-pre-1a2b3c4d5e/seed1
   normlab eval RUN task.test_search.beam=1
   normlab eval RUN norm.eval_stats=batch task.eval_batch_size=8
   normlab eval RUN norm.eval_stats=recalibrated --split valid --json
-  normlab eval RUN "observe.test_noise=[0.4]"      also with noise on the input
-  normlab eval RUN fold=true                       batch norm folded into adjacent products
-  normlab eval RUN --weights best_loss             other weights than those that were tested
-  normlab eval RUN --limit 100                     about 100 examples of the split
+  normlab eval RUN "observe.test_noise=[0.4]"  also with noise on the input
+  normlab eval RUN fold=true                batch norm folded
+  normlab eval RUN --weights best_loss      other weights than the tested ones
+  normlab eval RUN --limit 100              about 100 examples of the split
   normlab eval results/STUDY/SCALE/records/LABEL/seed1 --kept data_dir=FOLDER
 
 The scores are printed and added to eval.jsonl in the run's folder; its record stays as it is.

@@ -6,11 +6,11 @@ from normlab.commands._arguments import command_parser
 from normlab.commands.norm import check_names
 
 _EXAMPLES = """examples:
-  normlab explain              all norms on one screen
-  normlab explain ln           one norm: drawing, worked tensor, padding, modes, state
-  normlab explain ln bn        two of them, then side by side
-  normlab explain --images     on images: N, C and (H, W), as the group norm paper draws them
-  normlab explain bn --json    the same facts for programs
+  normlab explain           all norms on one screen
+  normlab explain ln        one: drawing, worked tensor, padding, modes, state
+  normlab explain ln bn     two of them, then side by side
+  normlab explain --images  on images, as the group norm paper draws them
+  normlab explain bn --json  the same facts for programs
 """
 
 

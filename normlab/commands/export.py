@@ -9,7 +9,7 @@ from normlab.config.registry import CONFIG_DIR
 _EXAMPLES = """examples:
   normlab export runs/toy-bn-pre-1a2b3c4d5e/seed1 --fold
   normlab export RUN --out FOLDER
-  normlab export RUN device=cpu                    a run of a GPU on a machine without one
+  normlab export RUN device=cpu  of a GPU's run, without a GPU
   normlab export --wandb --where task=mlm --where norm=ln,bn
 
 model.pt holds a state dict under `model` (torch.load(..., weights_only=True)), the config, and the

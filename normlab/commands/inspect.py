@@ -30,7 +30,7 @@ examples:
   normlab inspect runs/toy-bn-pre-1a2b3c4d5e/seed1
   normlab inspect norm=in --only leak,stepwise
   normlab inspect RUN norm.eval_stats=batch --json
-  normlab inspect --data task=multi30k data_dir=FOLDER    sizes, tokens, padding, checksums
+  normlab inspect --data task=multi30k data_dir=FOLDER  sizes, checksums
 """
 
 

@@ -33,12 +33,12 @@ _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# 
 _NOT_KEYS = ("defaults", "hydra")
 
 _EXAMPLES = """examples:
-  normlab list                every group and its options
-  normlab list norms          the norms by family, with their papers
-  normlab list norms --json   the same as JSON
-  normlab list studies        the studies, and what they cost at each scale
-  normlab list keys           every key of a run: its default, allowed values, meaning
-  normlab list runs           the runs below runs/, those that train with their progress
+  normlab list               every group and its options
+  normlab list norms         the norms by family, with their papers
+  normlab list norms --json  the same as JSON
+  normlab list studies       the studies, and what they cost at each scale
+  normlab list keys          each key: its default, allowed values, meaning
+  normlab list runs          the runs below runs/, with their progress
 
 Names may be singular or plural. Tables fit the terminal's width, in a pipe 80 columns or COLUMNS:
   COLUMNS=300 normlab list keys | grep warmup

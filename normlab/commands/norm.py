@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from normlab.inspect.card import Examined
 
 _EXAMPLES = """examples:
-  normlab norm new peak         write normlab/norms/peak.py and configs/norm/peak.yaml
-  normlab norm check peak       does it keep the contract of all norms? seconds
-  normlab norm card peak        the report card: fixed questions and short runs, minutes
+  normlab norm new peak    normlab/norms/peak.py and configs/norm/peak.yaml
+  normlab norm check peak  does it keep the contract of all norms? seconds
+  normlab norm card peak   fixed questions and short runs, minutes
 
 normlab norm check --help and normlab norm card --help say more. The new files train at once, as a
 norm that divides each token by its root mean square; they say what to change. An installed package
 keeps both files inside itself; the command says where.
 """
 _CHECK = """examples:
-  normlab norm check mine       a norm of your own (normlab norm new mine), in seconds
-  normlab norm check ln bn      several
+  normlab norm check mine   a norm of your own, in seconds
+  normlab norm check ln bn  several
 
 One line per check: ok, violated or does not apply, and what was seen. The exit status is 1 if a
 check is violated. normlab norm card mine compares it with other norms.
 """
 _CARD = """examples:
-  normlab norm card mine                    about ten minutes on two cores; a page, a row
-  normlab norm card mine scale=smoke        under a minute: does everything run?
-  normlab norm card bn norm.ghost=4         another value of the option, and its own card
+  normlab norm card mine                  ten minutes on two cores; a page
+  normlab norm card mine scale=smoke      under a minute: does everything run?
+  normlab norm card bn norm.ghost=4       another value, and its own card
   normlab norm card dyt placement=post
-  normlab norm card mine --only cost,rate   some of the questions
-  normlab norm card dyt --publish results   to the board of all norms, results/cards.md
+  normlab norm card mine --only cost,rate  some of the questions
+  normlab norm card dyt --publish results  to the board, results/cards.md
 
 The short runs are translation, a language model, BERT, and a small residual network on handwritten
 digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and

@@ -22,19 +22,19 @@ from normlab.studies.queue import Job
 from normlab.studies.runs import Run
 
 _EXAMPLES = """examples:
-  normlab study run iwslt_norms                       20 s per run: does everything work?
-  normlab study plan bert_norms scale=cpu data_dir=FOLDER   what it would take here
+  normlab study run iwslt_norms                    20 s per run: does it work?
+  normlab study plan bert_norms scale=cpu data_dir=FOLDER  what it takes
   normlab study run bert_norms scale=cpu data_dir=FOLDER seeds=1-3 rows=ln,bn
-  normlab study tune batching scale=cpu data_dir=FOLDER     choose learning rates
+  normlab study tune batching scale=cpu data_dir=FOLDER  learning rates
   normlab study publish batching scale=cpu data_dir=FOLDER  into results/
-  normlab study verify                                all published studies
+  normlab study verify                             all published studies
 
 normlab study run --help, and so on; normlab list studies lists the studies and what they cost.
 """
 _RUN = """examples:
   normlab study run iwslt_norms
   normlab study run iwslt_norms rows="[ln,'bn, padding counted']"
-  normlab study run iwslt_norms scale=cpu placement=pre    a part of the grid
+  normlab study run iwslt_norms scale=cpu placement=pre  a part of the grid
   normlab study run batching padding iwslt_norms scale=cpu data_dir=FOLDER \\
     iwslt_norms:placement=pre --budget 8h --until-decided --publish results \\
     --clone ../night
@@ -49,7 +49,7 @@ runs save and stop, and the same command resumes. Only whole seeds are published
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=cpu data_dir=FOLDER
-  normlab study plan bert_norms scale=cpu data_dir=FOLDER --commands    for a queue of your own
+  normlab study plan bert_norms scale=cpu data_dir=FOLDER --commands
   normlab study plan bert_norms scale=cpu data_dir=FOLDER --so-far
 
 No run of the study is made. What a run costs is measured by training each configuration for some
@@ -57,9 +57,9 @@ seconds, which is said and shown; it is kept in the folder of runs. --no-measure
 """
 _TUNE = """examples:
   normlab study tune batching scale=cpu data_dir=FOLDER
-  normlab study tune batching padding scale=cpu data_dir=FOLDER   what they share is tried once
-  normlab study tune batching scale=cpu rows=NAME,NAME   these rows alone, by the same values
-  normlab study tune batching --no-write                 does it work? writes nothing
+  normlab study tune batching padding scale=cpu data_dir=FOLDER
+  normlab study tune batching scale=cpu rows=NAME,NAME  these rows alone
+  normlab study tune batching --no-write          does it work? writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
 for scale=smoke and pilots), seeds, score and overrides; or it names the study whose tuning is used.
@@ -72,10 +72,10 @@ Overrides that change the experiment need --no-write. The same command resumes. 
 before the runs that count.
 """
 _PUBLISH = """examples:
-  normlab study publish iwslt_norms scale=cpu data_dir=FOLDER    the whole seeds in runs/
-  normlab study publish iwslt_norms       its published tables and pages again, from their records
-  normlab study publish                   those of every published study
-  normlab study publish --accept results/bench    a change of evidence is meant
+  normlab study publish iwslt_norms scale=cpu data_dir=FOLDER  seeds in runs/
+  normlab study publish iwslt_norms             its tables and pages again
+  normlab study publish                         those of every published study
+  normlab study publish --accept results/bench  a change of evidence is meant
 
 With key=value, the words of `normlab study run`: its table is shown, and table, page, records and
 curves of whole seeds are written to results/STUDY/SCALE.

@@ -90,30 +90,19 @@ def test_a_run_that_trains_shows_its_progress(tmp_path, capsys):
 def test_runs_with_and_without_records(tmp_path, capsys):
     store = RunStore(tmp_path)
     ended = record(seed=1, bleu=float("nan"), status="diverged", norm="bn")
-    store.write(ended, store.run_dir(ended.config))
-    (store.run_dir(ended.config) / "config.yaml").touch()
-    going = store.run_dir(config(seed=2))
+    place, going = store.run_dir(ended.config), store.run_dir(config(seed=2))
+    store.write(ended, place)
     going.mkdir(parents=True)
     (going / "config.yaml").touch()
     out = printed(capsys, "runs", "--runs-dir", str(tmp_path))
-    rows = [line.split() for line in out.splitlines() if str(tmp_path) in line]
-    assert rows == [
-        [str(store.run_dir(ended.config)), "diverged", "100", "test/bleu", "nan"],
+    assert [line.split() for line in out.splitlines() if str(tmp_path) in line] == [
+        [str(place), "diverged", "100", "test/bleu", "nan"],
         [str(going), "no", "record", "yet"],
     ]
-    listed = json.loads(printed(capsys, "runs", "--json", "--runs-dir", str(tmp_path)))
-    assert listed[0] == {
-        "path": str(store.run_dir(ended.config)),
-        "run_id": ended.run_id,
-        "task": "toy",
-        "norm": "bn",
-        "placement": "pre",
-        "seed": 1,
-        "status": "diverged",
-        "step": 100,
-        "scores": {"test/bleu": "nan"},
-    }
-    assert listed[1] == {"path": str(going), "status": "no record"}
+    one, other = json.loads(printed(capsys, "runs", "--json", "--runs-dir", str(tmp_path)))
+    assert (one["path"], one["norm"], one["placement"]) == (str(place), "bn", "pre")
+    assert (one["status"], one["step"], one["scores"]) == ("diverged", 100, {"test/bleu": "nan"})
+    assert other == {"path": str(going), "status": "no record"}
 
 
 def test_damaged_runs_are_told(tmp_path, capsys):
@@ -129,13 +118,9 @@ def test_damaged_runs_are_told(tmp_path, capsys):
 
 
 def test_the_score_is_one_of_the_whole_test(tmp_path, capsys):
+    assert "no runs below" in printed(capsys, "runs", "--runs-dir", str(tmp_path / "none"))
     kept = record(bleu=30.0)
     scores = {"test/batch_size_1/bleu": Score(9.0, True, 1), **kept.scores}
     store = RunStore(tmp_path)
     store.write(replace(kept, scores=scores), store.run_dir(kept.config))
     assert "test/bleu 30.00" in printed(capsys, "runs", "--runs-dir", str(tmp_path))
-
-
-def test_no_runs(tmp_path, capsys):
-    assert "no runs below" in printed(capsys, "runs", "--runs-dir", str(tmp_path / "none"))
-    assert json.loads(printed(capsys, "runs", "--json", "--runs-dir", str(tmp_path))) == []
