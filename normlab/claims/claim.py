@@ -29,11 +29,17 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from normlab.claims.asked import StudyEndpoint
 from normlab.claims.contrast import Contrast
-from normlab.claims.endpoint import Awaits, Computed, Endpoint, Published, Text, Timing
-from normlab.claims.level import Document, Level
-from normlab.claims.trains import Trains
+from normlab.claims.endpoint import (
+    Awaits,
+    Computed,
+    Endpoint,
+    Published,
+    StudyEndpoint,
+    Text,
+    Timing,
+)
+from normlab.claims.level import Document, Level, Trains
 from normlab.config.files import read_yaml
 
 Says = Literal["difference", "equality", "trains", "fails", "figure", "definition"]

@@ -1,42 +1,23 @@
 """The endpoint `contrast`: two settings by the paired difference of a score, seed by seed."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
 
 from msgspec import field
 
-from normlab.claims.asked import (
-    Asked,
-    StudyEndpoint,
-    diverged,
-    mean_of,
-    per_seed,
-    scores_text,
-    train_count,
-    train_text,
-)
+from normlab.claims.asked import SeedsEndpoint, stopped
 from normlab.claims.endpoint import Chosen, Side, keys
-from normlab.claims.judge import (
-    UNDECIDED,
-    Decision,
-    Judgement,
-    decide,
-    figures,
-    less_often,
-    of_decision,
-    sequential,
-    stuck,
-)
+from normlab.claims.judge import Judgement, Look, decide, figures, less_often, of_decision, stuck
 from normlab.claims.runs import Runs, Where
-from normlab.claims.sample import Query, Sample, collect
+from normlab.claims.sample import Sample, collect
 
-_NOT_ALL = "not all seeds train"
+NOT_ALL = "not all seeds train"
 
 
-class Contrast(StudyEndpoint, frozen=True, kw_only=True):
+class Contrast(SeedsEndpoint, frozen=True, kw_only=True):
     """Two sides of which the first is to be better by more than the margin.
 
     contrast:
@@ -54,7 +35,8 @@ class Contrast(StudyEndpoint, frozen=True, kw_only=True):
       ratio: true                            optional: the margin is a factor, such as 1.25
       minus: test/loss                       optional: subtracted from each score, run by run
 
-    Sides are chosen by the options of groups and by dotted keys of the config.
+    Sides are chosen by the options of groups and by dotted keys of the config. Scores are compared
+    only where all seeds train; where one diverged, the counts of seeds that train decide.
     """
 
     kind: ClassVar[str] = "contrast"
@@ -80,129 +62,92 @@ class Contrast(StudyEndpoint, frozen=True, kw_only=True):
         fewest = 1 if self.ratio else 0
         if self.margin < fewest:
             raise ValueError(f"margin: expected at least {fewest}, found {self.margin:g}")
-        sides = ({**self.inside}, {**self.better}, {**self.worse})
         for key in (*self.over, *self.where):
-            if any(key in side for side in sides):
+            if key in {**self.inside, **self.better, **self.worse}:
                 raise ValueError(f"{key}: is what is compared; take it out of where and over")
         for key in self.over:
             if key in self.where:
                 raise ValueError(f"over: {key} is fixed by where; take it out of one of them")
 
     def question(self, says: str) -> str:
-        sides = keys(self.better), keys(self.worse)
-        name = scores_text(self.scores, self.minus)
-        way = "less" if self.measure else "better"
+        better, worse = keys(self.better), keys(self.worse)
+        inside, outside = keys(self.inside), keys(self.outside)
+        way = f"{self.figure} {'is ' if inside and says == 'equality' else ''}"
+        way += f"{'less' if self.measure else 'better'} with {better} than with {worse}"
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
-        if says == "equality":
-            said = f"{name} alike with {sides[0]} and with {sides[1]}"
-            if self.inside:
-                said = f"what {name} is {way} with {sides[0]} than with {sides[1]} alike"
-                said += f" with {keys(self.inside)} and with {keys(self.outside)}"
-            said += f", within {by}"
+        if says != "equality":
+            more = f", more so with {inside} than with {outside}" if inside else ""
+            said = f"{way}{more}, by more than {by}"
+        elif inside:
+            said = f"what {way} alike with {inside} and with {outside}, within {by}"
         else:
-            said = f"{name} {way} with {sides[0]} than with {sides[1]}"
-            if self.inside:
-                said += f", more so with {keys(self.inside)} than with {keys(self.outside)}"
-            said += f", by more than {by}"
+            said = f"{self.figure} alike with {better} and with {worse}, within {by}"
         return said + self.within("mean over")
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        asked = self.asked(runs, *self.sides, minus=self.minus)
-        if (unanswered := asked.without_answer(self._shown)) is not None:
-            return unanswered
-        sample, equality = asked.sample, says == "equality"
-        values = self._differences(sample)
-        margin = math.log(self.margin) if self.ratio else self.margin
+    @property
+    def sides(self) -> list[Where]:
+        """Return the sides: two, or four of an interaction, those `in` first."""
+        places = (self.inside, self.outside) if self.inside else ({},)
+        return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
-        def look(chosen: Sequence[int], share: float) -> Decision:
-            if _any_diverged(sample, chosen):
-                return self._by_count(sample, chosen, equality=equality, error=share)
-            if self._stopped(asked, values, chosen) is not None:
-                return UNDECIDED
-            differences = [values[seed] for seed in chosen]
-            return decide(differences, margin=margin, equality=equality, error=share)
-
-        at, decision = sequential(sample.seeds, look)
-        used = sample.seeds[: at.seeds]
-        if _any_diverged(sample, used):
-            said = train_text(sample, self.scores, used)
+    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        equality, trained = says == "equality", sample.train_text(seeds)
+        if sample.diverged(seeds):
             if self.inside:
-                return asked.finding(stuck(_NOT_ALL, found=said), used)
-            return asked.finding(of_decision(decision, at, found=said), used)
-        if (stop := self._stopped(asked, values, used)) is not None:
-            return asked.finding(stop, used)
-        detail = self._means(sample, used)
-        found = of_decision(decision, at, ratio=self.ratio, margin=self.margin, detail=detail)
-        return asked.finding(found, used)
+                return stuck(NOT_ALL, found=trained)
+            better, worse = ((sample.train_count(s, seeds), len(seeds)) for s in sample.cells)
+            counts = less_often(worse, better, error=look.share)
+            if equality and counts.verdict == "supported":
+                counts = replace(counts, verdict="contradicted")
+            return of_decision(counts, look, found=trained)
+        values = self._differences(sample)
+        if (stop := stopped(sample, values, seeds)) is not None:
+            return stop
+        if not sample.all_train(seeds):
+            return stuck(NOT_ALL, found=trained)
+        margin = math.log(self.margin) if self.ratio else self.margin
+        differences = [values[seed] for seed in seeds]
+        decision = decide(differences, margin=margin, equality=equality, error=look.share)
+        detail = self._means(sample, seeds)
+        return of_decision(decision, look, ratio=self.ratio, margin=self.margin, detail=detail)
 
     def differences(self, runs: Runs) -> dict[int, float]:
         """Return the difference by seed, of a factor its logarithm, also of runs that do not count.
 
         That is for their spread, before the runs that do; they decide nothing.
         """
-        place = self.study, self.scale
-        sides = {keys(side): side for side in self.sides}
-        query = Query(*place, sides, self.where, self.over, self._all_scores)
-        sample = collect(runs.of_study(*place), runs.plan(*place), query, strict=False)
-        if sample.problem is not None:
-            return {}
-        found = self._differences(sample)
+        sample = collect(runs, self, strict=False)
+        found = {} if sample.problem is not None else self._differences(sample)
         return {seed: value for seed, value in found.items() if math.isfinite(value)}
-
-    @property
-    def _all_scores(self) -> tuple[str, ...]:
-        return (*self.scores, *((self.minus,) if self.minus else ()))
-
-    @property
-    def sides(self) -> list[Where]:
-        """Return the sides: two, or four of an interaction, those `in` first."""
-        if not self.inside:
-            return [self.better, self.worse]
-        places = (self.inside, self.outside)
-        return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
     def _differences(self, sample: Sample) -> dict[int, float]:
         """Return the difference by seed, of an interaction that of the differences."""
-        labels = [keys(side) for side in self.sides]
-        sides = [self._signed(sample, label) for label in labels]
-        seeds = sorted(set.intersection(*(set(side) for side in sides)))
+        sides = [sample.figures(side) for side in sample.cells]
+        runs = [run for each in next(iter(sample.cells.values())).values() for run in each]
+        scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
+        less = self.measure or bool(scores and not scores[0].higher_is_better)
         change = math.log if self.ratio else float
-        better, worse, *others = sides
-        found = {}
-        for seed in seeds:
-            found[seed] = _gap(better[seed], worse[seed], change)
+        found: dict[int, float] = {}
+        for seed in sorted(set.intersection(*(set(side) for side in sides))):
+            better, worse, *others = (side[seed] for side in sides)
+            gap = _gap(better, worse, change)
             if others:
-                found[seed] -= _gap(others[0][seed], others[1][seed], change)
-        return {seed: -value if self._less(sample) else value for seed, value in found.items()}
-
-    def _signed(self, sample: Sample, label: str) -> dict[int, float]:
-        return per_seed(sample, label, self.scores, minus=self.minus)
-
-    def _less(self, sample: Sample) -> bool:
-        """Tell whether less of the score is better."""
-        if self.measure:
-            return True
-        label = next(iter(sample.cells))
-        runs = [run for each in sample.cells[label].values() for run in each if run.finished]
-        found = next((score for run in runs if (score := run.figure(self.scores[0]))), None)
-        return found is not None and not found.higher_is_better
+                gap -= _gap(others[0], others[1], change)
+            found[seed] = -gap if less else gap
+        return found
 
     def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
         """Write the means of the sides, geometric ones for a factor, whose quotient it then is."""
-        sides = [self._signed(sample, keys(side)) for side in self.sides]
-        means = [mean_of(side, seeds) for side in sides]
-        if self.ratio and all(side[seed] > 0 for side in sides for seed in seeds):
-            means = [geometric_mean(side[seed] for seed in seeds) for side in sides]
-        said = figures(*means)
+        sides = [[figures[seed] for seed in seeds] for figures in map(sample.figures, sample.cells)]
+        geometric = self.ratio and all(value > 0 for side in sides for value in side)
+        said = figures(*(geometric_mean(side) if geometric else fmean(side) for side in sides))
         pairs = [f"{a} against {b}" for a, b in zip(said[::2], said[1::2], strict=True)]
         if len(pairs) == 1:
             return pairs[0]
-        places = (self.inside, self.outside)
-        return "; ".join(f"{keys(at)}: {pair}" for at, pair in zip(places, pairs, strict=True))
+        return f"{keys(self.inside)}: {pairs[0]}; {keys(self.outside)}: {pairs[1]}"
 
-    def _shown(self, sample: Sample) -> str:
-        """Put runs into words that decide nothing."""
-        ends = sum(diverged(sample, side, sample.seeds) for side in sample.cells)
+    def shown(self, sample: Sample) -> str:
+        ends = sample.diverged(sample.seeds)
         values = self._differences(sample)
         kept = [value for value in values.values() if math.isfinite(value)]
         if ends or not kept:
@@ -211,35 +156,6 @@ class Contrast(StudyEndpoint, frozen=True, kw_only=True):
         (said,) = figures(math.exp(mean) if self.ratio else mean)
         name = "a factor" if self.ratio else "a difference of"
         return f"{name} {said}, {self._means(sample, sorted(values))}"
-
-    def _stopped(
-        self, asked: Asked, values: Mapping[int, float], seeds: Sequence[int]
-    ) -> Judgement | None:
-        """Say why seeds that all finished decide nothing: by their mean, or one by itself."""
-        if (stop := asked.stopped(values, seeds)) is not None:
-            return stop
-        trained = [train_count(asked.sample, s, self.scores, seeds) for s in asked.sample.cells]
-        if min(trained) == len(seeds):
-            return None
-        return stuck(_NOT_ALL, found=train_text(asked.sample, self.scores, seeds))
-
-    def _by_count(
-        self, sample: Sample, seeds: Sequence[int], *, equality: bool, error: float
-    ) -> Decision:
-        """Decide by how many seeds train: scores are compared only where all do."""
-        if self.inside:
-            return UNDECIDED
-        better, worse = (
-            (train_count(sample, side, self.scores, seeds), len(seeds)) for side in sample.cells
-        )
-        found = less_often(worse, better, error=error)
-        if equality and found.verdict == "supported":
-            return replace(found, verdict="contradicted")
-        return found
-
-
-def _any_diverged(sample: Sample, seeds: Sequence[int]) -> bool:
-    return any(diverged(sample, side, seeds) for side in sample.cells)
 
 
 def _gap(a: float, b: float, change: Callable[[float], float]) -> float:

@@ -1,5 +1,6 @@
 """What decides a part: the base of all kinds, and those that need no runs."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -41,13 +42,55 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
 
 def keys(where: Where) -> str:
     """Write a selection, such as `norm=bn placement=pre`."""
-    return " ".join(f"{key}={_plain(value)}" for key, value in where.items())
+    words = {None: "null", True: "true", False: "false"}
+    said = {k: words[v] if v is None or isinstance(v, bool) else v for k, v in where.items()}
+    return " ".join(f"{key}={value}" for key, value in said.items())
 
 
-def _plain(value: object) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else str(value)
+class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
+    """A question to the runs of a study at a scale: which scores, where, averaged over what."""
+
+    study: Text
+    scale: Text
+    scores: Texts = field(name="score")
+    where: Chosen = field(default_factory=dict)
+    over: tuple[Text, ...] = ()
+
+    @property
+    def family(self) -> tuple[str, str] | None:
+        """Return study and scale."""
+        return self.study, self.scale
+
+    @property
+    def sides(self) -> Sequence[Where]:
+        """Return the settings that are compared, or the one that is looked at."""
+        raise NotImplementedError
+
+    @property
+    def labels(self) -> Mapping[str, Where]:
+        """Return the sides by what they are called, such as `norm=bn`."""
+        return {keys(side): side for side in self.sides}
+
+    @property
+    def subtracted(self) -> str | None:
+        """Return the further score that is subtracted from each, run by run."""
+        return getattr(self, "minus", None)
+
+    @property
+    def all_scores(self) -> tuple[str, ...]:
+        """Return the scores that a run must have."""
+        return (*self.scores, *((self.subtracted,) if self.subtracted else ()))
+
+    @property
+    def figure(self) -> str:
+        """Name the scores, and what is subtracted from each."""
+        name = " and ".join(self.scores)
+        return f"{name} minus {self.subtracted}" if self.subtracted else name
+
+    def within(self, nuisances: str) -> str:
+        """Say where it is asked, and over what, after words such as `mean over`."""
+        where = f"; {keys(self.where)}" if self.where else ""
+        return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
 
 
 class Awaits(Endpoint, frozen=True):

@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from normlab.metrics.spread import (
     Interval,
@@ -61,9 +61,6 @@ class Decision:
     smallest: float | None = None
     confidence: float | None = None
     p_direction: float | None = None
-
-
-UNDECIDED = Decision("undecided", 1.0, None)
 
 
 def decide(
@@ -179,19 +176,6 @@ def reached(seeds: int) -> tuple[Look, ...]:
     return tuple(look for look in LOOKS if look.seeds <= seeds)
 
 
-def sequential(
-    seeds: Sequence[int], judge: Callable[[Sequence[int], float], Decision]
-) -> tuple[Look, Decision]:
-    """Judge the first seeds of each look reached, with its share; return the look that counts.
-
-    `seeds` are at least as many as the first look has.
-    """
-    ordered = sorted(seeds)
-    found = [(look, judge(ordered[: look.seeds], look.share)) for look in reached(len(ordered))]
-    decided = [pair for pair in found if pair[1].verdict in DECIDED]
-    return min(decided, key=lambda pair: pair[0].corrected(pair[1].p), default=found[-1])
-
-
 _MOST_DECIMALS = 6
 
 
@@ -244,43 +228,62 @@ def stuck(reason: str, found: str = "") -> Judgement:
     return Judgement("undecided", found=found, reason=reason, stuck=True)
 
 
+def sequential(
+    seeds: Sequence[int], judge: Callable[[Sequence[int], Look], Judgement]
+) -> tuple[Look, Judgement]:
+    """Judge the first seeds of each look reached; return the look that counts and its judgement.
+
+    `seeds` are at least as many as the first look has.
+    """
+    ordered = sorted(seeds)
+    found = [(look, judge(ordered[: look.seeds], look)) for look in reached(len(ordered))]
+    decided = [pair for pair in found if pair[1].verdict in DECIDED]
+    return min(decided, key=lambda pair: pair[1].p_look or 0.0, default=found[-1])
+
+
 def of_decision(
     decision: Decision,
     look: Look | None,
     *,
     ratio: bool = False,
     margin: float | None = None,
-    **more: object,
+    **more: Any,
 ) -> Judgement:
-    """Return what a decision says, at a look or without one; `more` are values of a finding.
+    """Return what a decision says, at a look or without one; `more` are values of a judgement.
 
     Of a `ratio` the decision has logarithms, and `margin` is a factor.
     """
-    p = None if decision.reason == CONSTANT else decision.p
 
     def corrected(p: float | None) -> float | None:
         return p if p is None or look is None else look.corrected(p)
 
-    unshown = replace(decision, reason="") if decision.p_direction is not None else None
-    values: dict[str, object] = {
-        "reason": _open_text(decision, ratio=ratio),
-        "unshown": _open_text(unshown, ratio=ratio) if unshown else "",
-        "p": p,
-        "p_look": corrected(p),
-        "p_direction": corrected(decision.p_direction),
-        "look": look.seeds if look else None,
-        "smallest": decision.smallest,
-    }
-    if decision.interval is not None:
-        mean, low, high = decision.interval.mean, decision.interval.low, decision.interval.high
-        said = [math.exp(x) for x in (mean, low, high)] if ratio else [mean, low, high]
+    p = None if decision.reason == CONSTANT else decision.p
+    shown = decision.p_direction is not None
+    found = Judgement(
+        decision.verdict,
+        reason=_open_text(decision, ratio=ratio),
+        unshown=_open_text(replace(decision, reason=""), ratio=ratio) if shown else "",
+        p=p,
+        p_look=corrected(p),
+        p_direction=corrected(decision.p_direction),
+        look=look.seeds if look else None,
+        smallest=decision.smallest,
+    )
+    if (interval := decision.interval) is not None:
+        ends = interval.mean, interval.low, interval.high
+        mean, low, high = map(math.exp, ends) if ratio else ends
         bounds: list[float] = []
         if margin is not None:
             bounds = [1.0, margin, 1 / margin] if ratio else [0.0, margin, -margin]
-        found = ("factor " if ratio else "") + interval_text(said[0], said[1], said[2], bounds)
-        values |= {"found": found, "low": low, "mean": mean, "high": high}
-        values["confidence"] = decision.confidence
-    return Judgement(decision.verdict, **{**values, **more})  # pyright: ignore[reportArgumentType]
+        found = replace(
+            found,
+            found=("factor " if ratio else "") + interval_text(mean, low, high, bounds),
+            mean=interval.mean,
+            low=interval.low,
+            high=interval.high,
+            confidence=decision.confidence,
+        )
+    return replace(found, **more)
 
 
 def _open_text(decision: Decision, *, ratio: bool) -> str:
@@ -322,6 +325,8 @@ def _rounded(values: Sequence[float], decimals: int) -> list[str]:
     return [f"{value:.{decimals}f}" if math.isfinite(value) else str(value) for value in values]
 
 
-def p_text(p: float) -> str:
-    """Write a p value: three decimals, or that it is less than they show."""
+def p_text(p: float | None) -> str:
+    """Write a p value with three decimals, or that it is less; a dash where nothing was tested."""
+    if p is None:
+        return "-"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"

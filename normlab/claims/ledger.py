@@ -6,16 +6,16 @@ are at the floor, count as p = 1. A decided part whose p is then 0.05 or more is
 interval of what was measured holds a document's figure is no rejection, and is not corrected.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from msgspec import structs
 
-from normlab.claims.asked import StudyEndpoint
 from normlab.claims.claim import Claim, Part
 from normlab.claims.contrast import Contrast
-from normlab.claims.endpoint import Endpoint
+from normlab.claims.endpoint import Endpoint, StudyEndpoint
 from normlab.claims.judge import DECIDED, ERROR, LOOKS, Judgement, Verdict, constant
 from normlab.claims.level import Document
 from normlab.claims.runs import Runs
@@ -58,6 +58,11 @@ class Decided:
     secondary: tuple[Outcome, ...]
 
     @property
+    def name(self) -> str:
+        """Return the part's name in words."""
+        return self.part.name.replace("_", " ")
+
+    @property
     def verdict(self) -> Verdict:
         """Return what the primary endpoint comes to."""
         return self.primary.verdict
@@ -76,17 +81,27 @@ class Entry:
         return verdict([each.verdict for each in self.parts])
 
     @property
+    def primary(self) -> list[tuple[str, Outcome]]:
+        """Return what decides each part, with the part's name."""
+        return [(each.name, each.primary) for each in self.parts]
+
+    @property
+    def secondary(self) -> list[tuple[str, Outcome]]:
+        """Return what stands beside it, with the part's name."""
+        return [(each.name, beside) for each in self.parts for beside in each.secondary]
+
+    @property
     def grades(self) -> str:
         """Return the grades of the parts that are decided, with their settings."""
-        said = [part.primary.grade for part in self.parts if part.verdict in DECIDED]
-        return "; ".join(sorted({each for each in said if each}))
+        said = {part.primary.grade for part in self.parts if part.verdict in DECIDED}
+        return "; ".join(sorted(said - {""}))
 
     @property
     def by_parts(self) -> str:
-        """Name the parts by their verdicts, such as `worse supported; size undecided`."""
+        """Name the parts by their verdicts, such as `worse: supported; size: undecided`."""
         names: dict[str, list[str]] = {}
         for each in self.parts:
-            names.setdefault(each.verdict, []).append(each.part.name.replace("_", " "))
+            names.setdefault(each.verdict, []).append(each.name)
         return "; ".join(f"{', '.join(found)}: {of}" for of, found in names.items())
 
 
@@ -112,30 +127,24 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
 
     Raises `ValueError` naming claim and part where one run would be on both sides.
     """
-    primaries = {
+    found = {
         (claim.id, part.name): _judged(claim, part, part.endpoint, runs)
         for claim in claims
         for part in claim.parts
     }
-    parts = {(claim.id, part.name): part for claim in claims for part in claim.parts}
-    outcomes = _corrected(parts, primaries)
-    return [
-        Entry(
-            claim,
-            tuple(
-                Decided(
-                    part,
-                    outcomes[claim.id, part.name],
-                    tuple(
-                        _uncorrected(each, part, _judged(claim, part, each, runs))
-                        for each in part.secondary
-                    ),
-                )
-                for part in claim.parts
-            ),
-        )
-        for claim in claims
-    ]
+    families: defaultdict[tuple[str, str] | None, list[float]] = defaultdict(list)
+    for claim in claims:
+        for part in claim.parts:
+            p = found[claim.id, part.name].p_look
+            families[part.endpoint.family].append(1.0 if p is None else p)
+    families[None] = []  # nothing to correct within
+
+    def decided(claim: Claim, part: Part) -> Decided:
+        own, family = found[claim.id, part.name], families[part.endpoint.family]
+        beside = [_outcome(each, part, _judged(claim, part, each, runs)) for each in part.secondary]
+        return Decided(part, _outcome(part.endpoint, part, own, family), tuple(beside))
+
+    return [Entry(claim, tuple(decided(claim, part) for part in claim.parts)) for claim in claims]
 
 
 def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Judgement:
@@ -145,93 +154,49 @@ def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Judgeme
         raise ValueError(f"configs/claim/{claim.name}.yaml: part {part.name}: {error}") from None
 
 
-def _corrected(
-    parts: dict[tuple[int, str], Part], findings: dict[tuple[int, str], Judgement]
-) -> dict[tuple[int, str], Outcome]:
-    """Correct the p values of each study at each scale together."""
-    families: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    outcomes: dict[tuple[int, str], Outcome] = {}
-    for key, part in parts.items():
-        if part.endpoint.family is None:
-            outcomes[key] = _uncorrected(part.endpoint, part, findings[key])
-        else:
-            families.setdefault(part.endpoint.family, []).append(key)
-    for members in families.values():
-        found = [findings[key].p_look for key in members]
-        tested = any(p is not None for p in found)
-        corrected = holm([1.0 if p is None else p for p in found]) if tested else found
-        for key, p, own in zip(members, corrected, found, strict=True):
-            holm_p = None if own is None else p
-            finding = _direction(findings[key], [findings[other].p_look for other in members])
-            outcomes[key] = _survived(parts[key], finding, holm_p, len(members))
-    return outcomes
+def _outcome(
+    endpoint: Endpoint, part: Part, finding: Judgement, family: Sequence[float] = ()
+) -> Outcome:
+    """Return what an endpoint comes to, corrected within the p values of a `family`, if any.
 
-
-def _direction(finding: Judgement, others: Sequence[float | None]) -> Judgement:
-    """Take back that a direction is shown where its p does not survive the study's correction.
-
-    `others` are the p values of all primary endpoints of the study, its own among them.
+    The p value of the finding is one of them, 1 where nothing was tested.
     """
-    if finding.p_direction is None:
-        return finding
-    rest = [1.0 if p is None else p for p in others]
-    rest.remove(finding.p_look if finding.p_look is not None else 1.0)
-    if holm([finding.p_direction, *rest])[0] < ERROR:
-        return finding
-    return replace(finding, reason=finding.unshown)
-
-
-def _survived(part: Part, finding: Judgement, p: float | None, compared: int) -> Outcome:
-    endpoint, asked = part.endpoint, part.endpoint.question(part.says)
+    p = None
+    if family and finding.p_look is not None:
+        p = holm(family)[family.index(finding.p_look)]
+    if family and finding.p_direction is not None:
+        rest = list(family)
+        rest.remove(1.0 if finding.p_look is None else finding.p_look)
+        if holm([finding.p_direction, *rest])[0] >= ERROR:
+            finding = replace(finding, reason=finding.unshown)
     holds = isinstance(endpoint, Document) and finding.verdict == "supported"
     lost = finding.verdict in DECIDED and p is not None and p >= ERROR and not holds
     found: Verdict = "undecided" if lost else finding.verdict
     reason = NOT_SURVIVED if lost else finding.reason
-    return Outcome(endpoint, asked, _told(finding, found), found, reason, p, compared)
-
-
-def _uncorrected(endpoint: Endpoint, part: Part, finding: Judgement) -> Outcome:
+    if found in DECIDED:  # nothing more has to be measured
+        finding = replace(finding, command=None, cost=None, untuned=())
     asked = endpoint.question(part.says)
-    return Outcome(
-        endpoint, asked, _told(finding, finding.verdict), finding.verdict, finding.reason
-    )
-
-
-def _told(finding: Judgement, verdict: Verdict) -> Judgement:
-    """Leave out what would measure more where the verdict, as corrected, is a decision."""
-    done = verdict in DECIDED
-    return replace(finding, command=None, cost=None, untuned=()) if done else finding
+    return Outcome(endpoint, asked, finding, found, reason, p, len(family))
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
     """Return the ledger as plain values."""
-    return {
-        "format": FORMAT,
-        "claims": [
-            {
-                "id": entry.claim.id,
-                "name": entry.claim.name,
-                "documents": list(entry.claim.documents),
-                "statement": entry.claim.statement,
-                "figure": entry.claim.figure,
-                "literature": entry.claim.literature,
-                "see": list(entry.claim.see),
-                "verdict": entry.verdict,
-                "grades": entry.grades,
-                "parts": [_plain_part(each) for each in entry.parts],
-            }
-            for entry in entries
-        ],
-    }
+    names = ("id", "name", "documents", "statement", "figure", "literature", "see")
+    claims = [
+        {
+            **{name: getattr(entry.claim, name) for name in names},
+            "verdict": entry.verdict,
+            "grades": entry.grades,
+            "parts": [_plain_part(each) for each in entry.parts],
+        }
+        for entry in entries
+    ]
+    return plain({"format": FORMAT, "claims": claims})
 
 
 def _plain_part(decided: Decided) -> dict[str, Any]:
-    part = decided.part
     return {
-        "name": part.name,
-        "statement": part.statement,
-        "note": part.note,
-        "says": part.says,
+        **{name: getattr(decided.part, name) for name in ("name", "statement", "note", "says")},
         "verdict": decided.verdict,
         "primary": _plain_outcome(decided.primary),
         "secondary": [_plain_outcome(each) for each in decided.secondary],
@@ -239,16 +204,9 @@ def _plain_part(decided: Decided) -> dict[str, Any]:
 
 
 def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
-    return plain(
-        {
-            **asdict(outcome.finding),
-            "kind": outcome.endpoint.kind,
-            "question": outcome.question,
-            "verdict": outcome.verdict,
-            "reason": outcome.reason,
-            "p_holm": outcome.p_holm,
-        }
-    )
+    names = ("question", "verdict", "reason", "p_holm")
+    own = {name: getattr(outcome, name) for name in names}
+    return {**asdict(outcome.finding), "kind": outcome.endpoint.kind, **own}
 
 
 @dataclass(frozen=True)

@@ -1,41 +1,67 @@
-"""The endpoints `level` and `document`: one setting against a bound or a document's figure."""
+"""The endpoints of one setting: `level` and `document` by a figure, `trains` by counts of seeds."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from statistics import fmean
 from typing import Annotated, ClassVar
 
-from msgspec import Meta
+from msgspec import Meta, field
 
-from normlab.claims.asked import (
-    Asked,
-    StudyEndpoint,
-    diverged,
-    mean_of,
-    per_seed,
-    scores_text,
-    train_text,
-)
-from normlab.claims.endpoint import Side, keys
+from normlab.claims.asked import SeedsEndpoint, stopped
+from normlab.claims.contrast import NOT_ALL
+from normlab.claims.endpoint import Chosen, Side, keys
 from normlab.claims.judge import (
     CONSTANT,
     LOOKS,
-    UNDECIDED,
     Decision,
     Judgement,
+    Look,
+    against,
+    alone,
     constant,
     decide,
     figures,
     interval_text,
     of_decision,
-    sequential,
     stuck,
 )
-from normlab.claims.runs import Runs, Where, value_of
+from normlab.claims.runs import Where, value_of
 from normlab.claims.sample import Sample
 from normlab.metrics.spread import p_value, t_interval
+from normlab.records.record import RunRecord
 
 
-class Level(StudyEndpoint, frozen=True, kw_only=True):
+class _OneSetting(SeedsEndpoint, frozen=True, kw_only=True):
+    """A question to the figure of one setting, of which all seeds have to train."""
+
+    of: Side
+
+    @property
+    def sides(self) -> list[Where]:
+        """Return the one setting."""
+        return [self.of]
+
+    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        if sample.diverged(seeds):
+            return stuck(NOT_ALL, found=sample.train_text(seeds))
+        values = sample.figures(keys(self.of))
+        if (stop := stopped(sample, values, seeds)) is not None:
+            return stop
+        return self.of_figures([values[seed] for seed in seeds], look, says)
+
+    def of_figures(self, values: Sequence[float], look: Look, says: str) -> Judgement:
+        """Judge finite figures, one a seed."""
+        raise NotImplementedError
+
+    def shown(self, sample: Sample) -> str:
+        values = list(sample.figures(keys(self.of)).values())
+        return _mean_text(values) if values else f"{sample.diverged(sample.seeds)} diverged"
+
+
+def _mean_text(values: Sequence[float]) -> str:
+    return f"mean {figures(fmean(values))[0]}"
+
+
+class Level(_OneSetting, frozen=True, kw_only=True):
     """One setting, of which a figure is to lie above or below a bound.
 
     level:
@@ -55,7 +81,6 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
     kind: ClassVar[str] = "level"
     says: ClassVar[tuple[str, ...]] = ("difference", "equality", "figure")
 
-    of: Side
     above: float | None = None
     below: float | None = None
     margin: Annotated[float, Meta(ge=0)] = 0.0
@@ -72,66 +97,27 @@ class Level(StudyEndpoint, frozen=True, kw_only=True):
         (bound,) = (each for each in (self.above, self.below) if each is not None)
         return bound
 
-    @property
-    def sides(self) -> list[Where]:
-        """Return the one setting."""
-        return [self.of]
-
     def question(self, says: str) -> str:
-        name = scores_text(self.scores, self.minus)
         way = "below" if self.above is None else "above"
         by = f" by more than {self.margin:g}" if self.margin else ""
-        return f"{name} {way} {self.bound:g}{by} with {keys(self.of)}{self.within('mean over')}"
+        asked = f"{self.figure} {way} {self.bound:g}{by} with {keys(self.of)}"
+        return asked + self.within("mean over")
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        side = keys(self.of)
-        asked = self.asked(runs, self.of, minus=self.minus)
-        if (unanswered := asked.without_answer(self._shown)) is not None:
-            return unanswered
-        values = per_seed(asked.sample, side, self.scores, minus=self.minus)
-        sign = -1 if self.above is None else 1
-
-        def look(chosen: Sequence[int], share: float) -> Decision:
-            if stopped(asked, side, chosen) is not None:
-                return UNDECIDED
-            differences = [sign * (values[seed] - self.bound) for seed in chosen]
-            equality = says == "equality"
-            return decide(differences, margin=self.margin, equality=equality, error=share)
-
-        at, decision = sequential(asked.sample.seeds, look)
-        used = asked.sample.seeds[: at.seeds]
-        if (stop := stopped(asked, side, used)) is not None:
-            return asked.finding(stop, used)
+    def of_figures(self, values: Sequence[float], look: Look, says: str) -> Judgement:
+        sign, bound = -1 if self.above is None else 1, self.bound
+        differences = [sign * (value - bound) for value in values]
+        equality = says == "equality"
+        decision = decide(differences, margin=self.margin, equality=equality, error=look.share)
         if (found := decision.interval) is None:
-            detail = mean_text({seed: values[seed] for seed in used})
-            return asked.finding(of_decision(decision, at, detail=detail), used)
-        ends = sorted(self.bound + sign * end for end in (found.low, found.high))
-        mean = self.bound + sign * found.mean
-        bounds = [self.bound + times * self.margin for times in (-1, 0, 1)]
-        said = interval_text(mean, ends[0], ends[1], bounds)
-        more = {"found": said, "mean": mean, "low": ends[0], "high": ends[1]}
-        return asked.finding(replace(of_decision(decision, at), **more), used)
-
-    def _shown(self, sample: Sample) -> str:
-        """Put runs into words that decide nothing."""
-        values = per_seed(sample, keys(self.of), self.scores, minus=self.minus)
-        return mean_text(values) or f"{diverged(sample, keys(self.of), sample.seeds)} diverged"
+            return of_decision(decision, look, detail=_mean_text(values))
+        low, high = sorted(bound + sign * end for end in (found.low, found.high))
+        mean = bound + sign * found.mean
+        bounds = [bound + times * self.margin for times in (-1, 0, 1)]
+        said = interval_text(mean, low, high, bounds)
+        return of_decision(decision, look, found=said, mean=mean, low=low, high=high)
 
 
-def stopped(asked: Asked, side: str, seeds: Sequence[int]) -> Judgement | None:
-    """Say why a side's figures cannot be taken: some diverged, is at the floor, not finite."""
-    scores = asked.query.scores
-    if diverged(asked.sample, side, seeds):
-        return stuck("not all seeds train", found=train_text(asked.sample, scores, seeds))
-    return asked.stopped(per_seed(asked.sample, side, scores), seeds)
-
-
-def mean_text(values: dict[int, float]) -> str:
-    """Write the mean over all seeds; nothing where there is none."""
-    return f"mean {figures(mean_of(values, list(values)))[0]}" if values else ""
-
-
-class Document(StudyEndpoint, frozen=True, kw_only=True):
+class Document(_OneSetting, frozen=True, kw_only=True):
     """One setting, of which the document states a figure.
 
     document:
@@ -150,58 +136,77 @@ class Document(StudyEndpoint, frozen=True, kw_only=True):
     kind: ClassVar[str] = "document"
     says: ClassVar[tuple[str, ...]] = ("figure",)
 
-    of: Side
     value: float
     data: Side
 
-    @property
-    def sides(self) -> list[Where]:
-        """Return the one setting."""
-        return [self.of]
-
     def question(self, says: str) -> str:
         where = keys({**self.data, **self.where})
-        name = scores_text(self.scores)
-        return f"the interval of {name} with {keys(self.of)} holds {self.value:g}; {where}"
+        return f"the interval of {self.figure} with {keys(self.of)} holds {self.value:g}; {where}"
 
-    def judge(self, runs: Runs, says: str) -> Judgement:
-        side = keys(self.of)
-        asked = self.asked(runs, self.of)
-        if (other := self._other_data(asked)) is not None:
-            return asked.finding(Judgement("not measured", reason=f"other data: {other}"))
-        if (unanswered := asked.without_answer(self._shown)) is not None:
-            return unanswered
-        values = per_seed(asked.sample, side, self.scores)
-
-        def look(chosen: Sequence[int], share: float) -> Decision:
-            if stopped(asked, side, chosen) is not None:
-                return UNDECIDED
-            figures = [values[seed] for seed in chosen]
-            if constant(figures):
-                return Decision("undecided", 1.0, None, CONSTANT)
-            interval = t_interval(figures, confidence=1 - share)
-            holds = interval.low <= self.value <= interval.high
-            p = p_value(interval, against=self.value)
-            # To hold it is no reason to stop: only the last look may say so.
-            last = len(chosen) == LOOKS[-1].seeds
-            verdict = "contradicted" if not holds else "supported" if last else "undecided"
-            return Decision(verdict, p, interval, confidence=1 - share)
-
-        at, decision = sequential(asked.sample.seeds, look)
-        used = asked.sample.seeds[: at.seeds]
-        stop = stopped(asked, side, used)
-        return asked.finding(stop or of_decision(decision, at), used)
-
-    def _other_data(self, asked: Asked) -> str | None:
-        """Say which data the runs are of, where they are not of the document's."""
-        cells = asked.sample.cells.values()
-        runs = [run for cell in cells for each in cell.values() for run in each]
+    def refused(self, runs: Sequence[RunRecord]) -> str | None:
         for run in runs:
             for key, wanted in self.data.items():
-                if str(value_of(run.config, key)) != str(wanted):
-                    return f"{key}={value_of(run.config, key)}, the document's is {key}={wanted}"
+                if str(found := value_of(run.config, key)) != str(wanted):
+                    return f"other data: {key}={found}, the document's is {key}={wanted}"
         return None
 
-    def _shown(self, sample: Sample) -> str:
-        """Put runs into words that decide nothing."""
-        return mean_text(per_seed(sample, keys(self.of), self.scores)) or "no finite figure"
+    def of_figures(self, values: Sequence[float], look: Look, says: str) -> Judgement:
+        if constant(values):
+            return of_decision(Decision("undecided", 1.0, None, CONSTANT), look)
+        interval = t_interval(values, confidence=1 - look.share)
+        p = p_value(interval, against=self.value)
+        # To hold it is no reason to stop: only the last look may say so.
+        verdict = "supported" if look == LOOKS[-1] else "undecided"
+        if not interval.low <= self.value <= interval.high:
+            verdict = "contradicted"
+        return of_decision(Decision(verdict, p, interval, confidence=1 - look.share), look)
+
+
+class Trains(SeedsEndpoint, frozen=True, kw_only=True):
+    """A side, and the side that it is held against, by the counts of seeds that train.
+
+    trains:
+      study: translation
+      scale: cpu
+      score: test/bleu                  held against the floor that the run knows
+      side: {norm: none}
+      reference: {norm: ln}             optional where the part says trains
+      where: {placement: pre}           optional
+      over: [batching]                  optional: a seed trains where all its runs do
+
+    Seeds are counted; a seed that diverged, or ended at the floor, did not train.
+    """
+
+    kind: ClassVar[str] = "trains"
+    says: ClassVar[tuple[str, ...]] = ("trains", "fails")
+
+    side: Side
+    reference: Chosen = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Refuse a side against itself."""
+        if self.side == self.reference:
+            raise ValueError("reference: is the same as side; name another setting")
+
+    @property
+    def sides(self) -> list[Where]:
+        """Return the side that trains or not, and its reference if it has one."""
+        return [self.side, *([self.reference] if self.reference else [])]
+
+    def question(self, says: str) -> str:
+        sides = ", against ".join(self.labels)
+        return f"how many seeds train with {sides}, by {self.scores[0]}{self.within('in each')}"
+
+    def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
+        said, fails = sample.train_text(seeds), says in ("fails", "difference")
+        side, *others = ((sample.train_count(label, seeds), len(seeds)) for label in self.labels)
+        if not others:
+            return of_decision(alone(side, fails=fails, error=look.share), look, found=said)
+        if not others[0][0]:
+            floor = sample.floor(keys(self.reference), seeds)
+            return stuck(floor or "no seed of the reference trains", found=said)
+        found = against(side, others[0], fails=fails, error=look.share)
+        return of_decision(found, look, found=said)
+
+    def shown(self, sample: Sample) -> str:
+        return sample.train_text(sample.seeds)

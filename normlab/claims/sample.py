@@ -5,44 +5,36 @@ or their mean, and has the score. A seed counts where every side has all its run
 are alike but for what is compared. What is left out is said, with the reason.
 """
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from statistics import fmean
 
-from normlab.claims.runs import Plan, Where, value_of, written
+from normlab.claims.endpoint import StudyEndpoint
+from normlab.claims.judge import FEWEST
+from normlab.claims.runs import Runs, value_of, written
+from normlab.metrics.spread import at_baseline, least_share, trains
 from normlab.records.aggregate import group
 from normlab.records.fingerprint import parts, varying_keys
 from normlab.records.labels import norm_label
 from normlab.records.pairs import spelled, why_not_paired
 from normlab.records.record import RunRecord
-from normlab.records.selection import Selection
 
-_ENDED = ("finished", "diverged")
-_TESTED = ("last", "average")
-
-
-@dataclass(frozen=True)
-class Query:
-    """Which runs an endpoint asks for: the sides by their labels, what they share, the scores."""
-
-    study: str
-    scale: str
-    sides: Mapping[str, Where]
-    where: Where
-    over: tuple[str, ...]
-    scores: tuple[str, ...]
-
-
-_Key = tuple[int, tuple[str, ...]]  # a seed and a point of the nuisances
+_Point = tuple[str, ...]  # the values of the nuisances
+_Side = Mapping[tuple[int, _Point], RunRecord]  # by seed and point
 Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
-"""By side and seed the runs, one for each point of the nuisances."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The seeds that count and their runs; or the problem for which none can be told."""
+    """The seeds that count and their runs; or the problem for which none can be told.
 
+    `cells` has the runs by side and seed, one for each point of the nuisances.
+    """
+
+    endpoint: StudyEndpoint
     cells: Cells
     seeds: tuple[int, ...]
     excluded: tuple[str, ...] = ()
@@ -53,17 +45,73 @@ class Sample:
         return [run for seed in seeds for run in self.cells[side][seed]]
 
     def all_runs(self, seeds: Sequence[int]) -> list[RunRecord]:
-        """Return the runs of some seeds of all sides; no run is among them twice."""
-        found = [run for side in self.cells for run in self.runs(side, seeds)]
-        names = Counter(run.run_id for run in found)
-        assert max(names.values(), default=1) == 1, f"a run enters twice: {names.most_common(1)}"
+        """Return the runs of some seeds of all sides."""
+        return [run for side in self.cells for run in self.runs(side, seeds)]
+
+    def figures(self, side: str) -> dict[int, float]:
+        """Return the figure of a side by seed: the mean over scores, then over the nuisances."""
+        found: dict[int, float] = {}
+        for seed, runs in self.cells[side].items():
+            values = [value for run in runs if (value := self._figure(run)) is not None]
+            if len(values) == len(runs):
+                found[seed] = fmean(values)
         return found
+
+    def _figure(self, run: RunRecord) -> float | None:
+        found = [run.figure(score) for score in self.endpoint.all_scores]
+        values = [each.value for each in found if each is not None]
+        if not run.finished or len(values) < len(found):
+            return None
+        less = values.pop() if self.endpoint.subtracted else 0.0
+        return fmean(value - less for value in values)
+
+    def diverged(self, seeds: Sequence[int]) -> int:
+        """Return of how many seeds a run diverged, counted side by side."""
+        return sum(
+            any(not run.finished for run in cell[seed])
+            for cell in self.cells.values()
+            for seed in seeds
+        )
+
+    def train_count(self, side: str, seeds: Sequence[int]) -> int:
+        """Return of how many seeds all runs of a side train: end, and clear of the floor."""
+        scores = self.endpoint.scores
+        return sum(
+            all(trains(run, score) for run in self.cells[side][seed] for score in scores)
+            for seed in seeds
+        )
+
+    def all_train(self, seeds: Sequence[int]) -> bool:
+        """Tell whether all runs of some seeds train."""
+        return all(self.train_count(side, seeds) == len(seeds) for side in self.cells)
+
+    def train_text(self, seeds: Sequence[int]) -> str:
+        """Write of how many seeds each side trains; where all do, also which share that shows."""
+        n = len(seeds)
+        every = f" (at least {math.floor(100 * least_share(n))} %)" if n >= FEWEST else ""
+        counts = {side: self.train_count(side, seeds) for side in self.cells}
+        said = [f"{side} {k}/{n}{every if k == n else ''}" for side, k in counts.items()]
+        return f"train: {', '.join(said)}"
+
+    def floor(self, side: str, seeds: Sequence[int]) -> str | None:
+        """Say where a side is at the floor by some seeds, of any score, at any of its points."""
+        over = self.endpoint.over
+        points: dict[_Point, list[RunRecord]] = {}
+        for run in self.runs(side, seeds):
+            if run.finished:
+                points.setdefault(_point(run, over), []).append(run)
+        for point, runs in points.items():
+            for score in self.endpoint.all_scores:
+                if (found := at_baseline(runs, score)) is not None:
+                    name = ", ".join([side, *map("=".join, zip(over, point, strict=True))])
+                    return f"{name} at the floor: {found}"
+        return None
 
 
 def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
     """Say why a run decides nothing, whatever it is compared with; None where it may decide."""
-    if record.outcome.status not in _ENDED:
-        return f"did not end ({record.outcome.status})"
+    if (status := record.outcome.status) not in ("finished", "diverged"):
+        return f"did not end ({status})"
     dirty = record.environment.get("dirty")
     if dirty is not False:
         return "made by uncommitted code" if dirty else "not known to be made by clean code"
@@ -74,93 +122,89 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
             return f"lacks {score}"
     if all(score in record.stability for score in scores):
         return None
-    tested = record.weights
-    if not tested:
+    if not record.weights:
         return "tested weights chosen by loss"
-    return None if any(name in tested for name in _TESTED) else "tested weights chosen by a score"
+    last = "last" in record.weights or "average" in record.weights
+    return None if last else "tested weights chosen by a score"
 
 
-def collect(selection: Selection, plan: Plan, query: Query, *, strict: bool = True) -> Sample:
+def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Sample:
     """Gather the runs of a study for an endpoint.
 
     Not `strict`, runs count that decide nothing, so that what is there can be shown. Raises
     `ValueError` where one run is on two sides.
     """
+    over = endpoint.over
     reasons: Counter[str] = Counter()
-    sides: dict[str, dict[_Key, RunRecord]] = {}
-    for label, where in query.sides.items():
-        chosen = _chosen(selection, {**query.where, **where})
-        fit = [run for run in chosen if not _left_out(run, query, strict, reasons)]
-        if (problem := _several(label, fit, query.over)) is not None:
-            return Sample({}, (), _said(reasons), problem)
-        sides[label] = {(run.seed, point_of(run, query.over)): run for run in fit}
-    _refuse_shared(sides)
-    points = _points(plan, query.over, sides)
-    cells = {label: _whole(runs, points) for label, runs in sides.items()}
+    sides: dict[str, _Side] = {}
+    found: dict[str, str] = {}
+    for label, side in endpoint.labels.items():
+        fit: list[RunRecord] = []
+        for run in _chosen(runs, endpoint, {**endpoint.where, **side}):
+            why = unfit(run, endpoint.all_scores)
+            if why is None or not (strict or why.startswith(("lacks", "did not end"))):
+                fit.append(run)
+            elif strict:
+                reasons[why] += 1
+        if (problem := _several(label, fit, over)) is not None:
+            return Sample(endpoint, {}, (), _said(reasons), problem)
+        sides[label] = {(run.seed, _point(run, over)): run for run in fit}
+        for run in fit:
+            if (other := found.setdefault(run.run_id, label)) != label:
+                raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
+    plan = runs.plan(endpoint.study, endpoint.scale)
+    seen = {point for side in sides.values() for _, point in side}
+    # Every seed has to have the points that are planned, or else those there are.
+    axes = [
+        plan.values(key) or tuple(sorted({point[n] for point in seen}))
+        for n, key in enumerate(over)
+    ]
+    points = list(product(*axes))
+    cells = {label: _whole(side, points) for label, side in sides.items()}
     seeds = sorted(set.intersection(*(set(cell) for cell in cells.values())))
     if strict:
-        may = (*plan.varied, *(name for key in _keys(query) for name in spelled(key)))
-        seeds = [seed for seed in seeds if not _differ(cells, seed, query.scores, may, reasons)]
+        compared = {key: None for side in endpoint.sides for key in side}
+        may = (*plan.varied, *(name for key in compared for name in spelled(key)))
+        differ = {seed: _differ(cells, seed, endpoint.all_scores, may) for seed in seeds}
+        reasons.update(f"sides of {why}" for why in differ.values() if why is not None)
+        seeds = [seed for seed in seeds if differ[seed] is None]
     for label, cell in cells.items():
         if short := len({seed for seed, _ in sides[label]} - set(cell)):
-            reasons[f"{label}: seeds without all of {', '.join(query.over)}"] += short
-    return Sample(cells, tuple(seeds), _said(reasons))
+            reasons[f"{label}: seeds without all of {', '.join(over)}"] += short
+    return Sample(endpoint, cells, tuple(seeds), _said(reasons))
 
 
-def _chosen(selection: Selection, where: Where) -> list[RunRecord]:
+def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Mapping[str, object]) -> list[RunRecord]:
     try:
-        return selection.select(where)
+        return runs.of_study(endpoint.study, endpoint.scale).select(where)
     except ValueError:  # a key that no run has yet, such as one of a task that nobody ran
         return []
 
 
-def _left_out(run: RunRecord, query: Query, strict: bool, reasons: Counter[str]) -> bool:
-    why = unfit(run, query.scores)
-    if why is not None and strict:
-        reasons[why] += 1
-    return why is not None and (strict or why.startswith(("lacks", "did not end")))
-
-
 def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> str | None:
     """Say in what runs differ that would be one of a side; None where there is one a seed."""
-    by_point: dict[tuple[str, ...], list[RunRecord]] = {}
+    by_point: dict[_Point, list[RunRecord]] = {}
     for run in runs:
-        by_point.setdefault(point_of(run, over), []).append(run)
+        by_point.setdefault(_point(run, over), []).append(run)
     for members in by_point.values():
         experiments = [each[0] for each in group(members).values()]
         if len(experiments) > 1:
             keys = [key for key, _ in varying_keys([parts(run.config) for run in experiments])]
             named = ", ".join(key for key in keys if not key.endswith(".option"))
             return f"{label} fits runs that differ in {named}; the claim must say which"
-        seeds = Counter(run.seed for run in members)
-        if (twice := seeds.most_common(1)) and twice[0][1] > 1:
-            return f"{label}: seed {twice[0][0]} is there twice, with other scores"
+        ((seed, count),) = Counter(run.seed for run in members).most_common(1)
+        if count > 1:
+            return f"{label}: seed {seed} is there twice, with other scores"
     return None
 
 
-def point_of(run: RunRecord, over: tuple[str, ...]) -> tuple[str, ...]:
+def _point(run: RunRecord, over: tuple[str, ...]) -> _Point:
     """Return the values that a run has of some keys."""
     labels = {"norm": norm_label(run.config.get("choices", {}))}
     return tuple(written(labels.get(key, value_of(run.config, key))) for key in over)
 
 
-def _points(
-    plan: Plan,
-    over: tuple[str, ...],
-    sides: Mapping[str, Mapping[_Key, RunRecord]],
-) -> list[tuple[str, ...]]:
-    """Return the points that every seed has to have: those planned, or else those there are."""
-    seen = {point for runs in sides.values() for _, point in runs}
-    axes = [
-        plan.values(key) or tuple(sorted({point[n] for point in seen}))
-        for n, key in enumerate(over)
-    ]
-    return list(product(*axes))
-
-
-def _whole(
-    runs: Mapping[_Key, RunRecord], points: Sequence[tuple[str, ...]]
-) -> dict[int, tuple[RunRecord, ...]]:
+def _whole(runs: _Side, points: Sequence[_Point]) -> dict[int, tuple[RunRecord, ...]]:
     """Return the seeds that have all points, with their runs in the order of these."""
     return {
         seed: tuple(runs[seed, point] for point in points)
@@ -169,40 +213,18 @@ def _whole(
     }
 
 
-def _differ(
-    cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...], reasons: Counter[str]
-) -> bool:
-    """Tell whether the runs of a seed differ in more than what is compared, and count why."""
+def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:
+    """Say in what the runs of a seed differ besides what is compared."""
     first, *others = (cell[seed] for cell in cells.values())
     for other in others:
         for a, b in zip(first, other, strict=True):
-            if (
-                why := why_not_paired(a, b, may_differ=may) or _scored_otherwise(a, b, scores)
-            ) is not None:
-                reasons[f"sides of {why}"] += 1
-                return True
-    return False
-
-
-def _scored_otherwise(a: RunRecord, b: RunRecord, scores: Sequence[str]) -> str | None:
-    for score in scores:
-        both = [run.scores[score] for run in (a, b) if score in run.scores]
-        if len({(each.signature, each.higher_is_better) for each in both}) > 1:
-            return f"different ways to compute {score}"
+            if (why := why_not_paired(a, b, may_differ=may)) is not None:
+                return why
+            for score in scores:
+                both = [run.scores[score] for run in (a, b) if score in run.scores]
+                if len({(each.signature, each.higher_is_better) for each in both}) > 1:
+                    return f"different ways to compute {score}"
     return None
-
-
-def _refuse_shared(sides: Mapping[str, Mapping[_Key, RunRecord]]) -> None:
-    found: dict[str, str] = {}
-    for label, runs in sides.items():
-        for run in runs.values():
-            other = found.setdefault(run.run_id, label)
-            if other != label:
-                raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
-
-
-def _keys(query: Query) -> list[str]:
-    return [key for where in query.sides.values() for key in where]
 
 
 def _said(reasons: Counter[str]) -> tuple[str, ...]:

@@ -20,8 +20,8 @@ from normlab.studies.runs import Run
 from normlab.studies.show import A_MINUTE, Runs
 
 if TYPE_CHECKING:
-    from normlab.claims.asked import StudyEndpoint
     from normlab.claims.claim import Claim
+    from normlab.claims.endpoint import StudyEndpoint
     from normlab.claims.ledger import Standing
     from normlab.claims.runs import Runs as Evidence
 
@@ -148,7 +148,7 @@ def untuned(job: Job, words: Sequence[str]) -> str | None:
     found = [name for name in missing if name in asked]
     if not found or tuning_of(study, scale).key in given:
         return None
-    from normlab.claims.markdown import no_rate
+    from normlab.claims.pages import no_rate
 
     return (
         f"{job.name}: {no_rate(found)}; its sides are not tuned alike; "

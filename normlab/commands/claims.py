@@ -98,11 +98,11 @@ def main(argv: list[str]) -> int:
         _refuse_altered(arguments.results)
         _write(entries, runs, arguments.write)
     elif arguments.html:
-        from normlab.claims import html
+        from normlab.claims.pages import html
         from normlab.records.atomic import atomic_write
 
         with atomic_write(arguments.results / _HTML) as file:
-            file.write(html.page(entries, text=_PAGE))
+            file.write(html(entries, text=_PAGE))
         print(f"wrote {arguments.results / _HTML}")
     elif arguments.verify:
         return _verify(entries, runs, arguments.results)
@@ -144,11 +144,11 @@ def _checks(claims: "Iterable[Claim]") -> list[str]:
 
 def _pages(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> dict[Path, str]:
     """Render all that `--write` writes, by where it goes."""
-    from normlab.claims import markdown, summary
+    from normlab.claims import pages, summary
     from normlab.claims.evidence import to_json
 
     return {
-        path: markdown.page(entries),
+        path: pages.markdown(entries),
         path.with_name(_SUMMARY): summary.page(entries),
         path.with_name(_COMPUTED): to_json(runs.computed),
     }
@@ -216,10 +216,8 @@ def _list(entries: "Sequence[Entry]") -> None:
     for entry in entries:
         label = f"{entry.claim.id:2}  {entry.verdict:{_VERDICT}}"
         print_prose(f"{label}{entry.claim.statement}", hang=len(label))
-        for each in entry.parts:
-            name = each.part.name.replace("_", " ")
-            indent = " " * len(label)
-            print_prose(f"- {name}: {_line(each.primary)}", indent=indent, hang=2)
+        for name, outcome in entry.primary:
+            print_prose(f"- {name}: {_line(outcome)}", indent=" " * len(label), hang=2)
     counts = Counter(entry.verdict for entry in entries)
     print()
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
@@ -231,20 +229,21 @@ def _list(entries: "Sequence[Entry]") -> None:
 
 def _line(outcome: "Outcome") -> str:
     """Say of an endpoint at a glance: verdict and grade, figure, p and its correction."""
-    from normlab.claims.markdown import found_text, outcome_text, p_corrected, p_found, seeds_text
+    from normlab.claims.judge import p_text
+    from normlab.claims.pages import found_text, outcome_text, seeds_text
 
     said = [outcome_text(outcome)]
     if outcome.endpoint.kind not in ("computed", "published") or not outcome.grade:
         said.append(found_text(outcome))
-        if outcome.finding.p is not None:
-            corrected = f" (corrected {p_corrected(outcome)})" if outcome.p_holm is not None else ""
-            said.append(f"p {p_found(outcome)}{corrected}, {seeds_text(outcome)}")
+        if (p := outcome.finding.p) is not None:
+            holm = "" if outcome.p_holm is None else f" (corrected {p_text(outcome.p_holm)})"
+            said.append(f"p {p_text(p)}{holm}, {seeds_text(outcome)}")
     return "; ".join(each for each in said if each)
 
 
 def _show_one(entry: "Entry") -> None:
     """Print a claim with the endpoint of each part, and what is secondary below."""
-    from normlab.claims.markdown import part_text, verdict_text
+    from normlab.claims.pages import part_text, verdict_text
 
     claim = entry.claim
     print_prose(f"Claim {claim.id} ({', '.join(claim.documents)}): {claim.statement}")
@@ -259,15 +258,14 @@ def _show_one(entry: "Entry") -> None:
             print_prose(f"{name}: {text}", indent="  ")
     for each in entry.parts:
         print()
-        print_prose(f"{each.part.name.replace('_', ' ')}: {part_text(each.part)}")
+        print_prose(f"{each.name}: {part_text(each.part)}")
         _print_outcome(each.primary, "  ")
-    beside = [(each.part.name, outcome) for each in entry.parts for outcome in each.secondary]
-    if beside:
+    if entry.secondary:
         print("\nSecondary, never counted")
-    for name, outcome in beside:
-        print_prose(f"{name.replace('_', ' ')}:", indent="  ")
+    for name, outcome in entry.secondary:
+        print_prose(f"{name}:", indent="  ")
         _print_outcome(outcome, "    ")
-    folders = [folder for each in entry.parts for folder in each.primary.finding.records]
+    folders = [folder for _, outcome in entry.primary for folder in outcome.finding.records]
     if folders:
         print("\nRests on")
     for folder in dict.fromkeys(folders):
@@ -276,7 +274,7 @@ def _show_one(entry: "Entry") -> None:
 
 def _print_outcome(outcome: "Outcome", indent: str) -> None:
     """Print what an endpoint asks, its verdict and what was found."""
-    from normlab.claims.markdown import found_text, measure_text, outcome_text
+    from normlab.claims.pages import found_text, measure_text, outcome_text
 
     found = outcome.finding
     facts = {
@@ -295,14 +293,14 @@ def _print_outcome(outcome: "Outcome", indent: str) -> None:
 def _tests(outcome: "Outcome") -> str:
     """Say p as found and as corrected, the look, and what would have been visible."""
     from normlab.claims.judge import p_text
-    from normlab.claims.markdown import p_corrected, p_found, seeds_text
+    from normlab.claims.pages import seeds_text
 
     found = outcome.finding
     if found.p is None:
         return ""
-    said = [f"{p_found(outcome)} as found"]
+    said = [f"{p_text(found.p)} as found"]
     if found.look is not None and found.p_look is not None:
         said.append(f"{p_text(found.p_look)} for the look at {found.look} seeds")
     if outcome.p_holm is not None:
-        said.append(f"{p_corrected(outcome)} corrected for {outcome.compared} endpoints")
+        said.append(f"{p_text(outcome.p_holm)} corrected for {outcome.compared} endpoints")
     return ", ".join(said) + f" ({seeds_text(outcome)})"

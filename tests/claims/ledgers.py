@@ -5,9 +5,9 @@ from typing import Any
 from normlab.claims.claim import Claim, Part
 from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Awaits, Computed, Endpoint
-from normlab.claims.html import page
 from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Decided, Entry, Outcome
+from normlab.claims.pages import html
 
 FOLDER = "results/norms/cpu/records/toy-{}-pre-0123456789/seed{}"
 COMMAND = "normlab study run norms scale=cpu"
@@ -122,4 +122,4 @@ def entries() -> list[Entry]:
 
 def made() -> str:
     """Return the page of that ledger."""
-    return page(entries(), text="claims.md")
+    return html(entries(), text="claims.md")

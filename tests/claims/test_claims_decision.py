@@ -13,6 +13,7 @@ from normlab.claims.judge import (
     decide,
     interval_text,
     less_often,
+    of_decision,
     reached,
     sequential,
 )
@@ -124,9 +125,10 @@ def test_looks_spend_the_whole_error_and_no_more():
 def looks_taken(seeds, values):
     taken = []
 
-    def judge(chosen, share):
-        taken.append((tuple(chosen), share))
-        return decide([values[s] for s in chosen], margin=0.5, equality=False, error=share)
+    def judge(chosen, look):
+        taken.append((tuple(chosen), look.share))
+        differences = [values[s] for s in chosen]
+        return of_decision(decide(differences, margin=0.5, equality=False, error=look.share), look)
 
     return *sequential(seeds, judge), taken
 
@@ -135,7 +137,7 @@ def test_seeds_between_two_looks_wait_for_the_next_and_the_lowest_are_looked_at(
     values = {seed: 2.0 + 0.01 * seed for seed in range(1, 20)}
     look, decision, taken = looks_taken([9, 7, 5, 3, 1, 2, 4], values)
     assert taken == [((1, 2, 3, 4, 5), 0.01)] and look.seeds == 5
-    assert decision.interval.n == 5 and decision.verdict == "supported"
+    assert len(taken[0][0]) == 5 and decision.verdict == "supported"
 
 
 def test_a_part_that_was_decided_at_a_look_stays_decided():

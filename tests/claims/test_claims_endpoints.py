@@ -5,7 +5,7 @@ import math
 import pytest
 
 from normlab.claims.ledger import ledger
-from normlab.claims.markdown import measure_text
+from normlab.claims.pages import measure_text
 from normlab.claims.runs import Plan, Runs
 from normlab.records.record import Score
 from normlab.studies import load_study

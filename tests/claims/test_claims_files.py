@@ -8,9 +8,8 @@ import yaml
 from normlab.claims.claim import load, load_all
 from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Computed, Timing
-from normlab.claims.level import Document, Level
+from normlab.claims.level import Document, Level, Trains
 from normlab.claims.runs import Plan
-from normlab.claims.trains import Trains
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import CONFIG_DIR, option_names, options
 from normlab.studies import load_study

@@ -5,9 +5,8 @@ from urllib.parse import unquote
 
 from normlab.claims.claim import load_all
 from normlab.claims.evidence import read_computed
-from normlab.claims.html import page
 from normlab.claims.ledger import ledger
-from normlab.claims.markdown import page as markdown
+from normlab.claims.pages import html, markdown
 from normlab.claims.runs import Runs
 from normlab.config.registry import CONFIG_DIR
 from tests.claims.ledgers import (
@@ -42,7 +41,7 @@ def test_the_same_evidence_makes_the_same_bytes():
 def test_other_evidence_makes_another_page():
     changed = entries()
     changed[4] = entry(12, decided("pictures", computed("supported")))
-    text = page(changed, text="claims.md")
+    text = html(changed, text="claims.md")
     assert text != made() and markdown(changed) != markdown(entries())
     assert "not measured" in Text(section(made(), 12)).text
     assert "not measured" not in Text(section(text, 12)).text
@@ -131,14 +130,14 @@ def test_what_is_written_is_escaped():
         literature=odd,
         see=(odd,),
     )
-    read = Text(page([strange], text="claims.md"))
+    read = Text(html([strange], text="claims.md"))
     assert not {"b", "img"} & {tag for tag, _ in read.tags}
     assert not any("onerror" in attributes for _, attributes in read.tags)
     assert read.text.count(odd) >= 10
 
 
 def test_code_in_a_text_is_code():
-    text = page([entry(1, literature="`a<b` is less")], text="claims.md")
+    text = html([entry(1, literature="`a<b` is less")], text="claims.md")
     assert "<dd><code>a&lt;b</code> is less</dd>" in text
 
 
@@ -156,7 +155,7 @@ def test_the_page_of_the_committed_evidence_has_whole_links_and_unique_identifie
     results = CONFIG_DIR.parent / "results"
     computed = read_computed(results / "computed.json")
     runs = Runs.read([results], root=CONFIG_DIR.parent, configs=CONFIG_DIR, computed=computed)
-    read = Text(page(ledger(load_all(CONFIG_DIR / "claim"), runs), text="claims.md"))
+    read = Text(html(ledger(load_all(CONFIG_DIR / "claim"), runs), text="claims.md"))
     names = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
     assert len(names) == len(set(names))
     for link in set(read.links):

@@ -7,10 +7,9 @@ import sys
 import pytest
 from msgspec.structs import replace
 
-from normlab.claims import html, markdown
 from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
-from normlab.claims.markdown import measure_text
+from normlab.claims.pages import html, markdown, measure_text
 from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
 from normlab.config.registry import CONFIG_DIR
@@ -50,8 +49,8 @@ def test_what_has_to_be_known_who_quotes_a_part_stands_behind_it(tmp_path):
     root = configs(tmp_path)
     noted = claim(root, contrast() | {"note": "By one seed."})
     entries = ledger([noted], Runs(root, ()))
-    assert "- so 1: It is so. (By one seed.)\n" in markdown.page(entries)
-    assert "It is so. (By one seed.)" in html.page(entries, text="claims.md")
+    assert "- so 1: It is so. (By one seed.)\n" in markdown(entries)
+    assert "It is so. (By one seed.)" in html(entries, text="claims.md")
 
 
 def test_a_direction_is_shown_only_where_it_survives_the_correction(tmp_path):
@@ -344,7 +343,7 @@ def test_every_link_of_the_page_leads_somewhere():
 def test_the_ledger_needs_no_torch():
     program = (
         "import sys\nfrom normlab.commands.claims import main\nmain([])\n"
-        "import normlab.claims.markdown, normlab.claims.html\n"
+        "import normlab.claims.pages\n"
         "assert not {'torch', 'hydra'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from normlab.claims import markdown
+from normlab.claims.pages import markdown
 from normlab.claims.summary import page
 from tests.claims.ledgers import COMMAND, compared, entries
 
@@ -53,9 +53,9 @@ def test_where_no_difference_is_found_the_statement_is_said_to_be_untrue():
 
 
 def test_the_ledger_lists_what_would_decide_the_rest_a_line_a_command():
-    head, _, rest = markdown.page(entries()).partition("## What would decide the rest\n")
+    head, _, rest = markdown(entries()).partition("## What would decide the rest\n")
     table = rest.partition("## Claim")[0]
     assert head and table.count(f"`{COMMAND}`") == 1
     assert "30 runs, about 2.0 h" in table
     decided = [replace(each, parts=each.parts[:1]) for each in entries()[:2]]
-    assert "What would decide" not in markdown.page(decided)
+    assert "What would decide" not in markdown(decided)

@@ -10,8 +10,7 @@ import pytest
 from normlab.claims.claim import DOCUMENTS, Claim, Part, load_all
 from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Awaits, Computed, Endpoint, Timing
-from normlab.claims.level import Document, Level
-from normlab.claims.trains import Trains
+from normlab.claims.level import Document, Level, Trains
 from normlab.config.registry import CONFIG_DIR, option_names
 from normlab.inspect import computed
 from normlab.studies import load_study

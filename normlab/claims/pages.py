@@ -1,47 +1,53 @@
-"""The page of the ledger in Markdown, `results/claims.md`: the same bytes for the same evidence."""
+"""The pages of the ledger, in Markdown and for a browser: the same bytes for the same evidence."""
 
 import posixpath
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
+from pathlib import PurePosixPath
 from textwrap import fill
 
-from normlab.claims.claim import Part
+from normlab.claims.claim import DOCUMENTS, Part
 from normlab.claims.judge import p_text
-from normlab.claims.ledger import VERDICTS, Decided, Entry, Outcome
+from normlab.claims.ledger import VERDICTS, Entry, Outcome
+from normlab.records.store import RECORD_FILE
 from normlab.records.text import in_markdown
+from normlab.reports.page import page, signed
 
-HOME = "results"
-TITLE = "The claims of the documents, and what was found"
-WRITTEN = (
+_WIDTH = 100
+_COLUMNS = ("part", "asked", "found", "seeds", "p", "corrected", "so it is")
+_HOME = "results"
+_TITLE = "The claims of the documents, and what was found"
+_WRITTEN = (
     "Written by `normlab claims --write` from the committed records and from what the checks "
     "compute; do not edit. `normlab claims N` shows a claim in the terminal, `normlab claims "
     "--verify` verifies this page."
 )
-CARE = (
+_CARE = (
     "A verdict is about the data, the size and the settings that its grade names, not about the "
     "documents' own experiments, of which no code is known. Only grade A is of these."
 )
-MEANINGS: Mapping[str, str] = {
+_MEANINGS: Mapping[str, str] = {
     "supported": "every part is supported",
     "contradicted": "every part is contradicted, or shows no difference",
     "mixed": "its parts differ, and are named",
     "undecided": "measured, and open",
     "not measured": "nothing counts yet",
 }
-GRADES: Mapping[str, str] = {
+_GRADES: Mapping[str, str] = {
     "A": "the document's own data and size",
     "B": "trained to convergence, each side tuned, two data sets",
     "C": "any other measurement",
     "D": "computed, published, or about the norm alone",
 }
-HOURS = (
+_HOURS = (
     "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
     "as many), or of one GPU at `scale=gpu`; `normlab study plan STUDY` measures them. "
     "Trials of `normlab study tune` come on top. Further seeds are numbered on, so that both sides "
     "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part "
     "compares."
 )
-NOTES = (
+_NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
     "which alone decides it. Secondary evidence is shown and never counted.",
     "A contrast is the difference between two sides, seed by seed, in the claimed direction, after "
@@ -77,13 +83,13 @@ NOTES = (
     "scores decide nothing.",
     "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
     "tells of noise, not of other machines.",
-    "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in GRADES.items()) + ".",
+    "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in _GRADES.items()) + ".",
 )
 
 
-def address(path: str) -> str:
+def _address(path: str) -> str:
     """Return the way to a file or folder of the checkout from where the pages lie."""
-    return posixpath.relpath(path, HOME)
+    return posixpath.relpath(path, _HOME)
 
 
 def verdict_text(entry: Entry) -> str:
@@ -115,16 +121,6 @@ def found_text(outcome: Outcome) -> str:
     return "; ".join(part for part in (said, outcome.reason) if part)
 
 
-def p_found(outcome: Outcome) -> str:
-    """Return p as found; a dash where nothing was tested."""
-    return "-" if outcome.finding.p is None else p_text(outcome.finding.p)
-
-
-def p_corrected(outcome: Outcome) -> str:
-    """Return p as corrected; a dash where nothing was tested, or nothing is corrected."""
-    return "-" if outcome.p_holm is None else p_text(outcome.p_holm)
-
-
 def seeds_text(outcome: Outcome) -> str:
     """Say of how many seeds or rounds, and of what confidence the interval is."""
     found = outcome.finding
@@ -132,9 +128,7 @@ def seeds_text(outcome: Outcome) -> str:
         return ""
     many = found.look or found.n
     text = f"{many} {found.repeats}{'s' if many != 1 else ''}"
-    if found.confidence is not None:
-        text += f", {100 * found.confidence:g} %"
-    return text
+    return text if found.confidence is None else f"{text}, {100 * found.confidence:g} %"
 
 
 def measure_text(outcome: Outcome) -> str:
@@ -165,32 +159,32 @@ def no_rate(names: Sequence[str]) -> str:
     return f"no rate is chosen for {said}"
 
 
-_WIDTH = 100
-_COLUMNS = ("part", "asked", "found", "seeds", "p", "corrected", "so it is")
-
-
-def page(entries: Sequence[Entry]) -> str:
-    """Return the whole page."""
+def markdown(entries: Sequence[Entry]) -> str:
+    """Return the page in Markdown, `results/claims.md`."""
     counts = Counter(entry.verdict for entry in entries)
     said = ", ".join(f"{counts[name]} {name}" for name in VERDICTS)
-    parts = [_opening(), f"{len(entries)} claims: {said}.\n", _summary(entries), _rest(entries)]
-    return "\n".join([*parts, *(_section(entry) for entry in entries)])
-
-
-def _opening() -> str:
-    meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in MEANINGS.items())
+    meanings = "; ".join(f"*{name}*: {meaning}" for name, meaning in _MEANINGS.items())
     notes = [
         fill(note, _WIDTH, initial_indent="- ", subsequent_indent="  ")
-        for note in (f"{meanings}.", *NOTES)
+        for note in (f"{meanings}.", *_NOTES)
     ]
-    parts = [fill(WRITTEN, _WIDTH), fill(f"**Read with care.** {CARE}", _WIDTH), "\n".join(notes)]
-    return "\n\n".join([f"# {TITLE}", *parts]) + "\n"
+    blocks = [
+        f"# {_TITLE}",
+        fill(_WRITTEN, _WIDTH),
+        fill(f"**Read with care.** {_CARE}", _WIDTH),
+        "\n".join(notes),
+        f"{len(entries)} claims: {said}.",
+        _summary(entries),
+        *_rest(entries),
+        *(_section(entry) for entry in entries),
+    ]
+    return "\n\n".join(blocks) + "\n"
 
 
 def _summary(entries: Sequence[Entry]) -> str:
     rows = [
         [
-            f"[{entry.claim.id}](#claim-{entry.claim.id})",
+            _link(entry),
             entry.claim.statement,
             " ".join(entry.claim.documents),
             entry.claim.figure or "-",
@@ -201,63 +195,61 @@ def _summary(entries: Sequence[Entry]) -> str:
     return _table(["#", "claim", "from", "its figure", "verdict"], rows)
 
 
-def _rest(entries: Sequence[Entry]) -> str:
-    """Return what would decide the parts that are open, a line a command; "" where none are."""
+def _link(entry: Entry) -> str:
+    return f"[{entry.claim.id}](#claim-{entry.claim.id})"
+
+
+def _rest(entries: Sequence[Entry]) -> list[str]:
+    """Return what would decide the parts that are open, a line a command; nothing for none."""
     open_parts: dict[str, list[tuple[str, Outcome]]] = {}
     for entry in entries:
-        for each in entry.parts:
-            if (command := each.primary.finding.command) is not None:
-                name = f"[{entry.claim.id}](#claim-{entry.claim.id}) {_named(each)}"
-                open_parts.setdefault(command, []).append((name, each.primary))
-    if not open_parts:
-        return ""
+        for name, outcome in entry.primary:
+            if (command := outcome.finding.command) is not None:
+                open_parts.setdefault(command, []).append((f"{_link(entry)} {name}", outcome))
     rows: list[list[str]] = []
     for command, parts in sorted(open_parts.items()):
         first = next((f"`{said}`, then " for _, of in parts if (said := tune_first(of)[0])), "")
         cost = parts[0][1].finding.cost or "-"
         rows.append([", ".join(name for name, _ in parts), f"{first}`{command}`", cost])
+    if not rows:
+        return []
     table = _table(["parts", "to measure", "cost"], rows)
-    return f"## What would decide the rest\n\n{fill(HOURS, _WIDTH)}\n\n{table}"
+    return ["## What would decide the rest", fill(_HOURS, _WIDTH), table]
 
 
 def _section(entry: Entry) -> str:
     claim = entry.claim
-    lines = [
-        f"## Claim {claim.id}",
-        "",
-        f"{claim.statement} ({', '.join(claim.documents)}"
-        + (f"; its figure: {claim.figure})" if claim.figure else ")"),
-        "",
+    figure = f"; its figure: {claim.figure}" if claim.figure else ""
+    facts = [
         f"- Verdict: {_bold(verdict_text(entry), entry.verdict)}",
         f"- Literature: {claim.literature.strip()}",
     ]
     if claim.see:
-        links = ", ".join(f"[{path}]({address(path)})" for path in claim.see)
-        lines.append(f"- See also: {links}")
-    lines += [f"- {_named(each)}: {part_text(each.part)}" for each in entry.parts]
-    rows = [_row(_named(each), each.primary) for each in entry.parts]
-    lines += ["", _table(_COLUMNS, rows).rstrip()]
-    lines += _open(entry.parts)
-    beside = [(_named(each), outcome) for each in entry.parts for outcome in each.secondary]
-    if beside:
-        table = _table(_COLUMNS, [_row(name, outcome) for name, outcome in beside]).rstrip()
-        lines += ["", "<details><summary>Secondary, never counted</summary>", "", table]
-        lines += ["", "</details>"]
-    return "\n".join([*lines, ""])
+        facts.append(f"- See also: {', '.join(f'[{p}]({_address(p)})' for p in claim.see)}")
+    facts += [f"- {each.name}: {part_text(each.part)}" for each in entry.parts]
+    blocks = [
+        f"## Claim {claim.id}",
+        f"{claim.statement} ({', '.join(claim.documents)}{figure})",
+        "\n".join(facts),
+        _table(_COLUMNS, [_row(*each) for each in entry.primary]),
+    ]
+    if lines := _open(entry):
+        blocks.append("\n".join(lines))
+    if entry.secondary:
+        table = _table(_COLUMNS, [_row(*each) for each in entry.secondary])
+        blocks += ["<details><summary>Secondary, never counted</summary>", table, "</details>"]
+    return "\n\n".join(blocks)
 
 
-def _open(parts: Sequence[Decided]) -> list[str]:
+def _open(entry: Entry) -> list[str]:
     """Say of each part that is not decided what would measure more, and which runs do not count."""
     lines: list[str] = []
-    for each in parts:
-        if measure := measure_text(each.primary):
-            lines.append(f"- {_named(each)}, to measure: {measure}")
-        if each.primary.finding.excluded:
-            lines.append(
-                f"- {_named(each)}, runs that decide nothing: "
-                + "; ".join(each.primary.finding.excluded)
-            )
-    return ["", *lines] if lines else []
+    for name, outcome in entry.primary:
+        if measure := measure_text(outcome):
+            lines.append(f"- {name}, to measure: {measure}")
+        if excluded := outcome.finding.excluded:
+            lines.append(f"- {name}, runs that decide nothing: {'; '.join(excluded)}")
+    return lines
 
 
 def _row(name: str, outcome: Outcome) -> list[str]:
@@ -266,8 +258,8 @@ def _row(name: str, outcome: Outcome) -> list[str]:
         outcome.question,
         " ".join(part for part in (found_text(outcome), _links(outcome)) if part) or "-",
         seeds_text(outcome) or "-",
-        p_found(outcome),
-        p_corrected(outcome),
+        p_text(outcome.finding.p),
+        p_text(outcome.p_holm),
         _bold(outcome_text(outcome), outcome.verdict),
     ]
 
@@ -277,13 +269,9 @@ def _links(outcome: Outcome) -> str:
     paths = outcome.finding.records
     files = [path for path in paths if path.endswith(".json")]
     folders = dict.fromkeys(posixpath.dirname(path) for path in paths if path not in files)
-    named = [f"[{posixpath.basename(path)}]({address(path)})" for path in files]
-    named += [f"[{n}]({address(folder)})" for n, folder in enumerate(folders, 1)]
+    named = [f"[{posixpath.basename(path)}]({_address(path)})" for path in files]
+    named += [f"[{n}]({_address(folder)})" for n, folder in enumerate(folders, 1)]
     return " ".join(named)
-
-
-def _named(decided: Decided) -> str:
-    return decided.part.name.replace("_", " ")
 
 
 def _bold(text: str, verdict: str) -> str:
@@ -293,4 +281,43 @@ def _bold(text: str, verdict: str) -> str:
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     cells = [columns, ["---"] * len(columns), *rows]
-    return "".join("| " + " | ".join(in_markdown(cell) for cell in row) + " |\n" for row in cells)
+    return "\n".join("| " + " | ".join(in_markdown(cell) for cell in row) + " |" for row in cells)
+
+
+def html(entries: Sequence[Entry], *, text: str) -> str:
+    """Return the page for a browser, with filters, evidence and links.
+
+    `text` is the name of the Markdown page, which lies beside this one.
+    """
+    verdicts = Counter(entry.verdict for entry in entries)
+    documents = Counter(name for entry in entries for name in entry.claim.documents)
+    return page(
+        "claims.html",
+        charts=None,
+        also=("claims.css", "claims.js"),
+        title=_TITLE,
+        written=_WRITTEN,
+        care=_CARE,
+        notes=_NOTES,
+        verdicts=[(name, verdicts[name], _MEANINGS[name]) for name in VERDICTS],
+        documents=[(name, documents[name]) for name in DOCUMENTS if documents[name]],
+        entries=entries,
+        text=text,
+        address=_address,
+        experiments=_experiments,
+        part_text=part_text,
+        p_text=p_text,
+        seeds_text=seeds_text,
+        signed=signed,
+        tune_first=tune_first,
+    )
+
+
+def _experiments(records: Sequence[str]) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return folders of runs by name, in their order: each run's name and its record's address."""
+    paths = [PurePosixPath(path) for path in dict.fromkeys(records)]
+    own = {path: path if path.suffix == ".json" else path / RECORD_FILE for path in paths}
+    return [
+        (home.name, [(path.name, _address(str(own[path]))) for path in members])
+        for home, members in groupby(paths, key=lambda path: path.parent)
+    ]
