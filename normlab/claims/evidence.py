@@ -1,10 +1,13 @@
 """What was computed and timed: `results/computed.json` and the reports `bench/norms*.json`."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
+
+import msgspec
 
 from normlab.records.files import read_json
 
@@ -25,53 +28,45 @@ class Evidence:
 
 def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
     """Render what checks found, by their names, to the same bytes on every machine."""
-    content = {
-        "format": FORMAT,
-        "checks": {
-            name: [
-                {
-                    "question": piece.question,
-                    "finding": piece.finding,
-                    "standing": piece.standing,
-                    "numbers": {key: _rounded(value) for key, value in piece.numbers.items()},
-                }
-                for piece in pieces
-            ]
-            for name, pieces in checks.items()
-        },
-    }
+
+    def plain(piece: Evidence) -> dict[str, Any]:
+        numbers = {key: _rounded(value) for key, value in piece.numbers.items()}
+        said = {"question": piece.question, "finding": piece.finding, "standing": piece.standing}
+        return {**said, "numbers": numbers}
+
+    named = {name: [plain(piece) for piece in pieces] for name, pieces in checks.items()}
+    content = {"format": FORMAT, "checks": named}
     return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
-
-
-def read_computed(path: Path) -> dict[str, list[Evidence]]:
-    """Read what the checks found; nothing without a file, `ValueError` for a damaged one."""
-    try:
-        content = read_json(path)
-        if content["format"] != FORMAT:
-            raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
-        return {
-            name: [_piece(piece) for piece in pieces] for name, pieces in content["checks"].items()
-        }
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: damaged ({error!r}); normlab claims --write makes it again"
-        ) from None
-
-
-def _piece(content: Mapping[str, Any]) -> Evidence:
-    return Evidence(
-        "unit",
-        content["question"],
-        content["finding"],
-        content["standing"],
-        {key: float(value) for key, value in content["numbers"].items()},
-    )
 
 
 def _rounded(value: float) -> float:
     return 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")
+
+
+def read_computed(path: Path) -> dict[str, list[Evidence]]:
+    """Read what the checks found; nothing without a file, `ValueError` for a damaged one."""
+    if not path.is_file():
+        return {}
+    with _complaint(path, "normlab claims --write"):
+        return {
+            name: [msgspec.convert({"kind": "unit", **piece}, Evidence) for piece in pieces]
+            for name, pieces in _content(path, FORMAT)["checks"].items()
+        }
+
+
+def _content(path: Path, wanted: str) -> dict[str, Any]:
+    content = read_json(path)
+    if content["format"] != wanted:
+        raise ValueError(f"format is {content['format']!r}, this version reads {wanted!r}")
+    return content
+
+
+@contextmanager
+def _complaint(path: Path, again: str) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path}: damaged ({error!r}); {again} makes it again") from None
 
 
 FOLDER = "bench"
@@ -103,12 +98,8 @@ def report_paths(folder: Path) -> list[Path]:
 
 def read_timings(path: Path, *, named: str) -> Timings:
     """Read a report; ValueError for one that is damaged."""
-    try:
-        content = read_json(path)
-        if content["format"] != BENCH_FORMAT:
-            raise ValueError(
-                f"format is {content['format']!r}, this version reads {BENCH_FORMAT!r}"
-            )
+    with _complaint(path, f"python scripts/bench norms --json {path}"):
+        content = _content(path, BENCH_FORMAT)
         machine = content["environment"]
         return Timings(
             path=named,
@@ -118,10 +109,6 @@ def read_timings(path: Path, *, named: str) -> Timings:
                 for group, runs in content["groups"].items()
             },
         )
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(
-            f"{path}: damaged ({error!r}); python scripts/bench norms --json {path} makes it again"
-        ) from None
 
 
 def _timed(run: Mapping[str, Any]) -> Timed:

@@ -7,7 +7,7 @@ sets, since a folder may hold the runs of several.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ class Plan:
         shared = set.intersection(*(set(run.items()) for run in self._runs))
         self._shared = dict(shared)  # by all runs, so asked first
         self._own = [dict(run.items() - shared) for run in self._runs]
-        self._names = [rate_name(run.row, run.point) for run in planned]
+        self.names = [rate_name(run.row, run.point) for run in planned]  # of rows at their points
         keys = sorted({key for run in self._runs for key in run})
         varied = [key for key in keys if len({run.get(key) for run in self._runs}) > 1]
         self.varied = tuple(dict.fromkeys(name for key in varied for name in spelled(key)))
@@ -51,12 +51,11 @@ class Plan:
         observe = record.config.get("observe") or {}
         if self.study.name not in (observe.get("study"), *published):
             return False
-
         return _has(record, self._shared) and any(_has(record, own) for own in self._own)
 
     def names_of(self, records: Collection[RunRecord]) -> set[str]:
         """Name the rows, at their points, of which runs of this plan are there."""
-        named = zip(self._names, self._own, strict=True)
+        named = zip(self.names, self._own, strict=True)
         return {name for name, own in named if any(_has(record, own) for record in records)}
 
     def may_choose(self, where: Where) -> set[str]:
@@ -66,14 +65,9 @@ class Plan:
         """
         return {
             name
-            for name, run in zip(self._names, self._runs, strict=True)
+            for name, run in zip(self.names, self._runs, strict=True)
             if all(_may_be(run, key, value) for key, value in where.items())
         }
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Name the rows at their points."""
-        return tuple(self._names)
 
     def values(self, key: str) -> tuple[str, ...]:
         """Return what a key of the grid takes at this scale; nothing for another key."""
@@ -90,8 +84,8 @@ class Plan:
 
 def _values(overrides: Sequence[str]) -> dict[str, str]:
     """Return what the last override of each key says, of the keys that make the experiment."""
-    found = {_key(each): each.partition("=")[2] for each in overrides}
-    return {key: text for key, text in found.items() if key.split(".")[0] not in _ELSEWHERE}
+    pairs = (each.lstrip("+~").partition("=") for each in overrides)
+    return {key: text for key, _, text in pairs if key.split(".")[0] not in _ELSEWHERE}
 
 
 def _has(record: RunRecord, values: Mapping[str, str]) -> bool:
@@ -108,10 +102,6 @@ def _may_be(run: Mapping[str, str], key: str, value: object) -> bool:
         label = norm_label({name.rpartition("@")[2]: run[name] for name in chosen})
         return label in (str(value), _NO_NORM)
     return key not in run or _same(run[key], value) or written(run[key]) == written(value)
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
 
 
 def value_of(config: Mapping[str, Any], key: str) -> object:
@@ -164,6 +154,7 @@ def _parsed(text: str) -> object:
 
 _RECORDS = "records"  # of a published study
 _Copy = tuple[str, str]  # a run id, and what made this copy of it
+_Place = tuple[str, str]  # a study and a scale
 
 
 @dataclass(frozen=True)
@@ -179,10 +170,13 @@ class Runs:
     configs: Path
     records: Sequence[RunRecord] = ()
     folders: Mapping[_Copy, str] = field(default_factory=dict)
-    published: Mapping[_Copy, Collection[tuple[str, str]]] = field(default_factory=dict)
+    published: Mapping[_Copy, Collection[_Place]] = field(default_factory=dict)
     damaged: Sequence[str] = ()
     timings: Sequence[Timings] = ()
     computed: Mapping[str, Sequence[Evidence]] = field(default_factory=dict)
+    _plans: dict[_Place, Plan] = field(default_factory=dict, init=False)
+    _selections: dict[_Place, Selection] = field(default_factory=dict, init=False)
+    _seeds: dict[_Place, frozenset[int]] = field(default_factory=dict, init=False)
 
     @classmethod
     def read(
@@ -192,7 +186,7 @@ class Runs:
         root: Path,
         configs: Path,
         computed: Mapping[str, Sequence[Evidence]] | None = None,
-        made_for: Mapping[Path, Collection[tuple[str, str]]] | None = None,
+        made_for: Mapping[Path, Collection[_Place]] | None = None,
     ) -> "Runs":
         """Read all records below some folders; their own are named relative to `root` if there.
 
@@ -204,7 +198,7 @@ class Runs:
         found: dict[_Copy, RunRecord] = {}
         twice: list[RunRecord] = []
         folders: dict[_Copy, str] = {}
-        published: dict[_Copy, set[tuple[str, str]]] = {}
+        published: dict[_Copy, set[_Place]] = {}
         damaged: list[str] = []
         timings: list[Timings] = []
         own = {folder.parents[1] for folder in made_for or ()}
@@ -253,16 +247,18 @@ class Runs:
         if (study, scale) not in self._selections:
             plan = self.plan(study, scale)
             own = [record for record in self.records if self._belongs(record, plan)]
-            self._selections[study, scale] = Selection(_without_copies(own))
+            first: dict[str, RunRecord] = {}  # of all copies of a run that have the same scores
+            kept = [run for run in own if _is_first(run, first.setdefault(run.run_id, run))]
+            self._selections[study, scale] = Selection(kept)
         return self._selections[study, scale]
 
     def seeds_made(self, study: str, scale: str) -> frozenset[int]:
         """Return the seeds of which a run of a study was made, for whatever study."""
-        if (study, scale) not in self._seeds_made:
+        if (study, scale) not in self._seeds:
             plan = self.plan(study, scale)
             held = (record.seed for record in self.records if plan.holds(record, (study,)))
-            self._seeds_made[study, scale] = frozenset(held)
-        return self._seeds_made[study, scale]
+            self._seeds[study, scale] = frozenset(held)
+        return self._seeds[study, scale]
 
     def _belongs(self, record: RunRecord, plan: Plan) -> bool:
         places = self.published.get(_copy(record), ())
@@ -272,32 +268,13 @@ class Runs:
             return False
         return plan.holds(record, {name for name, _ in places})
 
-    @cached_property
-    def _plans(self) -> dict[tuple[str, str], Plan]:
-        return {}
-
-    @cached_property
-    def _seeds_made(self) -> dict[tuple[str, str], frozenset[int]]:
-        return {}
-
-    @cached_property
-    def _selections(self) -> dict[tuple[str, str], Selection]:
-        return {}
-
 
 def _copy(record: RunRecord) -> _Copy:
     return record.run_id, repr((record.made_by, record.environment.get("commit")))
 
 
-def _without_copies(records: Sequence[RunRecord]) -> list[RunRecord]:
-    """Return the first of all copies of a run that have the same scores."""
-    found: list[RunRecord] = []
-    by_run: dict[str, RunRecord] = {}
-    for record in records:
-        known = by_run.setdefault(record.run_id, record)
-        if known is record or known.scores != record.scores:
-            found.append(record)
-    return found
+def _is_first(record: RunRecord, known: RunRecord) -> bool:
+    return known is record or known.scores != record.scores
 
 
 def _relative(place: Path, root: Path) -> Path:
