@@ -18,8 +18,6 @@ from normlab.records.store import RunStore
 from normlab.reports import manifest
 from tests.claims.made import CONTRAST, claim, configs, contrast, decided, part, run, side
 
-PAGE = CONFIG_DIR.parent / "results" / "claims.md"
-
 
 @pytest.mark.parametrize(
     ("parts", "expected"),
@@ -328,16 +326,6 @@ def test_the_same_run_of_a_pilot_does_not_stand_in_for_one_made_anew_by_other_co
     assert found.numerics == "other" and runs.folder(found) == str(path.parent)
     (first,) = runs.of_study("warmup", "one_rate").records
     assert first.numerics == pilot.numerics
-
-
-def test_every_link_of_the_page_leads_somewhere():
-    import re
-
-    text = PAGE.read_text("utf-8")
-    links = [link for link in re.findall(r"\]\(([^)]+)\)", text) if link[0] != "#"]
-    assert links
-    for link in links:
-        assert (PAGE.parent / link).exists(), link
 
 
 def test_the_ledger_needs_no_torch():

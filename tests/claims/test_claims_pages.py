@@ -1,0 +1,191 @@
+"""The pages of the ledger say what the evidence says, escape it, and are always the same."""
+
+import re
+from dataclasses import replace
+from urllib.parse import unquote
+
+import pytest
+from msgspec import structs
+
+from normlab.claims.claim import load_all
+from normlab.claims.evidence import read_computed
+from normlab.claims.ledger import ledger
+from normlab.claims.pages import html, markdown
+from normlab.claims.runs import Runs
+from normlab.claims.summary import page as summary
+from normlab.config.registry import CONFIG_DIR
+from tests.claims.ledgers import (
+    COMMAND,
+    compared,
+    computed,
+    decided,
+    entries,
+    entry,
+    made,
+    open_outcome,
+)
+from tests.html_text import Text
+
+MINUS = "\N{MINUS SIGN}"
+VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
+
+
+def section(text, number):
+    """Return what the page for a browser says of a claim."""
+    claim = rf'<li class="claim [^"]*" id="claim-{number}".*?</details>\n</li>\n'
+    (found,) = re.findall(claim, text, re.S)
+    return found
+
+
+def test_the_same_evidence_makes_the_same_bytes_and_other_evidence_does_not():
+    assert made() == made() and made().endswith("</html>\n")
+    assert markdown(entries()) == markdown(entries())
+    changed = entries()
+    changed[4] = entry(12, decided("pictures", computed("supported")))
+    text = html(changed, text="claims.md")
+    assert markdown(changed) != markdown(entries())
+    assert "not measured" in Text(section(made(), 12)).text
+    assert "not measured" not in Text(section(text, 12)).text
+
+
+def test_the_page_for_a_browser_says_all_that_the_markdown_says():
+    text = Text(made()).text.replace(MINUS, "-").replace("\N{EN DASH}", "-")
+    assert "Each of 5 claims" in text and all(f" 1 {name} " in text for name in VERDICTS)
+    for each in entries():
+        assert each.claim.statement in text and each.by_parts in text and each.grades in text
+    care = markdown([]).partition("**Read with care.** ")[2].partition("\n\n")[0]
+    assert " ".join(care.replace("`", "").split()) in " ".join(text.split())
+
+
+def test_a_verdict_has_its_grade_and_a_mixed_claim_names_its_parts():
+    text = markdown(entries())
+    assert "contradicted (C: Multi30k, 2+2 layers)" in text.replace("**", "")
+    assert "**mixed** (worse: supported; size: undecided; C: Multi30k" in text
+    assert "worse: supported; size: undecided" in Text(section(made(), 3)).text
+    said = Text(section(made(), 2)).text
+    assert "worse: contradicted" in said
+    assert "(C: Multi30k, 2+2 layers)" in said.partition("literature")[0]
+
+
+def test_a_contrast_shows_difference_means_p_and_its_correction_seeds_and_records():
+    found = Text(section(made(), 2))
+    for said in (
+        f"{MINUS}2.27 [{MINUS}3.45, {MINUS}1.09]",
+        "34.6 against 36.8",
+        "p 0.001, corrected 0.012",
+        "5 seeds, 99 %",
+    ):
+        assert said in found.text
+    links = [link for link in found.links if link.endswith("record.json")]
+    folder = "norms/cpu/records/toy-ln-pre-0123456789"
+    assert links[:5] == [f"{folder}/seed{seed}/record.json" for seed in range(1, 6)]
+    assert len(links) == 30 and "LOG.md" in found.links
+
+
+def test_secondary_evidence_is_folded_away():
+    shown, _, folded = section(made(), 2).partition('<details class="more">')
+    assert "1 secondary, never counted" in Text(folded).text and "1 [0, 2]" in Text(folded).text
+    assert "1 [0, 2]" not in Text(shown).text
+    text = markdown(entries())
+    assert text.count("<details>") == text.count("</details>") == 1
+    assert "1 [0, 2]" in text.partition("<details>")[2].partition("</details>")[0]
+
+
+def test_what_is_not_measured_says_why_and_what_would_measure_it():
+    said = Text(section(made(), 12)).text
+    assert "There is no task of pictures." in said
+    assert COMMAND in said and "30 runs, about 2.0 h" in said
+    assert "decides nothing: tested weights chosen by loss: 3" in said
+    text = markdown(entries())
+    assert f"- words, to measure: `{COMMAND}` (30 runs, about 2.0 h)" in text
+    table = text.partition("## What would decide the rest\n")[2].partition("## Claim")[0]
+    assert table.count(f"`{COMMAND}`") == 1 and "30 runs, about 2.0 h" in table
+    done = [replace(each, parts=each.parts[:1]) for each in entries()[:2]]
+    assert "What would decide" not in markdown(done)
+
+
+def test_verdicts_differ_by_word_and_by_shape():
+    text = made()
+    drawn = re.findall(r'<use href="#icon-(\w+)"/></svg>([a-z ]+)</span>', text)
+    shapes = {word: shape for shape, word in drawn}
+    assert len({shapes[verdict] for verdict in VERDICTS}) == 5
+    assert shapes["no difference"] == shapes["contradicted"]
+    assert all(f'<symbol id="icon-{shape}"' in text for shape in shapes.values())
+
+
+def test_what_is_written_is_escaped_and_code_is_code():
+    odd = "<b>&\"'</script><img src=x onerror=alert(1)>"
+    shown = compared("supported", found=odd, detail=odd, setting=odd, records=(f"results/{odd}/s",))
+    missing = open_outcome(reason=odd, command=odd, cost=odd, excluded=(odd,))
+    parts = decided("a", shown, statement=odd), decided("b", missing)
+    strange = entry(5, *parts, statement=odd, figure=odd, literature=odd, see=(odd,))
+    read = Text(html([strange], text="claims.md"))
+    assert not {"b", "img"} & {tag for tag, _ in read.tags}
+    assert not any("onerror" in attributes for _, attributes in read.tags)
+    assert read.text.count(odd) >= 10
+    text = html([entry(1, literature="`a<b` is less")], text="claims.md")
+    assert "<dd><code>a&lt;b</code> is less</dd>" in text
+
+
+def test_nothing_is_loaded_from_anywhere():
+    read = Text(made())
+    assert not {"link", "img", "iframe", "base"} & {tag for tag, _ in read.tags}
+    assert not any("src" in attributes for _, attributes in read.tags)
+    assert all(not re.match(r"[a-z]+:|//", link) for link in read.links)
+    policy = next(a["content"] for t, a in read.tags if t == "meta" and "http-equiv" in a)
+    assert "default-src 'none'" in policy
+    assert len(made()) < 100_000, "no plotting library"
+
+
+def test_the_pages_of_the_committed_evidence_have_whole_links_and_unique_identifiers():
+    results = CONFIG_DIR.parent / "results"
+    text = (results / "claims.md").read_text("utf-8")
+    for link in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (results / link).exists(), link
+    checks = read_computed(results / "computed.json")
+    runs = Runs.read([results], root=CONFIG_DIR.parent, configs=CONFIG_DIR, computed=checks)
+    read = Text(html(ledger(load_all(CONFIG_DIR / "claim"), runs), text="claims.md"))
+    names = [attributes["id"] for _, attributes in read.tags if "id" in attributes]
+    assert len(names) == len(set(names))
+    for link in set(read.links):
+        path, _, fragment = link.partition("#")
+        assert path or fragment in names, link
+        assert (results / unquote(path)).exists(), link
+
+
+@pytest.mark.parametrize(
+    ("chinese", "headings"),
+    [
+        (False, ("True here", "Not true here", "Parts differ", "Tested, and open")),
+        (True, ("在此成立", "在此不成立", "各部分结论不同", "已检验，尚无定论")),
+    ],
+)
+def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese, headings):
+    half = summary(entries()).split("## 中文")[chinese]
+    lines = half.splitlines()
+    for number, heading in enumerate(headings, 1):
+        below = lines[lines.index(f"### {heading} (1)") + 2]
+        assert below.startswith(f"- [{number}](claims.md#claim-{number}) ")
+        assert half.count(f"[{number}](") == 1
+
+
+def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_it():
+    mixed = entries()[2]
+    one, two = (each.part.statement.removesuffix(".") for each in mixed.parts)
+    english, chinese = summary([mixed]).split("## 中文")
+    assert f"\n  - *true*: {one} (C: Multi30k, 2+2 layers)\n  - *open*: {two}\n" in english
+    assert f"\n  - *成立*：{one}（C: Multi30k, 2+2 layers）\n  - *尚无定论*：{two}\n" in chinese
+    turned = replace(mixed, parts=mixed.parts[::-1])
+    assert summary([turned]) == summary([mixed]), "decided parts come first"
+    same = replace(mixed.parts[1], primary=compared("no difference"))
+    english, chinese = summary([replace(mixed, parts=(same,))]).split("## 中文")
+    assert f"  - *not true, too small a difference*: {two} (" in english
+    assert f"  - *不成立，差别太小*：{two}（" in chinese
+
+
+def test_a_statement_is_said_in_chinese_where_its_file_has_that():
+    first = entries()[0]
+    named = replace(first, claim=structs.replace(first.claim, chinese="层归一化最好。"))
+    english, chinese = summary([named]).split("## 中文")
+    assert first.claim.statement in english and "层归一化最好。" not in english
+    assert "层归一化最好。" in chinese and first.claim.statement not in chinese
