@@ -24,19 +24,21 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
     check_names(arguments.norms)
+    from normlab.config.registry import options as all_options
     from normlab.inspect import screen
-    from normlab.inspect.page import choose, explain, overview
+    from normlab.inspect.page import explain, overview
 
     if arguments.images and not arguments.norms:
         arguments.norms = list(screen.FIGURE)
-    options = choose(arguments.norms)
+    there = {option.name: option for option in all_options("norm")}
+    options = [there[name] for name in dict.fromkeys(arguments.norms)] or list(there.values())
     pages = [explain(option) for option in options] if arguments.norms else []
     if arguments.json:
         facts: dict[str, object] = {"format": "normlab.explain/1"}
         if arguments.norms:
             facts["norms"] = [page.plain() for page in pages]
         else:
-            facts["overview"] = [vars(row) for row in overview(options)]
+            facts["overview"] = overview(options)
         print(json.dumps(facts, indent=1, ensure_ascii=False))
         return 0
     if not arguments.norms:
@@ -46,7 +48,6 @@ def main(argv: list[str]) -> int:
         return 0
     for page in pages:
         screen.show(page)
-        screen.say("")
     if len(pages) > 1:
         screen.show_side_by_side(pages)
     return 0

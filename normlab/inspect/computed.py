@@ -31,13 +31,14 @@ from normlab.inspect.subject import (
     run,
     trained,
 )
-from normlab.inspect.worked import FIVE, Group, document, pad, work
+from normlab.inspect.worked import Group, document, padding_moves, work
 from normlab.norms.batch import BatchNorm
 from normlab.train.build import make_norm
 
 SEED = 1
 _ROUNDING = 1e-9  # of float64, far above what the order of sums explains
 WIDTH, LENGTH = 64, 12
+FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def names() -> list[str]:
@@ -330,11 +331,7 @@ def pollutes() -> list[Evidence]:
     assert torchs.running_mean is not None and torchs.running_var is not None
     # The buffer keeps the variance over n - 1; the batch is normalized by that over n.
     biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
-    ours = {
-        treatment.name: (treatment.five.mean, treatment.five.var)
-        for treatment in pad(_option("bn")).treatments
-        if treatment.five is not None
-    }
+    ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
     move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
     left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
     found = (
@@ -354,6 +351,15 @@ def pollutes() -> list[Evidence]:
     ]
 
 
+def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
+    """Return the mean and variance that batch norm takes of values whose latter half is padding."""
+    norm = new_norm("bn", padding=padding)
+    valid = (torch.arange(len(padded)) < len(FIVE))[None]
+    run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
+    assert isinstance(norm, BatchNorm) and norm.seen is not None
+    return float(norm.seen.mean.flatten()[0]), float(norm.seen.var.flatten()[0])
+
+
 def _close(found: Sequence[float], wanted: Sequence[float]) -> bool:
     return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
 
@@ -369,7 +375,8 @@ def spares() -> list[Evidence]:
         valid = torch.arange(12 + extra).expand(8, -1) < 12
         after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
         largest = max(largest, float((after - before).abs().max()))
-    moves = pad(_option("ln")).treatments[0].moves
+    valid = torch.tensor([[True, True, True], [True, True, False]])
+    moves = padding_moves(_option("ln").make(), document(), valid)
     return [
         piece(
             "ln: 8 to 80 % of padding does not change real tokens",

@@ -251,16 +251,6 @@ def tables(norm: Norm) -> dict[str, Tensor]:
     return norm.tables if isinstance(norm, RunningNorm) else {}
 
 
-def running(norm: Norm) -> tuple[Tensor, Tensor] | None:
-    """Return the mean and variance that inference normalizes by, `[rows, cols]`; None for none."""
-    return norm.running_moments() if isinstance(norm, RunningNorm) else None
-
-
-def last_moments(norm: Norm) -> Moments | None:
-    """Return the statistics of the last batch, by the norm's own account; None for none."""
-    return norm.seen if isinstance(norm, RunningNorm) else None
-
-
 class Watch(Tally):
     """The moments that a norm normalizes a batch by; a recurrence gives one position at a time."""
 

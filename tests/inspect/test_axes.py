@@ -5,8 +5,6 @@ from itertools import combinations
 import pytest
 
 from normlab.inspect.axes import axes_in_words, cells, describe, groups, pooled
-from normlab.inspect.page import choose, explain
-from normlab.inspect.screen import drawing
 from normlab.inspect.subject import AXES
 
 SHAPE = (2, 3, 4)
@@ -56,10 +54,3 @@ def test_a_part_of_an_axis_is_named_by_its_range():
     assert describe({(0, 0, 0), (0, 0, 1)}, SHAPE) == "sample 1, token 1, features 1-2"
     assert axes_in_words({"position", "batch"}) == "batch, position"
     assert axes_in_words(()) == "nothing"
-
-
-def test_the_drawing_marks_a_value_and_what_is_pooled_with_it():
-    lines = [line.plain.split() for line in drawing(explain(choose(["bn_sample"])[0]))]
-    assert lines[2] == ["token", "1", "[*1]", "[2]", "[3]", "[4]", "[-1]", "[0]", "[1]", "[2]"]
-    assert lines[3] == ["token", "2", "5", "6", "7", "8", "3", "4", "5", "6"]
-    assert len({len(line.plain.rstrip()) for line in drawing(explain(choose(["ln"])[0]))[2:]}) <= 3

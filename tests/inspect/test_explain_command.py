@@ -35,7 +35,7 @@ def test_every_option_is_explained_for_programs(capsys, name):
     assert facts["format"] == "normlab.explain/1" and norm["name"] == name
     assert norm["shape"] == [2, 3, 4] and norm["refused"] == ""
     assert norm["example"] in norm["pooled"]
-    assert {"worked", "padding", "parameters", "buffers", "documents"} <= norm.keys()
+    assert {"worked", "padding", "parameters", "buffers"} <= norm.keys()
 
 
 def test_the_overview_has_every_option_and_fits_a_screen(capsys):
@@ -65,6 +65,12 @@ def test_a_running_mean_square_starts_from_a_mean_square(capsys):
     assert "starting from a mean square of 1" in out and "mean 0 and variance 1" not in out
     assert "shown at the start" in out and "equal to the bit" not in out
     assert re.search(r"\n +y = weight r z \+ bias +dz' = dz - z mean", printed(capsys, "mabn"))
+
+
+def test_the_drawing_marks_a_value_and_what_is_pooled_with_it(capsys):
+    lines = [line.split() for line in printed(capsys, "bn_sample").splitlines()]
+    assert ["token", "1", "[*1]", "[2]", "[3]", "[4]", "[-1]", "[0]", "[1]", "[2]"] in lines
+    assert ["token", "2", "5", "6", "7", "8", "3", "4", "5", "6"] in lines
 
 
 def test_images_are_drawn_by_the_axes_of_the_group_norm_paper(capsys):
