@@ -38,18 +38,10 @@ _INSTRUMENTS = ("inspect", "bench")
 class Scale:
     """How large the runs of a card are.
 
-    Attributes:
-        seeds: of the short runs on text.
-        steps: updates of each of them.
-        picture_seeds, picture_steps: of the short runs on images, which are quicker.
-        rate_steps: updates of a run that tries a rate.
-        most_rates: rates that are tried at most.
-        depth: layers per stack of the model that gradients are followed through.
-        rounds: turns of each side in a timing.
-        text: keys of every run on text.
-        pictures: keys of runs on images.
-        translation: keys of runs of the translation task alone.
-        rate: keys of those among them that try a rate.
+    `text` are the keys of every run on text, `translation` those of the translation task alone,
+    `rate` those of the runs that try a rate, of which there are at most `most_rates`. `depth` is
+    the layers per stack of the model that gradients are followed through, `rounds` the turns of
+    each side in a timing.
     """
 
     seeds: tuple[int, ...]
@@ -63,7 +55,7 @@ class Scale:
     text: tuple[str, ...]
     pictures: tuple[str, ...]
     translation: tuple[str, ...]
-    rate: tuple[str, ...]
+    rate: tuple[str, ...] = ()
 
 
 SCALES = {
@@ -82,7 +74,6 @@ SCALES = {
             *("task.corpus.size=300", "task.corpus.valid_size=16", "task.corpus.test_size=16"),
             "task.max_length=256",
         ),
-        rate=(),
     ),
     "cpu": Scale(
         seeds=(1, 2),
@@ -98,7 +89,7 @@ SCALES = {
         translation=("task.corpus.valid_size=200", "task.corpus.test_size=200"),
         rate=("task.corpus.valid_size=50", "task.corpus.test_size=50"),
     ),
-}  # fmt: skip
+}
 _NO_TESTS = ("task.test_batch_sizes=[]", "task.test_eval_stats=[]")
 TASKS = {
     "translation": (
@@ -113,13 +104,9 @@ TASKS = {
 
 @dataclass(frozen=True)
 class Examined:
-    """A norm under examination.
+    """A norm that a card is made of: its name, such as `bn-ghost=4`, and what chooses it.
 
-    Attributes:
-        name: of the norm with what differs from its option, such as `bn-ghost=4`.
-        overrides: the arguments that choose it, such as `norm=bn norm.ghost=4`.
-        scale: the name of a scale.
-        folder: where its findings and runs are kept.
+    Findings and runs are kept in `folder`.
     """
 
     name: str
@@ -188,17 +175,12 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
         raise ValueError(f"scale={own['scale']}: a card has {' and '.join(SCALES)}")
     if not any(argument.startswith("norm=") for argument in chosen):
         raise ValueError("whose card? give norm=OPTION; `normlab list norms` lists the options")
-    name = _name(chosen)
+    choices = to_dict(compose(chosen))["choices"]
+    placement = [] if choices["placement"] == "pre" else [choices["placement"]]
+    changed = [text.removeprefix("norm.") for text in chosen if "." in text.partition("=")[0]]
+    name = "-".join([norm_label(choices), *placement, *changed])
     home = folder / own["scale"] / _UNSAFE.sub("_", name)
     return Examined(name, tuple(chosen), own["scale"], home, own["device"])
-
-
-def _name(overrides: Sequence[str]) -> str:
-    """Name the norms by site, the placement unless it is pre-norm, and changed values."""
-    choices = to_dict(compose(overrides))["choices"]
-    placement = [] if choices["placement"] == "pre" else [choices["placement"]]
-    changed = [text.removeprefix("norm.") for text in overrides if "." in text.partition("=")[0]]
-    return "-".join([norm_label(choices), *placement, *changed])
 
 
 def carry_out(
@@ -208,21 +190,21 @@ def carry_out(
 
     Several at a time where they only train or read; an interrupted card resumes.
     """
-    key = key_of(subject)
+    key, due = key_of(subject), list[Question]()
+    for each in asked:
+        if (found := read(subject, each.name, key)) is None:
+            due.append(each)
+        else:
+            yield each.name, found, True
     for stage in STAGES:
-        left: list[str] = []
-        for name in (each.name for each in asked if each.stage == stage):
-            if (found := read(subject, name, key)) is None:
-                left.append(name)
-            else:
-                yield name, found, True
-        alone = len(left) if stage == "quiet" or processes == 1 else 0
+        names = [each.name for each in due if each.stage == stage]
+        alone = len(names) if stage == "quiet" or processes == 1 else 0
         if stage == "trained":  # they would all wait for the lock of one run
             alone = max(alone, 1)
-        for name in left[:alone]:
+        for name in names[:alone]:
             yield name, examine(subject, name, key), False
-        if left[alone:]:
-            yield from _together(subject, left[alone:], key, processes)
+        if names[alone:]:
+            yield from _together(subject, names[alone:], key, processes)
 
 
 def _together(
@@ -231,7 +213,8 @@ def _together(
     with ProcessPoolExecutor(
         min(processes, len(names)),
         mp_context=multiprocessing.get_context("spawn"),
-        initializer=_ignore_interrupts,
+        initializer=signal.signal,  # Ctrl-C is for the parent: a run takes it as its own
+        initargs=(signal.SIGINT, signal.SIG_IGN),
     ) as pool:
         waiting = {pool.submit(examine, subject, name, key): name for name in names}
         try:
@@ -240,11 +223,6 @@ def _together(
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
-
-
-def _ignore_interrupts() -> None:
-    """Leave Ctrl-C to the parent; a run that is training takes it as its own and saves."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def examine(subject: Examined, name: str, key: str) -> dict[str, Any]:
@@ -275,19 +253,15 @@ def _file(subject: Examined, name: str) -> Path:
 def key_of(subject: Examined) -> str:
     """Return what a finding depends on: the norm, the scale, the code of runs and questions."""
     config = to_dict(subject.config("translation"))
-    parts = [
-        *(subject.overrides, subject.device, asdict(subject.sizes)),
-        *(fingerprint(config), NUMERICS, own_norms(config), _instruments()),
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def _instruments() -> str:
-    digest = hashlib.sha256()
+    code = hashlib.sha256()
     for folder in _INSTRUMENTS:
         for path in sorted((_PACKAGE / folder).rglob("*.py")):
-            digest.update(path.read_bytes())
-    return digest.hexdigest()
+            code.update(path.read_bytes())
+    parts = [
+        *(subject.overrides, subject.device, asdict(subject.sizes)),
+        *(fingerprint(config), NUMERICS, own_norms(config), code.hexdigest()),
+    ]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
 def card(subject: Examined, environment: Mapping[str, Any]) -> dict[str, Any]:

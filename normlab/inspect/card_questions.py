@@ -1,9 +1,9 @@
 """The questions of a card about the bare norm, its cost, and the trained translation model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from statistics import median
-from typing import Any
 
 from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone, measure
 from normlab.bench.speed import Clock, Steps, start
@@ -11,9 +11,9 @@ from normlab.config.compose import to_dict
 from normlab.config.registry import options
 from normlab.inspect.axes import Sees, axes_in_words, dependence, distinct, in_order
 from normlab.inspect.card import REFERENCE, Examined
-from normlab.inspect.depth import first_update
+from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.model import MODES, Subject, subject_of, subject_of_run
-from normlab.inspect.question import Cell, Finding, Table, question, questions
+from normlab.inspect.question import Finding, Table, question, questions
 from normlab.inspect.runs import carry_out
 from normlab.inspect.subject import Norm, on_table, remembers, trained
 from normlab.records.store import RunStore
@@ -112,7 +112,7 @@ def depth(examined: Examined) -> Finding:
     layers = examined.sizes.depth
     deep = ("model.dim=64", "model.ffn_dim=128", f"model.depth={layers}")
     subject = subject_of(to_dict(examined.config("translation", *deep)))
-    found = _ask("gradients", subject)
+    found = gradients(subject)
     moved = first_update(subject)
     gradient = {name: each for name, each in found.values["layers"].items() if name in moved}
     growth = found.values["growth"]
@@ -130,15 +130,10 @@ def depth(examined: Examined) -> Finding:
     return Finding(answer, values, table, board=board)
 
 
-def _ask(name: str, subject: Subject) -> Finding:
-    (asked,) = questions("model", [name])
-    return asked.ask(subject)
-
-
 def of_the_trained(examined: Examined, *names: str) -> dict[str, Finding]:
     """Return the answers about the translation run of the first seed; empty if it diverged."""
     subject = _trained_model(examined)
-    return {} if subject is None else {name: _ask(name, subject) for name in names}
+    return {each.name: each.ask(subject) for each in questions("model", names) if subject}
 
 
 @lru_cache(maxsize=1)  # several questions ask the same model
@@ -159,48 +154,41 @@ def company(examined: Examined) -> Finding:
     if not found:
         return _DIVERGED
     mates, padded = found.values()
-    by_mates: dict[str, float] = {}
-    by_padding: dict[str, float] = {}
+    moved: dict[str, dict[str, float]] = {"other sentences": {}, "padding": {}}
     for mode in MODES:
         if not mates.why_not:
-            by_mates[mode] = max(mates.values["values"][mode].values())
+            moved["other sentences"][mode] = max(mates.values["values"][mode].values())
         if not padded.why_not:
-            by_padding[mode] = max(x[-1] for x in padded.values["moved"][mode].values())
-    rows = [
-        ("other sentences", *(by_mates.get(mode) for mode in MODES)),
-        ("padding", *(by_padding.get(mode) for mode in MODES)),
-    ]
-    answer = f"other sentences: {mates.answer}; padding: {padded.answer}"
-    values = {name: each.values for name, each in found.items()}
-    board = {"mates": by_mates.get("training"), "padding": by_padding.get("training")}
-    table = Table(("moved by", "in training", "in evaluation"), rows)
-    return Finding(answer, values, table, board=board)
+            moved["padding"][mode] = max(x[-1] for x in padded.values["moved"][mode].values())
+    rows = [(by, *(shares.get(mode) for mode in MODES)) for by, shares in moved.items()]
+    by_mates, by_padding = (shares.get("training") for shares in moved.values())
+    return Finding(
+        f"other sentences: {mates.answer}; padding: {padded.answer}",
+        {name: each.values for name, each in found.items()},
+        Table(("moved by", "in training", "in evaluation"), rows),
+        board={"mates": by_mates, "padding": by_padding},
+    )
 
 
 @question("inference", of="card", stage="trained", claims=(12, 13, 14, 15))
 def inference(examined: Examined) -> Finding:
     """What do running statistics cost, compared with the batch's own that training had?"""
-    return _one(examined, "statistics", "train-eval gap", lambda found: found.get("gap", 0.0))
+    found = of_the_trained(examined, "statistics").get("statistics", _DIVERGED)
+    gap = {} if found.why_not else {"train-eval gap": found.values.get("gap", 0.0)}
+    return replace(found, board=gap)
 
 
 @question("stepwise", of="card", stage="trained", claims=(17, 41))
 def stepwise(examined: Examined) -> Finding:
     """Does decoding token by token compute the same as whole sentences?"""
-    return _one(examined, "stepwise", "stepwise", lambda found: found["eval"]["difference"]["mean"])
-
-
-def _one(
-    examined: Examined, name: str, title: str, value: Callable[[Mapping[str, Any]], Cell]
-) -> Finding:
-    found = of_the_trained(examined, name).get(name, _DIVERGED)
-    if found.why_not:
-        return found
-    return Finding(found.answer, found.values, found.table, board={title: value(found.values)})
+    found = of_the_trained(examined, "stepwise").get("stepwise", _DIVERGED)
+    apart = {} if found.why_not else {"stepwise": found.values["eval"]["difference"]["mean"]}
+    return replace(found, board=apart)
 
 
 @question("health", of="card", stage="trained")
 def health(examined: Examined) -> Finding:
-    """What does the rest of the health sheet say of the trained model?"""
+    """What do the other questions of `normlab inspect` say of the trained model?"""
     names = ("gradients", "leak", "batch_mean", "outlier", "order")
     found = of_the_trained(examined, *names)
     if not found:

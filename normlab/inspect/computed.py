@@ -24,8 +24,6 @@ from normlab.inspect.question import question, questions
 from normlab.inspect.subject import (
     AXES,
     Norm,
-    OnTable,
-    call,
     on_table,
     one_by_one,
     run,
@@ -36,7 +34,6 @@ from normlab.norms.batch import BatchNorm
 from normlab.train.build import make_norm
 
 SEED = 1
-_ROUNDING = 1e-9  # of float64, far above what the order of sums explains
 WIDTH, LENGTH = 64, 12
 FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
@@ -58,8 +55,8 @@ def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence
 
 
 def changes(share: float) -> bool:
-    """Tell whether a relative change is more than rounding."""
-    return share > _ROUNDING
+    """Tell whether a relative change is more than rounding of float64."""
+    return share > 1e-9
 
 
 def change_piece(asked: str, share: float, *, expected: bool = True, because: str = "") -> Evidence:
@@ -87,12 +84,13 @@ def trained_norm(name: str, **values: Any) -> Norm:
     return trained(new_norm(name, **values), *draw_tokens(60, 32, 16, seed=SEED + 1))
 
 
-def _option(name: str) -> OnTable:
-    return on_table(next(option for option in options("norm") if option.name == name))
+def _option(name: str) -> Norm:
+    """Return the norm of an option at the width of the documents' tensor."""
+    return on_table(next(option for option in options("norm") if option.name == name)).make()
 
 
 def _first_group(name: str) -> Group:
-    norm = _option(name).make()
+    norm = _option(name)
     return work(norm, pooled_cells(norm, dependence(norm))).groups[0]
 
 
@@ -132,7 +130,9 @@ def positions() -> list[Evidence]:
         error = str(raised).splitlines()[0]
     y = nn.BatchNorm1d(SHAPE[2], affine=False).double()(x).permute(0, 2, 1)
     sets = (set(axes) for size in (1, 2, 3) for axes in combinations(AXES, size))
-    axes = next(axes for axes in sets if _is_centered(y, axes))  # the smallest
+    axes = next(  # the smallest set over which outputs have a mean of 0
+        found for found in sets if y.mean([AXES.index(axis) for axis in found]).abs().max() < 1e-6
+    )
     example, table, papers = (_first_group(name) for name in ("bn_sample", "bn_position", "bn"))
     return [
         piece(
@@ -152,11 +152,6 @@ def positions() -> list[Evidence]:
             holds=axes == {"batch"},
         ),
     ]
-
-
-def _is_centered(y: Float[Tensor, "S T D"], axes: set[str]) -> bool:
-    over = [AXES.index(axis) for axis in axes]
-    return float(y.mean(over).abs().max()) < 1e-6
 
 
 @question("batch.alone", of="claim", claims=(13, 41))
@@ -237,8 +232,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         norm = new_norm("bn")
         assert isinstance(norm, BatchNorm)
         norm.summed = partial(summed, rank)
-        with torch.no_grad():
-            return call(norm, x.chunk(2)[rank])
+        return run(norm, x.chunk(2)[rank])
 
     with ThreadPoolExecutor(2) as pool:
         return torch.cat(list(pool.map(half, (0, 1))))
@@ -376,7 +370,7 @@ def spares() -> list[Evidence]:
         after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
         largest = max(largest, float((after - before).abs().max()))
     valid = torch.tensor([[True, True, True], [True, True, False]])
-    moves = padding_moves(_option("ln").make(), document(), valid)
+    moves = padding_moves(_option("ln"), document(), valid)
     return [
         piece(
             "ln: 8 to 80 % of padding does not change real tokens",

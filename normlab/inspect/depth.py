@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
 
 from normlab.data.batching import BatchStream
 from normlab.inspect.model import Subject, backward, look, movement
 from normlab.inspect.question import Finding, Table, question
 from normlab.probes.gradients import gradient_norms
-from normlab.probes.sites import layer
 from normlab.tasks.base import Batch
 from normlab.train.build import build_optimizer
 
@@ -42,18 +40,19 @@ def gradients(subject: Subject) -> Finding:
     model = subject.model
     loss = backward(subject, training_batch(subject))
     norms = {name: float(value) for name, value in gradient_norms(model).items()}
-    second = second_weights(model)
+    second = [  # of each feed-forward layer, in the order of the model
+        float(torch.linalg.vector_norm(parameter.grad.double()))
+        for name, parameter in model.named_parameters()
+        if name.endswith(_SECOND_WEIGHT) and parameter.grad is not None
+    ]
     model.zero_grad(set_to_none=True)
-    layers = _below("norm/", norms)
-    deepest = next(reversed(second), None)
+    layers = {n.removeprefix("norm/"): v for n, v in norms.items() if n.startswith("norm/")}
     values = {
         "loss": loss,
         "norm": math.hypot(*layers.values()),
         "layers": layers,
-        "kinds": _below("kind/", norms),
         "growth": {stack: ratio(layers, names) for stack, names in by_stack(list(layers)).items()},
-        "second_weights": second,
-        "last_second_weight": None if deepest is None else second[deepest],
+        "last_second_weight": second[-1] if second else None,
     }
     rows = [(name, layers[name]) for name in _shown(list(layers))]
     return Finding(_answer(values), values, Table(("layer", "gradient norm"), rows))
@@ -72,15 +71,6 @@ def training_batch(subject: Subject) -> Batch:
     return subject.batch("train", next(stream).tolist())
 
 
-def second_weights(model: nn.Module) -> dict[str, float]:
-    """Return the gradient norm of each feed-forward layer's second weight, by layer."""
-    return {
-        layer(name): float(torch.linalg.vector_norm(parameter.grad.double()))
-        for name, parameter in model.named_parameters()
-        if name.endswith(_SECOND_WEIGHT) and parameter.grad is not None
-    }
-
-
 def by_stack(layers: Sequence[str]) -> dict[str, list[str]]:
     """Gather numbered layers (`encoder.0`) by their stack, in the given order."""
     found: dict[str, list[str]] = {}
@@ -94,10 +84,6 @@ def ratio(norms: Mapping[str, float], names: Sequence[str]) -> float:
     """Return the norm of the last of some layers over that of the first."""
     first, last = norms[names[0]], norms[names[-1]]
     return last / first if first else math.inf if last else math.nan
-
-
-def _below(prefix: str, norms: Mapping[str, float]) -> dict[str, float]:
-    return {name.removeprefix(prefix): v for name, v in norms.items() if name.startswith(prefix)}
 
 
 def _shown(layers: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ BATCH = 32
 SIZES = (1, 8, 32, 128)
 RECALIBRATION_BATCHES = 32
 RECALIBRATION_TOKENS = 40_000
-_COLUMNS = ("statistics", "text", "sentences a batch", "loss", "above the batch's")
+_COLUMNS = ("statistics", "sentences per batch", "loss", "above the batch's")
 _LEAST_GAP = 1e-3  # nats a token, below which there is nothing to close
 _ROUNDING = 1e-5  # of the largest log probability: float32 through some tens of layers
 
@@ -49,8 +49,8 @@ def statistics(subject: Subject) -> Finding:
         gap      loss(running) - loss(batch), nats a token
         closed   what recalibration closes of it, 1 - (loss(recalibrated) - loss(batch)) / gap
 
-    The same on training text, and the training-inference discrepancy of Wang, Wu and Huang 2022,
-    per norm, over the held-out batches B, with the running mu and sigma:
+    And the training-inference discrepancy of Wang, Wu and Huang 2022, per norm, over the held-out
+    batches B, with the running mu and sigma:
 
         mean = E_B ||mu_B - mu|| / ||sigma||        var = E_B ||sigma_B - sigma|| / ||sigma||
 
@@ -60,38 +60,30 @@ def statistics(subject: Subject) -> Finding:
     reveal of the batch, such as its future tokens, is missing. Norms without running statistics
     have one loss: that training mode gives the same is verified.
     """
-    chosen = {split: _sentences(subject, split) for split in ("valid", "train")}
-    model, held_out = subject.model, chosen["valid"]
+    model, held_out = subject.model, _sentences(subject)
     if not running_norms(model):
         return _without_statistics(subject, held_out)
-    valid = {size: by_length(subject, "valid", held_out, size=size) for size in SIZES}
-    train = by_length(subject, "train", chosen["train"], size=BATCH)
-
-    def losses() -> tuple[float, float]:
-        return loss(subject, valid[BATCH]), loss(subject, train)
-
+    batches = {size: by_length(subject, held_out, size=size) for size in SIZES}
     with normalized_by(model, "batch"):
-        batch = {size: loss(subject, batches) for size, batches in valid.items()}
-        train_batch = loss(subject, train)
+        batch = {size: loss(subject, each) for size, each in batches.items()}
     with normalized_by(model, "running"):
-        kept, train_kept = losses()
+        kept = loss(subject, batches[BATCH])
     used = {"batches": 0, "tokens": 0}
     with recalibrated(model, lambda: _feed(subject, used)), normalized_by(model, "running"):
-        fresh, train_fresh = losses()
+        fresh = loss(subject, batches[BATCH])
     own = batch[BATCH]
     values = {
-        "sentences": {split: len(indices) for split, indices in chosen.items()},
+        "sentences": len(held_out),
         "loss": {"running": kept, "batch": own, "recalibrated": fresh},
         "loss_by_batch_size": {str(size): value for size, value in batch.items()},
-        "train_loss": {"running": train_kept, "batch": train_batch, "recalibrated": train_fresh},
         "recalibration": used,
         **closing(kept, own, fresh),
-        "tid": discrepancies(subject, valid[BATCH]),
+        "tid": discrepancies(subject, batches[BATCH]),
     }
     rows = [
-        ("running", "held out", BATCH, kept, kept - own),
-        ("recalibrated", "held out", BATCH, fresh, fresh - own),
-        *(("batch", "held out", size, value, value - own) for size, value in batch.items()),
+        ("running", BATCH, kept, kept - own),
+        ("recalibrated", BATCH, fresh, fresh - own),
+        *(("batch", size, value, value - own) for size, value in batch.items()),
     ]
     if subject.task.padded:
         starts = range(0, len(held_out), BATCH)
@@ -99,18 +91,14 @@ def statistics(subject: Subject) -> Finding:
         with normalized_by(model, "batch"):
             mixed = loss(subject, unsorted)
         values["loss_of_mixed_lengths"] = mixed
-        rows.append(("batch", "held out, mixed lengths", BATCH, mixed, mixed - own))
-    rows += [
-        ("running", "training", BATCH, train_kept, train_kept - train_batch),
-        ("batch", "training", BATCH, train_batch, 0.0),
-    ]
+        rows.append(("batch, mixed lengths", BATCH, mixed, mixed - own))
     return Finding(_answer(subject, values), values, Table(_COLUMNS, rows))
 
 
-def by_length(subject: Subject, split: str, indices: np.ndarray, *, size: int) -> list[Batch]:
-    """Return batches of chosen examples of a split, cut as evaluation does: the longest first."""
-    cut = eval_batches(subject.task.lengths(split)[indices], batch_size=size)
-    return [subject.batch(split, indices[batch].tolist()) for batch in cut]
+def by_length(subject: Subject, indices: np.ndarray, *, size: int) -> list[Batch]:
+    """Return batches of held-out examples, cut as evaluation does: the longest first."""
+    cut = eval_batches(subject.task.lengths("valid")[indices], batch_size=size)
+    return [subject.batch("valid", indices[batch].tolist()) for batch in cut]
 
 
 @torch.no_grad()
@@ -170,8 +158,8 @@ def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
     return {key: fmean(value[key] for value in values) for key in values[0]} if values else {}
 
 
-def _sentences(subject: Subject, split: str) -> np.ndarray:
-    picked = subject.generator("statistics").permutation(subject.number(split))
+def _sentences(subject: Subject) -> np.ndarray:
+    picked = subject.generator("statistics").permutation(subject.number("valid"))
     return np.sort(picked[:SENTENCES])
 
 
@@ -188,7 +176,7 @@ def _feed(subject: Subject, used: dict[str, int]) -> None:
 
 def _without_statistics(subject: Subject, indices: np.ndarray) -> Finding:
     """Verify that a copy whose norms are in training mode has the same loss."""
-    batches = by_length(subject, "valid", indices, size=BATCH)
+    batches = by_length(subject, indices, size=BATCH)
     training = copy.deepcopy(subject.model)
     for module in training.modules():
         if isinstance(module, Norm):
@@ -196,23 +184,18 @@ def _without_statistics(subject: Subject, indices: np.ndarray) -> Finding:
     in_eval, in_training = loss(subject, batches), loss(subject, batches, training)
     same = in_eval == in_training or (math.isnan(in_eval) and math.isnan(in_training))
     answer = (
-        f"no norm keeps running statistics, yet the loss is {in_training:.6g} in training and "
-        f"{in_eval:.6g} in eval"
+        f"nothing: no norm keeps running statistics, and the loss is {in_eval:.4g} in "
+        "training and in eval, to the last bit"
     )
-    if same:
+    if not same:
         answer = (
-            f"nothing: no norm keeps running statistics, and the loss is {in_eval:.4g} in "
-            "training and in eval, to the last bit"
+            f"no norm keeps running statistics, yet the loss is {in_training:.6g} in training and "
+            f"{in_eval:.6g} in eval"
         )
     gap = in_eval - in_training
-    values = {
-        "sentences": {"valid": len(indices)},
-        "loss": {"training": in_training, "eval": in_eval},
-        "gap": gap,
-        "same": same,
-    }
-    rows = [("none, in eval", "held out", BATCH, in_eval, gap)]
-    return Finding(answer, values, Table(_COLUMNS, rows))
+    losses = {"training": in_training, "eval": in_eval}
+    values = {"sentences": len(indices), "loss": losses, "gap": gap, "same": same}
+    return Finding(answer, values, Table(_COLUMNS, [("none, in eval", BATCH, in_eval, gap)]))
 
 
 def _answer(subject: Subject, values: Mapping[str, Any]) -> str:
@@ -245,8 +228,7 @@ def stepwise(subject: Subject) -> Finding:
 
     Once as the model evaluates and, where a norm has running statistics, once with the batch's own
     in their place: these pool over what there is, so a token sees the future of its sentence in
-    the whole and not step by step. `together` is the loss of whole sentences, all in one batch
-    with its own statistics, which is nearest to what training saw.
+    the whole and not step by step.
     """
     number = subject.number("valid")
     picked = subject.generator("stepwise").permutation(number)[:DECODED]
@@ -259,12 +241,9 @@ def stepwise(subject: Subject) -> Finding:
     if subject.keeps_statistics:
         with normalized_by(subject.model, "batch"):
             by_batch = _compare(subject, indices)
-            whole = _logits(subject, indices)
-        assert by_batch is not None and whole is not None, "the same task, the same sentences"
-        together = -float(log_probabilities(whole[0].double(), whole[2]).mean())
-        values |= {"batch": by_batch, "together": together}
+        assert by_batch is not None, "the same task, the same sentences"
+        values["batch"] = by_batch
         rows.append(_row("of the sentence", by_batch))
-        rows.append((f"of all {len(indices)}", together, *[None] * 4))
         answer += f"; with the statistics of the sentence itself: {_in_words(by_batch)}"
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
     return Finding(answer, values, Table((*columns, "next token changed"), rows))
@@ -292,16 +271,14 @@ def differences(
 
 def _compare(subject: Subject, indices: Sequence[int]) -> dict[str, Any] | None:
     """Compare sentences that are each a batch of its own; None for a task without decoding."""
-    found = [_logits(subject, [index]) for index in indices]
-    each = [one for one in found if one is not None]
-    return differences(*map(torch.cat, zip(*each, strict=True))) if each else None
-
-
-def _logits(subject: Subject, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return the logits of whole sentences and of decoding, and their targets."""
-    batch: Any = subject.batch("valid", indices)  # of a task that generates, with `tgt_out`
-    logits = subject.task.stepwise(subject.model, batch)
-    return None if logits is None else (*logits, batch.tgt_out)
+    each = []
+    for index in indices:
+        batch: Any = subject.batch("valid", [index])  # of a task that generates, with `tgt_out`
+        logits = subject.task.stepwise(subject.model, batch)
+        if logits is None:
+            return None
+        each.append((*logits, batch.tgt_out))
+    return differences(*map(torch.cat, zip(*each, strict=True)))
 
 
 def _in_words(found: Mapping[str, Any]) -> str:

@@ -21,7 +21,6 @@ from normlab.norms.base import Norm, normalized_by
 SENTENCES = 16
 TOKENS = 128  # drawn from the batch for ranking
 _COLUMNS = ("order of", "statistics alone", "exact", "with weight and bias", "exact ")
-_UNEVEN = 0.5  # a spread of the weights worth a word
 _AXES = {"features": "a token's features", "tokens": "a feature's tokens"}
 _KINDS = ("alone", "learned")
 _VALUES = ("rho", "exact")
@@ -61,7 +60,6 @@ def order(subject: Subject) -> Finding:
 
     values: dict[str, Any] = {
         **{k: {a: {v: mean(k, a, v) for v in _VALUES} for a in _AXES} for k in _KINDS},
-        "weights": weights(norms),
         "by_site": by_site,
     }
     rows = [
@@ -124,27 +122,12 @@ def drawn(passage: Passage, generator: np.random.Generator) -> Int[Tensor, "N"]:
     return real[generator.permutation(len(real))[:TOKENS].tolist()]
 
 
-@torch.no_grad()
-def weights(norms: Mapping[str, Norm]) -> dict[str, float]:
-    """Return of all weights the `negative` share and the `spread`, deviation over mean size."""
-    every = torch.cat([norm.weight.double() for norm in norms.values()])
-    return {
-        "negative": float((every < 0).double().mean()),
-        "spread": float(every.std(correction=0) / every.abs().mean()),
-    }
-
-
 def _answer(values: Mapping[str, Any]) -> str:
     parts = []
     for axis, words in _AXES.items():
         alone, learned = (_kept(values[kind][axis]) for kind in _KINDS)
         more = "" if alone == learned else f", with weight and bias {learned}"
         parts.append(f"that of {words} {alone}{more}")
-    weight = values["weights"]
-    if weight["negative"]:
-        parts.append(f"{weight['negative']:.1%} of the weights are negative")
-    if weight["spread"] > _UNEVEN:
-        parts.append(f"the weights differ by {weight['spread']:.0%} of their mean size")
     return "; ".join(parts)
 
 

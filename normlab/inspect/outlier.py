@@ -1,12 +1,11 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
 import copy
-import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -15,7 +14,7 @@ from torch import Tensor
 from normlab.claims.evidence import Evidence
 from normlab.config.registry import instantiate
 from normlab.inspect.computed import piece
-from normlab.inspect.model import Enter, Seen, Subject, mean_loss, watched
+from normlab.inspect.model import Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
 from normlab.inspect.subject import fitted, remembers
 from normlab.inspect.worked import SENTENCE, through
@@ -31,7 +30,7 @@ SATURATED = 0.99
 _ALIVE = 0.5  # most rows that may be saturated
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
-    *("others in its sentence move", "other sentences move", "gradient at the others"),
+    *("others in its sentence move", "other sentences move"),
 )
 Values = Mapping[str, Any]
 
@@ -52,12 +51,10 @@ def outlier(subject: Subject) -> Finding:
     (b) In the model 999 is added to one feature of the first token of one held-out sentence, where
     its stream begins (the embedded tokens), in one stack at a time. Against the unchanged batch:
 
-        attention   entropy, largest logit, saturated rows and slope of each attention, in the
-                    sentence of the outlier (`own`) and in the others, as `probes.attention` has
+        attention   entropy, largest logit, saturated rows and slope of each attention in the
+                    sentence of the outlier, as `probes.attention` has
         moved       ||x' - x|| / ||x|| over the last values x of a stack, at the other tokens of
-                    the sentence and at those of other sentences
-        gradient    ||dL/dx'|| / ||dL/dx|| over the first values x at the same tokens, L the mean
-                    loss
+                    the sentence (`own`) and at those of other sentences (`others`)
 
     once as the model evaluates and once, where norms can, by the batch's own statistics.
     """
@@ -101,102 +98,69 @@ def _norm(node: Mapping[str, Any], width: int, **changed: int) -> Norm:
     return instantiate({**node, **changed}, "norm", Norm, dim=width)
 
 
-class _Look(NamedTuple):
-    """What a pass of the batch showed, and the gradient at the first values of each stack."""
-
-    seen: Seen
-    gradient: dict[str, Float[Tensor, "B P D"]]
-
-
+@torch.no_grad()
 def disturbances(subject: Subject, batch: Batch, feature: float) -> dict[str, Any]:
     """Return the attentions of the batch unchanged, and what an outlier in each stack changes.
 
     `feature` chooses the feature by its place in the width, from 0 to below 1. The softmax is alive
     where in no attention more than half of the rows of the outlier's sentence are saturated.
     """
-    before = _look(subject, batch, lambda _, x: x)
-    found = {
-        stack: _disturbed(before, _look(subject, batch, _adding(stack, feature)))
-        for stack in before.seen.stacks
-    }
-    unchanged = worst(before.seen.attention)
-    changed = [worst(by["attention"]) for by in found.values()]
+    before = look(subject, batch, measure=describe)
+    found = {}
+    for stack in before.stacks:
+        after = look(subject, batch, measure=describe, enter=partial(_add, stack, feature))
+        moved = {
+            name: _moved(end.last, after.stacks[name].last, end.valid)
+            for name, end in before.stacks.items()
+        }
+        found[stack] = {"attention": after.attention, "moved": moved}
+    unchanged, changed = worst(before.attention), [worst(by["attention"]) for by in found.values()]
     saturated = max(by["saturated"] for by in changed)
+    least = min(by["slope"] for by in changed)
     return {
-        "unchanged": before.seen.attention,
+        "unchanged": before.attention,
         "outlier_in": found,
         "saturated": {"before": unchanged["saturated"], "after": saturated},
-        "least_slope": {
-            "before": unchanged["slope"],
-            "after": min(by["slope"] for by in changed),
-        },
+        "least_slope": {"before": unchanged["slope"], "after": least},
         "alive": saturated <= _ALIVE,
     }
 
 
-def _disturbed(before: _Look, after: _Look) -> dict[str, Any]:
-    """Compare two passes at the tokens that have no outlier added, by stack."""
-    moved, gradients = {}, {}
-    for name, end in before.seen.stacks.items():
-        tokens = _by_sentence(end.valid)
-        tokens["own"][0, 0] = False
-        old, new = end.last.detach(), after.seen.stacks[name].last.detach()
-        moved[name] = {where: ratio(new - old, old, chosen) for where, chosen in tokens.items()}
-        old, new = before.gradient[name], after.gradient[name]
-        gradients[name] = {where: ratio(new, old, chosen) for where, chosen in tokens.items()}
-    return {"attention": after.seen.attention, "moved": moved, "gradient": gradients}
-
-
-def ratio(
-    above: Float[Tensor, "B P D"], below: Float[Tensor, "B P D"], tokens: Bool[Tensor, "B P"]
-) -> float:
-    """Return the ratio of the Euclidean norms over chosen tokens; nan where both are 0."""
-    upper, lower = (float(table[tokens].double().norm()) for table in (above, below))
-    return upper / lower if lower else math.inf if upper else math.nan
+def _moved(
+    old: Float[Tensor, "B P D"], new: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]
+) -> dict[str, float]:
+    """Compare two passes at the tokens that have no outlier added."""
+    first = torch.arange(len(valid), device=valid.device)[:, None] == 0
+    tokens = {"own": valid & first, "others": valid & ~first}
+    tokens["own"][0, 0] = False
+    return {where: movement(new[chosen], old[chosen]) for where, chosen in tokens.items()}
 
 
 def describe(
     query: Tensor, key: Tensor, visible: Tensor | None, real: Bool[Tensor, "B P"] | None
-) -> dict[str, dict[str, float]]:
-    """Describe an attention in the batch's first sentence and in the others."""
-    assert real is not None, "an attention stands in a residual connection"
-    found = {}
-    for where, rows in _by_sentence(real).items():
-        values = describe_attention(query, key, visible, rows, threshold=SATURATED)
-        found[where] = {name: float(value) for name, value in values.items()}
-    return found
+) -> dict[str, float]:
+    """Describe an attention in the batch's first sentence."""
+    assert real is not None, "an attention is in a residual connection"
+    rows = real & (torch.arange(len(real), device=real.device)[:, None] == 0)
+    values = describe_attention(query, key, visible, rows, threshold=SATURATED)
+    return {name: float(value) for name, value in values.items()}
 
 
-def _by_sentence(valid: Bool[Tensor, "B P"]) -> dict[str, Bool[Tensor, "B P"]]:
-    first = torch.arange(len(valid), device=valid.device)[:, None] == 0
-    return {"own": valid & first, "others": valid & ~first}
-
-
-def _adding(stack: str, feature: float) -> Enter:
-    def enter(name: str, x: Tensor) -> Tensor:
-        if name != stack:
-            return x
-        added = torch.zeros_like(x)
-        added[0, 0, int(feature * x.shape[-1])] = OUTLIER
-        return x + added
-
-    return enter
-
-
-def _look(subject: Subject, batch: Batch, enter: Enter) -> _Look:
-    with torch.enable_grad(), watched(subject.model, measure=describe, enter=enter) as seen:
-        loss = mean_loss(subject, batch)
-        gradients = torch.autograd.grad(loss, [end.first for end in seen.stacks.values()])
-    return _Look(seen, dict(zip(seen.stacks, gradients, strict=True)))
+def _add(stack: str, feature: float, name: str, x: Float[Tensor, "B P D"]) -> Tensor:
+    """Add the outlier to the first values of a stack."""
+    if name != stack:
+        return x
+    added = torch.zeros_like(x)
+    added[0, 0, int(feature * x.shape[-1])] = OUTLIER
+    return x + added
 
 
 def worst(attention: Values) -> dict[str, float]:
     """Return the most saturated attention values in the outlier's sentence."""
-    own = [found["own"] for found in attention.values()]
     return {
-        "largest": max(found["largest"] for found in own),
-        "slope": min(found["slope"] for found in own),
-        "saturated": max(found["saturated"] for found in own),
+        "largest": max(found["largest"] for found in attention.values()),
+        "slope": min(found["slope"] for found in attention.values()),
+        "saturated": max(found["saturated"] for found in attention.values()),
     }
 
 
@@ -205,14 +169,13 @@ def _rows(values: Values) -> list[tuple[Cell, ...]]:
     for site, found in values["sentence"].items():
         saturated = fmean(weight > SATURATED for weight in found["largest_weight"])
         rows.append(
-            ("3 words", site, found["largest_logit"], min(found["slope"]), saturated, *[None] * 3)
+            ("3 words", site, found["largest_logit"], min(found["slope"]), saturated, None, None)
         )
     for statistics, found in values["model"].items():
-        rows.append(("-", statistics, *worst(found["unchanged"]).values(), *[None] * 3))
+        rows.append(("-", statistics, *worst(found["unchanged"]).values(), None, None))
         for stack, by in found["outlier_in"].items():
             effects = by["moved"][stack]["own"], by["moved"][stack]["others"]
-            gradient = by["gradient"][stack]["own"]
-            rows.append((stack, statistics, *worst(by["attention"]).values(), *effects, gradient))
+            rows.append((stack, statistics, *worst(by["attention"]).values(), *effects))
     return rows
 
 

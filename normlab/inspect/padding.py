@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -30,7 +30,6 @@ from normlab.norms.pool import Moments
 SHARES = tuple(step / 10 for step in range(9))
 SENTENCES = 32
 FEWEST = 8  # sentences of one length combination that are enough
-_RATIOS = ("mean_ratio", "mean_offset", "var_ratio")
 
 
 @question("padding", of="model", claims=(7, 8))
@@ -42,7 +41,7 @@ def padding(subject: Subject) -> Finding:
     padded to growing shares p of the batch. With x_p what is found at share p and x_0 at the
     lowest share, over real tokens and features:
 
-        moved        RMS(x_p - x_0) / RMS(x_0), of each stack's last values and each norm's output
+        moved        RMS(x_p - x_0) / RMS(x_0), of each stack's last values
         mean ratio   ||mu_p|| / ||mu_0||            mu, var: what a norm that pools over the batch
         mean offset  RMS(mu_p - mu_0) / RMS(sd_0)   normalizes real tokens by
         var ratio    sum var_p / sum var_0
@@ -73,47 +72,49 @@ def padding(subject: Subject) -> Finding:
     passes = {
         mode: [_pass(subject, mode, picked.tolist(), share) for share in shares] for mode in MODES
     }
-    first = passes["training"][0].moments
+    first = passes["training"][0]
+    moved: dict[str, dict[str, list[float]]] = {
+        mode: {
+            name: [movement(each.last[name], x) for each in passes[mode]]
+            for name, x in passes[mode][0].last.items()
+        }
+        for mode in MODES
+    }
+    compared = [
+        [compare(found, each.moments[name]) for name, found in first.moments.items()]
+        for each in passes["training"]
+    ]
+    statistics = {
+        name: [fmean(by[name] for by in each) for each in compared]
+        for name in ("mean_ratio", "mean_offset", "var_ratio")
+        if first.moments
+    }
     values = {
         "sentences": len(picked),
         "lengths": lengths[picked].mean(0).tolist(),
         "shares": shares,
-        "real_share": _by_name([found.padding for found in passes["eval"]]),
-        "moved": {mode: _by_name(moved([p.last for p in passes[mode]])) for mode in MODES},
-        "norms": {mode: _over_norms(moved([p.outputs for p in passes[mode]])) for mode in MODES},
-        "statistics": _over_sites(
-            [
-                {name: compare(found, each.moments[name]) for name, found in first.items()}
-                for each in passes["training"]
-            ]
-        ),
+        "real_share": {name: [p.padding[name] for p in passes["eval"]] for name in first.last},
+        "moved": moved,
+        "statistics": statistics,
     }
     return Finding(_answer(values), values, _table(values))
 
 
 class _Pass(NamedTuple):
-    """By stack the share of padding and last values, by norm the rest; values of real tokens."""
+    """By stack the share of padding and the last values of real tokens, by norm its moments."""
 
     padding: dict[str, float]
     last: dict[str, Float[Tensor, "N D"]]
-    outputs: dict[str, Float[Tensor, "N _"]]
     moments: dict[str, Moments]
 
 
 def _pass(subject: Subject, mode: str, indices: list[int], share: float) -> _Pass:
-    acting = subject.norms
     seen = look(subject, subject.batch("train", indices, padding=share), mode)
     return _Pass(
         {name: 1 - float(end.valid.float().mean()) for name, end in seen.stacks.items()},
         {name: end.real for name, end in seen.stacks.items()},
-        {name: each.y[each.valid] for name, each in seen.norms.items() if name in acting},
         {name: watch.result() for name, watch in seen.moments.items()},
     )
-
-
-def moved(found: Sequence[Mapping[str, Tensor]]) -> list[dict[str, float]]:
-    """Return for each pass by how much its values moved since the first."""
-    return [{name: movement(x, found[0][name]) for name, x in each.items()} for each in found]
 
 
 def positions(model: nn.Module) -> int:
@@ -151,34 +152,6 @@ def compare(first: Moments, other: Moments) -> dict[str, float]:
         "mean_offset": over(rms(other_mean - mean), rms(var.sqrt())),
         "var_ratio": over(float(other_var.sum()), float(var.sum())),
     }
-
-
-def _by_name(found: Sequence[Mapping[str, float]]) -> dict[str, list[float]]:
-    """Turn a list of values by name into lists by name."""
-    return {name: [values[name] for values in found] for name in found[0]}
-
-
-def _over_norms(found: Sequence[Mapping[str, float]]) -> dict[str, Any] | None:
-    """Return the largest and mean movement over norms by share, and that of each; None of none."""
-    if not found[0]:
-        return None
-    return {
-        "max": [max(values.values()) for values in found],
-        "mean": [fmean(values.values()) for values in found],
-        "by_site": _by_name(found),
-    }
-
-
-def _over_sites(found: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any] | None:
-    """Return each value of the statistics by share, a mean over norms; None without such norms."""
-    if not found[0]:
-        return None
-    means = {
-        name: [fmean(site[name] for site in by_site.values()) for by_site in found]
-        for name in _RATIOS
-    }
-    by_site = {site: {n: [each[site][n] for each in found] for n in _RATIOS} for site in found[0]}
-    return {**means, "by_site": by_site}
 
 
 def _answer(values: Mapping[str, Any]) -> str:

@@ -87,20 +87,22 @@ def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Find
         config = examined.config(task, seed=seed)
         records[seed] = carry_out(config)
         curves[str(seed)] = sorted(series(_metrics(config), "valid/loss"))
-    scores = {
-        name: {str(seed): r.scores[name].value for seed, r in records.items() if name in r.scores}
-        for name in titles
-    }
-    first = {name: r.scores[name] for r in records.values() for name in titles if name in r.scores}
-    floors = {key: value for record in records.values() for key, value in record.floors.items()}
+    scores: dict[str, dict[str, float]] = {name: {} for name in titles}
+    floors: dict[str, float] = {}
+    higher: dict[str, bool] = {}
+    for name in titles:
+        for seed, record in records.items():
+            if name in record.scores:
+                scores[name][str(seed)] = record.scores[name].value
+                higher[name] = record.scores[name].higher_is_better
+            if (key := name.partition("/")[2]) in record.floors:
+                floors[name] = record.floors[key]
     lost = [seed for seed, record in records.items() if record.outcome.status != "finished"]
     values = {
         "steps": examined.steps(task),
         "scores": scores,
-        "higher_is_better": {name: score.higher_is_better for name, score in first.items()},
-        "floors": {
-            name: floors[key] for name in titles if (key := name.partition("/")[2]) in floors
-        },
+        "higher_is_better": higher,
+        "floors": floors,
         "curves": curves,
         "diverged": {str(seed): records[seed].outcome.step for seed in lost},
         "runs": {str(seed): record.run_id for seed, record in records.items()},
@@ -250,25 +252,22 @@ def against_usual(
     how much larger the loss became.
     """
     seed = examined.sizes.seeds[0]
-    records = [
-        carry_out(examined.config("translation", *more, seed=seed)) for more in ((), changed)
-    ]
     rows: list[Sequence[Cell]] = []
-    for name, record in zip((usual, other), records, strict=True):
+    for name, more in ((usual, ()), (other, changed)):
+        record = carry_out(examined.config("translation", *more, seed=seed))
         scores = [record.scores.get(score) for score in _SCORES]
-        rows.append(
-            (name, *(None if s is None else float(s.value) for s in scores), _ended(record))
-        )
-    before, after = (record.scores.get(_SCORES[0]) for record in records)
-    ended = [_ended(record) for record in records]
+        values = [None if score is None else float(score.value) for score in scores]
+        rows.append((name, *values, _ended(record)))
+    (_, before, *_, ended), (_, after, *_, ended_other) = rows
     worse = None
-    answer = f"{other}: {ended[1]}; else: {ended[0]}"
-    if before is not None and after is not None:
-        worse = float(after.value) - float(before.value)
-        answer = f"{_SCORES[0]} changes by {worse:+.3f}, to {after.value:.4g} (one seed)"
-    cell: Cell = "diverged" if records[1].outcome.status != "finished" else worse
-    values = {"changed": list(changed), "seed": seed, "rows": rows}
-    return Finding(answer, values, Table(("", *_SCORES, "how it ended"), rows), board={title: cell})
+    answer = f"{other}: {ended_other}; else: {ended}"
+    if isinstance(before, float) and isinstance(after, float):
+        worse = after - before
+        answer = f"{_SCORES[0]} changes by {worse:+.3f}, to {after:.4g} (one seed)"
+    finished = str(ended_other).startswith("finished")
+    found = {"changed": list(changed), "seed": seed, "rows": rows}
+    table = Table(("", *_SCORES, "how it ended"), rows)
+    return Finding(answer, found, table, board={title: worse if finished else "diverged"})
 
 
 def _ended(record: RunRecord) -> str:

@@ -1,7 +1,7 @@
 """Sampling: how the variance of the batch mean falls, and with the number of what."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,12 +18,7 @@ from normlab.norms.base import running_norms
 SENTENCES = 2048
 LARGEST = 256  # sentences of a set
 SETS = 256
-BATCH = 32
-USUAL = 32  # sentences a batch, for the answer
-_COLUMNS = (
-    *("sentences", "tokens", "variance / sigma^2", "tokens shuffled", "1 / sentences"),
-    *("effective tokens", "design effect"),
-)
+BATCH = 32  # sentences, also for the answer
 
 
 @question("batch_mean", of="model", claims=(9,))
@@ -37,30 +32,25 @@ def batch_mean(subject: Subject) -> Finding:
 
         variance       Var(mean over the tokens of N sentences) / sigma^2
         slope          of log variance on log n, by least squares; -1 for independent tokens
-        effective      n_eff = sigma^2 / Var(mean), the independent tokens that the set equals
-        design effect  n / n_eff (Kish 1965); 1 for independent tokens, n / N for equal ones
-        per sentences  (sigma^2 / N) / Var(mean), by what factor sigma^2 over the number of
-                       sentences overstates the variance
-        intraclass     rho of the one-way analysis of variance with sentences as groups of n_i
-                       tokens: (MSB - MSW) / (MSB + (n_0 - 1) MSW),
-                       n_0 = (n - sum n_i^2 / n) / (M - 1)
+        design effect  n Var(mean) / sigma^2 (Kish 1965): how many tokens are worth one independent
+                       token; 1 for independent tokens, n / N for equal ones
 
     n is the harmonic mean over sets, with which the variance of independent tokens is sigma^2 / n
     also for sentences of different lengths. Sets are drawn without replacement, at most an eighth
     of the M sentences, and variances are divided by 1 - N / M, so that they are of unlimited text
-    (Cochran 1977, section 2.6). As a control the tokens of one norm are shuffled over sentences.
+    (Cochran 1977, section 2.6).
 
     A sentence has the same values in every set: those it gets in a random batch of 32 with the
-    batch's statistics, as in training. Over norms, `effective` and `per sentences` are those of
-    the mean variance, and the others are means.
+    batch's statistics, as in training. Values are means over norms.
     """
     generator = subject.generator("batch_mean")
     number = subject.number("train")
     picked = generator.permutation(number)[:SENTENCES]
-    sizes = powers_of_two(min(LARGEST, len(picked) // 8))
+    most = min(LARGEST, len(picked) // 8)
+    sizes = [2**power for power in range(most.bit_length())]
     if len(sizes) < 2:
         return Finding.none(f"{number} training sentences are too few to draw sets from")
-    found, shuffled, control = _collect(subject, picked, generator)
+    found = _collect(subject, picked)
     orders = np.stack([generator.permutation(len(picked))[: sizes[-1]] for _ in range(SETS)])
     by_site = {
         name: describe(site, orders, sizes)
@@ -69,26 +59,21 @@ def batch_mean(subject: Subject) -> Finding:
     }
     if not by_site:
         return Finding.none("the inputs of all norms are constant or not finite")
-    mean = _over_sites(list(by_site.values()), sizes)
-    control_values = describe(shuffled, orders, sizes)
-    values = {
-        "sentences": len(picked),
-        "sets": SETS,
-        "sizes": sizes,
-        "mean": mean,
-        "shuffled": {"site": control, **control_values},
-        "by_site": by_site,
+    mean = {
+        key: np.mean([site[key] for site in by_site.values()], axis=0).tolist()
+        for key in ("tokens", "variance", "design_effect", "slope")
     }
-    series = (
-        *(sizes, mean["tokens"], mean["variance"], control_values["variance"]),
-        *([1 / size for size in sizes], mean["effective"], mean["design_effect"]),
+    values = {"sentences": len(picked), "sets": SETS, "sizes": sizes}
+    series = (sizes, mean["tokens"], mean["variance"], mean["design_effect"])
+    columns = ("sentences", "tokens", "variance / sigma^2", "design effect")
+    at = sizes.index(BATCH) if BATCH in sizes else len(sizes) - 1
+    return Finding(
+        f"as tokens to the power {mean['slope']:.3f} (independent -1): of the "
+        f"{mean['tokens'][at]:.0f} tokens of {sizes[at]} sentences, "
+        f"{mean['design_effect'][at]:.3g} are worth one independent token",
+        {**values, "mean": mean, "by_site": by_site},
+        Table(columns, list(zip(*series, strict=True))),
     )
-    return Finding(_answer(values), values, Table(_COLUMNS, list(zip(*series, strict=True))))
-
-
-def powers_of_two(most: int) -> list[int]:
-    """Return 1, 2, 4, ... up to `most`."""
-    return [2**power for power in range(most.bit_length())]
 
 
 @dataclass(frozen=True)
@@ -102,13 +87,9 @@ class Sums:
     @classmethod
     def of(cls, tokens: Float[np.ndarray, "n D"], counts: Int[np.ndarray, " M"]) -> "Sums":
         """Group tokens that come one group after the other, none of them empty."""
-        wide = tokens.astype(np.float64)
-        starts = np.cumsum(counts) - counts
-        return cls(
-            counts.astype(np.float64),
-            np.add.reduceat(wide, starts, axis=0),
-            np.square(wide).sum(0),
-        )
+        wide, starts = tokens.astype(np.float64), np.cumsum(counts) - counts
+        sums = np.add.reduceat(wide, starts, axis=0)
+        return cls(counts.astype(np.float64), sums, np.square(wide).sum(0))
 
     @classmethod
     def joined(cls, parts: Sequence["Sums"]) -> "Sums":
@@ -129,27 +110,20 @@ class Sums:
 def describe(
     tokens: Sums, orders: Int[np.ndarray, "sets largest"], sizes: Sequence[int]
 ) -> dict[str, Any]:
-    """Return the values that `batch_mean` defines; lists go by the sizes of sets.
+    """Return the values that `batch_mean` defines, and sigma^2; lists go by the sizes of sets.
 
     Each row of `orders` are different groups, whose first N make up a set of N.
     """
     number, variance = resampled(tokens, orders, sizes)
     relative = variance / tokens.variance
+    x, y = np.log(number), np.log(relative)
+    x = x - x.mean()
     return {
         "tokens": number.tolist(),
-        "design_effect": (number * relative).tolist(),
-        **_by_variance(relative, sizes),
-        "slope": slope(number, relative),
-        "intraclass": intraclass(tokens),
-        "sigma2": tokens.variance,
-    }
-
-
-def _by_variance(relative: Float[np.ndarray, " K"], sizes: Sequence[int]) -> dict[str, list[float]]:
-    return {
         "variance": relative.tolist(),
-        "effective": (1 / relative).tolist(),
-        "per_sentences": (1 / (np.asarray(sizes) * relative)).tolist(),
+        "design_effect": (number * relative).tolist(),
+        "slope": float((x * y).sum() / np.square(x).sum()),
+        "sigma2": tokens.variance,
     }
 
 
@@ -167,80 +141,24 @@ def resampled(
     return 1 / (1 / counts).mean(0), means.var(0, ddof=1).sum(-1) / left
 
 
-def slope(number: Float[np.ndarray, " K"], variance: Float[np.ndarray, " K"]) -> float:
-    """Return the least-squares slope of log variance on log number."""
-    x, y = np.log(number), np.log(variance)
-    x = x - x.mean()
-    return float((x * y).sum() / np.square(x).sum())
-
-
-def intraclass(tokens: Sums) -> float:
-    """Return how alike tokens of a group are, 0 for not at all and 1 for equal; nan of single ones.
-
-    Mean squares are summed over features.
-    """
-    n, groups = tokens.counts.sum(), len(tokens.counts)
-    if n <= groups:
-        return float("nan")
-    middle = tokens.sums.sum(0) / n
-    groupwise = (np.square(tokens.sums) / tokens.counts[:, None]).sum(0)
-    between = float((groupwise - n * np.square(middle)).sum()) / (groups - 1)
-    within = float((tokens.squares - groupwise).sum()) / (n - groups)
-    size = float(n - np.square(tokens.counts).sum() / n) / (groups - 1)
-    return (between - within) / (between + (size - 1) * within)
-
-
-def _collect(
-    subject: Subject, picked: np.ndarray, generator: np.random.Generator
-) -> tuple[dict[str, Sums], Sums, str]:
-    """Return the tokens at each norm's input by sentence, and those of the last norm shuffled.
+def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
+    """Return the tokens at each norm's input by sentence.
 
     Identities count as norms in a model without others.
     """
-    model = subject.model
     wanted = subject.norms.keys()
     parts: dict[str, list[Sums]] = {}
-    control: list[np.ndarray] = []
-    last = ""
-    if not running_norms(model):  # then batch mates make no difference, and this pads less
+    if not running_norms(subject.model):  # then batch mates make no difference, and this pads less
         tokens = subject.task.lengths("train")[picked].sum(1)
         picked = picked[tokens.argsort(kind="stable")]
     for start in range(0, len(picked), BATCH):
         batch = subject.batch("train", picked[start : start + BATCH].tolist())
-        seen = look(subject, batch, "training").norms
-        passages = {name: seen[name] for name in seen if name in wanted or not wanted}
-        for last, passage in passages.items():
-            tokens = passage.x[passage.valid].cpu().numpy()
-            counts = passage.valid.sum(1).cpu().numpy()
-            parts.setdefault(last, []).append(Sums.of(tokens, counts))
-        control.append(tokens)
-    found = {name: Sums.joined(each) for name, each in parts.items()}
-    tokens = generator.permutation(np.concatenate(control))
-    return found, Sums.of(tokens, found[last].counts.astype(np.int64)), last
-
-
-def _over_sites(found: Sequence[Mapping[str, Any]], sizes: Sequence[int]) -> dict[str, Any]:
-    """Return the mean over norms of each value but sigma^2, which differs in scale."""
-    means = {
-        key: np.mean([site[key] for site in found], axis=0)
-        for key in ("tokens", "design_effect", "slope", "intraclass", "variance")
-    }
-    variance = means.pop("variance")
-    return {**{key: mean.tolist() for key, mean in means.items()}, **_by_variance(variance, sizes)}
-
-
-def _answer(values: Mapping[str, Any]) -> str:
-    mean, sizes = values["mean"], values["sizes"]
-    at = sizes.index(USUAL) if USUAL in sizes else len(sizes) - 1
-    over = mean["per_sentences"][at]
-    wrong = f"{over:.3g} times too large" if over >= 1 else f"{1 / over:.3g} times too small"
-    return (
-        f"as tokens to the power {mean['slope']:.3f} (shuffled {values['shuffled']['slope']:.3f}, "
-        f"independent -1): {sizes[at]} sentences of {mean['tokens'][at]:.0f} tokens equal "
-        f"{mean['effective'][at]:.0f} independent tokens (design effect "
-        f"{mean['design_effect'][at]:.3g}, intraclass correlation {mean['intraclass']:.3g}), and "
-        f"sigma^2 over the number of sentences is {wrong}"
-    )
+        for name, passage in look(subject, batch, "training").norms.items():
+            if name in wanted or not wanted:
+                tokens = passage.x[passage.valid].cpu().numpy()
+                counts = passage.valid.sum(1).cpu().numpy()
+                parts.setdefault(name, []).append(Sums.of(tokens, counts))
+    return {name: Sums.joined(each) for name, each in parts.items()}
 
 
 @question("sampling.variance_of_the_mean", of="claim", claims=(9,))
@@ -253,8 +171,8 @@ def variance_of_the_mean() -> list[Evidence]:
     length, alike, close = 16, 0.1, 0.1
     single, independent, correlated = _drawn(1, 0.0), _drawn(length, 0.0), _drawn(length, alike)
     ratio = single["variance"][0] / single["variance"][-1]
-    per_sentence, design = independent["per_sentences"][2], correlated["design_effect"][2]
-    tokens = 32 * length
+    per_sentence, design = 1 / (32 * independent["variance"][2]), correlated["design_effect"][2]
+    tokens, expected = 32 * length, 1 + (length - 1) * alike
     return [
         piece(
             "one value per sample: the variance of the mean falls as 1/N, 32 times from 8 to 256",
@@ -273,8 +191,8 @@ def variance_of_the_mean() -> list[Evidence]:
         piece(
             f"N counts tokens also where two of a sentence correlate by {alike}",
             f"sigma^2 / {tokens} is {design:.2f} times too small: {tokens} tokens equal "
-            f"{correlated['effective'][2]:.0f} independent ones (1 + {length - 1} x {alike} = "
-            f"{1 + (length - 1) * alike:g} expected)",
+            f"{1 / correlated['variance'][2]:.0f} independent ones (1 + {length - 1} x {alike} = "
+            f"{expected:g} expected)",
             holds=abs(design - 1) < close,
             design_effect=design,
         ),

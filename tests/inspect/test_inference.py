@@ -70,7 +70,7 @@ def test_a_loss_is_that_of_all_target_tokens_in_whatever_batches(tmp_path):
     smoothing = about.config["task"]["label_smoothing"]
     expected = float(F.cross_entropy(logits, batch.tgt_out, label_smoothing=smoothing))
     for size in (1, 3, 7):
-        batches = by_length(about, "valid", inference._sentences(about, "valid"), size=size)
+        batches = by_length(about, inference._sentences(about), size=size)
         assert len(batches) == math.ceil(7 / size)
         assert loss(about, batches) == pytest.approx(expected, rel=1e-5)
 

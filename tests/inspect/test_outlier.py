@@ -2,13 +2,11 @@
 
 import copy
 import math
-from dataclasses import replace
 
 import pytest
 import torch
 
 from normlab.inspect import outlier
-from normlab.inspect.model import mean_loss
 from normlab.inspect.outlier import in_sentence
 from normlab.inspect.worked import slope, through
 from normlab.norms.base import normalized_by
@@ -100,34 +98,27 @@ def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_p
 
 
 @pytest.mark.parametrize("statistics", ["as evaluated", "of the batch"])
-def test_moves_and_gradients_are_those_of_a_model_whose_embedding_has_the_outlier(
-    tmp_path, statistics
-):
+def test_moves_are_those_of_a_model_whose_embedding_has_the_outlier(tmp_path, statistics):
     about = trained(tmp_path, "norm=bn", "placement=pre")
     generator = about.generator("outlier")
     batch = about.batch("valid", generator.permutation(7).tolist())
     feature = int(generator.random() * 16)
-    ends = {}
-    for name, size in (("plain", 0.0), ("disturbed", 999.0)):
+    ends = []
+    for size in (0.0, 999.0):
         model = copy.deepcopy(about.model)
-        kept = {}
 
-        def add(_, arguments, output, size=size, kept=kept):
+        def add(_, arguments, output, size=size):
             mark = torch.zeros_like(output)
             mark[0, 0, feature] = size
-            kept["first"] = (output + mark).detach().requires_grad_()
-            return kept["first"]
+            return output + mark
 
         model.encoder.embedding.register_forward_hook(add)
-        model.encoder.register_forward_hook(lambda _, a, out, kept=kept: kept.update(last=out))
-        if statistics == "of the batch":
-            with normalized_by(model, "batch"):
-                mean_loss(replace(about, model=model), batch).backward()
-        else:
-            mean_loss(replace(about, model=model), batch).backward()
-        ends[name] = (kept["last"].detach(), kept["first"].grad)
+        model.encoder.register_forward_hook(lambda _, arguments, out: ends.append(out))
+        mode = "batch" if statistics == "of the batch" else "running"
+        with torch.no_grad(), normalized_by(model, mode):
+            about.task.losses(model, batch)
+    old, new = ends
     found = outlier.outlier(about).values["model"][statistics]["outlier_in"]["encoder"]
-    (old, old_slope), (new, new_slope) = ends["plain"], ends["disturbed"]
     length = int(batch.source_valid[0].sum())
     others = batch.source_valid.clone()
     others[0] = False
@@ -135,5 +126,3 @@ def test_moves_and_gradients_are_those_of_a_model_whose_embedding_has_the_outlie
     assert found["moved"]["encoder"]["own"] == pytest.approx(float(moved), rel=1e-4)
     moved = (new - old)[others].norm() / old[others].norm()
     assert found["moved"]["encoder"]["others"] == pytest.approx(float(moved), rel=1e-4)
-    reach = new_slope[0, 1:length].norm() / old_slope[0, 1:length].norm()
-    assert found["gradient"]["encoder"]["own"] == pytest.approx(float(reach), rel=1e-4)

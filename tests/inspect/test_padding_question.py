@@ -28,8 +28,7 @@ def test_true_moments_and_local_norms_do_not_move(tmp_path, monkeypatch, norm, p
         for values in figures["moved"][mode].values():
             assert len(values) == len(FEW)
             assert max(values) < 1e-5
-        assert (figures["norms"][mode] is None) == (norm == "none")
-    assert (figures["statistics"] is None) == (norm not in OVER_BATCH)
+    assert bool(figures["statistics"]) == (norm in OVER_BATCH)
     assert finding.answer.startswith("real tokens' outputs change not at all")
     assert figures["real_share"]["encoder"][0] == 0
     for stack, length in zip(("encoder", "decoder"), figures["lengths"], strict=True):
@@ -52,26 +51,22 @@ def test_padding_that_counts_moves_outputs_in_training_alone(tmp_path):
     most = max(moved["training"][stack][8] for stack in moved["training"])
     assert f"{100 * most:.0f}" in finding.answer
     assert re.search(r"not at all( \(rounding\))? in eval", finding.answer)
-    norms = finding.values["norms"]["training"]
-    by_site = [values[8] for values in norms["by_site"].values()]
-    assert norms["max"][8] == max(by_site)
-    assert norms["mean"][8] == pytest.approx(sum(by_site) / len(by_site))
 
 
 def test_zeros_that_count_shrink_mean_and_variance_as_predicted(tmp_path):
     # The first norm of a pre-norm encoder sees the embedding, which is zero at padding.
     about = include(tmp_path, "placement=pre")
-    figures = padding.padding(about).values
-    found = figures["statistics"]["by_site"]["encoder.0.self"]
-    x, valid = embedded(about)
+    x, valid, indices = embedded(about)
+    first, padded = (padding._pass(about, "training", indices, share) for share in (0.0, 0.8))
+    found = compare(first.moments["encoder.0.self"], padded.moments["encoder.0.self"])
     x = x[valid].double()
     mean, var = x.mean(0), x.var(0, correction=0)
-    for at, p in enumerate(figures["real_share"]["encoder"]):
-        predicted = (1 - p) * (var + p * mean.square())
-        assert found["mean_ratio"][at] == pytest.approx(1 - p, rel=1e-4)
-        assert found["var_ratio"][at] == pytest.approx(float(predicted.sum() / var.sum()), rel=1e-4)
-        offset = p * math.sqrt(float(mean.square().mean() / var.mean()))
-        assert found["mean_offset"][at] == pytest.approx(offset, rel=1e-4, abs=1e-6)
+    p = padded.padding["encoder"]
+    predicted = (1 - p) * (var + p * mean.square())
+    assert found["mean_ratio"] == pytest.approx(1 - p, rel=1e-4)
+    assert found["var_ratio"] == pytest.approx(float(predicted.sum() / var.sum()), rel=1e-4)
+    offset = p * math.sqrt(float(mean.square().mean() / var.mean()))
+    assert found["mean_offset"] == pytest.approx(offset, rel=1e-4, abs=1e-6)
 
 
 def embedded(about):
@@ -82,7 +77,7 @@ def embedded(about):
     batch = about.batch("train", picked.tolist())
     with torch.no_grad():
         x = about.model.encoder.embedding(batch.source, Stream(batch.source_valid))
-    return x, batch.source_valid
+    return x, batch.source_valid, picked.tolist()
 
 
 def test_documents_padding_by_hand():
