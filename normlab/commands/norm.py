@@ -272,8 +272,11 @@ def card(argv: list[str]) -> int:
     if arguments.processes < 1:
         raise ValueError(f"--processes {arguments.processes}: give at least 1")
 
-    from normlab.inspect.card import carry_out, examined
+    from normlab.inspect.card import card as assemble
+    from normlab.inspect.card import carry_out, examined, kept
     from normlab.inspect.question import questions
+    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
+    from normlab.train.runtime import Runtime
 
     asked = questions("card", [name for name in arguments.only.split(",") if name])
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
@@ -282,40 +285,40 @@ def card(argv: list[str]) -> int:
     if results is not None and not results.is_dir():
         raise ValueError(f"--publish {results}: no such folder; the board is in results")
     subject.check()
-    if not arguments.json:
-        print(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
-    for name, found, kept in carry_out(subject, asked, processes=arguments.processes):
-        if not arguments.json:
-            print_prose(f"{name}: {found['answer']}{' (kept)' if kept else ''}")
-    made = _write_card(subject, results)
+    file = subject.folder / CARD_FILE
+    findings = kept(subject, file)
+    due = [each for each in asked if each.name not in findings]
+    say = (lambda _: None) if arguments.json else print_prose
+    say(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
+    for each in asked:
+        if each.name in findings:
+            say(f"{each.name}: {findings[each.name]['answer']} (kept)")
+    runtime = Runtime.start(device=subject.device, precision="fp32", threads=1)
+    for name, found in carry_out(subject, due, processes=arguments.processes):
+        say(f"{name}: {found['answer']}")
+        findings[name] = found
+        _write_text(file, _json(assemble(subject, runtime.environment(), findings)))
+    made = assemble(subject, runtime.environment(), findings)
+    homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
+    _write_text(subject.folder / PAGE_FILE, card_page(made, baselines_for(made, homes)))
     if arguments.json:
         print(_json(made), end="")
     else:
-        print(f"written to {subject.folder / 'card.html'}")
+        print(f"written to {subject.folder / PAGE_FILE}")
     if results is not None:
         every = [each.name for each in questions("card")]
-        if missing := [name for name in every if name not in made["examinations"]]:
+        if missing := [name for name in every if name not in findings]:
             raise ValueError(f"not published: {', '.join(missing)} missing; leave --only out")
         _publish_card(subject, made, results)
     return 0
 
 
-def _write_card(subject: "Examined", results: Path | None) -> dict[str, Any]:
-    """Write `card.json` and the page, and return the card."""
-    from normlab.inspect.card import card as assemble
+def _write_text(path: Path, text: str) -> None:
     from normlab.records.atomic import atomic_write
-    from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
-    from normlab.train.runtime import Runtime
 
-    runtime = Runtime.start(device=subject.device, precision="fp32", threads=1)
-    card = assemble(subject, runtime.environment())
-    homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
-    page = card_page(card, baselines_for(card, homes))
-    subject.folder.mkdir(parents=True, exist_ok=True)
-    for name, text in ((CARD_FILE, _json(card)), (PAGE_FILE, page)):
-        with atomic_write(subject.folder / name) as file:
-            file.write(text)
-    return card
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(text)
 
 
 def _json(card: dict[str, Any]) -> str:
@@ -326,7 +329,6 @@ def _publish_card(subject: "Examined", card: dict[str, Any], results: Path) -> N
     """Copy the card and the records of its short runs, and make the board and the pages again."""
     from normlab.config.compose import to_dict
     from normlab.inspect.card import TASKS
-    from normlab.records.atomic import atomic_write
     from normlab.records.store import RECORD_FILE, RunStore
     from normlab.reports.cards import CARD_FILE, FOLDER
     from normlab.reports.manifest import accept
@@ -336,9 +338,7 @@ def _publish_card(subject: "Examined", card: dict[str, Any], results: Path) -> N
     configs = [to_dict(run) for run in runs]
     paths = [RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE for config in configs]
     home = results / FOLDER / subject.folder.name
-    home.mkdir(parents=True, exist_ok=True)
-    with atomic_write(home / CARD_FILE) as file:
-        file.write(_json(card))
+    _write_text(home / CARD_FILE, _json(card))
     for source in paths:
         if not source.is_file():
             continue
@@ -346,7 +346,6 @@ def _publish_card(subject: "Examined", card: dict[str, Any], results: Path) -> N
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source, target)
     for path, text in card_pages(results).items():
-        with atomic_write(path) as file:
-            file.write(text)
+        _write_text(path, text)
     accept(results, [home])
     print(f"published in {home}; the board is {results / 'cards.md'}")

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import options
 from normlab.config.suggest import check_given_once
-from normlab.inspect.question import Finding, Question, questions
-from normlab.records.atomic import atomic_write
+from normlab.inspect.question import Question, questions
 from normlab.records.canonical import plain
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
@@ -30,8 +29,6 @@ STAGES = ("quiet", "training", "trained")
 """A quiet question has the processor to itself; trained ones read the translation run."""
 _OF_A_CARD = re.compile(r"\+?((\w+_)?norm|placement)([.@]\w+)*=.*")
 _UNSAFE = re.compile(r"[^\w.+-]")
-_PACKAGE = Path(__file__).resolve().parents[1]
-_INSTRUMENTS = ("inspect", "bench")
 
 
 @dataclass(frozen=True)
@@ -185,94 +182,74 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
 
 def carry_out(
     subject: Examined, asked: Sequence[Question], *, processes: int
-) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield each finding as it comes, as plain values, and whether it was kept from before.
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield each finding as it comes, as plain values.
 
-    Several at a time where they only train or read; an interrupted card resumes.
+    Several questions at a time where they only train or read.
     """
-    key, due = key_of(subject), list[Question]()
-    for each in asked:
-        if (found := read(subject, each.name, key)) is None:
-            due.append(each)
-        else:
-            yield each.name, found, True
     for stage in STAGES:
-        names = [each.name for each in due if each.stage == stage]
+        names = [each.name for each in asked if each.stage == stage]
         alone = len(names) if stage == "quiet" or processes == 1 else 0
         if stage == "trained":  # they would all wait for the lock of one run
             alone = max(alone, 1)
         for name in names[:alone]:
-            yield name, examine(subject, name, key), False
+            yield name, examine(subject, name)
         if names[alone:]:
-            yield from _together(subject, names[alone:], key, processes)
+            yield from _together(subject, names[alone:], processes)
 
 
 def _together(
-    subject: Examined, names: Sequence[str], key: str, processes: int
-) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    subject: Examined, names: Sequence[str], processes: int
+) -> Iterator[tuple[str, dict[str, Any]]]:
     with ProcessPoolExecutor(
         min(processes, len(names)),
         mp_context=multiprocessing.get_context("spawn"),
         initializer=signal.signal,  # Ctrl-C is for the parent: a run takes it as its own
         initargs=(signal.SIGINT, signal.SIG_IGN),
     ) as pool:
-        waiting = {pool.submit(examine, subject, name, key): name for name in names}
+        waiting = {pool.submit(examine, subject, name): name for name in names}
         try:
             for done in as_completed(waiting):
-                yield waiting[done], done.result(), False
+                yield waiting[done], done.result()
         except BaseException:
             pool.shutdown(cancel_futures=True)
             raise
 
 
-def examine(subject: Examined, name: str, key: str) -> dict[str, Any]:
-    """Ask one question, keep the finding in a file, and return it."""
+def examine(subject: Examined, name: str) -> dict[str, Any]:
+    """Ask one question."""
     (asked,) = questions("card", [name])
-    finding: Finding = asked.ask(subject)
-    found = plain(finding.plain(asked))
-    path = _file(subject, name)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(json.dumps({"key": key, "finding": found}, indent=1, allow_nan=False) + "\n")
-    return found
+    return plain(asked.ask(subject).plain(asked))
 
 
-def read(subject: Examined, name: str, key: str) -> dict[str, Any] | None:
-    """Return what the same code found before of the same norm; None where nothing was."""
+def kept(subject: Examined, path: Path) -> dict[str, Any]:
+    """Return the findings of a `card.json` by name, if it is of the same norm and code of runs."""
     try:
-        kept = json.loads(_file(subject, name).read_text("utf-8"))
-        return kept["finding"] if kept["key"] == key else None
+        card = json.loads(path.read_text("utf-8"))
+        return card["examinations"] if card["key"] == key_of(subject) else {}
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # there is none, or it is damaged: it is made again
-
-
-def _file(subject: Examined, name: str) -> Path:
-    return subject.folder / "exams" / f"{name}.json"
+        return {}  # there is none, or it is damaged: it is made again
 
 
 def key_of(subject: Examined) -> str:
-    """Return what a finding depends on: the norm, the scale, the code of runs and questions."""
+    """Return what a finding depends on: the norm, the scale, the code of norms and runs."""
     config = to_dict(subject.config("translation"))
-    code = hashlib.sha256()
-    for folder in _INSTRUMENTS:
-        for path in sorted((_PACKAGE / folder).rglob("*.py")):
-            code.update(path.read_bytes())
     parts = [
         *(subject.overrides, subject.device, asdict(subject.sizes)),
-        *(fingerprint(config), NUMERICS, own_norms(config), code.hexdigest()),
+        *(fingerprint(config), NUMERICS, own_norms(config)),
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
-def card(subject: Examined, environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `card.json` holds: all that was found so far, as plain values."""
-    key = key_of(subject)
+def card(
+    subject: Examined, environment: Mapping[str, Any], findings: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return what `card.json` holds, as plain values."""
     config = to_dict(subject.config("translation"))
-    names = [each.name for each in questions("card")]
-    found = {name: read(subject, name, key) for name in names}
     described = {option.name: option.description for option in options("norm")}
     return {
         "format": FORMAT,
+        "key": key_of(subject),
         "name": subject.name,
         "description": described[config["choices"]["norm"]],
         "overrides": list(subject.overrides),
@@ -280,5 +257,5 @@ def card(subject: Examined, environment: Mapping[str, Any]) -> dict[str, Any]:
         "seeds": list(subject.sizes.seeds),
         "norm": config["norm"],
         "environment": plain(dict(environment)),
-        "examinations": {name: each for name, each in found.items() if each is not None},
+        "examinations": dict(findings),
     }

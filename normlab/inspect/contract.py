@@ -33,9 +33,6 @@ from normlab.norms.base import Norm, normalized_by
 from normlab.norms.recalibration import recalibrated
 
 BATCH, POSITION, FEATURE = AXES
-_OTHERS = dict(
-    zip(AXES, ("other sequences", "other positions", "its token's other features"), strict=True)
-)
 _WIDEN = "take it from `widen(x)` of normlab/norms/pool.py"
 Ask = Callable[[BareNorm], str | Finding]
 
@@ -79,7 +76,7 @@ def contract(name: str, *claims: int) -> Callable[[Ask], Callable[[BareNorm], Fi
 
 @contract("shape")
 def shape(norm: BareNorm) -> str:
-    """Does the output have the input's shape, and does the input stay as it was?"""
+    """Does the output have the input's shape, is it finite, and does the input stay as it was?"""
     for size in ((4, 6), (1, 6), (3, 1)):
         x = norm.values(*size)
         before = x.clone()
@@ -89,17 +86,11 @@ def shape(norm: BareNorm) -> str:
         must(torch.equal(x, before), "writes into its input, which the residual branch reads too")
         finite = y.isfinite().all()
         must(finite, f"makes NaN or infinity of {size[0]} sequences of {size[1]} tokens")
-    return "the input's shape; the input stays as it was"
-
-
-@contract("zeros")
-def zeros(norm: BareNorm) -> str:
-    """Is the output finite where all values are the same, in training and in eval?"""
     for value, training in product((0.0, 3.0), (True, False)):
         x = torch.full((4, 6, norm.width), value, dtype=torch.float64)
         finite = call(norm.new().train(training), x).isfinite().all()
         must(finite, f"makes NaN or infinity where every value is {value:g}: bound its divisor")
-    return "finite on a batch of equal values"
+    return "the input's shape, finite; the input stays as it was"
 
 
 @contract("precision")
@@ -129,28 +120,18 @@ def precision(norm: BareNorm) -> str:
 @contract("pools", 11)
 def pools(norm: BareNorm) -> str:
     """Does it pool over the axes that it declares, at both ends of training?"""
-    first = norm.new()
-    norms = (first, norm.trained())
-    declared = set(first.pools)
+    norms = (norm.new(), norm.trained())
+    declared = set(norms[0].pools)
     found = set().union(*(Sees.of(dependence(each, features=2)).axes for each in norms))
     remembered = set().union(*map(axes_moving_statistics, norms))
-    said = f"declares pools={{{', '.join(in_order(declared))}}}, but"
-    beyond = in_order(found - declared)
-    must(
-        not beyond or (beyond == [FEATURE] and declared & {BATCH, POSITION}),
-        f"{said} a position's output changes with "
-        f"{' and '.join(_OTHERS[axis] for axis in beyond)}: it pools over "
-        f"{' and '.join(beyond)} as well",
-    )
-    without = in_order(declared - found - remembered)
-    must(
-        not without,
-        f"{said} an output does not change with "
-        f"{' or '.join(_OTHERS[axis] for axis in without)}: it does not pool over "
-        f"{' or '.join(without)}",
-    )
-    more = f"; an output changes with {_OTHERS[FEATURE]} too" if beyond else ""
-    return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{more}"
+    said = f"declares pools={{{', '.join(in_order(declared))}}}, but an output"
+    beyond, without = found - declared, declared - found - remembered
+    mixes = beyond == {FEATURE} and bool(declared & {BATCH, POSITION})
+    more, less = (" and ".join(in_order(axes)) for axes in (beyond, without))
+    must(not beyond or mixes, f"{said} changes along {more} too: name all axes that it pools over")
+    must(not without, f"{said} does not change along {less}: it does not pool over it")
+    also = "; an output changes with its token's other features too" if beyond else ""
+    return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
 
 
 @contract("padding", 7, 8)
@@ -218,23 +199,19 @@ def alone(norm: BareNorm) -> str:
         differ(together[n, real], look(own, x[[n]], valid[[n]])[0, real])
         for n, real in enumerate(valid)
     )
-    _as_declared(
-        not depends,
-        own.batch_independent,
+    must(
+        not (depends and own.batch_independent),
         "in eval the output of a sequence is another alone than in its batch, and "
         "`batch_independent` is True: take running statistics there (RunningNorm), or name "
         f"{BATCH} in `pools`",
+    )
+    must(
+        depends or own.batch_independent,
         "in eval the output of a sequence is the same alone, and `batch_independent` is False: a "
         "norm with running statistics derives from RunningNorm, which knows",
     )
     said = "depends on its batch" if depends else "is the same alone as in a batch"
     return f"in eval a sequence {said}, as declared"
-
-
-def _as_declared(found: bool, declared: bool, without: str, with_: str) -> None:
-    """Raise Broken where what was found is not what is declared: not found, or found after all."""
-    must(found or not declared, without)
-    must(declared or not found, with_)
 
 
 @contract("stepwise", 17, 41)
@@ -243,11 +220,13 @@ def stepwise(norm: BareNorm) -> str:
     own = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
     depends = differ(look(own, x, valid)[valid], one_by_one(own, x, valid)[valid])
-    _as_declared(
-        not depends,
-        own.incremental,
+    must(
+        not (depends and own.incremental),
         "in eval token by token gives another output than the whole, and `incremental` is True: "
         "name what it pools over in `pools`; positions count from `stream.start`",
+    )
+    must(
+        depends or own.incremental,
         "in eval token by token gives the same output, and `incremental` is False: decoding would "
         "take the slow path for nothing",
     )

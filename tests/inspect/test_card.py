@@ -2,15 +2,14 @@
 
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from normlab.commands.norm import card as make_card
 from normlab.inspect import card_questions, runs
-from normlab.inspect.card import SCALES, STAGES, carry_out, examined
-from normlab.inspect.question import Finding, Question, questions
+from normlab.inspect.card import SCALES, STAGES, card, examined, kept
+from normlab.inspect.question import Finding, questions
 from normlab.reports.cards import baselines_for, beside, board, card_page, read_card
 
 
@@ -52,21 +51,17 @@ def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
     assert subject.config("translation", reference=True).choices.norm == "ln"
 
 
-def test_a_finding_is_kept_until_the_norm_changes(tmp_path, monkeypatch):
-    asked = []
-
-    def ask(subject):
-        asked.append(subject.overrides)
-        return Finding("so", {"x": float("nan")}, board={"c": 1.0})
-
-    pools = Question("pools", "card", "?", ask, stage="quiet")
-    monkeypatch.setattr("normlab.inspect.card.questions", lambda *_: [pools])
-    for arguments, kept in ((["norm=bn"], False), (["norm=bn"], True), (["norm=ln"], False)):
-        subject = replace(examined([*arguments, "scale=smoke"], tmp_path), folder=tmp_path / "one")
-        ((name, found, was_kept),) = carry_out(subject, [pools], processes=1)
-        assert (name, found["answer"], was_kept) == ("pools", "so", kept)
-        assert found["figures"] == {"x": "nan"}
-    assert len(asked) == 2
+def test_a_finding_is_kept_until_the_norm_changes(tmp_path):
+    path = tmp_path / "card.json"
+    bn = examined(["norm=bn", "scale=smoke"], tmp_path)
+    assert kept(bn, path) == {}
+    found = {"pools": {"answer": "so"}}
+    path.write_text(json.dumps(card(bn, {}, found)))
+    assert kept(bn, path) == found
+    for other in (["norm=ln", "scale=smoke"], ["norm=bn", "norm.eps=0.1"], ["norm=bn"]):
+        assert kept(examined(other, tmp_path), path) == {}
+    path.write_text("{")
+    assert kept(bn, path) == {}
 
 
 def test_the_rate_is_doubled_until_it_fails_and_where_the_first_fails_tried_both_ways(
@@ -125,19 +120,19 @@ def made(tmp_path_factory) -> Path:
 
 
 def test_a_card_is_carried_out_and_written(made):
-    card = read_card(made / "card.json")
-    assert list(card["examinations"]) == sorted(["pools", "translation", "pictures", "depth"])
-    figures = card["examinations"]["translation"]["figures"]
+    found = read_card(made / "card.json")
+    assert list(found["examinations"]) == sorted(["pools", "translation", "pictures", "depth"])
+    figures = found["examinations"]["translation"]["figures"]
     assert figures["scores"]["test/nll"].keys() == {"1"}
-    pictures = card["examinations"]["pictures"]
+    pictures = found["examinations"]["pictures"]
     assert pictures["cells"].keys() == {"digits loss", "digits acc"}
     assert pictures["figures"]["scores"]["test/accuracy"].keys() == {"1"}
     assert pictures["figures"]["floors"]["test/loss"] == pytest.approx(math.log(10), abs=0.01)
-    assert card["examinations"]["pools"]["cells"] == {"pools": "feature"}
+    assert found["examinations"]["pools"]["cells"] == {"pools": "feature"}
     layers = SCALES["smoke"].depth * 2
-    assert len(card["examinations"]["depth"]["figures"]["moved"]) == layers
+    assert len(found["examinations"]["depth"]["figures"]["moved"]) == layers
     page = (made / "card.html").read_text("utf-8")
-    assert all(f'id="{name}"' in page for name in card["examinations"])
+    assert all(f'id="{name}"' in page for name in found["examinations"])
     assert "No baseline of this scale was found" in page
 
 
@@ -162,9 +157,9 @@ def test_a_norm_that_cannot_stand_on_pictures_says_why(chosen, reason, tmp_path,
 
 
 def test_an_examination_that_was_made_apart_says_at_which_commit():
-    card = card_of("bn", [2.0, 3.0])
-    card["examinations"]["pictures"] = picture(environment={"commit": "new"})
-    page = card_page(card, {"ln": card_of("ln", [1.0, 2.0])})
+    own = card_of("bn", [2.0, 3.0])
+    own["examinations"]["pictures"] = picture(environment={"commit": "new"})
+    page = card_page(own, {"ln": card_of("ln", [1.0, 2.0])})
     assert page.count("Examined apart from the rest, at commit <code>new</code>") == 1
 
 
@@ -211,9 +206,9 @@ def test_the_board_sorts_by_the_short_runs_and_pages_pair_by_seed(tmp_path):
         "none": card_of("none", [], nll="diverged 1/2"),
         "peeks": card_of("peeks", [0.1, 0.1], nll=0.1, stepwise=1.7),
     }
-    for name, card in cards.items():
+    for name, each in cards.items():
         (tmp_path / name).mkdir()
-        (tmp_path / name / "card.json").write_text(json.dumps(card))
+        (tmp_path / name / "card.json").write_text(json.dumps(each))
     rows = [line for line in board(cards.values()).splitlines() if line.startswith("| `")]
     assert rows == [
         "| `mine` | 2.05 | - | - |",

@@ -125,22 +125,21 @@ WRONG = {
     "pools over more": (
         wrong(lambda self, x, s: x / root(x, (1, 2))),
         "pools",
-        rf"declares pools=\{{{FEATURE}}}, but a position's output changes with other positions: "
-        rf"it pools over {POSITION} as well",
+        rf"declares pools=\{{{FEATURE}}}, but an output changes along {POSITION} too: name",
     ),
     "pools over less": (
         wrong(pools=frozenset({FEATURE, BATCH})),
         "pools",
-        f"does not change with other sequences: it does not pool over {BATCH}",
+        f"does not change along {BATCH}: it does not pool over it",
     ),
     "says nothing of features": (
         wrong(pools=frozenset()),
         "pools",
-        f"its token's other features: it pools over {FEATURE} as well",
+        f"an output changes along {FEATURE} too",
     ),
     "one feature": (wrong(lambda self, x, s: x, forward=lambda self, x, s: x[..., :1]), "shape"),
     "in place": (wrong(forward=lambda self, x, s: x.mul_(2)), "shape", "its input"),
-    "no floor": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "zeros", "is 0"),
+    "no floor": (wrong(lambda self, x, s: x / x.std(-1, keepdim=True)), "shape", "is 0"),
     "float32": (wrong(forward=without_cast), "precision", r"of bfloat16 values.*to\(x.dtype\)"),
     "bf16 statistics": (wrong(forward=without_widening), "precision", "widen"),
     "padding": (
