@@ -189,7 +189,7 @@ def stepwise(examined: Examined) -> Finding:
 @question("health", of="card", stage="trained")
 def health(examined: Examined) -> Finding:
     """What do the other questions of `normlab inspect` say of the trained model?"""
-    names = ("gradients", "leak", "batch_mean", "outlier", "order")
+    names = ("gradients", "leak", "batch_mean", "outlier")
     found = of_the_trained(examined, *names)
     if not found:
         return _DIVERGED

@@ -12,8 +12,10 @@ from functools import partial
 from itertools import combinations
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
+from scipy.stats import rankdata
 from torch import Tensor, nn
 
 from normlab.claims.evidence import Evidence
@@ -29,13 +31,12 @@ from normlab.inspect.subject import (
     run,
     trained,
 )
-from normlab.inspect.worked import Group, document, padding_moves, work
+from normlab.inspect.worked import Group, document, work
 from normlab.norms.batch import BatchNorm
 from normlab.train.build import make_norm
 
 SEED = 1
 WIDTH, LENGTH = 64, 12
-FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 
 
 def names() -> list[str]:
@@ -52,6 +53,11 @@ def compute(name: str) -> list[Evidence]:
 def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence:
     """Return what was found; where it does not hold, it contradicts the claim."""
     return Evidence("unit", asked, answer, "supports" if holds else "contradicts", numbers)
+
+
+def close(found: Sequence[float], wanted: Sequence[float]) -> bool:
+    """Tell whether all values are the wanted ones."""
+    return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
 
 
 def changes(share: float) -> bool:
@@ -84,13 +90,13 @@ def trained_norm(name: str, **values: Any) -> Norm:
     return trained(new_norm(name, **values), *draw_tokens(60, 32, 16, seed=SEED + 1))
 
 
-def _option(name: str) -> Norm:
+def option(name: str) -> Norm:
     """Return the norm of an option at the width of the documents' tensor."""
-    return on_table(next(option for option in options("norm") if option.name == name)).make()
+    return on_table(next(each for each in options("norm") if each.name == name)).make()
 
 
 def _first_group(name: str) -> Group:
-    norm = _option(name)
+    norm = option(name)
     return work(norm, pooled_cells(norm, dependence(norm))).groups[0]
 
 
@@ -111,7 +117,7 @@ def worked() -> list[Evidence]:
                 f"{name}: {what} = {mean:g}, variance {var:.4g}",
                 f"by hand mean {group.mean:.4g}, variance {group.var:.4g}; the module subtracts "
                 f"{group.line.center:.4g} and divides by {group.line.divisor:.4g}",
-                holds=_close((group.mean, group.var, group.line.center), (mean, var, mean)),
+                holds=close((group.mean, group.var, group.line.center), (mean, var, mean)),
                 mean=group.mean,
                 var=group.var,
             )
@@ -316,71 +322,36 @@ def memory() -> list[Evidence]:
     ]
 
 
-@question("padding.pollutes", of="claim", claims=(7,))
-def pollutes() -> list[Evidence]:
-    """What are the statistics of 1 2 3 4 5 with five zeros of padding, counted and left out?"""
-    padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
-    torchs = nn.BatchNorm1d(1, momentum=1.0).double()
-    torchs(padded[:, None])
-    assert torchs.running_mean is not None and torchs.running_var is not None
-    # The buffer keeps the variance over n - 1; the batch is normalized by that over n.
-    biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
-    ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
-    move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
-    left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
-    found = (
-        (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
-        (f"bn: {move}", ours["include"], (1.5, 3.25)),
-        (left_out, ours["exclude"], (3.0, 2.0)),
+@question("order.kept", of="claim", claims=(20,))
+def order_kept() -> list[Evidence]:
+    """Which order of values does a norm keep, over a token's features and a feature's tokens?"""
+    x = draw_tokens(8, 16)
+    generator = torch.Generator().manual_seed(SEED)
+    weighted = new_norm("ln")
+    weighted.weight.data.copy_(0.5 + torch.rand(WIDTH, generator=generator, dtype=torch.float64))
+    asked = (
+        ("ln keeps the order of a token's features", new_norm("ln"), False, True),
+        ("bn keeps the order of a feature's samples", new_norm("bn"), True, True),
+        ("ln does not keep the order of a feature's samples", new_norm("ln"), True, False),
+        ("bn does not keep the order of a token's features", new_norm("bn"), False, False),
+        ("ln keeps it with learned weights too (0.5 to 1.5 here)", weighted, False, True),
     )
-    return [
-        piece(
-            text,
-            f"mean {mean:.4g}, variance {var:.4g}",
-            holds=_close((mean, var), wanted),
-            mean=mean,
-            var=var,
-        )
-        for text, (mean, var), wanted in found
-    ]
+    pieces = []
+    for text, norm, across, exactly in asked:
+        before, after = (table.flatten(0, 1) for table in (x, run(norm, x)))
+        found = rank_correlation(*(before.T, after.T) if across else (before, after))
+        answer = f"rank correlation {found['rho']:.4g}, exact in {found['exact']:.0%}"
+        pieces.append(piece(text, answer, holds=(found["exact"] == 1) == exactly, **found))
+    return pieces
 
 
-def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
-    """Return the mean and variance that batch norm takes of values whose latter half is padding."""
-    norm = new_norm("bn", padding=padding)
-    valid = (torch.arange(len(padded)) < len(FIVE))[None]
-    run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
-    assert isinstance(norm, BatchNorm) and norm.seen is not None
-    return float(norm.seen.mean.flatten()[0]), float(norm.seen.var.flatten()[0])
+def rank_correlation(x: Float[Tensor, "N M"], y: Float[Tensor, "N M"]) -> dict[str, float]:
+    """Return the mean over rows of Spearman's `rho`, and the share of rows whose ranks are `exact`.
 
-
-def _close(found: Sequence[float], wanted: Sequence[float]) -> bool:
-    return all(abs(a - b) < 1e-6 for a, b in zip(found, wanted, strict=True))
-
-
-@question("padding.spares", of="claim", claims=(8,))
-def spares() -> list[Evidence]:
-    """Does padding change the output of layer norm at real tokens, bit by bit?"""
-    x = draw_tokens(8, 12)
-    before = run(new_norm("ln"), x)
-    largest = 0.0
-    for extra in (1, 12, 48):
-        filler = torch.full((8, extra, WIDTH), 1e3, dtype=torch.float64)
-        valid = torch.arange(12 + extra).expand(8, -1) < 12
-        after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
-        largest = max(largest, float((after - before).abs().max()))
-    valid = torch.tensor([[True, True, True], [True, True, False]])
-    moves = padding_moves(_option("ln"), document(), valid)
-    return [
-        piece(
-            "ln: 8 to 80 % of padding does not change real tokens",
-            f"changes by {largest:g} at most" if largest else "identical",
-            holds=largest == 0,
-            largest=largest,
-        ),
-        piece(
-            "ln: padding does not change the documents' tensor, whatever its values",
-            "changes" if moves else "identical",
-            holds=not moves,
-        ),
-    ]
+    rho = corr(rank(x), rank(y)), where equal values share the mean of their ranks.
+    """
+    first, second = (rankdata(table.numpy(), axis=-1) for table in (x, y))
+    exact = (first == second).all(-1).mean()
+    first, second = (table - table.mean(-1, keepdims=True) for table in (first, second))
+    rho = (first * second).sum(-1) / np.sqrt((first**2).sum(-1) * (second**2).sum(-1))
+    return {"rho": float(rho.mean()), "exact": float(exact)}

@@ -1,10 +1,9 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
-import copy
+import math
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from statistics import fmean
 from typing import Any
 
 import torch
@@ -12,14 +11,11 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.claims.evidence import Evidence
-from normlab.config.registry import instantiate
 from normlab.inspect.computed import piece
 from normlab.inspect.model import Subject, look, movement
 from normlab.inspect.question import Cell, Finding, Table, question
-from normlab.inspect.subject import fitted, remembers
-from normlab.inspect.worked import SENTENCE, through
+from normlab.inspect.subject import run
 from normlab.norms.base import Norm, normalized_by
-from normlab.norms.local import NoNorm
 from normlab.probes.attention import describe_attention
 from normlab.tasks.base import Batch
 from normlab.train.build import make_norm
@@ -27,6 +23,8 @@ from normlab.train.build import make_norm
 OUTLIER = 999.0
 SENTENCES = 8
 SATURATED = 0.99
+SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
+"""Document 002's "I love eat": three tokens of four features."""
 _ALIVE = 0.5  # most rows that may be saturated
 _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
@@ -39,17 +37,8 @@ Values = Mapping[str, Any]
 def outlier(subject: Subject) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
-    Document 002's sentence "I love eat" is three tokens of four features with a 999 among them;
-    without a norm, it says, the 999 drowns the others, the softmax gives all weight to one token,
-    and its gradient is 0.
-
-    (a) The sentence goes through a new norm of the subject's option, in float64, and attends to
-    itself. By row: the largest weight, and the slope 1 - sum p^2, the trace of the softmax's
-    Jacobian diag(p) - p p', which is 0 where the softmax is saturated. Layer norm brings the 999
-    down to 1.73, and its token still has one dominant entry: the others are -0.55 to -0.60.
-
-    (b) In the model 999 is added to one feature of the first token of one held-out sentence, where
-    its stream begins (the embedded tokens), in one stack at a time. Against the unchanged batch:
+    999 is added to one feature of the first token of one held-out sentence, where its stream begins
+    (the embedded tokens), in one stack at a time. Against the unchanged batch:
 
         attention   entropy, largest logit, saturated rows and slope of each attention in the
                     sentence of the outlier, as `probes.attention` has
@@ -60,7 +49,6 @@ def outlier(subject: Subject) -> Finding:
     """
     if not subject.has_attention:
         return Finding.none("the model has no attention, and so no softmax over tokens")
-    sentences = in_sentence(subject.config)
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
@@ -68,34 +56,11 @@ def outlier(subject: Subject) -> Finding:
     modes: dict[str, Callable[[], AbstractContextManager[None]]] = {"as evaluated": nullcontext}
     if subject.keeps_statistics:
         modes["of the batch"] = lambda: normalized_by(subject.model, "batch")
-    in_model = {}
+    found = {}
     for name, mode in modes.items():
         with mode():
-            in_model[name] = disturbances(subject, batch, feature)
-    values = {"sentence": sentences, "model": in_model}
-    return Finding(_answer(values), values, Table(_COLUMNS, _rows(values)))
-
-
-def in_sentence(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the document's sentence without a norm and through each norm of the model's stacks.
-
-    A norm with running statistics is run in training mode and, new as it is, in eval mode.
-    """
-    width = len(SENTENCE[0])
-    found: dict[str, Any] = {"no norm": {**through(NoNorm(width)), "changed": {}}}
-    for site in ("norm", "encoder_norm", "decoder_norm"):
-        if config[site] is not None:
-            make = partial(_norm, config[site], width)
-            norm, changed = fitted(make, config[site], width)
-            fresh = copy.deepcopy(norm).eval()
-            found[site] = {**through(norm.train()), "changed": changed}
-            if remembers(norm):
-                found[f"{site}, new in eval"] = {**through(fresh), "changed": changed}
-    return found
-
-
-def _norm(node: Mapping[str, Any], width: int, **changed: int) -> Norm:
-    return instantiate({**node, **changed}, "norm", Norm, dim=width)
+            found[name] = disturbances(subject, batch, feature)
+    return Finding(_answer(found), {"model": found}, Table(_COLUMNS, _rows(found)))
 
 
 @torch.no_grad()
@@ -164,14 +129,9 @@ def worst(attention: Values) -> dict[str, float]:
     }
 
 
-def _rows(values: Values) -> list[tuple[Cell, ...]]:
+def _rows(by_statistics: Values) -> list[tuple[Cell, ...]]:
     rows: list[tuple[Cell, ...]] = []
-    for site, found in values["sentence"].items():
-        saturated = fmean(weight > SATURATED for weight in found["largest_weight"])
-        rows.append(
-            ("3 words", site, found["largest_logit"], min(found["slope"]), saturated, None, None)
-        )
-    for statistics, found in values["model"].items():
+    for statistics, found in by_statistics.items():
         rows.append(("-", statistics, *worst(found["unchanged"]).values(), None, None))
         for stack, by in found["outlier_in"].items():
             effects = by["moved"][stack]["own"], by["moved"][stack]["others"]
@@ -179,13 +139,9 @@ def _rows(values: Values) -> list[tuple[Cell, ...]]:
     return rows
 
 
-def _answer(values: Values) -> str:
-    parts = [
-        f"{site} makes {found['values'][0][2]:.3g} of the document's 999, least slope "
-        f"{min(found['slope']):.2g}"
-        for site, found in values["sentence"].items()
-    ]
-    for statistics, found in values["model"].items():
+def _answer(by_statistics: Values) -> str:
+    parts = []
+    for statistics, found in by_statistics.items():
         moved = [by["moved"][stack] for stack, by in found["outlier_in"].items()]
         own, others = (max(by[where] for by in moved) for where in ("own", "others"))
         before, after = (found["saturated"][when] for when in ("before", "after"))
@@ -201,7 +157,11 @@ def _answer(values: Values) -> str:
 
 @question("outlier.softmax", of="claim", claims=(29,))
 def softmax() -> list[Evidence]:
-    """Does an outlier of 999 saturate the softmax, with and without layer norm?"""
+    """Does an outlier of 999 saturate the softmax, with and without layer norm?
+
+    Layer norm brings the 999 down to 1.73, and its token still has one dominant entry: the others
+    are -0.55 to -0.60.
+    """
     bare, ln = (through(make_norm(name, 4)) for name in ("none", "ln"))
     logits, slopes = ([found[key] for found in (bare, ln)] for key in ("largest_logit", "slope"))
     return [
@@ -222,3 +182,25 @@ def softmax() -> list[Evidence]:
             value=ln["values"][0][2],
         ),
     ]
+
+
+def slope(weights: Float[Tensor, "*N M"]) -> Float[Tensor, "*N"]:
+    """Return 1 - sum p^2 of each row, which is 0 where one weight is 1."""
+    return 1 - weights.square().sum(-1)
+
+
+def through(norm: Norm) -> dict[str, Any]:
+    """Return what a norm makes of the sentence with the 999, and where its tokens then look.
+
+    The sentence is alone in its batch and attends to itself, with the vectors as queries and keys:
+    softmax(y y' / sqrt(D)). By row: the largest weight and the slope.
+    """
+    y = run(norm.double(), torch.tensor([SENTENCE], dtype=torch.float64))[0]
+    logits = y @ y.T / math.sqrt(y.shape[-1])
+    weights = logits.softmax(-1)
+    return {
+        "values": y.tolist(),
+        "largest_logit": float(logits.abs().max()),
+        "largest_weight": weights.amax(-1).tolist(),
+        "slope": slope(weights).tolist(),
+    }

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from normlab.claims.evidence import Evidence
+from normlab.inspect.computed import WIDTH, close, draw_tokens, new_norm, option, piece
 from normlab.inspect.model import (
     MODES,
     NO_STACKS,
@@ -24,9 +26,13 @@ from normlab.inspect.model import (
     stacks,
 )
 from normlab.inspect.question import Finding, Table, question
+from normlab.inspect.subject import run
+from normlab.inspect.worked import document, padding_moves
 from normlab.norms.base import running_norms
+from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Moments
 
+FIVE = (1.0, 2.0, 3.0, 4.0, 5.0)
 SHARES = tuple(step / 10 for step in range(9))
 SENTENCES = 32
 FEWEST = 8  # sentences of one length combination that are enough
@@ -185,3 +191,69 @@ def _table(values: Mapping[str, Any]) -> Table:
         columns += ["mean offset", "var ratio"]
         series += [statistics["mean_offset"], statistics["var_ratio"]]
     return Table(columns, [list(row) for row in zip(*series, strict=True)])
+
+
+@question("padding.pollutes", of="claim", claims=(7,))
+def pollutes() -> list[Evidence]:
+    """What are the statistics of 1 2 3 4 5 with five zeros of padding, counted and left out?"""
+    padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
+    torchs = nn.BatchNorm1d(1, momentum=1.0).double()
+    torchs(padded[:, None])
+    assert torchs.running_mean is not None and torchs.running_var is not None
+    # The buffer keeps the variance over n - 1; the batch is normalized by that over n.
+    biased = float(torchs.running_var) * (len(padded) - 1) / len(padded)
+    ours = {how: _batch_moments(padded, how) for how in ("include", "exclude")}
+    move = "five zeros move mean 3 to 1.5 and variance 2 to 3.25"
+    left_out = "it is the padding: left out (norm.padding=exclude), mean 3 and variance 2 are back"
+    found = (
+        (f"nn.BatchNorm1d: {move}", (float(torchs.running_mean), biased), (1.5, 3.25)),
+        (f"bn: {move}", ours["include"], (1.5, 3.25)),
+        (left_out, ours["exclude"], (3.0, 2.0)),
+    )
+    return [
+        piece(
+            text,
+            f"mean {mean:.4g}, variance {var:.4g}",
+            holds=close((mean, var), wanted),
+            mean=mean,
+            var=var,
+        )
+        for text, (mean, var), wanted in found
+    ]
+
+
+def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, float]:
+    """Return the mean and variance that batch norm takes of values whose latter half is padding."""
+    norm = new_norm("bn", padding=padding)
+    valid = (torch.arange(len(padded)) < len(FIVE))[None]
+    run(norm, padded[None, :, None].expand(-1, -1, WIDTH), valid)
+    assert isinstance(norm, BatchNorm) and norm.seen is not None
+    return float(norm.seen.mean.flatten()[0]), float(norm.seen.var.flatten()[0])
+
+
+@question("padding.spares", of="claim", claims=(8,))
+def spares() -> list[Evidence]:
+    """Does padding change the output of layer norm at real tokens, bit by bit?"""
+    x = draw_tokens(8, 12)
+    before = run(new_norm("ln"), x)
+    largest = 0.0
+    for extra in (1, 12, 48):
+        filler = torch.full((8, extra, WIDTH), 1e3, dtype=torch.float64)
+        valid = torch.arange(12 + extra).expand(8, -1) < 12
+        after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
+        largest = max(largest, float((after - before).abs().max()))
+    valid = torch.tensor([[True, True, True], [True, True, False]])
+    moves = padding_moves(option("ln"), document(), valid)
+    return [
+        piece(
+            "ln: 8 to 80 % of padding does not change real tokens",
+            f"changes by {largest:g} at most" if largest else "identical",
+            holds=largest == 0,
+            largest=largest,
+        ),
+        piece(
+            "ln: padding does not change the documents' tensor, whatever its values",
+            "changes" if moves else "identical",
+            holds=not moves,
+        ),
+    ]

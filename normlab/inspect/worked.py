@@ -1,4 +1,4 @@
-"""The documents' own numbers through the real module: their tensor, its padding, and the 999.
+"""The documents' own numbers through the real module: their tensor, and its padding.
 
 The statistics of a group are taken twice. Once by hand, as the mean and variance of its values.
 And once out of the module: within a group its output is a straight line of its input, whose zero
@@ -9,7 +9,7 @@ known; where they do not, nothing is claimed.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -25,7 +25,6 @@ DOCUMENT = (
     ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), (9.0, 10.0, 11.0, 12.0)),
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),
 )
-SENTENCE = ((10.0, 20.0, 999.0, -5.0), (0.1, 0.2, 0.1, 0.1), (5.0, 5.0, 5.0, 5.0))
 Block = list[list[list[float]]]
 Kind = Literal["identity", "standardize", "scale", "other"]
 _CLOSE = 1e-6
@@ -242,25 +241,3 @@ def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B 
     more, still = F.pad(x, (0, 0, 0, 2, 0, 1)), F.pad(valid, (0, 2, 0, 1))
     after = (look(norm, other, valid)[valid], look(norm, more, still)[still])
     return any(not torch.allclose(before, y, rtol=0, atol=_NEGLIGIBLE) for y in after)
-
-
-def slope(weights: Float[Tensor, "*N M"]) -> Float[Tensor, "*N"]:
-    """Return 1 - sum p^2 of each row, which is 0 where one weight is 1."""
-    return 1 - weights.square().sum(-1)
-
-
-def through(norm: Norm) -> dict[str, Any]:
-    """Return what a norm makes of the sentence with the 999, and where its tokens then look.
-
-    The sentence is alone in its batch and attends to itself, with the vectors as queries and keys:
-    softmax(y y' / sqrt(D)). By row: the largest weight and the slope.
-    """
-    y = run(norm.double(), torch.tensor([SENTENCE], dtype=torch.float64))[0]
-    logits = y @ y.T / math.sqrt(y.shape[-1])
-    weights = logits.softmax(-1)
-    return {
-        "values": y.tolist(),
-        "largest_logit": float(logits.abs().max()),
-        "largest_weight": weights.amax(-1).tolist(),
-        "slope": slope(weights).tolist(),
-    }

@@ -20,7 +20,7 @@ def read(path):
 
 
 def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
-    assert main(["inspect", *config, "--only", "gradients,order"]) == 0
+    assert main(["inspect", *config, "--only", "gradients,outlier"]) == 0
     shown = capsys.readouterr().out
     assert "task=translation norm=bn placement=pre model=tiny seed=1" in shown
     assert "at initialization" in shown
@@ -30,7 +30,7 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert sheet["subject"]["step"] == 0
     assert sheet["subject"]["config"]["choices"]["norm"] == "bn"
     assert sheet["data"]["checksums"]
-    assert list(sheet["examinations"]) == ["gradients", "order"]
+    assert list(sheet["examinations"]) == ["gradients", "outlier"]
     found = sheet["examinations"]["gradients"]
     assert found["applies"]
     assert found["answer"] in " ".join(shown.split())
@@ -44,9 +44,9 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
 def test_pictures_are_examined_in_words_of_pictures(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     small = ["task=digits", "model.width=4", "norm=bn", "batch_size=8"]
-    assert main(["inspect", *small, "--only", "order,stepwise"]) == 0
+    assert main(["inspect", *small, "--only", "batch_mean,stepwise"]) == 0
     shown = capsys.readouterr().out
-    assert "of a position's features" in shown and "token" not in shown
+    assert "power" in shown and "positions" in shown and "token" not in shown
     assert "does not generate text" in shown
 
 

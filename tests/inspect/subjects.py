@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from normlab.inspect.model import Subject, subject_of_config
 from normlab.inspect.question import Finding
@@ -118,11 +117,6 @@ class Untouched:
             len(module._forward_hooks) + len(module._forward_pre_hooks)
             for module in self.model.modules()
         ]
-
-
-def config_of(norm: str) -> dict:
-    """Return the values of a norm's config."""
-    return yaml.safe_load((ROOT / "configs" / "norm" / f"{norm}.yaml").read_text("utf-8"))
 
 
 def examined(about: Subject, ask: Callable[[Subject], Finding]) -> Finding:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from normlab.inspect import inference, order, others, outlier, sampling
+from normlab.inspect import inference, others, outlier, sampling
 from normlab.inspect.model import Ends, Seen, by_how_much, movement, percent
 from normlab.inspect.others import attention_weights, derivative, total_variation
 from normlab.models.attention import AttentionCore
@@ -189,7 +189,7 @@ def test_too_few_sentences_are_named(tmp_path, ask, number):
     assert ask(replace(about, task=Few())).why_not
 
 
-@pytest.mark.parametrize("ask", [others.leak, order.order, outlier.outlier, inference.stepwise])
+@pytest.mark.parametrize("ask", [others.leak, outlier.outlier, inference.stepwise])
 def test_the_same_question_has_the_same_answer(tmp_path, ask):
     about = trained(tmp_path, "norm=bn")
     assert ask(about) == ask(about)

@@ -7,11 +7,10 @@ import pytest
 import torch
 
 from normlab.inspect import outlier
-from normlab.inspect.outlier import in_sentence
-from normlab.inspect.worked import slope, through
+from normlab.inspect.outlier import slope, through
 from normlab.norms.base import normalized_by
 from normlab.train.build import make_norm
-from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, config_of, examined, trained
+from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, examined, trained
 
 
 @EVERY_KIND
@@ -52,23 +51,6 @@ def test_layer_norm_of_the_documents_sentence_by_hand():
     assert found["slope"][0] == pytest.approx(1 - sum(p * p for p in shares), rel=1e-5)
     assert found["slope"][2] == pytest.approx(2 / 3)  # "eat" looks at all three alike
     assert found["largest_logit"] == pytest.approx(2, rel=1e-5)
-
-
-def test_running_statistics_of_a_new_norm_know_nothing_of_the_outlier():
-    nodes = {"norm": config_of("bn"), "encoder_norm": None, "decoder_norm": config_of("ln")}
-    found = in_sentence(nodes)
-    assert list(found) == ["no norm", "norm", "norm, new in eval", "decoder_norm"]
-    assert found["norm, new in eval"]["values"][0][2] == pytest.approx(999, rel=1e-4)
-    assert found["norm"]["values"][0][2] < 2
-    assert found["decoder_norm"]["values"] == through(make_norm("ln", 4))["values"]
-
-
-def test_a_norm_that_does_not_fit_four_features_is_made_to_and_says_so():
-    nodes = {"norm": config_of("gn"), "encoder_norm": config_of("ln"), "decoder_norm": None}
-    found = in_sentence(nodes)
-    assert found["norm"]["changed"] == {"groups": 2} and found["encoder_norm"]["changed"] == {}
-    with pytest.raises(ValueError, match="eps"):
-        in_sentence({**nodes, "norm": {"option": "ln", "affine": True}})
 
 
 def test_the_slope_of_the_softmax_in_closed_form():
