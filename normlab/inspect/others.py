@@ -243,10 +243,12 @@ def derivative(stack: str, seen: Seen, seed: int) -> dict[str, float | None]:
         retain_graph=True,
         materialize_grads=True,
     )
-    parts = {
-        name: split(*real_values(slope, given))
-        for (name, given), slope in zip(seen.entered.items(), slopes, strict=True)
-    }
+    parts: dict[str, list[float]] = {}
+    for (name, given), slope in zip(seen.entered.items(), slopes, strict=True):
+        values, valid = real_values(slope, given)
+        real = values * valid[..., None]
+        places = (real[0, 0], real[0, 1:], real[1:])
+        parts[name] = [float(torch.linalg.vector_norm(part)) for part in places]
     own, later, _ = parts[stack]
     others = math.hypot(*(part[2] for part in parts.values()))
     return {
@@ -256,30 +258,15 @@ def derivative(stack: str, seen: Seen, seed: int) -> dict[str, float | None]:
     }
 
 
-def split(slope: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> tuple[float, float, float]:
-    """Return the norms of a derivative at the first position, at later ones, at other sentences."""
-    real = slope * valid[..., None]
-    parts = (real[0, 0], real[0, 1:], real[1:])
-    own, later, others = (float(torch.linalg.vector_norm(part)) for part in parts)
-    return own, later, others
-
-
-def leaks(found: Mapping[str, float | None], *, both_ways: bool) -> dict[str, float]:
-    """Return those of `later` and `others` that ought to be 0 and are not."""
-    due = {"later"} if both_ways else set()
-    return {
-        what: share
-        for what in _WORDS
-        if (share := found[what]) is not None and what not in due and not share < NEGLIGIBLE
-    }
-
-
 def _leaks(found: Mapping[str, Mapping[str, float | None]], ways: Mapping[str, bool]) -> str:
+    """Name those of `later` and `others` that ought to be 0 and are not."""
     parts = []
     for stack, each in found.items():
+        due = ("others",) if ways[stack] else ("later", "others")
         seen = [
             f"{_WORDS[what]} ({share:.2g} of its own token's slope)"
-            for what, share in leaks(each, both_ways=ways[stack]).items()
+            for what in due
+            if (share := each[what]) is not None and not share < NEGLIGIBLE
         ]
         parts += [f"the {stack} depends on {' and '.join(seen)}"] * bool(seen)
     return ", ".join(parts) or "nothing leaks"

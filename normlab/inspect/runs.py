@@ -1,7 +1,8 @@
-"""The questions of a card that take short runs: how well they train, and at which rates."""
+"""The questions of a card that take runs: how well they train, and what the model became."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,8 @@ from normlab.config.compose import to_dict
 from normlab.config.registry import instantiate
 from normlab.config.sites import NORM_KEYS
 from normlab.inspect.card import Examined
-from normlab.inspect.question import Cell, Finding, Table, question
+from normlab.inspect.model import MODES, Subject, subject_of_run
+from normlab.inspect.question import Cell, Finding, Table, question, questions
 from normlab.inspect.subject import Norm
 from normlab.records.canonical import plain
 from normlab.records.record import RunRecord
@@ -274,3 +276,72 @@ def _ended(record: RunRecord) -> str:
     outcome = record.outcome
     where = f" in {outcome.layer}" if outcome.layer else ""
     return f"{outcome.status} at step {outcome.step}{where}"
+
+
+def of_the_trained(examined: Examined, *names: str) -> dict[str, Finding]:
+    """Return the answers about the translation run of the first seed; empty if it diverged."""
+    subject = _trained_model(examined)
+    return {each.name: each.ask(subject) for each in questions("model", names) if subject}
+
+
+@lru_cache(maxsize=1)  # several questions ask the same model
+def _trained_model(examined: Examined) -> Subject | None:
+    config = examined.config("translation", seed=examined.sizes.seeds[0])
+    if carry_out(config).outcome.status != "finished":
+        return None
+    return subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
+
+
+_DIVERGED = Finding.none("the translation run diverged, so there is no trained model")
+
+
+@question("company", of="card", stage="trained", claims=(7, 8, 16))
+def company(examined: Examined) -> Finding:
+    """Do padding and the rest of the batch change the output of a sentence?"""
+    found = of_the_trained(examined, "batch_mates", "padding")
+    if not found:
+        return _DIVERGED
+    mates, padded = found.values()
+    moved: dict[str, dict[str, float]] = {"other sentences": {}, "padding": {}}
+    for mode in MODES:
+        if not mates.why_not:
+            moved["other sentences"][mode] = max(mates.values["values"][mode].values())
+        if not padded.why_not:
+            moved["padding"][mode] = max(x[-1] for x in padded.values["moved"][mode].values())
+    rows = [(by, *(shares.get(mode) for mode in MODES)) for by, shares in moved.items()]
+    by_mates, by_padding = (shares.get("training") for shares in moved.values())
+    return Finding(
+        f"other sentences: {mates.answer}; padding: {padded.answer}",
+        {name: each.values for name, each in found.items()},
+        Table(("moved by", "in training", "in evaluation"), rows),
+        board={"mates": by_mates, "padding": by_padding},
+    )
+
+
+@question("inference", of="card", stage="trained", claims=(12, 13, 14, 15))
+def inference(examined: Examined) -> Finding:
+    """What do running statistics cost, compared with the batch's own that training had?"""
+    found = of_the_trained(examined, "statistics").get("statistics", _DIVERGED)
+    gap = {} if found.why_not else {"train-eval gap": found.values.get("gap", 0.0)}
+    return replace(found, board=gap)
+
+
+@question("stepwise", of="card", stage="trained", claims=(17, 41))
+def stepwise(examined: Examined) -> Finding:
+    """Does decoding token by token compute the same as whole sentences?"""
+    found = of_the_trained(examined, "stepwise").get("stepwise", _DIVERGED)
+    apart = {} if found.why_not else {"stepwise": found.values["eval"]["difference"]["mean"]}
+    return replace(found, board=apart)
+
+
+@question("health", of="card", stage="trained")
+def health(examined: Examined) -> Finding:
+    """What do the other questions of `normlab inspect` say of the trained model?"""
+    names = ("gradients", "leak", "batch_mean", "outlier")
+    found = of_the_trained(examined, *names)
+    if not found:
+        return _DIVERGED
+    asked = {each.name: each.text for each in questions("model", names)}
+    rows = [(f"{name}: {asked[name]}", each.answer) for name, each in found.items()]
+    values = {name: each.values for name, each in found.items()}
+    return Finding(found["leak"].answer, values, Table(("question", "answer"), rows))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.norm import card as make_card
-from normlab.inspect import card_questions, runs
+from normlab.inspect import runs
 from normlab.inspect.card import SCALES, STAGES, card, examined, kept
 from normlab.inspect.question import Finding, questions
 from normlab.reports.cards import baselines_for, beside, board, card_page, read_card
@@ -164,8 +164,8 @@ def test_an_examination_that_was_made_apart_says_at_which_commit():
 
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
-    monkeypatch.setattr(card_questions, "of_the_trained", lambda *_: {})
-    for ask in (card_questions.company, card_questions.stepwise, card_questions.health):
+    monkeypatch.setattr(runs, "of_the_trained", lambda *_: {})
+    for ask in (runs.company, runs.stepwise, runs.health):
         found = ask(examined(["norm=bn"], tmp_path))
         assert found.answer.startswith("does not apply: the translation run diverged")
         assert found.board == {}
