@@ -5,7 +5,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,10 @@ from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
 from normlab.distributed import Shard
-from normlab.inspect.model import Subject, look
+from normlab.inspect.model import Subject
 from normlab.inspect.question import Cell, Finding, Table, question
-from normlab.norms.base import Norm, RunningNorm, normalized_by, running_norms
-from normlab.norms.pool import Moments
+from normlab.norms.base import Norm, normalized_by, running_norms
 from normlab.norms.recalibration import recalibrated
-from normlab.probes.statistics import Statistics, discrepancy
 from normlab.tasks.base import Batch
 from normlab.tasks.cross_entropy import log_probabilities
 
@@ -49,11 +46,6 @@ def statistics(subject: Subject) -> Finding:
         gap      loss(running) - loss(batch), nats a token
         closed   what recalibration closes of it, 1 - (loss(recalibrated) - loss(batch)) / gap
 
-    And the training-inference discrepancy of Wang, Wu and Huang 2022, per norm, over the held-out
-    batches B, with the running mu and sigma:
-
-        mean = E_B ||mu_B - mu|| / ||sigma||        var = E_B ||sigma_B - sigma|| / ||sigma||
-
     Batches are cut from sentences sorted by length, as in evaluation; where lengths differ, also in
     random order, which shows what batch statistics owe to the common length of their sentences. A
     gap that stays after recalibration is no fault of the running statistics: what the batch's own
@@ -78,7 +70,6 @@ def statistics(subject: Subject) -> Finding:
         "loss_by_batch_size": {str(size): value for size, value in batch.items()},
         "recalibration": used,
         **closing(kept, own, fresh),
-        "tid": discrepancies(subject, batches[BATCH]),
     }
     rows = [
         ("running", BATCH, kept, kept - own),
@@ -117,45 +108,6 @@ def closing(running: float, batch: float, fresh: float) -> dict[str, float | Non
     """Return the gap, and the share of it that fresh statistics close; None without a gap."""
     gap = running - batch
     return {"gap": gap, "closed": 1 - (fresh - batch) / gap if gap > _LEAST_GAP else None}
-
-
-@torch.no_grad()
-def discrepancies(subject: Subject, batches: Iterable[Batch]) -> dict[str, Any]:
-    """Return the mean over batches of the discrepancy, `mean` and `var`, over all and by norm.
-
-    Entries of too few values are left out, and norms without any other.
-    """
-    found: dict[str, list[dict[str, float]]] = defaultdict(list)
-    norms: dict[str, Any] = dict(subject.norms)
-    for batch in batches:
-        for name, watch in look(subject, batch, "training").moments.items():
-            compared = against_running(norms[name], watch.moments)
-            if compared.mean.numel():
-                both = discrepancy(compared, eps=norms[name].eps)
-                found[name].append({key: float(both[key]) for key in ("mean", "var")})
-    by_site = {name: _means(each) for name, each in found.items()}
-    return {**_means(list(by_site.values())), "by_site": by_site}
-
-
-def against_running(norm: RunningNorm, found: Moments) -> Statistics:
-    """Return a batch's statistics with the running ones, which it does not enter."""
-    mean, var = norm.estimates(found)
-    pooled = (found.count > 1).expand(mean.shape)
-    kept = norm.running_moments()
-    running_mean, running_var = (moment[: len(mean)][pooled] for moment in kept)
-    return Statistics(
-        mean=mean[pooled],
-        var=var[pooled],
-        mean_before=running_mean,
-        var_before=running_var,
-        mean_after=running_mean,
-        var_after=running_var,
-        count=found.count.mean(),
-    )
-
-
-def _means(values: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    return {key: fmean(value[key] for value in values) for key in values[0]} if values else {}
 
 
 def _sentences(subject: Subject) -> np.ndarray:
@@ -199,19 +151,11 @@ def _without_statistics(subject: Subject, indices: np.ndarray) -> Finding:
 
 
 def _answer(subject: Subject, values: Mapping[str, Any]) -> str:
-    gap, closed, tid = values["gap"], values["closed"], values["tid"]
     losses = f"loss {values['loss']['running']:.4g} against {values['loss']['batch']:.4g}"
     first = "" if subject.step else " (at initialization, before any statistics were taken)"
-    text = f"{gap:+.3g} nats a token{first}: {losses}"
-    if closed is not None:
-        text += f"; recalibration closes {closed:.0%} of it"
-    if tid["by_site"]:
-        worst = max(tid["by_site"], key=lambda name: tid["by_site"][name]["mean"])
-        text += (
-            f"; discrepancy {tid['mean']:.2g} of the means, {tid['var']:.2g} of the deviations, "
-            f"largest at {worst} ({tid['by_site'][worst]['mean']:.2g})"
-        )
-    return text
+    text = f"{values['gap']:+.3g} nats a token{first}: {losses}"
+    closed = values["closed"]
+    return text if closed is None else f"{text}; recalibration closes {closed:.0%} of it"
 
 
 @question("stepwise", of="model", claims=(17, 41))

@@ -10,19 +10,13 @@ import torch.nn.functional as F
 
 from normlab.inspect import inference
 from normlab.inspect.inference import (
-    against_running,
     by_length,
     closing,
     differences,
-    discrepancies,
     loss,
 )
-from normlab.inspect.model import look
 from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.local import LayerNorm
-from normlab.norms.pool import Moments
-from normlab.probes.sites import sites
-from normlab.train.build import make_norm
 from tests.inspect.subjects import (
     EVERY_KIND,
     OVER_BATCH,
@@ -40,9 +34,6 @@ def _few(monkeypatch):
     monkeypatch.setattr(inference, "RECALIBRATION_BATCHES", 6)
 
 
-WITHOUT_A_MEAN = {"pn", "pn_v", "mabn", "un"}
-
-
 @EVERY_KIND
 def test_every_norm_has_its_losses_and_stays_as_it_was(tmp_path, norm, placement):
     about = trained(tmp_path, f"norm={norm}", f"placement={placement}")
@@ -54,8 +45,6 @@ def test_every_norm_has_its_losses_and_stays_as_it_was(tmp_path, norm, placement
         by_size = figures["loss_by_batch_size"]
         assert by_size["8"] == by_size["32"] == by_size["128"] != by_size["1"]
         assert figures["recalibration"]["batches"] == 6
-        assert figures["tid"]["by_site"].keys() == sites(about.model, RunningNorm).keys()
-        assert (figures["tid"]["mean"] > 0) == (norm not in WITHOUT_A_MEAN)
     else:
         assert finding.values["same"]
         assert finding.values["gap"] == 0
@@ -82,7 +71,7 @@ def test_what_recalibration_closes_is_a_share_of_the_gap():
     assert closing(1.0, 2.0, 2.0) == {"gap": -1.0, "closed": None}
 
 
-def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(tmp_path):
+def test_statistics_of_the_held_out_text_itself_leave_no_gap(tmp_path):
     about = trained(tmp_path, "norm=bn", "norm.unbiased=false")
     batch = about.batch("valid", range(7))
     before = inference.statistics(about).values
@@ -98,9 +87,6 @@ def test_statistics_of_the_held_out_text_itself_leave_no_gap_and_no_discrepancy(
     assert abs(before["gap"]) > 0.01
     assert abs(figures["gap"]) < 1e-5
     assert figures["closed"] is None
-    assert before["tid"]["mean"] > 0.01
-    assert figures["tid"]["mean"] < 1e-5
-    assert figures["tid"]["var"] < 1e-5
 
 
 def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statistics(tmp_path):
@@ -110,41 +96,6 @@ def test_a_norm_that_evaluates_by_the_batch_is_also_examined_with_running_statis
         found = inference.statistics(by_batch).values
     assert found == inference.statistics(running).values
     assert all(norm.eval_stats == "batch" for norm in running_norms(by_batch.model))
-
-
-def test_the_discrepancy_is_that_of_the_packed_tokens(tmp_path):
-    about = trained(tmp_path, "norm=bn", "norm.unbiased=true")
-    batches = [about.batch("valid", [0, 1, 2]), about.batch("valid", [3, 4, 5, 6])]
-    found = discrepancies(about, batches)
-    ratios: dict[str, list[tuple[float, float]]] = {}
-    for batch in batches:
-        with torch.no_grad():
-            seen = look(about, batch, "training").norms
-        for name, norm in sites(about.model, RunningNorm).items():
-            tokens = seen[name].x[seen[name].valid]
-            sigma = norm.running_var[0].sqrt()
-            mean = (tokens.mean(0) - norm.running_mean[0]).norm() / sigma.norm()
-            spread = (tokens.std(0) - sigma).norm() / sigma.norm()
-            ratios.setdefault(name, []).append((float(mean), float(spread)))
-    assert found["by_site"].keys() == ratios.keys()
-    for name, pairs in ratios.items():
-        means, spreads = zip(*pairs, strict=True)
-        assert found["by_site"][name]["mean"] == pytest.approx(sum(means) / 2, rel=1e-4)
-        assert found["by_site"][name]["var"] == pytest.approx(sum(spreads) / 2, rel=1e-3)
-    whole = [by["mean"] for by in found["by_site"].values()]
-    assert found["mean"] == pytest.approx(sum(whole) / len(whole))
-
-
-def test_positions_of_one_token_are_left_out_of_the_discrepancy():
-    norm = make_norm("bn_position", 2)
-    norm.running_mean[:3] = torch.tensor([[5.0, 6.0], [7.0, 8.0], [9.0, 10.0]])
-    table = torch.arange(6.0).view(3, 2)
-    count = torch.tensor([5.0, 2.0, 1.0]).view(3, 1)
-    compared = against_running(norm, Moments(table, table + 1, count, count))
-    torch.testing.assert_close(compared.mean, torch.tensor([0.0, 1.0, 2.0, 3.0]))
-    # The kept variance is the n - 1 estimate: times 5/4 and 2/1.
-    torch.testing.assert_close(compared.var, torch.tensor([1.25, 2.5, 6.0, 8.0]))
-    torch.testing.assert_close(compared.mean_before, torch.tensor([5.0, 6.0, 7.0, 8.0]))
 
 
 class LoudInTraining(LayerNorm):
