@@ -17,11 +17,11 @@ from torch import Tensor, nn
 
 from normlab.config.compose import compose, to_dict
 from normlab.inspect.question import Finding, questions
-from normlab.inspect.subject import Watch, moments_watched
 from normlab.models.attention import AttentionCore
 from normlab.models.base import Anatomy, stacks
-from normlab.norms.base import Norm, normalized_by, running_norms
+from normlab.norms.base import Norm, RunningNorm, normalized_by, running_norms
 from normlab.norms.local import NoNorm
+from normlab.norms.recalibration import Tally
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
 from normlab.records.canonical import plain
@@ -196,7 +196,7 @@ class Seen:
     """
 
     norms: dict[str, Passage] = field(default_factory=dict[str, Passage])
-    moments: dict[str, Watch] = field(default_factory=dict[str, Watch])
+    moments: dict[str, Tally] = field(default_factory=dict[str, Tally])
     stacks: dict[str, Ends] = field(default_factory=dict[str, Ends])
     entered: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
     layers: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
@@ -279,9 +279,11 @@ def watched(
             hooks.callback(hook.remove)
 
         norms, residuals = sites(model, Norm), sites(model, Residual)
-        seen.moments = hooks.enter_context(moments_watched(norms))
         for name, norm in norms.items():
             after(norm, passed, name)
+            if isinstance(norm, RunningNorm):
+                seen.moments[name] = Tally(norm)
+                hooks.callback(norm.watch(seen.moments[name].add))
         for name, stack in stacks(model).items():
             if leaves:
                 before(stack.entry, leaf, name)

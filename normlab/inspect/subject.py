@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from normlab.config.registry import Option
 from normlab.norms.base import Clock, Norm, RunningNorm
 from normlab.norms.model import ModelNorms
-from normlab.norms.pool import Axis, Moments, Stream
-from normlab.norms.recalibration import Tally
+from normlab.norms.pool import Axis, Stream
 from normlab.train.build import make_norm
 
 AXES: tuple[str, ...] = get_args(Axis)
@@ -249,32 +248,3 @@ def remembers(norm: Norm) -> bool:
 def tables(norm: Norm) -> dict[str, Tensor]:
     """Return the running statistics by name: the buffers themselves; empty for a norm without."""
     return norm.tables if isinstance(norm, RunningNorm) else {}
-
-
-class Watch(Tally):
-    """The moments that a norm normalizes a batch by; a recurrence gives one position at a time."""
-
-    calls: int = 0
-    last: Moments
-
-    def add(self, found: Moments, first: int = 0) -> None:
-        self.calls, self.last = self.calls + 1, found
-        super().add(found, first)
-
-    @property
-    def moments(self) -> Moments:
-        """The moments of the batch."""
-        return self.last if self.calls == 1 else self.result()
-
-
-@contextlib.contextmanager
-def moments_watched(norms: Mapping[str, Norm]) -> Iterator[dict[str, Watch]]:
-    """Collect, by name, the moments of norms with running statistics, where these are a batch's."""
-    found = {name: norm for name, norm in norms.items() if isinstance(norm, RunningNorm)}
-    watches = {name: Watch(norm) for name, norm in found.items()}
-    ends = [norm.watch(watches[name].add) for name, norm in found.items()]
-    try:
-        yield watches
-    finally:
-        for end in ends:
-            end()
