@@ -100,7 +100,7 @@ def _first_group(name: str) -> Group:
     return work(norm, pooled_cells(norm, dependence(norm))).groups[0]
 
 
-@question("axes.worked", of="claim", claims=(37, 53))
+@question("axes.worked", of="claim")
 def worked() -> list[Evidence]:
     """What statistics does the module take of the documents' tensor?"""
     wanted = {
@@ -125,7 +125,7 @@ def worked() -> list[Evidence]:
     return pieces
 
 
-@question("axes.positions", of="claim", claims=(11,))
+@question("axes.positions", of="claim")
 def positions() -> list[Evidence]:
     """What does the documents' batch norm pool: in their code, their example and their table?"""
     x = document().permute(0, 2, 1)
@@ -160,7 +160,7 @@ def positions() -> list[Evidence]:
     ]
 
 
-@question("batch.alone", of="claim", claims=(13, 41))
+@question("batch.alone", of="claim")
 def alone() -> list[Evidence]:
     """What do norms in eval make of one sentence alone, and of one longer than any in training?"""
     x, longer = draw_tokens(8, 16), draw_tokens(2, 40)
@@ -188,7 +188,7 @@ def alone() -> list[Evidence]:
     ]
 
 
-@question("batch.generation", of="claim", claims=(17,))
+@question("batch.generation", of="claim")
 def generation() -> list[Evidence]:
     """Does token by token give another output than the whole sentence?"""
     x = draw_tokens(1, 16)
@@ -203,7 +203,7 @@ def generation() -> list[Evidence]:
     ]
 
 
-@question("batch.ranks", of="claim", claims=(33,))
+@question("batch.ranks", of="claim")
 def ranks() -> list[Evidence]:
     """Does dividing a batch over two processes change the output?"""
     x = draw_tokens(16, LENGTH)
@@ -244,7 +244,7 @@ def _in_step(x: Float[Tensor, "B P D"]) -> Float[Tensor, "B P D"]:
         return torch.cat(list(pool.map(half, (0, 1))))
 
 
-@question("modes.mismatch", of="claim", claims=(12, 15))
+@question("modes.mismatch", of="claim")
 def mismatch() -> list[Evidence]:
     """Does the same batch have another output in eval than in training?"""
 
@@ -265,7 +265,7 @@ def mismatch() -> list[Evidence]:
     ]
 
 
-@question("modes.agreement", of="claim", claims=(38,))
+@question("modes.agreement", of="claim")
 def agreement() -> list[Evidence]:
     """Is layer norm the same in both modes, and alone as in a batch, bit by bit?"""
     norm, x = new_norm("ln"), draw_tokens(8, 16)
@@ -279,7 +279,7 @@ def agreement() -> list[Evidence]:
     ]
 
 
-@question("modes.buffers", of="claim", claims=(38,))
+@question("modes.buffers", of="claim")
 def buffers() -> list[Evidence]:
     """Which buffers do layer norm and batch norm keep, and does eval compute something else?"""
     x = draw_tokens(4, 8)
@@ -301,7 +301,7 @@ def buffers() -> list[Evidence]:
     ]
 
 
-@question("modes.memory", of="claim", claims=(47,))
+@question("modes.memory", of="claim")
 def memory() -> list[Evidence]:
     """How many values does batch norm keep, with one row per position and with one for all?"""
 
@@ -322,7 +322,7 @@ def memory() -> list[Evidence]:
     ]
 
 
-@question("order.kept", of="claim", claims=(20,))
+@question("order.kept", of="claim")
 def order_kept() -> list[Evidence]:
     """Which order of values does a norm keep, over a token's features and a feature's tokens?"""
     x = draw_tokens(8, 16)

@@ -53,7 +53,7 @@ def must(holds: object, otherwise: str) -> None:
         raise Broken(otherwise)
 
 
-def contract(name: str, *claims: int) -> Callable[[Ask], Callable[[BareNorm], Finding]]:
+def contract(name: str) -> Callable[[Ask], Callable[[BareNorm], Finding]]:
     """Register a function that says what is kept, or raises; any error breaks the contract."""
 
     def register(ask: Ask) -> Callable[[BareNorm], Finding]:
@@ -69,7 +69,7 @@ def contract(name: str, *claims: int) -> Callable[[Ask], Callable[[BareNorm], Fi
                 said = f"raises {type(error).__name__}: {text}{norm.line_of(error)}"
                 return Finding(said, holds=False)
 
-        return question(name, of="norm", claims=claims)(asked)
+        return question(name, of="norm")(asked)
 
     return register
 
@@ -117,7 +117,7 @@ def precision(norm: BareNorm) -> str:
     return "the input's dtype; statistics in float32 under bf16"
 
 
-@contract("pools", 11)
+@contract("pools")
 def pools(norm: BareNorm) -> str:
     """Does it pool over the axes that it declares, at both ends of training?"""
     norms = (norm.new(), norm.trained())
@@ -134,7 +134,7 @@ def pools(norm: BareNorm) -> str:
     return f"over {axes_in_words(declared).replace(', ', ' and ')}, as declared{also}"
 
 
-@contract("padding", 7, 8)
+@contract("padding")
 def padding(norm: BareNorm) -> str:
     """Are outputs, gradients and statistics of real tokens the same with padding?"""
     x = norm.values(4, 5)
@@ -189,7 +189,7 @@ def order(norm: BareNorm) -> str:
     return "the order of a batch's sequences makes no difference"
 
 
-@contract("alone", 13, 16)
+@contract("alone")
 def alone(norm: BareNorm) -> str:
     """Is a sequence's output in eval independent of its batch exactly if the norm says so?"""
     own = norm.trained().eval()
@@ -214,7 +214,7 @@ def alone(norm: BareNorm) -> str:
     return f"in eval a sequence {said}, as declared"
 
 
-@contract("stepwise", 17, 41)
+@contract("stepwise")
 def stepwise(norm: BareNorm) -> str:
     """Does decoding token by token give the same as whole sequences exactly if the norm says so?"""
     own = norm.trained().eval()
@@ -333,7 +333,7 @@ def saved(norm: BareNorm) -> str:
     return "eval changes nothing; training resumes bit for bit from the saved state"
 
 
-@contract("running", 12, 15)
+@contract("running")
 def running(norm: BareNorm) -> str | Finding:
     """Can running statistics be bypassed, recalibrated and restored?"""
     own = norm.trained()

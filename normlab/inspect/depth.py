@@ -20,7 +20,7 @@ _SECOND_WEIGHT = "feed_forward.fc2.weight"
 _NUMBERED = re.compile(r"^(.+)\.\d+$")
 
 
-@question("gradients", of="model", claims=(26,))
+@question("gradients", of="model")
 def gradients(subject: Subject) -> Finding:
     """How large is the gradient in each layer, with training statistics and no dropout?
 

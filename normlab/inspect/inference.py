@@ -32,7 +32,7 @@ _LEAST_GAP = 1e-3  # nats a token, below which there is nothing to close
 _ROUNDING = 1e-5  # of the largest log probability: float32 through some tens of layers
 
 
-@question("statistics", of="model", claims=(12, 13, 15))
+@question("statistics", of="model")
 def statistics(subject: Subject) -> Finding:
     """What do running statistics cost, compared with the batch's own that training had?
 
@@ -158,7 +158,7 @@ def _answer(subject: Subject, values: Mapping[str, Any]) -> str:
     return text if closed is None else f"{text}; recalibration closes {closed:.0%} of it"
 
 
-@question("stepwise", of="model", claims=(17, 41))
+@question("stepwise", of="model")
 def stepwise(subject: Subject) -> Finding:
     """Does decoding token by token compute the same as whole sentences?
 

@@ -47,7 +47,7 @@ _WORDS = {"later": "later positions", "others": "other sentences"}
 By = dict[str, dict[str, float]]
 
 
-@question("batch_mates", of="model", claims=(16,))
+@question("batch_mates", of="model")
 @torch.no_grad()
 def batch_mates(subject: Subject) -> Finding:
     """Does a sentence's output depend on the rest of its batch?
@@ -149,7 +149,7 @@ def _changes(mode: str, values: Mapping[str, float], attention: Mapping[str, flo
     return text
 
 
-@question("batch.mates", of="claim", claims=(16,))
+@question("batch.mates", of="claim")
 def computed_mates() -> list[Evidence]:
     """Do a sentence and its attention change with the rest of its batch?
 
@@ -181,7 +181,7 @@ def computed_mates() -> list[Evidence]:
     return pieces
 
 
-@question("leak", of="model", claims=(11, 16, 17, 33))
+@question("leak", of="model")
 def leak(subject: Subject) -> Finding:
     """Does the first position depend on later positions, or on other sentences of the batch?
 

@@ -33,7 +33,7 @@ _COLUMNS = (
 Values = Mapping[str, Any]
 
 
-@question("outlier", of="model", claims=(29,))
+@question("outlier", of="model")
 def outlier(subject: Subject) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
@@ -155,7 +155,7 @@ def _answer(by_statistics: Values) -> str:
     return "; ".join(parts)
 
 
-@question("outlier.softmax", of="claim", claims=(29,))
+@question("outlier.softmax", of="claim")
 def softmax() -> list[Evidence]:
     """Does an outlier of 999 saturate the softmax, with and without layer norm?
 

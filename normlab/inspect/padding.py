@@ -38,7 +38,7 @@ SENTENCES = 32
 FEWEST = 8  # sentences of one length combination that are enough
 
 
-@question("padding", of="model", claims=(7, 8))
+@question("padding", of="model")
 @torch.no_grad()
 def padding(subject: Subject) -> Finding:
     """Does padding change the output of real tokens or the batch statistics?
@@ -193,7 +193,7 @@ def _table(values: Mapping[str, Any]) -> Table:
     return Table(columns, [list(row) for row in zip(*series, strict=True)])
 
 
-@question("padding.pollutes", of="claim", claims=(7,))
+@question("padding.pollutes", of="claim")
 def pollutes() -> list[Evidence]:
     """What are the statistics of 1 2 3 4 5 with five zeros of padding, counted and left out?"""
     padded = torch.tensor([*FIVE, *[0.0] * len(FIVE)], dtype=torch.float64)
@@ -231,7 +231,7 @@ def _batch_moments(padded: Float[Tensor, " P"], padding: str) -> tuple[float, fl
     return float(norm.seen.mean.flatten()[0]), float(norm.seen.var.flatten()[0])
 
 
-@question("padding.spares", of="claim", claims=(8,))
+@question("padding.spares", of="claim")
 def spares() -> list[Evidence]:
     """Does padding change the output of layer norm at real tokens, bit by bit?"""
     x = draw_tokens(8, 12)

@@ -63,7 +63,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Question:
-    """A question by its name, what it is asked of, its text, and the claims that rest on it.
+    """A question by its name, what it is asked of, and its text.
 
     `stage` is when the norm card asks it: see `normlab.inspect.card`.
     """
@@ -72,21 +72,18 @@ class Question:
     of: Of
     text: str
     ask: Callable[..., Any]
-    claims: tuple[int, ...] = ()
     stage: str = ""
 
 
 _REGISTRY: dict[tuple[Of, str], Question] = {}
 
 
-def question(
-    name: str, *, of: Of, claims: Sequence[int] = (), stage: str = ""
-) -> Callable[[Ask], Ask]:
+def question(name: str, *, of: Of, stage: str = "") -> Callable[[Ask], Ask]:
     """Register a function as a question; the first line of its docstring is the text."""
 
     def register(ask: Ask) -> Ask:
         text = (inspect.getdoc(ask) or "").partition("\n")[0]
-        _REGISTRY[of, name] = Question(name, of, text, ask, tuple(claims), stage)
+        _REGISTRY[of, name] = Question(name, of, text, ask, stage)
         return ask
 
     return register

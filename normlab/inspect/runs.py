@@ -208,14 +208,14 @@ def _try(examined: Examined, rate: float) -> Trial:
     return Trial(training, record.scores["valid/loss"].value, trains, ended)
 
 
-@question("warmup", of="card", stage="trained", claims=(26, 27, 28))
+@question("warmup", of="card", stage="trained")
 def warmup(examined: Examined) -> Finding:
     """Does it train without a warm-up of the learning rate?"""
     changed = ["schedule.warmup=0"]
     return against_usual(examined, "with warm-up", "without", changed, "no warm-up")
 
 
-@question("small_batch", of="card", stage="trained", claims=(9, 10))
+@question("small_batch", of="card", stage="trained")
 def small_batch(examined: Examined) -> Finding:
     """What does it lose with statistics of four sequences instead of the whole batch?
 
@@ -295,7 +295,7 @@ def _trained_model(examined: Examined) -> Subject | None:
 _DIVERGED = Finding.none("the translation run diverged, so there is no trained model")
 
 
-@question("company", of="card", stage="trained", claims=(7, 8, 16))
+@question("company", of="card", stage="trained")
 def company(examined: Examined) -> Finding:
     """Do padding and the rest of the batch change the output of a sentence?"""
     found = of_the_trained(examined, "batch_mates", "padding")
@@ -318,7 +318,7 @@ def company(examined: Examined) -> Finding:
     )
 
 
-@question("inference", of="card", stage="trained", claims=(12, 13, 14, 15))
+@question("inference", of="card", stage="trained")
 def inference(examined: Examined) -> Finding:
     """What do running statistics cost, compared with the batch's own that training had?"""
     found = of_the_trained(examined, "statistics").get("statistics", _DIVERGED)
@@ -326,7 +326,7 @@ def inference(examined: Examined) -> Finding:
     return replace(found, board=gap)
 
 
-@question("stepwise", of="card", stage="trained", claims=(17, 41))
+@question("stepwise", of="card", stage="trained")
 def stepwise(examined: Examined) -> Finding:
     """Does decoding token by token compute the same as whole sentences?"""
     found = of_the_trained(examined, "stepwise").get("stepwise", _DIVERGED)

@@ -21,7 +21,7 @@ SETS = 256
 BATCH = 32  # sentences, also for the answer
 
 
-@question("batch_mean", of="model", claims=(9,))
+@question("batch_mean", of="model")
 @torch.no_grad()
 def batch_mean(subject: Subject) -> Finding:
     """Does the variance of the batch mean fall as one over its tokens, or over its sentences?
@@ -161,7 +161,7 @@ def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
     return {name: Sums.joined(each) for name, each in parts.items()}
 
 
-@question("sampling.variance_of_the_mean", of="claim", claims=(9,))
+@question("sampling.variance_of_the_mean", of="claim")
 def variance_of_the_mean() -> list[Evidence]:
     """Is Var(mean) = sigma^2 / N, and what does N count?
 
