@@ -134,7 +134,7 @@ def test_a_norm_leaks_along_its_axes_and_no_further(tmp_path, norm, placement):
         if not over_time:
             assert found["decoder"]["later"] == 0
     assert finding.values["attends_both_ways"] == {"encoder": True, "decoder": False}
-    over_sample = norm in {"in", "seqn", "gn_sample"}
+    over_sample = norm in {"in", "seqn"}
     assert finding.answer.endswith("in eval nothing leaks") != over_sample
     assert finding.answer.startswith("in training nothing leaks") == (
         norm not in OVER_BATCH | OVER_TIME
