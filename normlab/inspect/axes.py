@@ -156,11 +156,6 @@ class Sees:
         )
 
     @property
-    def itself_alone(self) -> bool:
-        """Whether an output depends on its own value only."""
-        return not any(asdict(self).values())
-
-    @property
     def axes(self) -> set[str]:
         """The axes along which other values move an output."""
         seen = (self.others, self.earlier or self.later, self.features)

@@ -95,10 +95,10 @@ def short_runs(examined: Examined, task: str, titles: Mapping[str, str]) -> Find
     for name in titles:
         for seed, record in records.items():
             if name in record.scores:
-                scores[name][str(seed)] = record.scores[name].value
+                scores[name][str(seed)] = float(record.scores[name].value)
                 higher[name] = record.scores[name].higher_is_better
             if (key := name.partition("/")[2]) in record.floors:
-                floors[name] = record.floors[key]
+                floors[name] = float(record.floors[key])
     lost = [seed for seed, record in records.items() if record.outcome.status != "finished"]
     values = {
         "steps": examined.steps(task),

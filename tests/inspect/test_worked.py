@@ -94,7 +94,7 @@ def test_what_entered_a_running_mean_square_is_the_batchs_as_the_norm_took_it(ex
 def test_a_norm_that_pools_nothing_at_first_is_shown_half_way(explained):
     blend = explained["prepbn"]
     assert blend.scheduled and blend.step == 500
-    assert blend.sees_train.others and blend.sees_train.later and blend.sees_eval.itself_alone
+    assert blend.sees_train.others and blend.sees_train.later and not blend.sees_eval.axes
     assert {t.name: t.moves for t in blend.padding.treatments}["include"]
     assert explained["pn"].scheduled and explained["pn"].step == 0
     assert not explained["bn"].scheduled
@@ -117,7 +117,7 @@ def test_what_an_output_depends_on(explained, name):
     page = explained[name]
     train, evaluated = page.sees_train, page.sees_eval
     assert (train.features, train.earlier, train.later, train.others) == SEES[name]
-    assert evaluated.itself_alone if page.running else evaluated == train
+    assert not evaluated.axes if page.running else evaluated == train
     assert page.incremental == (not evaluated.earlier and not evaluated.later)
 
 
