@@ -12,8 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone, measure
-from normlab.bench.speed import Clock, Steps, start
+from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import options
 from normlab.config.suggest import check_given_once
@@ -307,51 +306,28 @@ def _sees(norm: Callable[[], Norm]) -> str:
 
 @question("cost", of="card", stage="quiet")
 def cost(examined: Examined) -> Finding:
-    """What does it cost compared with ln: by itself, and in a step of training?
+    """How long does a step of training take compared with ln?
 
     Both sides take turns in one process on one thread, so that what else the machine does meets
-    both.
+    both. `python scripts/bench norms` times norms by themselves.
     """
-    rounds = examined.sizes.rounds
     configs = [to_dict(examined.config("translation", reference=own)) for own in (True, False)]
-    sides = list(zip(_SIDES, configs, strict=True))
     runtime = Runtime.start(device=examined.device, precision="fp32", threads=1)
-    shape = Shape(features=configs[0]["model"]["dim"])
-    nodes = {side: config["norm"] for side, config in sides}
-    report = measure(alone(nodes, shape, runtime), runtime, rounds=rounds, seconds=0.05)
-    training, evaluation = (
-        [*(side["milliseconds"]["median"] for side in group), group[1]["ratio_to_first"]]
-        for group in (report["groups"][kind] for kind in (TRAINING, EVALUATION))
-    )
-    contenders = [start(side, config, runtime) for side, config in sides]
-    step = _steps(contenders, Clock(runtime.device), rounds)
-    values = {
-        **{"shape": str(shape), "rounds": rounds, "steps": _TIMED_STEPS * rounds},
-        **{"alone_training": training, "alone_evaluation": evaluation, "step": step},
-    }
-    rows = [
-        (f"by itself, forward and backward, {shape}", *training),
-        (f"by itself, evaluation, {shape}", *evaluation),
-        ("a step of training the translation model", *step),
-    ]
-    answer = (
-        f"by itself {training[2]:.2f} times {REFERENCE} in training and {evaluation[2]:.2f} times "
-        f"in evaluation; a step of training takes {step[2]:.2f} times as long"
-    )
-    table = Table(("", f"{REFERENCE}, ms", "this norm, ms", "ratio"), rows)
-    board = {"alone x ln": round(training[2], 2), "step x ln": round(step[2], 2)}
-    return Finding(answer, values, table, board=board)
-
-
-def _steps(contenders: list[Steps], clock: Clock, rounds: int) -> list[float]:
-    """Return milliseconds per step of both sides, and the median ratio, in alternating turns."""
+    sides = [start(side, each, runtime) for side, each in zip(_SIDES, configs, strict=True)]
+    clock, rounds = Clock(runtime.device), examined.sizes.rounds
     turns: list[list[float]] = [[], []]
     for turn in range(rounds):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
-            span, _ = contenders[side].take(_TIMED_STEPS, clock)
+            span, _ = sides[side].take(_TIMED_STEPS, clock)
             turns[side].append(1000 * span.busy / _TIMED_STEPS)
-    ratios = [own / first for first, own in zip(*turns, strict=True)]
-    return [median(turns[0]), median(turns[1]), median(ratios)]
+    ratio = median(own / first for first, own in zip(*turns, strict=True))
+    step = [median(turns[0]), median(turns[1]), ratio]
+    return Finding(
+        f"a step of training takes {ratio:.2f} times as long as with {REFERENCE}",
+        {"rounds": rounds, "steps": _TIMED_STEPS * rounds, "step": step},
+        Table((f"{REFERENCE}, ms", "this norm, ms", "ratio"), [step]),
+        board={"step x ln": round(ratio, 2)},
+    )
 
 
 @question("depth", of="card", stage="training")

@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from bench.alone import Candidate, Shape, alone, measure
 from bench.common import (
     bench_config,
     bench_parser,
@@ -20,7 +21,6 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab.bench.norms import Candidate, Shape, alone, measure
 from normlab.bench.speed import start
 from normlab.commands._terminal import print_table
 from normlab.models.folding import fold

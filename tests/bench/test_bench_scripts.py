@@ -4,12 +4,15 @@ import json
 
 import pytest
 
+from normlab.config.compose import compose, to_dict
+from normlab.config.registry import option_names
 from normlab.norms.base import RunningNorm
 from normlab.train.runtime import Runtime
 from tests.bench.small import MODEL
 
 from bench import common, decode, norms, train  # isort: skip  (scripts/ is put on the path above)
 from bench.__main__ import SUBJECTS, main  # isort: skip
+from bench.alone import EVALUATION, TRAINING, Shape, alone  # isort: skip
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +125,12 @@ def test_a_residual_network_folds_and_a_recurrence_does_not():
     small = ("task=digits", "norm=bn")
     assert norms.folds(common.bench_config([*small, "model=resnet8", "model.width=4"]))
     assert not norms.folds(common.bench_config([*small, "model=lstm", "model.dim=4"]))
+
+
+@pytest.mark.parametrize("name", option_names("norm"))
+def test_any_norm_can_be_timed_alone(name, runtime):
+    node = to_dict(compose([f"norm={name}"]))["norm"]
+    groups = alone({name: node}, Shape(2, 6, 8), runtime)
+    training, evaluation = (groups[kind][0] for kind in (TRAINING, EVALUATION))
+    training.call()
+    assert evaluation.call().shape == (2, 6, 8)

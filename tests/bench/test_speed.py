@@ -6,11 +6,9 @@ import pytest
 import torch
 
 from normlab.bench import speed
-from normlab.bench.norms import EVALUATION, TRAINING, Shape, alone
 from normlab.bench.speed import Clock, Peak, Span, flop_per_token, start
 from normlab.cli import main as cli
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import option_names
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 
@@ -64,12 +62,3 @@ def test_doctor_measures_a_run(capsys):
     assert max(map(len, text.splitlines())) <= 80
     assert cli(["doctor", "norm=bn"]) == 1
     assert "norm=bn: settings are for --speed" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", option_names("norm"))
-def test_any_norm_can_be_timed_alone(name, runtime):
-    node = to_dict(compose([f"norm={name}"]))["norm"]
-    groups = alone({name: node}, Shape(2, 6, 8), runtime)
-    training, evaluation = (groups[kind][0] for kind in (TRAINING, EVALUATION))
-    training.call()
-    assert evaluation.call().shape == (2, 6, 8)
