@@ -18,10 +18,9 @@ from normlab.records.selection import lookup, select
 from normlab.records.store import RunStore
 from normlab.reports.arrange import arranged
 from normlab.reports.charts import KINDS, row_looks
-from normlab.reports.curves import rows_of_run
 from normlab.reports.figures import draw, drawing, write
 from normlab.reports.panels import THEMES
-from normlab.reports.runs import Run, found_run
+from normlab.reports.runs import Run, found_run, rows_of_run
 
 if TYPE_CHECKING:
     import matplotlib.figure

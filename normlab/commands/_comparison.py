@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
-from normlab.commands._rows import NAMED, Row, named_rows
 from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell, Summary
+from normlab.records.fingerprint import varying
+from normlab.records.labels import corpus_label, placement_label
 from normlab.records.pairs import arithmetic, code_remark
 from normlab.records.record import RunRecord
 from normlab.records.text import in_prose
@@ -26,8 +27,9 @@ from normlab.reports.comparison import (
     marks,
     not_learned,
     obstacles,
+    values,
 )
-from normlab.reports.table import figure
+from normlab.reports.table import average, signed_figure
 
 # Shown where a run has them and no other score is asked for.
 _SCORES = (
@@ -37,6 +39,65 @@ _SCORES = (
 _ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
 _LISTED = 3  # rows that a note names of those that share a value
+_NAMED = ("norm", "placement", "task", "corpus", "batch")
+_SHOWN = ("norm", "placement", "task", "task/corpus")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the table: its cell, what it is named by, and what sets it apart from its like."""
+
+    cell: Cell
+    names: tuple[str, ...]
+    also: str = ""
+    label: str = ""
+
+    @property
+    def kind(self) -> tuple[str, str]:
+        """Return task and corpus: rows of another have other scores and another baseline."""
+        return self.names[2], self.names[3]
+
+
+def named_rows(cells: Sequence[Cell]) -> list[Row]:
+    """Name the rows; the label of each has what not all of them share."""
+    names = [_names(cell) for cell in cells]
+    vary = [n for n in range(1, len(_NAMED)) if len({each[n] for each in names}) > 1]
+    like: dict[tuple[str, ...], list[Cell]] = {}
+    for name, cell in zip(names, cells, strict=True):
+        like.setdefault(name, []).append(cell)
+    also = {id(cell): text for own in like.values() for cell, text in _apart(own)}
+    rows: list[Row] = []
+    for cell, own in zip(cells, names, strict=True):
+        label = " ".join([own[0], *(own[n] for n in vary), also[id(cell)]]).strip()
+        rows.append(Row(cell, own, also[id(cell)], label))
+    return rows
+
+
+def _names(cell: Cell) -> tuple[str, ...]:
+    config = cell.config
+    placement = placement_label(config.get("choices", {}), config)
+    size, tokens = config.get("batch_size"), config.get("max_tokens")
+    batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"
+    if (accumulate := config.get("accumulate") or 1) > 1:
+        batch = f"{accumulate} x {batch}"
+    named = (cell.norm, placement, cell.choice("task"), corpus_label(config), batch)
+    return tuple(name or "-" for name in named)
+
+
+def _apart(cells: Sequence[Cell]) -> Iterable[tuple[Cell, str]]:
+    """Yield rows that are named alike with what sets each apart."""
+    groups = sorted({key for cell in cells for key in cell.config.get("choices", {})} - {*_SHOWN})
+    options = [key for key in groups if len({cell.choice(key) for cell in cells}) > 1]
+    apart = varying([cell.parts for cell in cells])
+    # A key that repeats another in all rows says nothing, as `schedule.lr` does `optim.lr`, and
+    # the name of an option says more than all the values below it.
+    first: dict[tuple[str, str], str] = {}
+    for key in apart[0]:
+        first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
+    keys = [key for key in first.values() if key.split(".")[0] not in options]
+    for cell, found in zip(cells, apart, strict=True):
+        texts = [f"{key}={cell.choice(key)}" for key in options]
+        yield cell, " ".join([*texts, *(f"{key}={found[key]}" for key in keys)])
 
 
 def usual_scores(records: Sequence[RunRecord]) -> list[str]:
@@ -139,7 +200,7 @@ def _print_scores(
     cells = [row.cell for row in rows]
     units = {record.unit for cell in cells for record in cell.records}
     speed = f"{' or '.join(sorted(units))}/s"
-    columns = [*NAMED, "also", "seeds", *scores, "spikes", "outcome", speed]
+    columns = [*_NAMED, "also", "seeds", *scores, "spikes", "outcome", speed]
     table = [[*row.names, row.also, *_scores_of(row.cell, scores)] for row in rows]
     notes = [note for group in groups for note in _unlike_rows(group)]
     scales = ", ".join(sorted({cell.choice("scale") or "none" for cell in cells} - {"none"}))
@@ -211,7 +272,10 @@ def _some(labels: Sequence[str], most: int = _LISTED) -> str:
 def _scores_of(cell: Cell, scores: Iterable[str]) -> list[str]:
     return [
         " ".join(str(seed) for seed in cell.seeds),
-        *(_score(cell.score(name), name) + _bounds(cell, name) for name in scores),
+        *(
+            average(cell.score(name), values(cell, name).values(), name) + _bounds(cell, name)
+            for name in scores
+        ),
         _mean(cell.stability(_SPIKES), 1),
         "; ".join([cell.outcome, *marks(cell)]),
         _mean(cell.tokens_per_second(), 0),
@@ -223,15 +287,6 @@ def _bounds(cell: Cell, name: str) -> str:
     found = cell.records[0].figure(name) if len(cell.records) == 1 else None
     bounds = accuracy_interval(name, found.value, found.n) if found is not None else None
     return f" [{', '.join(f'{bound:.3f}' for bound in bounds)}]" if bounds else ""
-
-
-def _score(summary: Summary | None, name: str) -> str:
-    if summary is None:
-        return "-"
-    if math.isinf(summary.mean):  # steps to a value that was never reached
-        return "not reached" if summary.n == 1 else "not by all"
-    text = figure(summary.mean, name)
-    return text if summary.sd is None else f"{text} +- {figure(summary.sd, name)}"
 
 
 def _mean(summary: Summary | None, digits: int) -> str:
@@ -275,12 +330,8 @@ def _difference(found: Difference, score: str) -> list[str]:
     if found.mean is None:
         return ["-", "-", "0"]
     low_high = found.interval and (found.interval.low, found.interval.high)
-    bounds = f"[{', '.join(_signed(each, score) for each in low_high)}]" if low_high else "-"
-    return [_signed(found.mean, score), bounds, str(len(found.pairs))]
-
-
-def _signed(value: float, score: str) -> str:
-    return f"{'-' if value < 0 else '+'}{figure(abs(value), score)}"
+    bounds = f"[{', '.join(signed_figure(each, score) for each in low_high)}]" if low_high else "-"
+    return [signed_figure(found.mean, score), bounds, str(len(found.pairs))]
 
 
 def _remarks(found: Difference, unlike: Settings) -> str:

@@ -20,6 +20,19 @@ _GAP = 2
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
+class _Column:
+    """A column of a table: its texts, the first its name, and its widths without and with folds."""
+
+    def __init__(self, name: str, cells: Iterable[str], *, numeric: bool) -> None:
+        self.texts = [one_line(text) for text in (name, *cells)]
+        self.numeric = numeric
+        self.longest = max(map(_width, self.texts))
+        prose = _LEAST if self.longest > _PROSE else 0
+        words = [_width(word) for text in self.texts for word in text.split()]
+        # Numbers do not fold: cut in two they cannot be read or copied.
+        self.least = self.longest if numeric else max([prose, *words])
+
+
 def print_table(
     columns: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -33,22 +46,31 @@ def print_table(
 
     The columns named in `numeric` are set flush right. Where not all has room, columns that are
     the same in all rows become a note (unless the table is to stay `whole`), text folds at
-    blanks, and columns for which there is still no room stand in a table beneath, after the first
+    blanks, and columns for which there is still no room form a table beneath, after the first
     `labels` columns again.
     """
     # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
-    rows = [[one_line(cell) for cell in row] for row in rows]
-    columns = [one_line(column) for column in columns]
     room = shutil.get_terminal_size().columns
-    if not whole and len(rows) > 1 and _needed(columns, rows) > room + _GAP:
-        names = columns[:labels]  # a column is for what varies
-        columns, rows, same = _varying(columns, rows)
-        labels = max(1, sum(name in names for name in columns[:labels]))
-        notes = [same, *notes] if same else notes
-    for number, part in enumerate(_parts(columns, rows, numeric, labels, room)):
+    cells = zip(*rows, strict=True) if rows else ([] for _ in columns)
+    every = [
+        _Column(name, own, numeric=name in numeric)
+        for name, own in zip(columns, cells, strict=True)
+    ]
+    prose_folded = sum(min(column.longest, _PROSE) + _GAP for column in every)
+    if not whole and len(rows) > 1 and prose_folded > room + _GAP:
+        vary = [column for column in every if len(set(column.texts[1:])) > 1]
+        same = [": ".join(column.texts[:2]) for column in every if column not in vary]
+        labels = max(1, sum(column in vary for column in every[:labels]))
+        every, notes = vary, [*filter(None, ["; ".join(same)]), *notes]
+    parts = [every[:labels]]
+    for column in every[labels:]:
+        if _total([*parts[-1], column]) > room and len(parts[-1]) > labels:
+            parts.append(every[:labels])
+        parts[-1].append(column)
+    for number, part in enumerate(parts):
         if number:
             print()
-        _print_part([columns[n] for n in part], [[row[n] for n in part] for row in rows], numeric)
+        _print_part(part, room)
     for note in notes:
         print_note(note)
 
@@ -58,87 +80,29 @@ def print_note(text: str) -> None:
     print("\n".join(folded(one_line(text), shutil.get_terminal_size().columns)))
 
 
-def _parts(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    numeric: Sequence[str],
-    labels: int,
-    room: int,
-) -> list[list[int]]:
-    """Return the columns of each table that has room, by their numbers."""
-    floors, _ = _widths(columns, rows, numeric)
-    repeated = list(range(labels))
-    parts = [repeated]
-    for n in range(labels, len(columns)):
-        wide = sum(floors[m] + _GAP for m in (*parts[-1], n)) - _GAP
-        if wide > room and len(parts[-1]) > labels:
-            parts.append(repeated)
-        parts[-1] = [*parts[-1], n]
-    return parts
-
-
-def _print_part(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]
-) -> None:
+def _print_part(columns: Sequence[_Column], room: int) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    room = shutil.get_terminal_size().columns
-    floors, longest = _widths(columns, rows, numeric)
-    indent = ""
-    right = [name in numeric for name in columns]
-    first: list[str] = []
-    if sum(floors) + _GAP * (len(floors) - 1) > room and len(columns) > 1:
-        # The first cell has a line of its own, and the others stand beneath it.
-        indent, first = " " * _GAP, [columns[0], *(row[0] for row in rows)]
-        columns, rows = columns[1:], [row[1:] for row in rows]
-        floors, longest, right = floors[1:], longest[1:], right[1:]
-    widths = _shares(floors, longest, room - len(indent) - _GAP * (len(floors) - 1))
-    lines = [[indent + line for line in _lines(row, widths, right)] for row in (columns, *rows)]
+    indent, first = "", []
+    if _total(columns) > room and len(columns) > 1:
+        # The first cell has a line of its own, and the others are beneath it.
+        indent, first, columns = " " * _GAP, columns[0].texts, columns[1:]
+    widths = _shares(columns, room - len(indent) - _GAP * (len(columns) - 1))
+    rows = zip(*(column.texts for column in columns), strict=True)
+    lines = [[indent + line for line in _lines(row, columns, widths)] for row in rows]
     if first:
         lines = [[name, *below] for name, below in zip(first, lines, strict=True)]
-    header, *lines = lines
+    widest = max(_width(line) for each in lines for line in each)
     Console(width=room, highlight=False, soft_wrap=True).print(
-        Text("\n".join(header), style="bold")
+        Text("\n".join(lines[0]), style="bold")
     )
-    print("\u2500" * min(room, max(_width(line) for each in (header, *lines) for line in each)))
-    print("\n".join(line for each in lines for line in each))
+    print("\u2500" * min(room, widest))
+    print("\n".join(line for each in lines[1:] for line in each))
 
 
-def _widths(
-    columns: Sequence[str], rows: Sequence[Sequence[str]], numeric: Sequence[str]
-) -> tuple[list[int], list[int]]:
-    """Return the least width of each column, and that of all its text.
-
-    The least is that of the longest word, and more for prose. Figures do not fold: cut in two they
-    cannot be read or copied.
-    """
-    by_column = list(zip(columns, *rows, strict=True))
-    longest = [max(map(_width, cells)) for cells in by_column]
-    floors = [
-        width
-        if cells[0] in numeric
-        else max(
-            _LEAST if width > _PROSE else 0, *(_width(w) for text in cells for w in text.split())
-        )
-        for cells, width in zip(by_column, longest, strict=True)
-    ]
-    return floors, longest
-
-
-def _needed(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Return the width of a table whose prose alone is folded."""
-    longest = [max(map(_width, column)) for column in zip(columns, *rows, strict=True)]
-    return sum(min(width, _PROSE) + _GAP for width in longest)
-
-
-def _varying(
-    columns: Sequence[str], rows: Sequence[Sequence[str]]
-) -> tuple[list[str], list[list[str]], str]:
-    """Leave out the columns that are the same in all rows; return them as a note."""
-    kept = [n for n in range(len(columns)) if len({row[n] for row in rows}) > 1]
-    same = [f"{columns[n]}: {rows[0][n]}" for n in range(len(columns)) if n not in kept]
-    return [columns[n] for n in kept], [[row[n] for n in kept] for row in rows], "; ".join(same)
+def _total(columns: Sequence[_Column]) -> int:
+    return sum(column.least + _GAP for column in columns) - _GAP
 
 
 def _width(text: str) -> int:
@@ -150,31 +114,30 @@ def _width(text: str) -> int:
     return cell_len(text)
 
 
-def _shares(floors: Sequence[int], longest: Sequence[int], room: int) -> list[int]:
+def _shares(columns: Sequence[_Column], room: int) -> list[int]:
     """Give columns their width; where there is no room, the widest give way until there is."""
 
     def at(level: int) -> list[int]:
-        return [max(low, min(wide, level)) for low, wide in zip(floors, longest, strict=True)]
+        return [max(column.least, min(column.longest, level)) for column in columns]
 
-    low, high = 0, max(longest)
+    low, high = 0, max(column.longest for column in columns)
     while low < high:  # the highest level at which all have room
         level = (low + high + 1) // 2
         low, high = (level, high) if sum(at(level)) <= room else (low, level - 1)
     return at(low)
 
 
-def _lines(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> list[str]:
+def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> list[str]:
     """Lay out a row, of several lines where a cell is folded."""
     in_lines = [folded(text, width) for text, width in zip(cells, widths, strict=True)]
-    return [
-        (" " * _GAP)
-        .join(
-            " " * (width - _width(text)) + text if flush else text + " " * (width - _width(text))
-            for text, width, flush in zip(line, widths, right, strict=True)
-        )
-        .rstrip()
-        for line in zip_longest(*in_lines, fillvalue="")
-    ]
+    found: list[str] = []
+    for line in zip_longest(*in_lines, fillvalue=""):
+        parts: list[str] = []
+        for text, column, width in zip(line, columns, widths, strict=True):
+            blank = " " * (width - _width(text))
+            parts.append(blank + text if column.numeric else text + blank)
+        found.append((" " * _GAP).join(parts).rstrip())
+    return found
 
 
 def folded(

@@ -8,18 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.commands._comparison import choose_baseline
-from normlab.commands._rows import named_rows
+from normlab.commands._comparison import choose_baseline, named_rows
 from normlab.commands._terminal import folded, print_markdown, print_note, print_table
 from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
 from normlab.records.text import one_line
 from normlab.reports.comparison import not_learned
-from normlab.reports.samples import SPLIT, Text, checksums
+from normlab.reports.translations import SPLIT, Text, checksums
 
 if TYPE_CHECKING:
-    from normlab.reports.bootstrap import Compared
-    from normlab.reports.samples import Choice, Sample
+    from normlab.reports.translations import Choice, Compared, Sample
 
 SAMPLES = 1000  # of a bootstrap
 _COUNT = 5
@@ -52,7 +50,7 @@ def show_samples(runs: Sequence[tuple[Path, RunRecord]], arguments: argparse.Nam
 
     Raises `ValueError` for runs without translations, and for runs of different text.
     """
-    from normlab.reports.samples import choose
+    from normlab.reports.translations import choose
 
     if arguments.samples < 1:
         raise ValueError(f"--samples {arguments.samples}: at least 1")
@@ -193,13 +191,13 @@ def show_bootstrap(
     A difference is the other row minus the baseline, as `compare` prints it. Raises ValueError
     where there are not two, or with the reason why they do not compare.
     """
-    from normlab.reports import bootstrap
+    from normlab.reports import translations
 
     cells, sides = _sides(runs, baseline)
-    (first, without), (second, also_without) = (bootstrap.read(side) for side in sides)
-    bootstrap.check_alike([*first.values(), *second.values()])
-    _, references = parallel_text(next(iter(first.values())).record, bootstrap.SPLIT, data_dir)
-    found = bootstrap.compare(first, second, references, samples=SAMPLES)
+    (first, without), (second, also_without) = (translations.read_scored(side) for side in sides)
+    translations.check_alike([*first.values(), *second.values()])
+    _, references = parallel_text(next(iter(first.values())).record, translations.SPLIT, data_dir)
+    found = translations.bootstrap(first, second, references, samples=SAMPLES)
     norms = [cell.norm for cell in cells]
     names = norms if norms[0] != norms[1] else ["baseline", "other"]
     labels = [cell.records[0].run_id.removesuffix(f"-seed{cell.seeds[0]}") for cell in cells]
@@ -210,7 +208,7 @@ def show_bootstrap(
     untrained = [
         f"NOT CLEAR OF THE UNTRAINED BASELINE: {name}: {low}; its differences say nothing"
         for name, cell in zip(names, cells, strict=True)
-        if (low := not_learned(cell, bootstrap.SCORE)) is not None
+        if (low := not_learned(cell, translations.SCORE)) is not None
     ]
     show = print_markdown if markdown else print_table
     notes = [

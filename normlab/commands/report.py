@@ -136,7 +136,7 @@ def _places(what: Sequence[str]) -> list[Path]:
 
 @without_collection()
 def _published(root: Path, study: str | None, *, check: bool) -> int:
-    from normlab.reports.verify import verify
+    from normlab.reports.manifest import verify
 
     found = verify(root, study, write=not check)
     for line in found.wrong:

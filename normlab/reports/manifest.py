@@ -1,36 +1,34 @@
-"""The manifest of the evidence, `results/MANIFEST.sha256`: a checksum and a path a line.
+"""Whether results are as published: the manifest of the evidence, and what is made of it.
 
-It lists every file below results/ that is not made of others: records, curves, hypotheses, lists of
-runs, reports of benchmarks, pages written by hand. What is made of them (tables, pages, the ledger,
-generated blocks) is checked by making it again. An entry is written where evidence is published, or
-where a person accepts a change by name; nothing else changes one. `sha256sum -c` reads the format.
+The manifest, `results/MANIFEST.sha256`, has one line per file: a checksum and a path, as
+`sha256sum -c` reads them. It lists every file below results/ that is not made of others: records,
+curves, hypotheses, lists of runs, reports of benchmarks, pages written by hand. What is made of
+them (tables, pages, the ledger, generated blocks) is checked by making it again. An entry is
+written where evidence is published, or where a person accepts a change by name.
 """
 
 import hashlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from normlab.records.atomic import atomic_write, only_writer
+from normlab.records.atomic import atomic_write, only_writer, remove_leftovers
 from normlab.records.store import RUNS_FILE
+from normlab.studies import load_study
 
 MANIFEST = "MANIFEST.sha256"
 PAGE = "report.html"
 TABLES = ("table.md", "table.tex", "table.csv", PAGE)
 """What is made of the runs that lie beside it."""
 MADE_PAGES = ("depth_gradients/table.md", "health/multi30k/table.md", "health/toy/table.md")
-"""What is made of other evidence, by `reports/pages.py`, beside cards' pages and their board."""
+"""What `reports/pages.py` makes of other evidence, besides the pages and the board of cards."""
 _CARD_PAGES = ("cards.md", "cards/*/card.html")
 BLOCK = "<!-- normlab: "
 """How a generated block begins; a page with one is made, and is checked block by block."""
 _LEDGER = ("claims.md", "claims.html", "summary.md")
 _RECORDS = "records"
-
-
-def write(root: Path) -> Path:
-    """List all evidence below a folder as it is, whatever was listed before; return the file."""
-    return _write(root, _found(root))
 
 
 def accept(root: Path, paths: Iterable[Path], *, lost: Iterable[Path] = ()) -> list[str]:
@@ -128,8 +126,142 @@ def _below(name: str, place: str) -> bool:
     return place == "." or name == place or name.startswith(f"{place}/")
 
 
-def _write(root: Path, listed: Mapping[str, str]) -> Path:
-    path = root / MANIFEST
-    with atomic_write(path) as file:
+def _write(root: Path, listed: Mapping[str, str]) -> None:
+    with atomic_write(root / MANIFEST) as file:
         file.write("".join(f"{checksum}  {name}\n" for name, checksum in sorted(listed.items())))
-    return path
+
+
+# What is made of the evidence ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What was said of files, one line each: what is right or was written, and what is wrong."""
+
+    said: list[str] = field(default_factory=list[str])
+    wrong: list[str] = field(default_factory=list[str])
+
+
+def verify(root: Path, study: str | None = None, *, write: bool = False) -> Verified:
+    """Check the evidence below a folder, and the tables, pages and blocks that are made of it.
+
+    With `write` what does not follow is made again; nothing is made of a study whose evidence is
+    not as published. `study` asks for one study alone. Raises ValueError where none is published.
+    """
+    from normlab.reports.pages import pages
+
+    result = Verified()
+    folders = published_studies(root, study)
+    changed = by_file(root)
+    known = root / MANIFEST not in changed  # else nothing is known to be as it was published
+    if study is not None and known:
+        changed = {path: why for path, why in changed.items() if root / study in path.parents}
+    result.wrong.extend(changed.values())
+    if changed:
+        result.wrong.append(
+            "restore these files; or, if the change is meant, say so with normlab study "
+            f"publish --results {root} --accept PATH"
+        )
+    if not known:
+        return result
+    touched = {folder for path in changed for folder in (path, *path.parents)}
+    for folder in folders:
+        if folder not in touched:
+            _tried(result, lambda folder=folder: _study(result, folder, write=write))
+    if study is None:
+
+        def others() -> None:
+            for path, text in pages(root).items():
+                if path.parent not in touched:
+                    _settle(result, path, {path: text}, "normlab report", write=write)
+
+        _tried(result, others)
+        if not changed:
+            _tried(result, lambda: _blocks(result, root, write=write))
+    return result
+
+
+def published_studies(root: Path, study: str | None) -> Sequence[Path]:
+    """Return the folders of published studies, of one study or all; ValueError for none.
+
+    A folder that has records and a table but no `runs.json` is among them, so that it is reported.
+    """
+    folders = sorted(path for path in root.glob("*/*") if path.is_dir())
+    if study is not None:
+        folders = [path for path in folders if path.parent.name == study]
+    found = [
+        path
+        for path in folders
+        if (path / RUNS_FILE).is_file()
+        or ((path / "records").is_dir() and (path / "table.md").is_file())
+    ]
+    if not found:
+        if study is not None:
+            load_study(study)
+        what = "no study is" if study is None else f"the study {study} is not"
+        there = sorted({path.parents[1].name for path in root.glob(f"*/*/{RUNS_FILE}")})
+        raise ValueError(
+            f"{what} published below {root}: there are {', '.join(there) or 'none'}; "
+            f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
+        )
+    return found
+
+
+def _tried(result: Verified, make: Callable[[], None]) -> None:
+    try:
+        make()
+    except ValueError as error:
+        result.wrong.extend(str(error).splitlines())
+
+
+def _study(result: Verified, folder: Path, *, write: bool) -> None:
+    from normlab.reports.published import rendered, study_name
+
+    name = study_name(folder)
+    try:
+        study = load_study(name)
+    except ValueError as error:
+        raise ValueError(f"{folder}: {error}") from None
+    if write:
+        remove_leftovers(folder, below=True)
+    made_by = f"normlab report {name} --from {folder.parents[1]}"
+    _settle(result, folder, rendered(study, folder), made_by, write=write)
+
+
+def _blocks(result: Verified, root: Path, *, write: bool) -> None:
+    """Check or write the generated blocks of README, docs and results."""
+    from normlab.reports.pages import pages_with_blocks, written
+
+    found = {page: written(page, root) for page in pages_with_blocks(root)}
+    for page, (text, wrong) in found.items():
+        result.wrong.extend(f"{line}; make it with normlab report" for line in wrong if not write)
+        if write or not wrong:
+            _settle(result, page, {page: text}, "normlab report", write=write)
+
+
+def _settle(
+    result: Verified, name: Path, files: Mapping[Path, str], made_by: str, *, write: bool
+) -> None:
+    """Check or write files that are made of evidence."""
+    late = stale(files)
+    if write:
+        for path in late:
+            with atomic_write(path) as file:
+                file.write(files[path])
+        wrote = ", ".join(path.name for path in late)
+        result.said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
+        return
+    for path in late:
+        state = "not what its records say" if path.is_file() else "missing"
+        result.wrong.append(f"{path}: {state}; make it with {made_by}")
+    if not late:
+        result.said.append(f"{name}: up to date")
+
+
+def stale(files: Mapping[Path, str]) -> list[Path]:
+    """Return the files that are missing or do not have the text that they should."""
+    return [
+        path
+        for path, text in files.items()
+        if not path.is_file() or path.read_bytes() != text.encode()
+    ]

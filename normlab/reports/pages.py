@@ -1,14 +1,29 @@
-"""Pages of results/ that are made of committed evidence and belong to no study."""
+"""What is made of committed evidence outside the tables of studies: pages, and blocks in prose.
+
+A generated block is `<!-- normlab: KIND ARGUMENTS -->`, what is made, `<!-- /normlab -->`.
+Arguments are words, in quotes where they hold blanks, and `name=value`. The kinds:
+
+    table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT] [differences=yes]
+    mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
+    difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
+                                                        format=.1f its size alone: 1.7
+    seeds STUDY/SCALE SCORE row=ROW [at=POINT]          36.65 37.06 36.78
+    value FILE KEY [format=.2f]                         a score of a record, or a key of a JSON file
+"""
 
 import json
 import math
+import re
+import shlex
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from normlab.records.labels import norm_label
-from normlab.records.store import RunStore
+from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.reports.cards import (
     BOARD,
     FOLDER,
@@ -18,7 +33,11 @@ from normlab.reports.cards import (
     card_page,
     cards_below,
 )
-from normlab.reports.manifest import MADE_PAGES
+from normlab.reports.manifest import BLOCK, MADE_PAGES
+from normlab.reports.published import read, study_name
+from normlab.reports.study_table import build
+from normlab.reports.table import Table, figure, markdown, shown
+from normlab.studies import load_study
 
 Figures = Mapping[str, Any]
 _PADDING = {"exclude": "", "include": ", padding included", "fill": ", padding filled"}
@@ -173,3 +192,161 @@ def exponent(rows: Gradients, placement: str) -> float:
     own = [row for row in rows if row["placement"] == placement]
     logs = [[math.log(row[key]) for row in own] for key in ("layers", "norm")]
     return statistics.linear_regression(*logs).slope
+
+
+# Generated blocks ---------------------------------------------------------------------------------
+
+_END = "<!-- /normlab -->"
+_BLOCK = re.compile(
+    re.escape(BLOCK) + r"(?P<said>.*?) -->(?P<made>.*?)" + re.escape(_END), re.DOTALL
+)
+_PAGES = ("README*.md", "docs/**/*.md")
+_TAKES = {
+    "table": "STUDY/SCALE",
+    **dict.fromkeys(("mean", "difference", "seeds"), "STUDY/SCALE SCORE"),
+    "value": "FILE KEY",
+}
+"""What each kind of block is followed by, before its named values."""
+
+
+def pages_with_blocks(root: Path) -> list[Path]:
+    """Return the pages below a folder of results, and README and docs beside it, with blocks."""
+    beside = [page for pattern in _PAGES for page in sorted(root.parent.glob(pattern))]
+    pages = [*beside, *sorted(root.rglob("*.md"))]
+    return [page for page in pages if BLOCK in page.read_text("utf-8")]
+
+
+def written(page: Path, root: Path) -> tuple[str, list[str]]:
+    """Return a page with its blocks regenerated, and what was wrong, one line per block.
+
+    Raises ValueError naming page and block for one that cannot be made.
+    """
+    text = page.read_text("utf-8")
+    if text.count(BLOCK) != len(_BLOCK.findall(text)) or text.count(_END) != text.count(BLOCK):
+        raise ValueError(f"{page}: a block without its end: each {BLOCK}... --> takes one {_END}")
+    source = _Source(root)
+    stale: list[str] = []
+
+    def made(match: re.Match[str]) -> str:
+        said = match["said"]
+        try:
+            content = source.content(said)
+        except ValueError as error:
+            raise ValueError(f"{page}: block `{said}`: {error}") from None
+        if content != match["made"]:
+            was = " ".join(match["made"].split())
+            stale.append(f"{page}: block `{said}` says {was:.80}, which its records do not")
+        return f"{BLOCK}{said} -->{content}{_END}"
+
+    return _BLOCK.sub(made, text), stale
+
+
+class _Source:
+    """What blocks are made of: the published studies and records below one folder."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.table = cache(self._table)
+        self.runs = cache(read)
+
+    def content(self, said: str) -> str:
+        """Return the content of a block; ValueError for one that cannot be made."""
+        kind, *rest = shlex.split(said) or [""]
+        if kind not in _TAKES:
+            raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
+        words = [word for word in rest if "=" not in word]
+        named = {name: value for name, mark, value in (w.partition("=") for w in rest) if mark}
+        if len(words) != len(_TAKES[kind].split()):
+            found = " ".join(words) or "nothing"
+            raise ValueError(f"expected {_TAKES[kind]}, found {found}")
+        if kind == "table":
+            return self._shown(words[0], named)
+        if kind == "value":
+            file, key = words
+            return self._value(file, key, named.get("format"))
+        place, score = words
+        return self._of_row(kind, place, score, named)
+
+    def _table(self, place: str, also: str | None = None) -> Table:
+        """Return the table of a published study, with one more column for a score it lacks."""
+        folder = self.root / place
+        scale, runs = self.runs(folder)
+        study = load_study(study_name(folder))
+        if also is not None and also not in study.columns:
+            study = replace(study, columns=(*study.columns, also))
+        return build(study, scale, runs)
+
+    def _shown(self, place: str, named: Mapping[str, str]) -> str:
+        """Return a whole table in Markdown, of some rows and columns, with what it was made of."""
+        table = self.table(place)
+        columns = _among(named.get("columns", ",".join(table.columns)), table.columns, ",")
+        names = list(dict.fromkeys(row.name for row in table.rows))
+        rows = _among(named.get("rows", ";".join(names)), names, ";")
+        at = named.get("at")
+        kept = [row for row in table.rows if row.name in rows and at in (None, row.point)]
+        if named.get("differences") != "yes":
+            kept = [
+                replace(
+                    row,
+                    entries={
+                        name: replace(entry, difference=None, p=None)
+                        for name, entry in row.entries.items()
+                    },
+                )
+                for row in kept
+            ]
+        notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
+        notes.append(f"all of it: results/{place}/table.md")
+        small = replace(table, columns=columns, rows=tuple(kept), notes=("; ".join(notes),))
+        return f"\n\n{markdown(small)}\n"
+
+    def _of_row(self, kind: str, place: str, score: str, named: Mapping[str, str]) -> str:
+        """Return the mean, the difference or the seeds of one row in a score."""
+        table, form = self.table(place, score), named.get("format")
+        name, at = named.get("row"), named.get("at")
+        rows = [row for row in table.rows if row.name == name and at in (None, row.point)]
+        if len(rows) != 1:
+            there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
+            raise ValueError(f"name one row, with row= and at=, of: {there}")
+        entry = rows[0].entries[score]
+        text = shown(entry, score)
+        mean, gap = text.value, text.difference
+        if kind == "mean" and form is not None:
+            mean = format(statistics.fmean(entry.values.values()), form)
+        if kind == "difference" and form is not None and entry.difference is not None:
+            gap = format(abs(entry.difference.mean), form)
+        seeds = " ".join(figure(value, score) for _, value in sorted(entry.values.items()))
+        found = {"mean": mean, "difference": gap, "seeds": seeds}[kind]
+        if not found:
+            raise ValueError("there is no such figure")
+        return found
+
+    def _value(self, name: str, key: str, form: str | None) -> str:
+        path = self.root / name
+        if path.name == RECORD_FILE:
+            score = read_record(path, mend="publish it again").figure(key)
+            value = None if score is None else score.value
+        else:
+            value = _looked_up(path, key)
+        if not isinstance(value, int | float):
+            raise ValueError(f"{path} has no number {key}")
+        return figure(value, key) if form is None else format(value, form)
+
+
+def _looked_up(path: Path, key: str) -> Any:
+    """Return what a JSON file has at a dotted key; numbers are places in a list."""
+    try:
+        node = json.loads(path.read_text("utf-8"))
+        for part in key.split("."):
+            node = node[int(part)] if isinstance(node, list) else node[part]
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise ValueError(f"{path} has no {key}: {error!r}") from None
+    return node
+
+
+def _among(text: str, allowed: Sequence[str], mark: str) -> tuple[str, ...]:
+    found = tuple(text.split(mark))
+    for name in found:
+        if name not in allowed:
+            raise ValueError(f"no {name!r}: there are {', '.join(allowed)}")
+    return found

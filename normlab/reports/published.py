@@ -20,10 +20,9 @@ from normlab.records.files import read_json
 from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
 from normlab.records.record import RunRecord
 from normlab.records.store import MEND_PUBLISHED, RECORD_FILE, RUNS_FILE, read_record
-from normlab.reports.curves import CURVES_FILE, published_curves, read_curves
 from normlab.reports.manifest import PAGE, accept
 from normlab.reports.manifest import read as read_manifest
-from normlab.reports.runs import Run
+from normlab.reports.runs import CURVES_FILE, Run, published_curves, read_curves
 from normlab.reports.study_page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
@@ -122,8 +121,8 @@ def _write_all(
     listed = {"format": FORMAT, "study": study.name, "scale": scale, "runs": runs}
     _write(folder / RUNS_FILE, json.dumps(listed, indent=1, sort_keys=True) + "\n")
     lost = _remove_others(folder, stay)
-    for name, text in rendered(study, folder).items():
-        _write(folder / name, text)
+    for path, text in rendered(study, folder).items():
+        _write(path, text)
     return lost
 
 
@@ -196,8 +195,8 @@ def _beside(run_dir: Path, record: RunRecord) -> dict[str, bytes]:
     return files if curves is None else {**files, CURVES_FILE: curves.encode()}
 
 
-def rendered(study: Study, folder: Path) -> dict[str, str]:
-    """Return the files of a published study that are made from its records, by name.
+def rendered(study: Study, folder: Path) -> dict[Path, str]:
+    """Return the text of the files of a published study that are made from its records.
 
     Raises ValueError naming each file that is damaged, or a row that the study has no longer.
     """
@@ -211,29 +210,10 @@ def rendered(study: Study, folder: Path) -> dict[str, str]:
             )
     table = build(study, scale, [(each.planned, each.record) for each in found])
     return {
-        "table.md": markdown(table),
-        "table.tex": latex(table),
-        "table.csv": comma_separated(table),
-        PAGE: study_page(study, scale, table, found),
-    }
-
-
-def write(study: Study, folder: Path) -> list[Path]:
-    """Bring what is made of a published study up to date; return the files that were not."""
-    remove_leftovers(folder, below=True)
-    stale = differing(study, folder)
-    for path, text in stale.items():
-        _write(path, text)
-    return list(stale)
-
-
-def differing(study: Study, folder: Path) -> dict[Path, str]:
-    """Return the files that are missing or not what the records say, and what they should be."""
-    files = {folder / name: text for name, text in rendered(study, folder).items()}
-    return {
-        path: text
-        for path, text in files.items()
-        if not path.is_file() or path.read_bytes() != text.encode()
+        folder / "table.md": markdown(table),
+        folder / "table.tex": latex(table),
+        folder / "table.csv": comma_separated(table),
+        folder / PAGE: study_page(study, scale, table, found),
     }
 
 
@@ -259,7 +239,7 @@ def _all_evidence(folder: Path, runs: _Pairs) -> list[Run]:
     problems: list[str] = []
     for planned, place in runs:
         try:
-            found.append(_evidence(folder, planned, place))
+            found.append(Run(planned) if place is None else _evidence(folder, planned, place))
         except ValueError as error:
             problems.append(str(error))
     if problems:
@@ -267,21 +247,15 @@ def _all_evidence(folder: Path, runs: _Pairs) -> list[Run]:
     return found
 
 
-def _evidence(folder: Path, planned: Planned, place: str | None) -> Run:
-    if place is None:
-        return Run(planned)
+def _evidence(folder: Path, planned: Planned, place: str) -> Run:
     path = folder / place
-    curves = tuple(read_curves(path.with_name(CURVES_FILE)))
-    return Run(planned, _record(path, planned), place, curves, folder=path.parent)
-
-
-def _record(path: Path, planned: Planned) -> RunRecord:
     record = read_record(path, mend=MEND_PUBLISHED)
     if record.seed != planned.seed:
         raise ValueError(
             f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; {MEND_PUBLISHED}"
         )
-    return record
+    curves = tuple(read_curves(path.with_name(CURVES_FILE)))
+    return Run(planned, record, place, curves, folder=path.parent)
 
 
 def _content(folder: Path) -> dict[str, Any]:

@@ -1,17 +1,25 @@
-"""Runs as reports see them, read from folders and again only where a file has changed."""
+"""Runs as reports see them: their rows, and folders read again only where a file has changed.
 
+Beside a record its curves are published, `curves.jsonl`: the rows of validations and at most about
+a hundred of training, of each what a curve is drawn from (step, tokens, `train/...`, `valid/...`
+and the metrics of probes, not those by place), with six significant digits. The rows of training
+are a power of two apart, so that a seed that ended early and one that did not share steps.
+"""
+
+import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from normlab.records.canonical import plain
 from normlab.records.files import read_file
 from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import corpus_label, norm_label
 from normlab.records.record import RunRecord
-from normlab.records.rows import METRICS_FILE
+from normlab.records.rows import METRICS_FILE, read_rows
 from normlab.records.store import (
     CONFIG_FILE,
     PROGRESS_FILE,
@@ -20,9 +28,11 @@ from normlab.records.store import (
     read_progress,
     read_record,
 )
-from normlab.reports.curves import CURVES_FILE, rows_of_run, thinned
 from normlab.studies import Planned
 
+CURVES_FILE = "curves.jsonl"
+_MOST_ROWS = 100
+_ALWAYS = ("step", "tokens")
 SILENT = 120.0
 """Seconds without a word from a run after which it no longer counts as running."""
 _FILES = (RECORD_FILE, METRICS_FILE, CURVES_FILE, CONFIG_FILE, PROGRESS_FILE)
@@ -207,3 +217,78 @@ def _stamp_of(path: str) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+# The rows of a run --------------------------------------------------------------------------------
+
+
+def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is published of the rows of a run."""
+    training = [row for row in rows if not _validates(row)]
+    apart = 1
+    while len(training) > _MOST_ROWS * apart:
+        apart *= 2
+    last = len(training) - 1
+    number = 0
+    kept: list[dict[str, Any]] = []
+    for row in rows:
+        if not _validates(row):
+            number += 1
+            if number % apart and number - 1 not in (0, last):
+                continue
+        kept.append({name: significant(value) for name, value in row.items() if _drawn(name)})
+    return kept
+
+
+def curves_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Write rows as lines of fixed bytes."""
+    lines = (json.dumps(plain(dict(row)), sort_keys=True, allow_nan=False) for row in rows)
+    return "".join(f"{line}\n" for line in lines)
+
+
+def published_curves(run_dir: Path) -> str | None:
+    """Return the text of `curves.jsonl` of a run folder, None where it has no rows.
+
+    Raises `ValueError` naming file and line where its `metrics.jsonl` is damaged.
+    """
+    path = run_dir / METRICS_FILE
+    if not path.is_file() or not (rows := read_rows(path)):
+        return None
+    return curves_text(thinned(rows))
+
+
+def read_curves(path: Path) -> list[dict[str, Any]]:
+    """Read a `curves.jsonl`, which may be missing; ValueError naming one that is damaged."""
+    if not path.is_file():
+        return []
+    try:
+        return read_rows(path)
+    except ValueError as error:
+        place = str(error).partition(": ")[0]
+        raise ValueError(
+            f"{place}: damaged curves; restore them, or publish the seed again"
+        ) from None
+
+
+def rows_of_run(run_dir: Path) -> list[dict[str, Any]]:
+    """Read the rows of a run folder: its `metrics.jsonl`, or what of them was published.
+
+    Nothing for a folder that has neither; ValueError naming the file that is damaged, and where.
+    """
+    path = run_dir / METRICS_FILE
+    return read_rows(path) if path.is_file() else read_curves(run_dir / CURVES_FILE)
+
+
+def significant(value: Any) -> Any:
+    """Round a float to six significant digits; leave everything else."""
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def _validates(row: Mapping[str, Any]) -> bool:
+    return any(name.startswith("valid/") for name in row)
+
+
+def _drawn(name: str) -> bool:
+    if name.startswith("stability/"):
+        return name.count("/") == 2
+    return name in _ALWAYS or name.startswith(("train/", "valid/"))

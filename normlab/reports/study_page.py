@@ -14,9 +14,9 @@ from normlab.reports.charts import by_axis, learning, row_looks, stability, toke
 from normlab.reports.page import duration, page, signed
 from normlab.reports.panels import Panel, data
 from normlab.reports.runs import NOT_ENDED, NOT_MADE, Run
-from normlab.reports.samples import TextOf, side_by_side
 from normlab.reports.study_table import build, data_name
 from normlab.reports.table import Line, Table, figure, lines
+from normlab.reports.translations import TextOf, side_by_side
 from normlab.studies import Study
 
 _DASH = "\N{EN DASH}"

@@ -6,7 +6,7 @@ Pages (`study_page.py`) and terminals write the same `lines`.
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from normlab.metrics.spread import Interval
@@ -199,16 +199,16 @@ def comma_separated(table: Table) -> str:
 def shown(entry: Entry, score: str, *, document: bool = True) -> Shown:
     """Return a score as text, with what the document says of the same data unless not wanted."""
     says = _document(entry, score) if document else ""
-    return Shown(_mean(entry, score), _gap(entry.difference, entry.p, score), says, entry.best)
+    value = average(entry.summary, entry.values.values(), score)
+    return Shown(value, _gap(entry.difference, entry.p, score), says, entry.best)
 
 
-def _mean(entry: Entry, score: str) -> str:
-    """Return mean and deviation; of steps to a target that some seeds never reached, how many."""
-    found = entry.summary
+def average(found: Summary | None, values: Collection[float], score: str) -> str:
+    """Write mean and deviation; of steps to a target that some seeds never reached, how many."""
     if found is None:
         return "-"
     if math.isinf(found.mean):
-        reached = sum(math.isfinite(value) for value in entry.values.values())
+        reached = sum(map(math.isfinite, values))
         return f"reached {reached}/{found.n}" if reached else "not reached"
     text = figure(found.mean, score)
     return text if found.sd is None else f"{text} +- {figure(found.sd, score)}"
@@ -217,12 +217,13 @@ def _mean(entry: Entry, score: str) -> str:
 def _gap(gap: Interval | None, p: float | None, score: str) -> str:
     if gap is None or p is None:
         return ""
-    low, high = (_signed(value, score) for value in (gap.low, gap.high))
+    low, high = (signed_figure(value, score) for value in (gap.low, gap.high))
     chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return f"{_signed(gap.mean, score)} [{low}, {high}], {chance}"
+    return f"{signed_figure(gap.mean, score)} [{low}, {high}], {chance}"
 
 
-def _signed(value: float, score: str) -> str:
+def signed_figure(value: float, score: str) -> str:
+    """Write a difference with its sign."""
     text = figure(abs(value), score)
     return f"-{text}" if value < 0 else f"+{text}"
 
@@ -233,7 +234,7 @@ def _document(entry: Entry, score: str) -> str:
     if value is None or isinstance(value, str):
         return "" if value is None else f"document: {value}"
     apart = math.nan if entry.summary is None else entry.summary.mean - value
-    distance = f" ({_signed(apart, score)})" if math.isfinite(apart) else ""
+    distance = f" ({signed_figure(apart, score)})" if math.isfinite(apart) else ""
     return f"document: {_spelled(value)}{distance}"
 
 

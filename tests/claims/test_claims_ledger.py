@@ -205,7 +205,7 @@ def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, cap
     assert code == 0 and out.count("wrote ") == 3
     code, _, err = call(capsys, laboratory, "--verify")
     assert code == 1 and f"{manifest.MANIFEST}: missing" in err
-    manifest.write(folder)
+    manifest.accept(folder, [folder])
     assert call(capsys, laboratory, "--verify")[0] == 0
     for name in ("claims.md", "summary.md"):
         text = (folder / name).read_text("utf-8")
@@ -223,7 +223,7 @@ def test_the_page_for_a_browser_is_written_on_request(laboratory, capsys):
 
 def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laboratory, capsys):
     call(capsys, laboratory, "--write", str(laboratory.root / "claims.md"))
-    manifest.write(laboratory.root)
+    manifest.accept(laboratory.root, [laboratory.root])
     folder, first = laboratory.entries()[0]
     changed = replace(first, scores={"test/bleu": Score(99.0, True, 10)})
     laboratory.write(changed, folder)

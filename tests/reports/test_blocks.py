@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from normlab.reports.blocks import pages_with_blocks, written
+from normlab.reports.pages import pages_with_blocks, written
 from normlab.reports.published import publish
 from normlab.studies import load_study
 from tests.reports.tables import made, planned

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from normlab.commands._comparison import best_first, choose_baseline
-from normlab.commands._rows import Row
+from normlab.commands._comparison import Row, best_first, choose_baseline
 from normlab.records.aggregate import Cell
 from normlab.records.record import Score
 from normlab.reports.comparison import COMPARE, beyond_names, difference, obstacles

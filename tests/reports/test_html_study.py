@@ -7,9 +7,9 @@ import re
 import pytest
 
 from normlab.commands.report import main
-from normlab.reports.curves import CURVES_FILE
-from normlab.reports.published import PAGE, differing, publish, rendered, write
-from normlab.reports.runs import Run
+from normlab.reports.manifest import stale
+from normlab.reports.published import PAGE, publish, rendered
+from normlab.reports.runs import CURVES_FILE, Run
 from normlab.reports.study_page import Configuration, configuration
 from tests.html_text import Text
 from tests.records.examples import changed
@@ -21,7 +21,7 @@ LEVELS = {"ln": 1.0, "bn": 3.0}
 
 
 def page_of(folder, of):
-    return rendered(of, folder)[PAGE]
+    return rendered(of, folder)[folder / PAGE]
 
 
 def charts(page):
@@ -175,7 +175,7 @@ def test_what_is_written_is_escaped(tmp_path):
 
 def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_record(page, tmp_path):
     path = published(tmp_path, sized(), LEVELS)
-    assert path.read_text() == page and write(sized(), path.parent) == []
+    assert path.read_text() == page and stale(rendered(sized(), path.parent)) == []
     read = Text(page)
     records = [link for link in read.links if link.endswith("record.json")]
     assert len(records) == 8 == len(read.rows("runs")) - 1
@@ -230,7 +230,7 @@ def test_a_stale_page_is_noticed(tmp_path, capsys):
     folder = publish(tmp_path, load_study("padding"), "cpu", pairs)
     path = folder / PAGE
     path.write_text(path.read_text().replace("finished 2/2", "finished 3/3"))
-    assert list(differing(load_study("padding"), folder)) == [path]
+    assert stale(rendered(load_study("padding"), folder)) == [path]
     assert main(["--check", "--from", str(tmp_path)]) == 1
     assert f"{PAGE}: not what its records say" in capsys.readouterr().err
     assert main(["--from", str(tmp_path)]) == 0

@@ -7,8 +7,8 @@ from normlab.commands.compare import main as compare
 from normlab.reports.arrange import arranged
 from normlab.reports.published import PAGE, publish, rendered
 from normlab.reports.runs import Watched
-from normlab.reports.samples import side_by_side
 from normlab.reports.study_page import runs_page
+from normlab.reports.translations import side_by_side
 from tests.html_text import Text
 from tests.records.examples import changed
 from tests.reports.tables import made, planned, study
@@ -94,7 +94,7 @@ def test_a_published_study_shows_what_lies_beside_its_records(tmp_path):
     )
     (packed,) = published.rglob("hypotheses.txt.gz")
     assert gzip.decompress(packed.read_bytes()).decode().splitlines() == LINES
-    read = Text(rendered(study(), published)[PAGE])
+    read = Text(rendered(study(), published)[published / PAGE])
     assert read.rows("samples")[2] == ["ln seed 1", "", "<b>one</b>"]
     assert "The text itself is not published" in read.text
 

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.report import main
-from normlab.reports import manifest, published
-from normlab.reports.manifest import MANIFEST, problems
-from normlab.reports.manifest import write as list_all
+from normlab.reports import manifest
+from normlab.reports.manifest import MANIFEST, accept, problems, verify
 from normlab.reports.published import publish
 from tests.reports.tables import runs, study
 from tests.test_architecture import ROOT
@@ -43,7 +42,7 @@ def whole(tmp_path_factory):
     shutil.copy(ROOT / "results" / "bench" / "data.json", results / "bench")
     (root / "README.md").write_text(README)
     (results / "LOG.md").write_text(LOG)
-    list_all(results)
+    accept(results, [results])
     assert main(["--from", str(results)]) == 0
     return root
 
@@ -246,11 +245,11 @@ def test_of_two_studies_published_at_once_both_are_listed(tmp_path, monkeypatch)
     assert manifest.problems(tmp_path) == []
 
 
-def test_what_a_killed_publishing_left_is_cleared_by_the_next_report(tmp_path, monkeypatch):
-    folder = tmp_path / "one" / "smoke"
-    left = folder / "records" / "a" / "seed1" / ".record.json.1-0.partial"
+def test_what_is_lost_or_half_written_is_put_right_by_the_next_report(copy):
+    left = copy / STUDY / "records" / "a" / "seed1" / ".record.json.1-0.partial"
     left.parent.mkdir(parents=True)
     left.write_text("half")
-    monkeypatch.setattr(published, "differing", lambda study, folder: {})
-    assert published.write(study(), folder) == []
+    (copy / STUDY / "table.csv").unlink()
+    found = verify(copy, "lm_norms", write=True)
+    assert found.wrong == [] and found.said == [f"{copy / STUDY}: wrote table.csv"]
     assert not left.exists()
