@@ -13,6 +13,7 @@ from normlab.records.canonical import number
 from normlab.records.text import in_markdown
 from normlab.reports.page import page, signed
 from normlab.reports.panels import Panel, Series, data, looks_of, spread
+from normlab.reports.table import pipes
 
 FORMAT = "normlab.card/1"
 CARD_FILE, PAGE_FILE = "card.json", "card.html"
@@ -82,18 +83,15 @@ def board(cards: Iterable[Card]) -> str:
     own = {card["name"]: cells(card) for card in rows}
     titles = list(dict.fromkeys(title for found in own.values() for title in found))
     lines = [
-        "# The board of norms",
-        "",
-        "Each row is a report card (`normlab norm card NAME`), made at `scale=cpu`.",
-        "",
-        "| norm | " + " | ".join(titles) + " |",
-        "| --- |" + " ---: |" * len(titles),
+        [
+            f"`{card['name']}`" + (" \\*" if _sees_later(card) else ""),
+            *(_shown(own[card["name"]].get(title)) for title in titles),
+        ]
+        for card in rows
     ]
-    for card in rows:
-        values = [_shown(own[card["name"]].get(title)) for title in titles]
-        name = f"`{card['name']}`" + (" \\*" if _sees_later(card) else "")
-        lines.append(f"| {name} | " + " | ".join(values) + " |")
-    return "\n".join([*lines, "", *(f"- {note}" for note in _NOTES), ""])
+    said = "Each row is a report card (`normlab norm card NAME`), made at `scale=cpu`."
+    table = pipes(["norm", *titles], lines, words=1, notes=_NOTES)
+    return "\n".join(["# The board of norms", "", said, "", *table, ""])
 
 
 def _sorted(cards: list[Card]) -> list[Card]:

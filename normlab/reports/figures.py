@@ -15,7 +15,6 @@ from normlab.records.text import one_line
 from normlab.reports.panels import (
     LIGHT,
     STEP,
-    Event,
     Look,
     Panel,
     Series,
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 _STROKES: tuple[Any, ...] = ("-", (0, (5, 1.6)), (0, (1.2, 1.2)), (0, (6, 1.5, 1.2, 1.5)))
 _MARKS = ("o", "s", "^", "D", "v", "P")
 _MARKS_PER_LINE = 6
-_SMALL = 1e-3  # from here ticks are written without powers of ten
 _FLAT = 0.02  # share of the values below which their spread does not fill the axis
 _WIDTH, _HEIGHT, _LEGEND_ROW = 3.2, 2.5, 0.17  # inches of a plot, and of a row of the legend
 _LETTERS = 15  # letters of the legend per inch
@@ -112,7 +110,7 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
             title = one_line(", ".join(filter(None, (panel.title, facet))))
             axes.set_title(title, parse_math=False)
             if shared.setdefault(panel.name, axes) is axes:
-                scale_up_axis(axes, panel.values, panel.log_from)
+                _scale_up_axis(axes, panel.values, panel.log_from)
             _draw_facet(axes, panel, facet, looks, theme)
         legend = figure.legend(handles=handles, loc="outside lower left", ncols=side_by_side)
         for text in legend.get_texts():
@@ -129,11 +127,15 @@ def _draw_facet(
     last = max((x for line in panel.series for x in line.points), default=0.0)
     for event in panel.events:
         if event.at == facet:
-            _draw_event(axes, event, theme.hues[looks[event.row].hue], theme)
+            # Without a loss to draw it at, an event is at the top.
+            y = 1.0 if event.value is None else event.value
+            across = axes.get_xaxis_transform() if event.value is None else axes.transData
+            style = _event_style(event.kind, theme.hues[looks[event.row].hue], theme)
+            axes.plot([float(event.step)], [y], transform=across, label=event.kind, **style)
             last = max(last, float(event.step))
     axes.set_ylabel(panel.unit)
     if panel.tick_names:
-        _name_ticks(axes, panel, lines, theme)
+        _name_ticks(axes, panel, lines)
     elif panel.across == STEP:
         _steps_axis(axes, last)
     else:
@@ -164,25 +166,14 @@ def _style(look: Look, theme: Theme) -> dict[str, Any]:
     }
 
 
-def _draw_event(axes: "Axes", event: Event, hue: str, theme: Theme) -> None:
-    y, transform = event.value, axes.transData
-    if y is None:  # no loss to draw it at: the top
-        y, transform = 1.0, axes.get_xaxis_transform()
-    style = _event_style(event.kind, hue, theme)
-    clip = event.kind == "spike"
-    axes.plot(
-        [float(event.step)], [y], transform=transform, clip_on=clip, label=event.kind, **style
-    )
-
-
 def _event_style(kind: str, hue: str, theme: Theme) -> dict[str, Any]:
     """Return a ring for a loss spike and a cross for a divergence."""
     if kind == "spike":
-        marker = {"marker": "o", "markersize": 7.0, "markerfacecolor": "none"}
-        return {**marker, "linestyle": "none", "markeredgecolor": hue, "markeredgewidth": 1.1}
-    marker = {"marker": "X", "markersize": 7.5, "markerfacecolor": hue, "zorder": 4}
-    edge = {"markeredgecolor": theme.paper, "markeredgewidth": 0.7}
-    return {**marker, **edge, "linestyle": "none"}
+        shape = {"marker": "o", "markersize": 7.0, "markerfacecolor": "none"}
+        return {**shape, "linestyle": "none", "markeredgecolor": hue, "markeredgewidth": 1.1}
+    shape = {"marker": "X", "markersize": 7.5, "markerfacecolor": hue, "zorder": 4}
+    edge = {"markeredgecolor": theme.paper, "markeredgewidth": 0.7, "clip_on": False}
+    return {**shape, **edge, "linestyle": "none"}
 
 
 def _legend(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "list[Line2D]":
@@ -207,17 +198,13 @@ def _legend(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) ->
     return found
 
 
-def _name_ticks(axes: "Axes", panel: Panel, lines: Sequence[Series], theme: Theme) -> None:
-    """Name the layers across; of many only the first place of each layer."""
+def _name_ticks(axes: "Axes", panel: Panel, lines: Sequence[Series]) -> None:
+    """Name the layers across; of many only every second, or third, and so on."""
     xs = sorted({x for line in lines for x in line.points})
-    names = {x: name for x, name in zip(panel.ticks, panel.tick_names, strict=True) if x in xs}
-    outer = {x: name.split()[0] for x, name in names.items()}
-    begins = [x for n, x in enumerate(xs) if n == 0 or outer[x] != outer[xs[n - 1]]]
-    ticks = {x: outer[x] for x in begins} if len(xs) > _NAMES_FIT else names
+    names = dict(zip(panel.ticks, panel.tick_names, strict=True))
+    ticks = xs[:: -(-len(xs) // _NAMES_FIT)]
     axes.set_xlim(xs[0] - 0.5, xs[-1] + 0.5)
-    axes.set_xticks(list(ticks), list(ticks.values()), rotation=90)
-    for x in begins[1:] if len(begins) < len(xs) else ():  # layers of several places
-        axes.axvline(x - 0.5, color=theme.grid, linewidth=0.5, zorder=0, label="border")
+    axes.set_xticks(ticks, [names[x] for x in ticks], rotation=90)
 
 
 def _steps_axis(axes: "Axes", last: float) -> None:
@@ -230,15 +217,9 @@ def _steps_axis(axes: "Axes", last: float) -> None:
     axes.set_xlabel(STEP)
 
 
-def scale_up_axis(axes: "Axes", values: Sequence[float], log_from: float | None) -> None:
+def _scale_up_axis(axes: "Axes", values: Sequence[float], log_from: float | None) -> None:
     """Make the vertical axis logarithmic where the values reach far enough, and set its ticks."""
-    from matplotlib.ticker import (
-        FuncFormatter,
-        LogLocator,
-        MaxNLocator,
-        NullFormatter,
-        ScalarFormatter,
-    )
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
     if not values:
         axes.set_yticks([])
@@ -247,21 +228,17 @@ def scale_up_axis(axes: "Axes", values: Sequence[float], log_from: float | None)
     if logarithmic(values, log_from):
         axes.set_yscale("log")
         axes.yaxis.set_major_locator(LogLocator(subs=within_decades(high / low), numticks=7))
-        axes.yaxis.set_major_formatter(FuncFormatter(_plain))
         axes.yaxis.set_minor_formatter(NullFormatter())
-        return
-    if high - low < _FLAT * abs(high):  # ticks would differ in the last digits only
-        axes.set_ylim(low - _FLAT * abs(high), high + _FLAT * abs(high))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    digits = ScalarFormatter(useOffset=False)
-    digits.set_scientific(False)
-    small = 0 < max(abs(low), abs(high)) < _SMALL
-    axes.yaxis.set_major_formatter(FuncFormatter(_plain) if small else digits)
+    else:
+        if high - low < _FLAT * abs(high):  # ticks would differ in the last digits only
+            axes.set_ylim(low - _FLAT * abs(high), high + _FLAT * abs(high))
+        axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
+    axes.yaxis.set_major_formatter(FuncFormatter(_plain))
 
 
 def _plain(value: float, _: object) -> str:
     """Write a tick as it is where that is short, else in powers of ten."""
-    if value == 0 or _SMALL <= abs(value) < 1e5:
+    if value == 0 or 1e-3 <= abs(value) < 1e5:
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     digits, power = f"{value:.2e}".split("e")
     digits = digits.rstrip("0").rstrip(".")

@@ -3,12 +3,11 @@
 A generated block is `<!-- normlab: KIND ARGUMENTS -->`, what is made, `<!-- /normlab -->`.
 Arguments are words, in quotes where they hold blanks, and `name=value`. The kinds:
 
-    table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT] [differences=yes]
+    table STUDY/SCALE [columns=A,B] [rows=A;B] [at=POINT]
     mean STUDY/SCALE SCORE row=ROW [at=POINT]           36.83 +- 0.21; with format=.1f: 36.8
     difference STUDY/SCALE SCORE row=ROW [at=POINT]     -1.68 [-1.89, -1.48], p < 0.001; with
                                                         format=.1f its size alone: 1.7
-    seeds STUDY/SCALE SCORE row=ROW [at=POINT]          36.65 37.06 36.78
-    value FILE KEY [format=.2f]                         a score of a record, or a key of a JSON file
+    value FILE KEY [format=.2f]                         a number at a dotted key of a JSON file
 """
 
 import json
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.labels import norm_label
-from normlab.records.store import RECORD_FILE, RunStore, read_record
+from normlab.records.store import RunStore
 from normlab.reports.cards import (
     BOARD,
     FOLDER,
@@ -36,7 +35,7 @@ from normlab.reports.cards import (
 from normlab.reports.manifest import BLOCK, MADE_PAGES
 from normlab.reports.published import read, study_name
 from normlab.reports.study_table import build
-from normlab.reports.table import Table, figure, markdown, shown
+from normlab.reports.table import Table, figure, markdown, pipes, shown
 from normlab.studies import load_study
 
 Figures = Mapping[str, Any]
@@ -111,22 +110,19 @@ def health_table(folder: Path, runs: Path) -> str:
     """Return the table of a folder's health sheets; the records of their runs are below `runs`."""
     records = {record.run_id: record for _, record in RunStore(runs).entries()}
     sheets = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
-    titles = ["norm", "placement", "loss", "BLEU", *COLUMNS]
-    lines = [
-        "| " + " | ".join(titles) + " |",
-        "| --- | --- |" + " ---: |" * (len(titles) - 2),
-    ]
-    for sheet in sorted(sheets, key=lambda sheet: _name(sheet).split(" | ")[::-1]):
+    rows: list[list[str]] = []
+    for sheet in sorted(sheets, key=lambda sheet: _name(sheet)[::-1]):
         scores = records[sheet["subject"]["run"]].scores
         figures = {key: each["figures"] for key, each in sheet["examinations"].items()}
         cells = [
-            _name(sheet),
+            *_name(sheet),
             _number(scores["valid/loss"].value),
             f"{scores['test/bleu'].value:.1f}",
             *(column(figures) for column in COLUMNS.values()),
         ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *(f"- {note}" for note in NOTES), ""])
+        rows.append(cells)
+    head = ["norm", "placement", "loss", "BLEU", *COLUMNS]
+    return "\n".join([*pipes(head, rows, words=2, notes=NOTES), ""])
 
 
 def _leak(figures: Figures, mode: str, of: str) -> float:
@@ -150,12 +146,12 @@ def _number(value: float | None) -> str:
     return "0" if abs(value) < 1e-4 else f"{value:.3g}"
 
 
-def _name(sheet: Mapping[str, Any]) -> str:
-    """Name the norm and its treatment of padding, and the placement."""
+def _name(sheet: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the norm, with its treatment of padding, and the placement."""
     config = sheet["subject"]["config"]
     choices = config["choices"]
     padding = _PADDING.get(config["norm"].get("padding", ""), "")
-    return f"`{norm_label(choices)}`{padding} | {choices['placement']}"
+    return f"`{norm_label(choices)}`{padding}", str(choices["placement"])
 
 
 # The gradient by depth --------------------------------------------------------------------------
@@ -165,26 +161,22 @@ def depth_table(config: Sequence[str], rows: Gradients) -> str:
     """Return mean and standard deviation by depth and placement, and the fitted power of depth."""
     placements = list(dict.fromkeys(row["placement"] for row in rows))
     layers = list(dict.fromkeys(row["layers"] for row in rows))
-    lines = ["| layers | " + " | ".join(placements) + " |", "| ---: | ---: | ---: |"]
+    table: list[list[str]] = []
     for depth in layers:
         cells: list[str] = []
         for placement in placements:
             own = [r["norm"] for r in rows if (r["layers"], r["placement"]) == (depth, placement)]
             cells.append(f"{statistics.fmean(own):.3f} +- {statistics.stdev(own):.3f}")
-        lines.append(f"| {depth} | {' | '.join(cells)} |")
+        table.append([str(depth), *cells])
     fits = ", ".join(f"{exponent(rows, placement):.2f} ({placement})" for placement in placements)
-    return "\n".join(
-        [
-            *lines,
-            "",
-            f"- {TITLE}: norm of the second weight, mean +- standard deviation of "
-            f"{len({row['seed'] for row in rows})} seeds; as many layers in the encoder as in the "
-            "decoder",
-            f"- norm ~ layers ** k with k = {fits}; Xiong et al. 2020 predict -0.5 and 0",
-            f"- `{' '.join(config[:3])}`: width 256, one batch of 32 sentences, no dropout",
-            "",
-        ]
+    notes = (
+        f"{TITLE}: norm of the second weight, mean +- standard deviation of "
+        f"{len({row['seed'] for row in rows})} seeds; as many layers in the encoder as in the "
+        "decoder",
+        f"norm ~ layers ** k with k = {fits}; Xiong et al. 2020 predict -0.5 and 0",
+        f"`{' '.join(config[:3])}`: width 256, one batch of 32 sentences, no dropout",
     )
+    return "\n".join([*pipes(["layers", *placements], table, words=0, notes=notes), ""])
 
 
 def exponent(rows: Gradients, placement: str) -> float:
@@ -203,7 +195,7 @@ _BLOCK = re.compile(
 _PAGES = ("README*.md", "docs/**/*.md")
 _TAKES = {
     "table": "STUDY/SCALE",
-    **dict.fromkeys(("mean", "difference", "seeds"), "STUDY/SCALE SCORE"),
+    **dict.fromkeys(("mean", "difference"), "STUDY/SCALE SCORE"),
     "value": "FILE KEY",
 }
 """What each kind of block is followed by, before its named values."""
@@ -262,10 +254,10 @@ class _Source:
         if kind == "table":
             return self._shown(words[0], named)
         if kind == "value":
-            file, key = words
-            return self._value(file, key, named.get("format"))
-        place, score = words
-        return self._of_row(kind, place, score, named)
+            value = _looked_up(self.root / words[0], words[1])
+            form = named.get("format")
+            return figure(value, words[1]) if form is None else format(value, form)
+        return self._of_row(kind, words[0], words[1], named)
 
     def _table(self, place: str, also: str | None = None) -> Table:
         """Return the table of a published study, with one more column for a score it lacks."""
@@ -284,24 +276,18 @@ class _Source:
         rows = _among(named.get("rows", ";".join(names)), names, ";")
         at = named.get("at")
         kept = [row for row in table.rows if row.name in rows and at in (None, row.point)]
-        if named.get("differences") != "yes":
-            kept = [
-                replace(
-                    row,
-                    entries={
-                        name: replace(entry, difference=None, p=None)
-                        for name, entry in row.entries.items()
-                    },
-                )
-                for row in kept
-            ]
+        bare = [
+            {name: replace(entry, difference=None, p=None) for name, entry in row.entries.items()}
+            for row in kept
+        ]
+        kept = [replace(row, entries=own) for row, own in zip(kept, bare, strict=True)]
         notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
         notes.append(f"all of it: results/{place}/table.md")
         small = replace(table, columns=columns, rows=tuple(kept), notes=("; ".join(notes),))
         return f"\n\n{markdown(small)}\n"
 
     def _of_row(self, kind: str, place: str, score: str, named: Mapping[str, str]) -> str:
-        """Return the mean, the difference or the seeds of one row in a score."""
+        """Return the mean or the difference of one row in a score."""
         table, form = self.table(place, score), named.get("format")
         name, at = named.get("row"), named.get("at")
         rows = [row for row in table.rows if row.name == name and at in (None, row.point)]
@@ -310,37 +296,26 @@ class _Source:
             raise ValueError(f"name one row, with row= and at=, of: {there}")
         entry = rows[0].entries[score]
         text = shown(entry, score)
-        mean, gap = text.value, text.difference
+        found = text.value if kind == "mean" else text.difference
         if kind == "mean" and form is not None:
-            mean = format(statistics.fmean(entry.values.values()), form)
-        if kind == "difference" and form is not None and entry.difference is not None:
-            gap = format(abs(entry.difference.mean), form)
-        seeds = " ".join(figure(value, score) for _, value in sorted(entry.values.items()))
-        found = {"mean": mean, "difference": gap, "seeds": seeds}[kind]
+            return format(statistics.fmean(entry.values.values()), form)
+        if form is not None and entry.difference is not None:
+            return format(abs(entry.difference.mean), form)
         if not found:
-            raise ValueError("there is no such figure")
+            raise ValueError("there is no such difference")
         return found
 
-    def _value(self, name: str, key: str, form: str | None) -> str:
-        path = self.root / name
-        if path.name == RECORD_FILE:
-            score = read_record(path, mend="publish it again").figure(key)
-            value = None if score is None else score.value
-        else:
-            value = _looked_up(path, key)
-        if not isinstance(value, int | float):
-            raise ValueError(f"{path} has no number {key}")
-        return figure(value, key) if form is None else format(value, form)
 
-
-def _looked_up(path: Path, key: str) -> Any:
-    """Return what a JSON file has at a dotted key; numbers are places in a list."""
+def _looked_up(path: Path, key: str) -> float:
+    """Return the number that a JSON file has at a dotted key; numbers are places in a list."""
     try:
         node = json.loads(path.read_text("utf-8"))
         for part in key.split("."):
             node = node[int(part)] if isinstance(node, list) else node[part]
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise ValueError(f"{path} has no {key}: {error!r}") from None
+    if not isinstance(node, int | float):
+        raise ValueError(f"{path} has no number {key}")
     return node
 
 

@@ -11,8 +11,7 @@ never dropped.
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from normlab.metrics.spread import accuracy_interval, learned
 from normlab.records.aggregate import Cell
@@ -64,10 +63,12 @@ def build(
     named = [each for row in study.rows.values() for each in row]
     rules = Rules(precision=not any(each.startswith("precision=") for each in named))
     cells = {place: _cell(members, study.columns, absent) for place, members in groups.items()}
-    rows = [_row(study, place, cells, rules, len(own), absent) for place, own in groups.items()]
     whole = {place: cell for place, cell in cells.items() if isinstance(cell, Cell)}
     records = [record for cell in whole.values() for record in cell.records]
-    rows = _marked(rows, study.columns, whole, rules)
+    marked = _best(study, whole, rules)
+    rows = [
+        _row(study, place, cells, rules, len(own), absent, marked) for place, own in groups.items()
+    ]
     size = study.scales.get(scale)
     own_data = size is not None and size.grade == _OWN_DATA
     notes, details = notes_of(study, scale, whole, rows, rules)
@@ -122,6 +123,7 @@ def _row(
     rules: Rules,
     planned: int,
     absent: Absent,
+    marked: Container[tuple[str, str, str]],
 ) -> Row:
     point, name = place
     cell, said = cells[place], study.figures.get(name, {})
@@ -144,12 +146,12 @@ def _row(
             difference=None if gap is None else gap.interval,
             p=None if gap is None else gap.p,
             signature=cell.signature(column),
+            best=(point, name, column) in marked,
         )
     missing = planned - len(cell.records)
     outcome = cell.outcome + (f", {missing} {absent.among}" if missing else "")
-    stability = _stability(cell, outcome)
-    said_of_it = said.get(STABILITY)
-    return Row(name, point, outcome, cell.seeds, entries, stability=stability, said=said_of_it)
+    stability, says = _stability(cell, outcome), said.get(STABILITY)
+    return Row(name, point, outcome, cell.seeds, entries, stability=stability, said=says)
 
 
 def _stability(cell: Cell, outcome: str) -> str:
@@ -160,20 +162,16 @@ def _stability(cell: Cell, outcome: str) -> str:
     return "; ".join([outcome, *diverged, *marks(cell), counted])
 
 
-def _marked(rows: Sequence[Row], columns: Sequence[str], cells: _Cells, rules: Rules) -> list[Row]:
-    """Mark the best value of each column at each point, if there is one."""
-    marked = list(rows)
-    for point in dict.fromkeys(row.point for row in rows):
-        here = [
-            n for n, row in enumerate(rows) if (point, row.name) in cells and row.point == point
-        ]
-        for column in columns:
-            found = best([cells[point, rows[n].name] for n in here], column, rules=rules)
-            if found is not None:
-                row = marked[here[found]]
-                entry = replace(row.entries[column], best=True)
-                marked[here[found]] = replace(row, entries={**row.entries, column: entry})
-    return marked
+def _best(study: Study, cells: _Cells, rules: Rules) -> set[tuple[str, str, str]]:
+    """Return point, row and column of each score that is better than all others at its point."""
+    found: set[tuple[str, str, str]] = set()
+    for point in dict.fromkeys(point for point, _ in cells):
+        here = {row: cell for (at, row), cell in cells.items() if at == point}
+        for column in study.columns:
+            place = best([*here.values()], column, rules=rules)
+            if place is not None:
+                found.add((point, [*here][place], column))
+    return found
 
 
 # What a reader must know -------------------------------------------------------------------------
@@ -199,7 +197,7 @@ def notes_of(
         *([BOLD] if bold else []),
         *_few(study, scale, cells),
         *_untrained(study, cells),
-        *future_note({f"{row} {point}".strip(): cell for (point, row), cell in cells.items()}),
+        *future_note({_label(place): cell for place, cell in cells.items()}),
     ]
     if not any(record.finished for record in records):
         notes.append("no run has finished")
@@ -216,6 +214,10 @@ def notes_of(
         *_intervals(study, cells),
     ]
     return notes, details
+
+
+def _label(place: tuple[str, str]) -> str:
+    return " ".join(reversed(place)).strip()
 
 
 def _made_of(records: Sequence[RunRecord]) -> str:
@@ -274,11 +276,7 @@ def _untrained(study: Study, cells: _Cells) -> list[str]:
         if known:
             bounds = dict.fromkeys(figure(value, column) for value in (min(known), max(known)))
             found.append(f"{column} {' to '.join(bounds)}")
-        own = [
-            f"{row} {point}".strip()
-            for (point, row), cell in cells.items()
-            if not_learned(cell, column) is not None
-        ]
+        own = [_label(p) for p, cell in cells.items() if not_learned(cell, column) is not None]
         if own:
             low.append(f"{column} ({'; '.join(own)})")
     if not found and not low:
@@ -294,9 +292,9 @@ def _code(study: Study, cells: _Cells, rules: Rules) -> list[str]:
         return []
     bases = {point: cell for (point, row), cell in cells.items() if row == study.baseline}
     apart = [
-        f"{row} {point}".strip()
-        for (point, row), cell in cells.items()
-        if point in bases and not one_code(cell, bases[point], rules=rules)
+        _label(place)
+        for place, cell in cells.items()
+        if place[0] in bases and not one_code(cell, bases[place[0]], rules=rules)
     ]
     among = f"except {'; '.join(apart)}" if apart else "in every row"
     return [f"code: seeds have different states of it; the two runs of a pair share theirs {among}"]
@@ -309,7 +307,7 @@ def _differences(study: Study, cells: _Cells, rules: Rules) -> list[str]:
         base = cells.get((point, study.baseline))
         if base is None or base is cell:
             continue
-        label = f"{name} {point}".strip()
+        label = _label((point, name))
         if (reason := obstacle(cell, base, rules=rules)) is not None:
             found.setdefault(f"not compared with {study.baseline}, {reason}", []).append(label)
             continue
@@ -361,7 +359,7 @@ def _intervals(study: Study, cells: _Cells) -> list[str]:
     found: list[str] = []
     for column in study.columns:
         texts: list[str] = []
-        for (point, name), cell in cells.items():
+        for place, cell in cells.items():
             scores = [r.scores[column] for r in cell.records if r.finished and column in r.scores]
             if not scores:
                 continue
@@ -369,7 +367,7 @@ def _intervals(study: Study, cells: _Cells) -> list[str]:
             bounds = accuracy_interval(column, mean, min(score.n for score in scores))
             if bounds is not None:
                 between = " to ".join(figure(bound, column) for bound in bounds)
-                texts.append(f"{f'{name} {point}'.strip()} {between}")
+                texts.append(f"{_label(place)} {between}")
         if texts:
             said = "Wilson's 95 % interval of the mean, by the number of images"
             found.append(f"{column}: {said}: {'; '.join(texts)}")

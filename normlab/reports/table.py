@@ -6,7 +6,7 @@ Pages (`study_page.py`) and terminals write the same `lines`.
 import csv
 import io
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from normlab.metrics.spread import Interval
@@ -129,7 +129,7 @@ def _line(table: Table, row: Row) -> Line:
 def markdown(table: Table) -> str:
     """Return a table in Markdown, its notes as a list beneath."""
     head = [in_markdown(name) for name in header(table)]
-    out = [f"**{in_prose(table.title)}**", "", _pipes(head), _pipes(["---"] * len(head))]
+    rows: list[list[str]] = []
     for line in lines(table):
         cells = [in_markdown(line.name), in_markdown(line.point or "-")]
         for each in line.scores:
@@ -137,9 +137,18 @@ def markdown(table: Table) -> str:
             gap = f"({each.difference})" if each.difference else ""
             cells.append("<br>".join(filter(None, (value, gap, in_markdown(each.document)))))
         cells.append("<br>".join(map(in_markdown, line.stability)))
-        out.append(_pipes([*cells, *map(in_markdown, line.apart)]))
-    out += ["", *(f"- {in_prose(note)}" for note in table.notes)]
-    return "\n".join(out) + "\n"
+        rows.append([*cells, *map(in_markdown, line.apart)])
+    title, notes = f"**{in_prose(table.title)}**\n", (in_prose(note) for note in table.notes)
+    return "\n".join([title, *pipes(head, rows, words=len(head), notes=notes), ""])
+
+
+def pipes(
+    head: Sequence[str], rows: Iterable[Sequence[str]], *, words: int, notes: Iterable[str]
+) -> list[str]:
+    """Return lines of Markdown: a table, numbers from column `words` on, and a list of notes."""
+    rules = [*["---"] * words, *["---:"] * (len(head) - words)]
+    table = ["| " + " | ".join(cells) + " |" for cells in (head, rules, *rows)]
+    return [*table, "", *(f"- {note}" for note in notes)]
 
 
 def latex(table: Table) -> str:
@@ -236,10 +245,6 @@ def _document(entry: Entry, score: str) -> str:
     apart = math.nan if entry.summary is None else entry.summary.mean - value
     distance = f" ({signed_figure(apart, score)})" if math.isfinite(apart) else ""
     return f"document: {_spelled(value)}{distance}"
-
-
-def _pipes(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _escaped(text: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from normlab.records.atomic import atomic_write, only_writer
 from normlab.records.canonical import plain
 from normlab.reports.manifest import accept
+from normlab.reports.table import pipes
 
 _FORMAT = "normlab.tuning/1"
 
@@ -90,14 +91,14 @@ def table(found: Mapping[str, Any]) -> str:
     """Return the table of one scale: one line per row and point, one column per value."""
     values: Sequence[str] = found["tuning"]["values"]
     points = any(row["point"] for row in found["rows"])
-    lines = [["row", *(["point"] if points else []), *values, "chosen"]]
-    lines.append(["---"] * (2 if points else 1) + ["---:"] * (len(values) + 1))
+    lines: list[list[str]] = []
     for row in found["rows"]:
         trials = {trial["value"]: trial for trial in row["trials"]}
         cells = [_cell(trials.get(value)) for value in values]
         chosen = row["chosen"] or ("none" if len(row["trials"]) == len(values) else "-")
         lines.append([row["row"], *([row["point"]] if points else []), *cells, chosen])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    head = ["row", *(["point"] if points else []), *values, "chosen"]
+    return "\n".join(pipes(head, lines, words=2 if points else 1, notes=()))
 
 
 def _cell(trial: Mapping[str, Any] | None) -> str:
