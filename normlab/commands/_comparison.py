@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from string import ascii_lowercase
 
 from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.metrics.spread import accuracy_interval
@@ -27,6 +26,7 @@ from normlab.reports.comparison import (
     marks,
     not_learned,
     obstacles,
+    scored_by,
     values,
 )
 from normlab.reports.table import average, signed_figure
@@ -212,8 +212,7 @@ def _print_scores(
     kinds = {" ".join(arithmetic(record)) for cell in cells for record in cell.records}
     if len(kinds) > 1:
         notes.append(f"computed in different arithmetic: {', '.join(sorted(kinds))}")
-    for name in scores:
-        notes += _signatures(name, columns.index(name), table, cells)
+    notes += scored_by({row.label: row.cell for row in rows}, scores)
     if not any(row.also for row in rows):
         columns, *table = _without("also", [columns, *table])
     corpora = {row.names[3] for row in rows}
@@ -227,21 +226,6 @@ def _print_scores(
 def _without(column: str, lines: Sequence[list[str]]) -> list[list[str]]:
     at = lines[0].index(column)
     return [[*line[:at], *line[at + 1 :]] for line in lines]
-
-
-def _signatures(
-    name: str, column: int, table: Sequence[list[str]], cells: Sequence[Cell]
-) -> list[str]:
-    """Say how a score was made; mark values that were scored in different ways by a letter."""
-    signatures = sorted({cell.signature(name) or "" for cell in cells} - {""})
-    if len(signatures) < 2:
-        return [f"{name}: {signature}" for signature in signatures]
-    names = (a + b for a in ("", *ascii_lowercase) for b in ascii_lowercase)
-    letters = dict(zip(signatures, names, strict=False))
-    for row, cell in zip(table, cells, strict=True):
-        if signature := cell.signature(name):
-            row[column] += f" ({letters[signature]})"
-    return [f"{name} ({letters[signature]}): {signature}" for signature in signatures]
 
 
 def _unlike_rows(group: _Group) -> list[str]:

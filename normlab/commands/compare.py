@@ -1,8 +1,7 @@
 """`normlab compare`: finished runs side by side, one row per experiment, from their records."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import HelpFormatter, add_compared, as_path
@@ -14,6 +13,7 @@ from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
 from normlab.records.selection import select
 from normlab.records.store import without_collection
+from normlab.reports.arrange import check_scores
 
 HELP = "show finished runs side by side: score, spread, spikes, outcome, speed"
 
@@ -125,8 +125,7 @@ def _show(
     records: Sequence[RunRecord], folders: Mapping[int, Path], arguments: argparse.Namespace
 ) -> list[str]:
     """Print the table; return why runs of others could not be averaged."""
-    if arguments.score:
-        _check_scores(arguments.score, records)
+    check_scores(arguments.score, records)
     problems: list[str] = []
     cells: list[Cell] = []
     scores = arguments.score or usual_scores(records)
@@ -145,15 +144,3 @@ def _show(
     if cells:
         show(cells, scores, baseline=arguments.baseline, markdown=arguments.markdown)
     return problems
-
-
-def _check_scores(wanted: Iterable[str], records: Sequence[RunRecord]) -> None:
-    known = {name for record in records for name in record.scores}
-    for name in wanted:
-        if name not in known:
-            whole = [score for score in known if score.count("/") == 1]
-            near = get_close_matches(name, known, n=5) or sorted(whole)
-            raise ValueError(
-                f"--score {name}: no run has this score; there are {', '.join(near) or 'none'}"
-                + (f" and {len(known) - len(near)} more" if len(known) > len(near) else "")
-            )

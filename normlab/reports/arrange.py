@@ -6,7 +6,7 @@ baseline at the same numbers. Runs of several tasks are at points of their task.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any
@@ -71,7 +71,7 @@ def arranged(
     places = _places(experiments, baseline)
     rows = list(dict.fromkeys(place.row for place in places))
     if baseline is not None and baseline not in rows:
-        there = _near(baseline, rows)
+        there = "; ".join(get_close_matches(baseline, rows, n=_NAMED) or rows[:_NAMED])
         raise ValueError(f"--baseline {baseline}: no row is called that; there are {there}")
     first = baseline or (_usual(places) if places else "")
     rows.sort(key=lambda row: row != first)
@@ -229,23 +229,28 @@ def _usual(places: Sequence[_Place]) -> str:
     return next((p.row for p in places if p.members[0].norm == USUAL), places[0].row)
 
 
-def _near(name: str, known: Sequence[str]) -> str:
-    return "; ".join(get_close_matches(name, known, n=_NAMED) or known[:_NAMED]) or "none"
-
-
 def _columns(records: Sequence[RunRecord], scores: Sequence[str]) -> list[str]:
     """Return the scores to show: those asked for, else those of whole tests and the loss."""
-    known = dict.fromkeys(name for record in records for name in record.scores)
-    for name in scores:
-        if name not in known:
-            there = _near(name, list(known))
-            raise ValueError(f"--score {name}: no run has this score; there are {there}")
+    known = check_scores(scores, records)
     if scores:
         return list(scores)
     main = dict.fromkeys(name for record in records for name in record.main_scores)
     tests = [name for name in main if name.startswith("test/")]
     usual = [name for name in _TESTS if name in tests] or tests[:1]
     return [*usual, *([_ALSO] if _ALSO in known else [])]
+
+
+def check_scores(wanted: Iterable[str], records: Sequence[RunRecord]) -> dict[str, None]:
+    """Return the scores that runs have; ValueError for one wanted that no run has."""
+    known = dict.fromkeys(name for record in records for name in record.scores)
+    for name in wanted:
+        if name not in known:
+            whole = sorted(score for score in known if score.count("/") == 1)
+            near = get_close_matches(name, known, n=5) or whole
+            more = f" and {len(known) - len(near)} more" if len(known) > len(near) else ""
+            there = ", ".join(near) or "none"
+            raise ValueError(f"--score {name}: no run has this score; there are {there}{more}")
+    return known
 
 
 def _written(value: Any) -> str:

@@ -155,6 +155,21 @@ def future_note(cells: Mapping[str, Cell]) -> list[str]:
     return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
 
 
+def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
+    """Name how scores were computed, with the rows of each way if a score has several."""
+    found: dict[str, list[str]] = {}
+    for score in scores:
+        ways: dict[str, list[str]] = {}
+        for label, cell in cells.items():
+            if signature := cell.signature(score):
+                ways.setdefault(signature, []).append(label)
+        for signature, labels in ways.items():
+            rows = f" ({', '.join(labels)})" if len(ways) > 1 else ""
+            found.setdefault(signature, []).append(score + rows)
+    said = "; ".join(f"{', '.join(names)} {way}" for way, names in found.items())
+    return [f"scored by: {said}"] if said else []
+
+
 def not_learned(cell: Cell, score: str) -> str | None:
     """Return how a score compares with the untrained baseline where it is not clear of it."""
     return at_baseline([record for record in cell.records if record.finished], score)

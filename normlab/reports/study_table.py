@@ -32,6 +32,7 @@ from normlab.reports.comparison import (
     obstacle,
     one_code,
     pairs,
+    scored_by,
     values,
 )
 from normlab.reports.runs import NOT_MADE, Absent
@@ -188,6 +189,7 @@ def notes_of(
     if not records:
         return refused or ["no run has ended"], []
     bold = any(entry.best for row in rows for entry in row.entries.values())
+    labelled = {_label(place): cell for place, cell in cells.items()}
     notes = [
         _made_of(records),
         *_tested(records),
@@ -197,14 +199,14 @@ def notes_of(
         *([BOLD] if bold else []),
         *_few(study, scale, cells),
         *_untrained(study, cells),
-        *future_note({_label(place): cell for place, cell in cells.items()}),
+        *future_note(labelled),
     ]
     if not any(record.finished for record in records):
         notes.append("no run has finished")
     if any(study.figures.values()):
         notes.append(f"document: what {study.document} says, at its own size and data")
     notes += _code(study, cells, rules)
-    notes += [*refused, *_differences(study, cells, rules), *_signatures(study, rows)]
+    notes += [*refused, *_differences(study, cells, rules), *scored_by(labelled, study.columns)]
     flat = any(learned(record) is False for record in records)
     details = [
         *([] if bold else [BOLD.replace("bold:", "nothing is bold, which takes:", 1)]),
@@ -336,22 +338,6 @@ def _rates(study: Study, scale: str, rows: Sequence[Row]) -> list[str]:
             found.setdefault(" ".join(chosen), []).append(row.label)
     said = "; ".join(f"{chosen} ({', '.join(labels)})" for chosen, labels in found.items())
     return [f"tuning chose {said}"] if said else []
-
-
-def _signatures(study: Study, rows: Sequence[Row]) -> list[str]:
-    """Name how scores were computed, with the rows that have each way if a column has several."""
-    ways: dict[str, dict[str, list[str]]] = {}
-    for column in study.columns:
-        for row in rows:
-            if signature := row.entries[column].signature:
-                ways.setdefault(column, {}).setdefault(signature, []).append(row.label)
-    found: dict[str, list[str]] = {}
-    for column, own in ways.items():
-        for signature, labels in own.items():
-            of = f" ({', '.join(labels)})" if len(own) > 1 else ""
-            found.setdefault(signature, []).append(column + of)
-    said = "; ".join(f"{', '.join(columns)} {way}" for way, columns in found.items())
-    return [f"scored by: {said}"] if said else []
 
 
 def _intervals(study: Study, cells: _Cells) -> list[str]:

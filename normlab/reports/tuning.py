@@ -14,6 +14,11 @@ from normlab.reports.manifest import accept
 from normlab.reports.table import pipes
 
 _FORMAT = "normlab.tuning/1"
+_DOUBTS = (
+    "at the edge of the values, wider ones may be better",
+    "beside a value that diverged: a longer run may diverge, too",
+    "as good with another value, the first was taken",
+)
 
 
 def publish(root: Path, study: str, scales: Mapping[str, Mapping[str, Any]]) -> Path:
@@ -128,15 +133,12 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
     ]
-    for what, holds in (
-        ("at the edge of the values, wider ones may be better", _at_edge),
-        ("beside a value that diverged: a longer run may diverge, too", _near_divergence),
-        ("as good with another value, the first was taken", _tied),
-    ):
+    doubts = [_doubts(row, tuning["values"]) for row in rows]
+    for what in _DOUBTS:
         those = [
             f"{name}: {row['chosen']}"
-            for name, row in zip(names, rows, strict=True)
-            if holds(row, tuning["values"])
+            for name, row, own in zip(names, rows, doubts, strict=True)
+            if what in own
         ]
         said += [f"{what}: {'; '.join(those)}"] if those else []
     said += [
@@ -147,20 +149,16 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     return [f"- {each}\n" for each in said]
 
 
-def _at_edge(row: Mapping[str, Any], values: Sequence[str]) -> bool:
-    return row["chosen"] in (values[0], values[-1])
-
-
-def _near_divergence(row: Mapping[str, Any], values: Sequence[str]) -> bool:
-    if row["chosen"] not in values:
-        return False
-    at = values.index(row["chosen"])
-    beside = {*values[max(0, at - 1) : at], *values[at + 1 : at + 2]}
-    return any(t["status"] == "diverged" and t["value"] in beside for t in row["trials"])
-
-
-def _tied(row: Mapping[str, Any], values: Sequence[str]) -> bool:
-    del values
-    scores = {trial["value"]: trial["score"] for trial in row["trials"]}
-    best = scores.get(row["chosen"])
-    return best is not None and list(scores.values()).count(best) > 1
+def _doubts(row: Mapping[str, Any], values: Sequence[str]) -> set[str]:
+    """Return why another value than the chosen one may be better for a row."""
+    chosen, trials = row["chosen"], row["trials"]
+    at = values.index(chosen) if chosen in values else len(values) + 1
+    diverged = {trial["value"] for trial in trials if trial["status"] == "diverged"} - {chosen}
+    scores = {trial["value"]: trial["score"] for trial in trials}
+    best = scores.get(chosen)
+    holds = (
+        chosen in (values[0], values[-1]),
+        not diverged.isdisjoint(values[max(0, at - 1) : at + 2]),
+        best is not None and list(scores.values()).count(best) > 1,
+    )
+    return {what for what, found in zip(_DOUBTS, holds, strict=True) if found}

@@ -1,7 +1,5 @@
 """Charts drawn with matplotlib: every number from runs made by hand."""
 
-import re
-
 import matplotlib
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -240,4 +238,3 @@ def test_values_that_hardly_differ_do_not_fill_the_axis():
     (axes,) = draw(run(loss_rows({10: 3.0, 20: 3.0001}))).axes
     low, high = axes.get_ylim()
     assert high - low > 0.1
-    assert all(re.fullmatch(r"\d\.\d+", text.get_text()) for text in axes.get_yticklabels())

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from normlab.commands.report import main
 from normlab.reports.manifest import stale
 from normlab.reports.published import PAGE, publish, rendered
 from normlab.reports.runs import Run
@@ -205,17 +204,3 @@ def test_environments_that_differ_say_of_which_runs(tmp_path):
     shown = dict(row for row in Text(text).rows("pairs") if len(row) == 2)
     assert re.fullmatch(r"2\.12 \(toy-\S+-seed1\) 2\.13 \(toy-\S+-seed2\)", shown["versions.torch"])
     assert shown["precision"] == "fp32"
-
-
-def test_a_stale_page_is_noticed(tmp_path, capsys):
-    from normlab.studies import load_study
-
-    pairs = [(planned("ln", s), made("ln", s, {"test/bleu": 1.0 + s})) for s in (1, 2)]
-    folder = publish(tmp_path, load_study("padding"), "cpu", pairs)
-    path = folder / PAGE
-    path.write_text(path.read_text().replace("finished 2/2", "finished 3/3"))
-    assert stale(rendered(load_study("padding"), folder)) == [path]
-    assert main(["--check", "--from", str(tmp_path)]) == 1
-    assert f"{PAGE}: not what its records say" in capsys.readouterr().err
-    assert main(["--from", str(tmp_path)]) == 0
-    assert main(["--check", "--from", str(tmp_path)]) == 0

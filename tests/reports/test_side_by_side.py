@@ -3,7 +3,6 @@
 import gzip
 from dataclasses import replace
 
-from normlab.commands.compare import main as compare
 from normlab.reports.arrange import arranged
 from normlab.reports.published import PAGE, publish, rendered
 from normlab.reports.runs import Watched
@@ -97,14 +96,3 @@ def test_a_published_study_shows_what_lies_beside_its_records(tmp_path):
     read = Text(rendered(study(), published)[published / PAGE])
     assert read.rows("samples")[2] == ["ln seed 1", "", "<b>one</b>"]
     assert "The text itself is not published" in read.text
-
-
-def test_the_page_draws_what_the_terminal_draws(tmp_path, monkeypatch, capsys):
-    folder = translated(tmp_path, "ln", 1, [str(n) for n in range(30)])
-    text = ([""] * 30, [""] * 30)
-    monkeypatch.setattr("normlab.commands._translations.parallel_text", lambda *_: text)
-    assert compare([str(folder), "--samples"]) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("sentence")]
-    assert len(said) == 5
-    rows = page_of(tmp_path, lambda record: text).rows("samples")
-    assert [row[0] for row in rows if len(row) == 1] == said
