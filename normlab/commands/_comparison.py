@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell, Summary
-from normlab.records.fingerprint import varying
-from normlab.records.labels import corpus_label, placement_label
 from normlab.records.pairs import arithmetic, code_remark
 from normlab.records.record import RunRecord
 from normlab.records.text import in_prose
-from normlab.reports.arrange import USUAL
+from normlab.reports.arrange import NAMED, USUAL, names
 from normlab.reports.comparison import (
     COMPARE,
     CONFIDENCE,
@@ -39,8 +37,6 @@ _SCORES = (
 _ALWAYS = "valid/loss"
 _SPIKES = "stability/spikes/count"
 _LISTED = 3  # rows that a note names of those that share a value
-_NAMED = ("norm", "placement", "task", "corpus", "batch")
-_SHOWN = ("norm", "placement", "task", "task/corpus")
 
 
 @dataclass(frozen=True)
@@ -60,44 +56,8 @@ class Row:
 
 def named_rows(cells: Sequence[Cell]) -> list[Row]:
     """Name the rows; the label of each has what not all of them share."""
-    names = [_names(cell) for cell in cells]
-    vary = [n for n in range(1, len(_NAMED)) if len({each[n] for each in names}) > 1]
-    like: dict[tuple[str, ...], list[Cell]] = {}
-    for name, cell in zip(names, cells, strict=True):
-        like.setdefault(name, []).append(cell)
-    also = {id(cell): text for own in like.values() for cell, text in _apart(own)}
-    rows: list[Row] = []
-    for cell, own in zip(cells, names, strict=True):
-        label = " ".join([own[0], *(own[n] for n in vary), also[id(cell)]]).strip()
-        rows.append(Row(cell, own, also[id(cell)], label))
-    return rows
-
-
-def _names(cell: Cell) -> tuple[str, ...]:
-    config = cell.config
-    placement = placement_label(config.get("choices", {}), config)
-    size, tokens = config.get("batch_size"), config.get("max_tokens")
-    batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"
-    if (accumulate := config.get("accumulate") or 1) > 1:
-        batch = f"{accumulate} x {batch}"
-    named = (cell.norm, placement, cell.choice("task"), corpus_label(config), batch)
-    return tuple(name or "-" for name in named)
-
-
-def _apart(cells: Sequence[Cell]) -> Iterable[tuple[Cell, str]]:
-    """Yield rows that are named alike with what sets each apart."""
-    groups = sorted({key for cell in cells for key in cell.config.get("choices", {})} - {*_SHOWN})
-    options = [key for key in groups if len({cell.choice(key) for cell in cells}) > 1]
-    apart = varying([cell.parts for cell in cells])
-    # A key that repeats another in all rows says nothing, as `schedule.lr` does `optim.lr`, and
-    # the name of an option says more than all the values below it.
-    first: dict[tuple[str, str], str] = {}
-    for key in apart[0]:
-        first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
-    keys = [key for key in first.values() if key.split(".")[0] not in options]
-    for cell, found in zip(cells, apart, strict=True):
-        texts = [f"{key}={cell.choice(key)}" for key in options]
-        yield cell, " ".join([*texts, *(f"{key}={found[key]}" for key in keys)])
+    found = names([cell.config for cell in cells])
+    return [Row(cell, *name) for cell, name in zip(cells, found, strict=True)]
 
 
 def usual_scores(records: Sequence[RunRecord]) -> list[str]:
@@ -200,7 +160,7 @@ def _print_scores(
     cells = [row.cell for row in rows]
     units = {record.unit for cell in cells for record in cell.records}
     speed = f"{' or '.join(sorted(units))}/s"
-    columns = [*_NAMED, "also", "seeds", *scores, "spikes", "outcome", speed]
+    columns = [*NAMED, "also", "seeds", *scores, "spikes", "outcome", speed]
     table = [[*row.names, row.also, *_scores_of(row.cell, scores)] for row in rows]
     notes = [note for group in groups for note in _unlike_rows(group)]
     scales = ", ".join(sorted({cell.choice("scale") or "none" for cell in cells} - {"none"}))

@@ -9,9 +9,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.records.fingerprint import Parts, parts, varying, without
+from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.record import RunRecord
 from normlab.reports.runs import Run
 from normlab.studies import Planned, Study
@@ -20,7 +21,8 @@ DRAWN = 40
 """Settings whose curves a page has: no reader tells more lines apart."""
 USUAL = "ln"
 """The norm that the others are compared with unless the user names another row."""
-_OPTIONS = ("placement", "model", "scale", "optim", "schedule")
+NAMED = ("norm", "placement", "task", "corpus", "batch")
+_SHOWN = ("norm", "placement", "task", "task/corpus")
 _TESTS = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
     *("test/bits_per_character", "test/accuracy"),
@@ -134,41 +136,65 @@ def _named(
     axes = tuple(keys)
     rests = [without(parts(members[0].settings), axes) for members in experiments]
     firsts = dict(zip(reversed(rests), (each[0] for each in reversed(experiments)), strict=True))
-    runs = [
-        replace(firsts[rest], record=None, config=_stripped(firsts[rest].settings, axes))
-        for rest in dict.fromkeys(rests)
-    ]
-    rows = dict(zip(dict.fromkeys(rests), names(runs), strict=True))
+    named = names([_stripped(firsts[rest].settings, axes) for rest in dict.fromkeys(rests)])
+    rows = {rest: name.label for rest, name in zip(dict.fromkeys(rests), named, strict=True)}
     return [
         _Place(rows[rest], at, members)
         for rest, at, members in zip(rests, points, experiments, strict=True)
     ]
 
 
-def names(runs: Sequence[Run]) -> list[str]:
-    """Name each experiment by its norm, and by the options and values that tell it apart."""
-    found = [run.norm for run in runs]
-    for tell in (_by_options, _by_values, lambda alike: [run.experiment for run in alike]):
-        alike: dict[str, list[int]] = {}
-        for index, name in enumerate(found):
-            alike.setdefault(name, []).append(index)
-        for name, indices in alike.items():
-            if len(indices) > 1:
-                told = tell([runs[index] for index in indices])
-                for index, text in zip(indices, told, strict=True):
-                    found[index] = f"{name} {text}".rstrip()
-    return found
+class Name(NamedTuple):
+    """What an experiment is named by (`NAMED`), what sets it apart from its like, and its label."""
+
+    names: tuple[str, ...]
+    also: str
+    label: str
 
 
-def _by_options(runs: Sequence[Run]) -> list[str]:
-    groups = [key for key in _OPTIONS if len({run.choice(key) for run in runs}) > 1]
-    return [" ".join(run.choice(key) for key in groups) for run in runs]
+def names(configs: Sequence[Mapping[str, Any]]) -> list[Name]:
+    """Name experiments; the label of each has what not all of them share."""
+    found = [_names(config) for config in configs]
+    vary = [n for n in range(1, len(NAMED)) if len({each[n] for each in found}) > 1]
+    like: dict[tuple[str, ...], list[int]] = {}
+    for number, own in enumerate(found):
+        like.setdefault(own, []).append(number)
+    also: dict[int, str] = {}
+    for numbers in like.values():
+        also |= zip(numbers, _apart([configs[n] for n in numbers]), strict=True)
+    return [
+        Name(own, also[number], " ".join([own[0], *(own[n] for n in vary), also[number]]).strip())
+        for number, own in enumerate(found)
+    ]
 
 
-def _by_values(runs: Sequence[Run]) -> list[str]:
-    values = varying([parts(run.settings) for run in runs])
-    keys = [of[0] for of in _together(values)]
-    return [" ".join(f"{key}={each[key]}" for key in keys) for each in values]
+def _names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    choices = config.get("choices", {})
+    size, tokens = config.get("batch_size"), config.get("max_tokens")
+    batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"
+    if (accumulate := config.get("accumulate") or 1) > 1:
+        batch = f"{accumulate} x {batch}"
+    placement, corpus = placement_label(choices, config), corpus_label(config)
+    named = (norm_label(choices), placement, choices.get("task"), corpus, batch)
+    return tuple(name or "-" for name in named)
+
+
+def _apart(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Say of experiments that are named alike what sets each apart."""
+    chosen = [config.get("choices", {}) for config in configs]
+    groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
+    options = [key for key in groups if len({each.get(key) for each in chosen}) > 1]
+    apart = varying([parts(config) for config in configs])
+    # A key that repeats another in all rows says nothing, as `schedule.lr` does `optim.lr`, and
+    # the name of an option says more than all the values below it.
+    first: dict[tuple[str, str], str] = {}
+    for key in apart[0]:
+        first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
+    keys = [key for key in first.values() if key.split(".")[0] not in options]
+    return [
+        " ".join([*(f"{k}={own.get(k)}" for k in options), *(f"{k}={found[k]}" for k in keys)])
+        for own, found in zip(chosen, apart, strict=True)
+    ]
 
 
 def _together(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:

@@ -183,10 +183,10 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
 
 
 def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
-    wanted = ("--baseline", "bn batch_size=32", "--score", "valid/loss")
+    wanted = ("--baseline", "bn 32", "--score", "valid/loss")
     assert report(capsys, str(runs), *wanted)[0] == 0
     names = [row[0] for row in results_of(runs.parent / "report")[1:]]
-    assert names[0] == "bn batch_size=32" and len(names) == 4
+    assert names[0] == "bn 32" and len(names) == 4
     with pytest.raises(ValueError, match=r"--baseline gn: no row .* there are ln; bn|bn; ln"):
         main(["runs", "--baseline", "gn"])
     with pytest.raises(ValueError, match=r"--score test/blue: .* there are test/bleu"):

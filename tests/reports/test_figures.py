@@ -155,10 +155,13 @@ def test_a_kind_names_the_rows_that_it_lacks_and_why():
 
 
 def test_experiments_are_named_by_what_sets_them_apart():
-    assert names([run(norm="ln"), run(norm="bn")]) == ["ln", "bn"]
+    def labels(*runs):
+        return [name.label for name in names([run.settings for run in runs])]
+
+    assert labels(run(norm="ln"), run(norm="bn")) == ["ln", "bn"]
     placed = [run(placement=p, choices={"placement": p}) for p in ("pre", "post")]
-    assert names([*placed, run(norm="bn")]) == ["ln pre", "ln post", "bn"]
-    assert names([run(batch_size=n) for n in (8, 32)]) == ["ln batch_size=8", "ln batch_size=32"]
+    assert labels(*placed, run(norm="bn")) == ["ln pre", "ln post", "bn pre"]
+    assert labels(*(run(batch_size=n) for n in (8, 32))) == ["ln 8", "ln 32"]
 
 
 def test_twelve_long_names_fit_into_the_figure_below_the_plots():
