@@ -13,8 +13,7 @@ from normlab.reports.published import publish
 from normlab.studies import load_study
 from tests.html_text import Text
 from tests.records.examples import config
-from tests.reports.pages import kept_run, run_rows
-from tests.reports.tables import made, planned
+from tests.reports.tables import kept_run, made, planned, run_rows
 
 TABLES = ("table.md", "table.tex", "table.csv")
 

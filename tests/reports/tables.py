@@ -1,11 +1,15 @@
-"""A study and its runs for tests of tables."""
+"""Studies and their runs for tests of tables and pages, made by hand."""
 
+import json
+import math
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
-from normlab.records.record import RunRecord, Score
+from normlab.records.record import Outcome, RunRecord, Score
+from normlab.reports.published import PAGE, publish
 from normlab.studies import Planned, Scale, Study
 from tests.records.examples import SIGNATURE, record
 
@@ -61,3 +65,68 @@ def runs(figures: Mapping[str, list[float | None]], score: str = "test/bleu") ->
         for row, values in figures.items()
         for seed, value in enumerate(values, 1)
     ]
+
+
+# Published studies, whose runs have rows --------------------------------------------------------
+
+STEPS = range(10, 101, 10)
+
+
+def sized(**changes: Any) -> Study:
+    """Return a study over two batch sizes."""
+    sizes = {size: (f"batch_size={size}",) for size in ("8", "32")}
+    return study(grid={"batch_size": sizes}, **changes)
+
+
+def run_rows(level: float, last: int = 100) -> list[dict[str, Any]]:
+    """Return rows of a run whose loss falls to a level, with a validation every 50 steps."""
+    rows: list[dict[str, Any]] = []
+    for step in (step for step in STEPS if step <= last):
+        loss = level + math.exp(-step / 20)
+        probes = {"stability/tid/mean": loss / 100, "stability/tid/mean/encoder.0": 1.0}
+        trained = {"train/loss": loss, "train/grad_norm": 1 / step, "time/seconds": 0.1 * step}
+        rows.append({"step": step, "tokens": 32 * step, **trained, **probes})
+        if step % 50 == 0:
+            rows.append({"step": step, "tokens": 32 * step, "valid/loss": loss, "valid/bleu": step})
+    return rows
+
+
+def kept_run(folder: Path, rows: list[dict[str, Any]]) -> Path:
+    """Write rows as a run leaves them; return its folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def diverged(record: RunRecord, step: int) -> RunRecord:
+    outcome = Outcome("diverged", step, "loss is nan", "encoder.0")
+    return replace(record, outcome=outcome, scores={})
+
+
+def published(
+    root: Path,
+    of: Study,
+    levels: Mapping[str, float],
+    seeds: int = 2,
+    norms: Mapping[str, str] = {},
+) -> Path:
+    """Publish a study whose rows reach these losses at each point; return its page.
+
+    `norms` are those of rows that are not layer norm. The last seed of `bn` at the first point
+    diverges at step 45.
+    """
+    points = [f"batch_size={size}" for size in of.grid.get("batch_size", ())] or [""]
+    runs: list[tuple[Planned, RunRecord | None]] = []
+    folders: list[Path] = []
+    for seed in range(1, seeds + 1):
+        for number, point in enumerate(points):
+            for row, level in levels.items():
+                reached = level + 0.1 * seed + 0.2 * number
+                figures = {"test/bleu": 10 * reached, "valid/loss": reached}
+                record = made(norms.get(row, "ln"), seed, figures, point=point, setting=row)
+                rows = run_rows(reached)
+                if row == "bn" and seed == seeds and number == 0:
+                    record, rows = diverged(record, 45), run_rows(reached, 40)
+                runs.append((planned(row, seed, point), record))
+                folders.append(kept_run(root / "runs" / str(len(runs)), rows))
+    return publish(root / "results", of, "smoke", runs, folders=folders) / PAGE

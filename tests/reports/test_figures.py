@@ -1,30 +1,71 @@
 """Charts drawn with matplotlib: every number from runs made by hand."""
 
+import math
+from collections.abc import Iterable
+from typing import Any
+
 import matplotlib
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import to_rgb
+from msgspec.structs import replace
 
 from normlab.records.record import Outcome
 from normlab.reports import figures
 from normlab.reports.arrange import arranged, names
 from normlab.reports.charts import KINDS, loss_unit, row_looks
 from normlab.reports.panels import DARK, HUES, LIGHT, THEMES, looks_of
+from normlab.reports.runs import Run, found_run
 from tests.records.examples import record
-from tests.reports.curves import (
-    DECODER,
-    ENCODER,
-    by_layer,
-    drawn,
-    inf,
-    loss_rows,
-    named,
-    nan,
-    points,
-    run,
-)
 
+nan, inf = math.nan, math.inf
+ENCODER = ["encoder.embedding", "encoder.0", "encoder.1", "encoder.final"]
+DECODER = ["decoder.embedding", "decoder.0", "decoder.1", "decoder.final", "output"]
+PROBES = {"gradients": {}, "tid": {}, "residual": {}}
 DIVERGED = Outcome("diverged", 40, "loss is nan", "decoder.layers.1.ffn_residual.norm")
+
+
+def run(
+    rows: Iterable[dict[str, Any]] = (),
+    *,
+    stability: dict[str, float] | None = None,
+    outcome: Outcome | None = None,
+    **changes: Any,
+) -> Run:
+    changes = {"observe": {"probe": PROBES}, **changes}
+    made = record(**changes)
+    end = outcome or Outcome("finished", 100)
+    return found_run(replace(made, stability=stability or {}, outcome=end), list(rows))
+
+
+def loss_rows(losses: dict[int, float], spikes: Iterable[int] = ()) -> list[dict[str, Any]]:
+    """Rows of training losses; the count of spikes grows in those of `spikes`."""
+    count, rows = 0.0, []
+    for step, loss in losses.items():
+        count += step in spikes
+        rows.append({"step": step, "train/loss": loss, "stability/spikes/count": count})
+    return rows
+
+
+def by_layer(name: str, factor: float = 1.0) -> dict[str, float]:
+    """One figure of each layer, doubled from layer to layer, in an order that is not depth's."""
+    places = [*ENCODER, *DECODER]
+    values = {f"{name}/{place}": factor * 2.0**index for index, place in enumerate(places)}
+    return dict(sorted(values.items()))
+
+
+def drawn(axes: Any, label: str) -> list[Any]:
+    """Return the lines of a panel that play a part: mean, spike, diverged."""
+    return [line for line in axes.get_lines() if line.get_label() == label]
+
+
+def points(line: Any) -> list[tuple[float, float]]:
+    return list(zip(map(float, line.get_xdata()), map(float, line.get_ydata()), strict=True))
+
+
+def named(figure: Any) -> list[str]:
+    """Return the entries of a figure's legend."""
+    return [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def draw(*runs, kind="loss", theme=LIGHT):

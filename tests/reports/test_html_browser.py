@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.reports.pages import published, sized
+from tests.reports.tables import published, sized
 
 ODD = '<b>"x"</b>'
 LEVELS = {"ln": 1.0, "bn": 3.0, ODD: 2.0}

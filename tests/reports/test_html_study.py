@@ -12,8 +12,7 @@ from normlab.reports.runs import Run
 from normlab.reports.study_page import Configuration, configuration
 from tests.html_text import Text
 from tests.records.examples import changed
-from tests.reports.pages import published, sized
-from tests.reports.tables import made, planned, runs, study
+from tests.reports.tables import made, planned, published, runs, sized, study
 
 DASH = "\N{EN DASH}"
 LEVELS = {"ln": 1.0, "bn": 3.0}

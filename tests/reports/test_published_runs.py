@@ -22,8 +22,7 @@ from normlab.reports.runs import (
     thinned,
 )
 from normlab.train.loaded import rescored
-from tests.reports.pages import diverged, kept_run, run_rows
-from tests.reports.tables import made, planned, runs, study
+from tests.reports.tables import diverged, kept_run, made, planned, run_rows, runs, study
 from tests.tasks.sentences import translation
 
 
