@@ -195,25 +195,21 @@ def test_rows_scored_in_different_ways_are_named(runs, capsys):
     assert "test/bleu (rms) nrefs:1|tok:none" in out
 
 
-def test_runs_of_other_code_are_pointed_out(runs, capsys):
-    assert "states of the code" not in table(capsys)[1]
-    other = record(seed=3, norm="ln", numerics="abc")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"numerics": "abc"}, "made by different states of the code"),
+        (
+            {"environment": {"instruction_set": "AVX2"}},
+            "different arithmetic: unknown fp32 AVX2, unknown fp32 unknown",
+        ),
+    ],
+)
+def test_runs_of_other_code_or_arithmetic_are_pointed_out(runs, capsys, changes, said):
+    assert said not in table(capsys)[1]
+    other = record(seed=3, norm="ln", **changes)
     runs.write(other, runs.run_dir(other.config))
-    assert "made by different states of the code" in table(capsys)[1]
-
-
-def test_runs_of_other_arithmetic_are_pointed_out(runs, capsys):
-    assert "different arithmetic" not in table(capsys)[1]
-    other = record(seed=3, norm="ln", environment={"instruction_set": "AVX2"})
-    runs.write(other, runs.run_dir(other.config))
-    assert "different arithmetic: unknown fp32 AVX2, unknown fp32 unknown" in table(capsys)[1]
-
-
-def test_norms_of_ones_own_that_were_changed_between_runs_are_named(runs, capsys):
-    for seed, state in ((3, "a"), (4, "b")):
-        made = changed(record(seed=seed, norm="rms"), own_norms={"mine": state, "other": "c"})
-        runs.write(made, runs.run_dir(made.config))
-    assert "states of the code: mine\n" in table(capsys, "--where", "norm=rms")[1]
+    assert said in table(capsys)[1]
 
 
 def test_runs_that_cannot_be_averaged_are_refused_and_the_rest_is_shown(runs, capsys):
