@@ -51,7 +51,7 @@ def print_table(
     """
     # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
     room = shutil.get_terminal_size().columns
-    cells = zip(*rows, strict=True) if rows else ([] for _ in columns)
+    cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else [()] * len(columns)
     every = [
         _Column(name, own, numeric=name in numeric)
         for name, own in zip(columns, cells, strict=True)
@@ -84,7 +84,8 @@ def _print_part(columns: Sequence[_Column], room: int) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    indent, first = "", []
+    indent = ""
+    first: list[str] = []
     if _total(columns) > room and len(columns) > 1:
         # The first cell has a line of its own, and the others are beneath it.
         indent, first, columns = " " * _GAP, columns[0].texts, columns[1:]
