@@ -25,6 +25,7 @@ from normlab.reports.comparison import (
     not_learned,
     obstacles,
     scored_by,
+    some,
     values,
 )
 from normlab.reports.table import average, signed_figure
@@ -79,9 +80,7 @@ def show(
     wanted = [baseline is not None and _fitting(rows, baseline) for rows in kinds.values()]
     if baseline is not None and not any(wanted):
         labels = [f"'{row.label}'" for rows in kinds.values() for row in rows]
-        raise ValueError(
-            f"--baseline {baseline}: no row of that name; there are {_some(labels, 8)}"
-        )
+        raise ValueError(f"--baseline {baseline}: no row of that name; there are {some(labels, 8)}")
     groups = [
         _Group.of(rows, scores, baseline if fits else None)
         for rows, fits in zip(kinds.values(), wanted, strict=True)
@@ -172,7 +171,7 @@ def _print_scores(
     kinds = {" ".join(arithmetic(record)) for cell in cells for record in cell.records}
     if len(kinds) > 1:
         notes.append(f"computed in different arithmetic: {', '.join(sorted(kinds))}")
-    notes += scored_by({row.label: row.cell for row in rows}, scores)
+    notes += scored_by({row.label: row.cell for row in rows}, scores, most=_LISTED)
     if not any(row.also for row in rows):
         columns, *table = _without("also", [columns, *table])
     corpora = {row.names[3] for row in rows}
@@ -203,14 +202,9 @@ def _unlike_rows(group: _Group) -> list[str]:
             found.setdefault(key, {}).setdefault(str(value), []).append(row.label)
     return [
         f"NOT ALIKE: rows differ in {key}: "
-        + "; ".join(f"{value} ({_some(labels)})" for value, labels in values.items())
+        + "; ".join(f"{value} ({some(labels, _LISTED)})" for value, labels in values.items())
         for key, values in found.items()
     ]
-
-
-def _some(labels: Sequence[str], most: int = _LISTED) -> str:
-    more = [f"{len(labels) - most} more"] if len(labels) > most else []
-    return ", ".join([*labels[:most], *more])
 
 
 def _scores_of(cell: Cell, scores: Iterable[str]) -> list[str]:

@@ -155,7 +155,15 @@ def future_note(cells: Mapping[str, Cell]) -> list[str]:
     return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
 
 
-def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
+def some(labels: Sequence[str], most: int | None) -> str:
+    """Name the first labels, and count the others."""
+    more = [] if most is None or len(labels) <= most else [f"{len(labels) - most} more"]
+    return ", ".join([*labels[:most], *more])
+
+
+def scored_by(
+    cells: Mapping[str, Cell], scores: Sequence[str], *, most: int | None = None
+) -> list[str]:
     """Name how scores were computed, with the rows of each way if a score has several."""
     found: dict[str, list[str]] = {}
     for score in scores:
@@ -164,7 +172,7 @@ def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
             if signature := cell.signature(score):
                 ways.setdefault(signature, []).append(label)
         for signature, labels in ways.items():
-            rows = f" ({', '.join(labels)})" if len(ways) > 1 else ""
+            rows = f" ({some(labels, most)})" if len(ways) > 1 else ""
             found.setdefault(signature, []).append(score + rows)
     said = "; ".join(f"{', '.join(names)} {way}" for way, names in found.items())
     return [f"scored by: {said}"] if said else []
