@@ -236,21 +236,6 @@ def test_notes_say_what_runs_were_made_for_and_how_they_ended():
     assert "tested: the weights of the best valid/loss, not the last" in notes
 
 
-def test_bold_and_the_note_on_code_agree():
-    """Pairs share their code where seeds do not, and that is what both notes say."""
-    made_of = [
-        (planned(norm, s), made(norm, s, {BLEU: b + s / 10}, numerics=f"state {s}"))
-        for norm, b in (("ln", 30.0), ("bn", 20.0))
-        for s in range(1, 6)
-    ]
-    found = build(study(), "smoke", made_of)
-    assert entry(found, "ln").best
-    (bold,) = [note for note in found.notes if note.startswith("bold:")]
-    assert "the two runs of each pair have the same code" in bold
-    code = "code: seeds have different states of it; the two runs of a pair share theirs in every"
-    assert f"{code} row" in found.notes
-
-
 def test_many_rows_have_few_notes_and_the_rest_is_for_the_page():
     rows = {f"r{n}": (f"norm=n{n}",) for n in range(20)}
     rates = {row: (f"optim.lr={n}",) for n, row in enumerate(rows)}
