@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> int:
         message = _message(error)
         if message is None:
             raise
-        from normlab.records.text import printable
+        from normlab.records.labels import printable
 
         print(f"normlab {name}: {printable(message)}", file=sys.stderr)
         return 1

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from normlab.records.labels import norm_label, placement_label
 from normlab.records.record import RunRecord
-from normlab.records.rows import series
-from normlab.records.selection import lookup, select
-from normlab.records.store import RunStore
+from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.arrange import arranged
 from normlab.reports.charts import KINDS, row_looks
 from normlab.reports.figures import draw, drawing, write

@@ -7,7 +7,7 @@ RECORDS. Writes FOLDER/table.md, as `normlab report` does for those of results/h
 import sys
 from pathlib import Path
 
-from normlab.records.atomic import atomic_write
+from normlab.records.files import atomic_write
 from normlab.reports.pages import health_table
 
 if __name__ == "__main__":

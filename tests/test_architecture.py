@@ -207,7 +207,7 @@ def test_some_imports_have_few_homes(names, homes):
 # log that is appended to, what a benchmark throws away, and how far a run is.
 WRITERS = (
     *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.vocabulary"),
-    *("records.atomic", "train.sinks.files", "studies.local"),
+    *("train.sinks.files", "studies.local"),
     *("bench.cost", "train.checkpoint"),
     *("data.cifar10", "train.export"),
 )
@@ -237,7 +237,7 @@ def test_no_module_is_above_400_lines():
 def test_every_file_is_written_whole_or_not_at_all():
     alone = {name: found for name, path in MODULES.items() if (found := writes(path))}
     assert set(alone) <= set(WRITERS), alone
-    assert {"data.encoded", "studies.local", "train.checkpoint", "records.atomic"} <= set(alone)
+    assert {"data.encoded", "studies.local", "train.checkpoint"} <= set(alone)
 
 
 def test_what_a_model_is_made_of_is_asked_of_the_model():

@@ -10,9 +10,9 @@ import pytest
 
 from normlab import cli
 from normlab.commands._terminal import complain, print_markdown, print_table
+from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
 from normlab.records.store import RUNS_FILE, RunStore
-from normlab.records.text import in_markdown, in_sheet, one_line, printable
 from normlab.reports.published import publish, read
 from normlab.reports.study_page import study_page
 from normlab.reports.study_table import build

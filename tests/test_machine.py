@@ -5,7 +5,7 @@ import torch
 
 from normlab import machine
 from normlab.config.compose import compose, to_dict
-from normlab.records.fingerprint import fingerprint
+from normlab.records.record import fingerprint
 from normlab.train import runtime
 from normlab.train.runtime import Runtime, cpu_capabilities
 

@@ -20,7 +20,7 @@ from normlab.claims.judge import DECIDED, ERROR, LOOKS, Judgement, Verdict, cons
 from normlab.claims.level import Document
 from normlab.claims.runs import Runs
 from normlab.metrics.spread import holm, smallest_difference, t_interval
-from normlab.records.canonical import plain
+from normlab.records.record import plain
 
 FORMAT = "normlab.claims/2"
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"

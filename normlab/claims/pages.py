@@ -10,8 +10,8 @@ from textwrap import fill
 from normlab.claims.claim import DOCUMENTS, Part
 from normlab.claims.judge import p_text
 from normlab.claims.ledger import VERDICTS, Entry, Outcome
+from normlab.records.labels import in_markdown
 from normlab.records.store import RECORD_FILE
-from normlab.records.text import in_markdown
 from normlab.reports.page import page, signed
 
 _WIDTH = 100

@@ -17,8 +17,7 @@ from normlab.claims.evidence import Evidence, Timings, read_timings, report_path
 from normlab.records.labels import norm_label
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
-from normlab.records.selection import Selection
-from normlab.records.store import RunStore
+from normlab.records.store import RunStore, Selection
 from normlab.studies import Study, load_study, rate_name
 
 Where = Mapping[str, object]

@@ -17,9 +17,8 @@ from normlab.claims.judge import FEWEST
 from normlab.claims.runs import Runs, value_of, written
 from normlab.metrics.spread import at_baseline, least_share, trains
 from normlab.records.aggregate import group
-from normlab.records.fingerprint import parts, varying_keys
 from normlab.records.labels import norm_label
-from normlab.records.pairs import spelled, why_not_paired
+from normlab.records.pairs import spelled, varying, why_not_paired
 from normlab.records.record import RunRecord
 
 _Point = tuple[str, ...]  # the values of the nuisances
@@ -189,7 +188,7 @@ def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> st
     for members in by_point.values():
         experiments = [each[0] for each in group(members).values()]
         if len(experiments) > 1:
-            keys = [key for key, _ in varying_keys([parts(run.config) for run in experiments])]
+            keys = varying([run.parts for run in experiments])[0]
             named = ", ".join(key for key in keys if not key.endswith(".option"))
             return f"{label} fits runs that differ in {named}; the claim must say which"
         ((seed, count),) = Counter(run.seed for run in members).most_common(1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from normlab.claims.claim import Claim, Part
 from normlab.claims.judge import DECIDED
 from normlab.claims.ledger import VERDICTS, Decided, Entry
-from normlab.records.text import in_markdown
+from normlab.records.labels import in_markdown
 
 TITLE = "What the documents claim, and what was found: a summary"
 WRITTEN = "Written by `normlab claims --write`; do not edit. The evidence: [the ledger](claims.md)."

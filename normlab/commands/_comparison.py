@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from normlab.commands._terminal import print_markdown, print_note, print_table
 from normlab.metrics.spread import accuracy_interval
 from normlab.records.aggregate import Cell, Summary
+from normlab.records.labels import in_prose
 from normlab.records.pairs import arithmetic, code_remark
 from normlab.records.record import RunRecord
-from normlab.records.text import in_prose
 from normlab.reports.arrange import NAMED, USUAL, names
 from normlab.reports.comparison import (
     COMPARE,

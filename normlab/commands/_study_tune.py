@@ -9,8 +9,8 @@ from typing import Any
 from normlab.commands._study_words import read_rows, taken_out
 from normlab.commands._terminal import complain
 from normlab.config.registry import CONFIG_DIR
-from normlab.records.atomic import atomic_write, only_writer
-from normlab.records.fingerprint import diff
+from normlab.records.files import atomic_write, only_writer
+from normlab.records.pairs import diff
 from normlab.studies import SMOKE, Study, Tuning, load_study, rate_name, runs, tuning_of
 from normlab.studies.local import Local, places
 from normlab.studies.loop import carry_out, summary_lines

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import zip_longest
 from typing import Any, TextIO, cast
 
-from normlab.records.text import in_markdown, in_prose, one_line, printable
+from normlab.records.labels import in_markdown, in_prose, one_line, printable
 
 _PROSE = 50  # characters from which a cell is prose
 _LEAST = 36  # columns for prose

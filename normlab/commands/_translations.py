@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from normlab.commands._comparison import choose_baseline, named_rows
 from normlab.commands._terminal import folded, print_markdown, print_note, print_table
 from normlab.records.aggregate import Cell, group
+from normlab.records.labels import one_line
 from normlab.records.record import RunRecord
-from normlab.records.text import one_line
 from normlab.reports.comparison import not_learned
 from normlab.reports.translations import SPLIT, Text, checksums
 
@@ -82,7 +82,7 @@ def _with_outputs(
 
     Raises ValueError with the first reason where no run has any.
     """
-    from normlab.records.hypotheses import hypotheses_splits
+    from normlab.records.store import hypotheses_splits
 
     splits = [hypotheses_splits(folder) for folder, _ in runs]
     found = [run for run, there in zip(runs, splits, strict=True) if split in there]
@@ -98,7 +98,7 @@ def _with_outputs(
 
 def _outputs(runs: Sequence[tuple[Path, RunRecord]], split: str) -> dict[str, Sequence[str]]:
     """Return by the labels of the runs what they translated."""
-    from normlab.records.hypotheses import read_hypotheses
+    from normlab.records.store import read_hypotheses
 
     labels = _labels([record for _, record in runs])
     folders = (folder for folder, _ in runs)

@@ -99,7 +99,7 @@ def main(argv: list[str]) -> int:
         _write(entries, runs, arguments.write)
     elif arguments.html:
         from normlab.claims.pages import html
-        from normlab.records.atomic import atomic_write
+        from normlab.records.files import atomic_write
 
         with atomic_write(arguments.results / _HTML) as file:
             file.write(html(entries, text=_PAGE))
@@ -166,7 +166,7 @@ def _refuse_altered(results: Path) -> None:
 
 def _write(entries: "Sequence[Entry]", runs: "Runs", path: Path) -> None:
     """Write all files, or none where one cannot be made."""
-    from normlab.records.atomic import atomic_write
+    from normlab.records.files import atomic_write
     from normlab.reports import manifest
 
     for place, text in _pages(entries, runs, path).items():

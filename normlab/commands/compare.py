@@ -11,8 +11,7 @@ from normlab.commands._terminal import complain
 from normlab.commands._translations import add_samples, show_bootstrap, show_samples
 from normlab.records.aggregate import Cell, group
 from normlab.records.record import RunRecord
-from normlab.records.selection import select
-from normlab.records.store import without_collection
+from normlab.records.store import select, without_collection
 from normlab.reports.arrange import check_scores
 
 HELP = "show finished runs side by side: score, spread, spikes, outcome, speed"

@@ -105,7 +105,7 @@ def _keep(path: Path, arguments: argparse.Namespace, scores: "Mapping[str, Score
     """Add a line to the results of a run; the same settings replace their former line."""
     from msgspec import to_builtins
 
-    from normlab.records.atomic import atomic_write
+    from normlab.records.files import atomic_write
 
     keys = ("split", "weights", "limit")
     asked = {"changes": sorted(arguments.changes)} | {key: vars(arguments)[key] for key in keys}

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
     add("--out", type=as_path, help=text)
     arguments = parser.parse_intermixed_args(argv)
 
-    from normlab.records.atomic import atomic_write
+    from normlab.records.files import atomic_write
 
     with at_work("preparing"):
         from normlab.inspect.model import sheet

@@ -13,10 +13,10 @@ from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
 from normlab.config import registry
 from normlab.config.constraints import CONSTRAINTS, constraint_of
-from normlab.records.canonical import plain
 from normlab.records.files import read_json
-from normlab.records.record import RunRecord
-from normlab.records.store import PROGRESS_FILE, RunStore, norm_label, without_collection
+from normlab.records.labels import norm_label
+from normlab.records.record import RunRecord, plain
+from normlab.records.store import PROGRESS_FILE, RunStore, without_collection
 
 # Where statistics come from, by an axis that `Pools over` names; the last takes all others.
 _FAMILIES = {

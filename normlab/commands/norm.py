@@ -172,7 +172,7 @@ def _better(name: str, taken: set[str]) -> str:
 
 
 def _write(files: dict[Path, str]) -> None:
-    from normlab.records.atomic import atomic_write
+    from normlab.records.files import atomic_write
 
     due = {path: text for path, text in files.items() if not path.exists()}
     try:
@@ -314,7 +314,7 @@ def card(argv: list[str]) -> int:
 
 
 def _write_text(path: Path, text: str) -> None:
-    from normlab.records.atomic import atomic_write
+    from normlab.records.files import atomic_write
 
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_write(path) as file:

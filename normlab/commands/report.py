@@ -189,7 +189,7 @@ def _write(
     A run that has not ended is named too, and is no error. Raises ValueError for places without a
     run, and for a baseline or score that no run has.
     """
-    from normlab.records.atomic import atomic_write
+    from normlab.records.files import atomic_write
     from normlab.reports.arrange import arranged
     from normlab.reports.study_page import runs_page
 

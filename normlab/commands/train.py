@@ -211,7 +211,7 @@ def train_elsewhere(config: "DictConfig", note: Path | None) -> "RunRecord | Non
     except Exception as error:
         if note is None:
             raise
-        from normlab.records.atomic import atomic_write
+        from normlab.records.files import atomic_write
 
         note.parent.mkdir(parents=True, exist_ok=True)
         overrides = " ".join(HydraConfig.get().overrides.task)

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
-from normlab.records.atomic import atomic_write
-from normlab.records.files import check_is_file, read_json
+from normlab.records.files import atomic_write, check_is_file, read_json
 
 MANIFEST = "manifest.json"
 MAX_BYTES = 4 * 2**30

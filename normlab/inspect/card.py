@@ -21,9 +21,8 @@ from normlab.inspect.depth import first_update, gradients
 from normlab.inspect.model import subject_of
 from normlab.inspect.question import Finding, Question, Table, question, questions
 from normlab.inspect.subject import Norm, on_table, remembers, trained
-from normlab.records.canonical import plain
-from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
+from normlab.records.record import fingerprint, plain
 from normlab.train.numerics import NUMERICS, own_norms
 from normlab.train.runtime import Runtime
 

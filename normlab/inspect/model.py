@@ -24,7 +24,7 @@ from normlab.norms.local import NoNorm
 from normlab.norms.recalibration import Tally
 from normlab.placements.base import Residual
 from normlab.probes.sites import real_values, sites
-from normlab.records.canonical import plain
+from normlab.records.record import plain
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.loaded import load_run

@@ -13,10 +13,8 @@ from normlab.inspect.card import Examined
 from normlab.inspect.model import MODES, Subject, subject_of_run
 from normlab.inspect.question import Cell, Finding, Table, question, questions
 from normlab.inspect.subject import Norm
-from normlab.records.canonical import plain
-from normlab.records.record import RunRecord
-from normlab.records.rows import METRICS_FILE, read_rows, series
-from normlab.records.store import RunStore
+from normlab.records.record import RunRecord, plain
+from normlab.records.store import METRICS_FILE, RunStore, read_rows, series
 from normlab.train.build import build_model, build_task
 from normlab.train.run import train
 

@@ -1,8 +1,8 @@
-"""Decides which runs are seeds of one experiment and how they become one row of a table.
+"""The seeds of one experiment, joined to one row of a table.
 
-A score is averaged over the seeds that finished, and every row says how many of all seeds that
-were: dropping diverged seeds silently would bias the comparison. Runs that share a fingerprint but
-not their data, precision or world size are not averaged at all.
+A score is averaged over the seeds that finished, and every row says how many of all seeds finished:
+dropping diverged seeds silently would bias the comparison. Runs that share a fingerprint but not
+their data, precision or number of processes are not averaged at all.
 """
 
 import itertools
@@ -11,12 +11,10 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
-from normlab.records.fingerprint import Parts, parts
 from normlab.records.labels import norm_label
-from normlab.records.record import RunRecord, Score
+from normlab.records.record import Parts, RunRecord, Score
 
 _MUST_AGREE: tuple[tuple[str, Callable[[RunRecord], object]], ...] = (
     ("params", lambda record: record.params),
@@ -30,7 +28,7 @@ _MUST_AGREE: tuple[tuple[str, Callable[[RunRecord], object]], ...] = (
 
 @dataclass(frozen=True)
 class Summary:
-    """A figure over seeds: its mean, its standard deviation (n - 1; None for one seed), its n."""
+    """A value over seeds: its mean, its standard deviation (n - 1; None for one seed), its n."""
 
     mean: float
     sd: float | None
@@ -39,7 +37,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Cell:
-    """The runs of one experiment, one a seed, in the order of their seeds."""
+    """The runs of one experiment, one per seed, in the order of their seeds."""
 
     fingerprint: str
     records: tuple[RunRecord, ...]
@@ -72,10 +70,10 @@ class Cell:
         """Return the config, that of the first seed."""
         return self.records[0].config
 
-    @cached_property
+    @property
     def parts(self) -> Parts:
-        """Return what makes the experiment, to be compared with others many times."""
-        return parts(self.config)
+        """Return what makes the experiment."""
+        return self.records[0].parts
 
     @property
     def norm(self) -> str:
@@ -89,7 +87,7 @@ class Cell:
 
     @property
     def outcome(self) -> str:
-        """Say how the seeds ended: `finished 3/3`, or what befell the others, `diverged 2/5`."""
+        """Say how the seeds ended: `finished 3/3`, or how the others did, `diverged 2/5`."""
         total = len(self.records)
         counts = Counter(record.outcome.status for record in self.records)
         if counts["finished"] == total:
@@ -122,11 +120,11 @@ class Cell:
         return scores[0].signature if scores else None
 
     def stability(self, name: str) -> Summary | None:
-        """Summarise a figure of a probe over all seeds that have it, diverged ones included."""
+        """Summarise a value of a probe over all seeds that have it, diverged ones included."""
         return summarise([r.stability[name] for r in self.records if name in r.stability])
 
     def tokens_per_second(self) -> Summary | None:
-        """Summarise the training speed over all seeds, in target tokens a second."""
+        """Summarise the training speed over all seeds, in target tokens per second."""
         return summarise([record.budget.tokens_per_second for record in self.records])
 
     def _scores(self, name: str) -> list[Score]:

@@ -1,4 +1,4 @@
-"""May two runs be compared? The one answer: `why_not_paired`.
+"""What sets two runs apart, and whether they may be compared: `why_not_paired`.
 
 A difference between two runs is one of what they compare only if all else is the same. Runs are
 paired by seed, and the two runs of a pair share their data, number of processes, code and
@@ -8,20 +8,20 @@ float32 round differently, and so do the kernels of different instruction sets.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from normlab.config.sites import NORM_KEYS
-from normlab.records.fingerprint import Parts, parts, varying, without
+from normlab.records.record import Parts, RunRecord, parts
 
-if TYPE_CHECKING:
-    from normlab.records.record import RunRecord
-
+_T = TypeVar("_T")
 MadeBy = tuple[int | str, Mapping[str, str]]
 """The numerics of a run and the hashes of its own norms (`RunRecord.made_by`)."""
 _DATA = ("source", "sizes", "checksums")
 _SITES = (*NORM_KEYS, "sites")  # a choice of `norm` is the label of all its sites
 _UNKNOWN = "unknown"
+ABSENT = "(absent)"
 
 
 def why_not_paired(
@@ -50,12 +50,8 @@ def why_not_paired(
         compared = not precision or _precisions_are_compared(a, b)
         if not compared or (kinds[0][0], kinds[0][2]) != (kinds[1][0], kinds[1][2]):
             return f"different arithmetic ({'; '.join(map(' '.join, kinds))})"
-    if may_differ is not None:
-        left, right = parts(a.config), parts(b.config)
-        if without(left, may_differ) != without(right, may_differ) and (
-            keys := settings(left, right, may_differ)
-        ):
-            return f"different settings ({', '.join(keys)})"
+    if may_differ is not None and (keys := settings(a.parts, b.parts, may_differ)):
+        return f"different settings ({', '.join(keys)})"
     return None
 
 
@@ -116,13 +112,43 @@ def settings(a: Parts, b: Parts, may_differ: tuple[str, ...]) -> dict[str, tuple
     A key that repeats a number which may differ may differ too: so `schedule.lr`, which is
     `optim.lr` again, and the layers that a depth stands for.
     """
-    below = tuple(f"{key}." for key in may_differ)
     left, right = varying([a, b])
     found = {key: (value, right[key]) for key, value in left.items()}
-    may = {k: pair for k, pair in found.items() if k in may_differ or k.startswith(below)}
-    repeated = [pair for pair in may.values() if all(_is_number(value) for value in pair)]
-    return {k: pair for k, pair in found.items() if k not in may and pair not in repeated}
+    others = dict(without(found, may_differ))
+    may = [pair for key, pair in found.items() if key not in others]
+    repeated = [pair for pair in may if all(_is_number(value) for value in pair)]
+    return {key: pair for key, pair in others.items() if pair not in repeated}
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def diff(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Map each dotted key at which two configs differ to its values in `a` and in `b`.
+
+    A key that only one of them has is `ABSENT` in the other. Empty exactly when the fingerprints
+    agree.
+    """
+    left, right = varying([parts(a), parts(b)])
+    return {key: (value, right[key]) for key, value in left.items()}
+
+
+def varying(experiments: Sequence[Parts]) -> list[dict[str, Any]]:
+    """Return the values of each experiment at the dotted keys at which not all are the same.
+
+    A key that an experiment does not have is `ABSENT`.
+    """
+    keys = sorted({k for each in experiments for k, _ in each.items() ^ experiments[0].items()})
+    return [
+        {key: json.loads(each[key]) if key in each else ABSENT for key in keys}
+        for each in experiments
+    ]
+
+
+def without(experiment: Mapping[str, _T], keys: tuple[str, ...]) -> tuple[tuple[str, _T], ...]:
+    """Return the items of an experiment without some dotted keys and what is below them."""
+    below = tuple(f"{key}." for key in keys)
+    return tuple(
+        (k, value) for k, value in experiment.items() if k not in keys and not k.startswith(below)
+    )

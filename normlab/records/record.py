@@ -2,25 +2,35 @@
 
 Every number of a table is read from here. Names of scores are paths such as `test/bleu`, and values
 of probes are paths such as `stability/<probe>/<name>`. JSON has no NaN and no infinities: they are
-written as the strings `"nan"`, `"inf"` and `"-inf"` (`canonical.py`).
+written as the strings `"nan"`, `"inf"` and `"-inf"`. Readers turn these back into floats wherever a
+number is expected (`number`); elsewhere, as in a config, they stay strings.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from html import escape
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast, get_args
+from numbers import Integral, Real
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 import msgspec
 from msgspec.structs import asdict, force_setattr
 
-from normlab.records.canonical import plain
 from normlab.records.files import unreadable
 
 FORMAT = "normlab.record/3"
 MEND_RUN = "remove the file and start the run again"
+# Where files are is no part of an experiment, at any depth; a corpus has a seed, too.
+_FOLDERS = frozenset({"data_dir", "runs_dir", "run_dir"})
+_NOT_HASHED = frozenset({"observe", "seed", "choices", "device"}) | _FOLDERS
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+Parts = Mapping[str, str]
+"""What makes an experiment: the dotted keys of its config, sorted, and their values as JSON."""
 Status = Literal["finished", "diverged", "interrupted", "failed"]
 if TYPE_CHECKING:
     Number = float
@@ -67,7 +77,15 @@ class BudgetUsed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     peak_memory_bytes: int
 
 
-class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RunRecord(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    dict=True,
+    tag_field="format",
+    tag=FORMAT,
+):
     """The evidence of one run of one config with one seed.
 
     `fingerprint` is the hash of what makes the experiment, the same for all its seeds. `numerics`
@@ -112,6 +130,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             }
             force_setattr(self, "last_steps", columns)
 
+    @cached_property
+    def parts(self) -> Parts:
+        """Return what makes the experiment, to be compared with others many times."""
+        return parts(self.config)
+
     @property
     def made_by(self) -> tuple[int | str, Mapping[str, str]]:
         """Return the numerics and the norms of a user's own that made the run."""
@@ -140,24 +163,24 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def unit(self) -> str:
-        """What a budget's tokens are: `tokens`, or the task's own word for what it counts."""
+        """Return what a budget's tokens are: `tokens`, or the task's word for what it counts."""
         return str(self.data.get("unit", "tokens"))
 
     @property
     def loss_unit(self) -> str:
-        """What its losses are in, such as `nats per picture`; of masked models as of others."""
+        """Return the unit of the losses, such as `nats per picture`; also for masked models."""
         return f"nats per {self.unit.removesuffix('s')}"
 
     @property
     def main_scores(self) -> dict[str, Score]:
-        """The scores of whole splits under the run's own settings, such as `test/bleu`.
+        """Return the scores of whole splits under the run's own settings, such as `test/bleu`.
 
         Scores of a part or under another condition have longer paths.
         """
         return {name: score for name, score in self.scores.items() if name.count("/") == 1}
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: how the run ended, and its main scores."""
+        """Return what a notebook shows: how the run ended, and its main scores."""
         shown = {"outcome": f"{self.outcome.status} at step {self.outcome.step}"}
         shown |= {name: f"{score.value:.4g}" for name, score in self.main_scores.items()}
         rows = (f"<tr><td>{escape(k)}</td><td>{escape(v)}</td></tr>" for k, v in shown.items())
@@ -181,21 +204,22 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         content = text.encode() if isinstance(text, str) else text
         if (problem := unreadable(content)) is not None:
             raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
+        part = ""
         try:
             found = _DECODER.decode(content)
             for part, shape in _SHAPES.items():
                 msgspec.convert(getattr(found, part), shape)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            problem = _problem(content, error)
-            raise ValueError(f"{origin}: damaged record, {problem}; {mend}") from None
-        fields = {name: getattr(found, name) for name in cls.__struct_fields__}
-        return cls(**fields)
-
-
-class _File(RunRecord, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A record as the file has it, with the format that it is written in."""
-
-    format: Literal["normlab.record/3"]
+        except msgspec.ValidationError as error:
+            said, _, place = str(error).partition(" - at ")
+            where = (part + place.strip("`$")).removeprefix(".") or "the file"
+            problem = f"{where}: {said[0].lower()}{said[1:]}"
+        except UnicodeDecodeError as error:
+            problem = f"not UTF-8 at byte {error.start}"
+        except ValueError as error:
+            problem = f"not JSON: {error}"
+        else:
+            return found
+        raise ValueError(f"{origin}: damaged record, {problem}; {mend}")
 
 
 class _Config(TypedDict, total=False):
@@ -233,8 +257,7 @@ class _Data(TypedDict, total=False):
 
 
 _SHAPES = {"config": _Config, "environment": _Environment, "data": _Data}
-_ALLOWED = {"format": FORMAT, "outcome.status": " or ".join(get_args(Status))}
-_DECODER = msgspec.json.Decoder(_File)
+_DECODER = msgspec.json.Decoder(RunRecord)
 
 
 def _as_numbers(values: dict[str, Number]) -> dict[str, float]:
@@ -243,60 +266,81 @@ def _as_numbers(values: dict[str, Number]) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def _problem(text: bytes, error: Exception) -> str:
-    """Say what is wrong with a record's text: the key, its value and what was expected there."""
-    if isinstance(error, UnicodeDecodeError):
-        return f"not UTF-8 at byte {error.start}"
-    if not isinstance(error, msgspec.ValidationError):
-        return f"not JSON: {error}"
-    content = json.loads(text)
-    for part, shape in {"": _File, **_SHAPES}.items():
-        try:
-            msgspec.convert(content[part] if part else content, shape)
-        except msgspec.ValidationError as found:
-            said, _, place = str(found).partition(" - at ")
-            keys = _keys(content[part] if part else content, shape, place.strip("`$"))
-            where = ".".join([part] * bool(part) + [str(key) for key in keys])
-            value: Any = content
-            for key in [*([part] if part else []), *keys]:
-                value = value[key]
-            if "enum" in said:
-                said = f"expected {_ALLOWED.get(where, 'a number')}"
-            shown = "" if isinstance(value, dict) else f", found {value!r:.60}"
-            return f"{where or 'the file'}: {said[0].lower()}{said[1:]}{shown}"
-    return str(error)
+def plain(value: object, key: str = "") -> Any:
+    """Turn a nested value into what JSON can hold: dict, list, str, int, finite float, bool, None.
 
-
-def _keys(content: Any, shape: Any, place: str) -> list[str | int]:
-    """Turn msgspec's place of an error, such as `.scores[...].value`, into keys.
-
-    It does not name the key of a mapping: each is tried alone.
+    Tuples become lists and numpy scalars numbers. Raises `TypeError` naming the dotted key of
+    anything else.
     """
-    keys: list[str | int] = []
-    node: Any = content
-    for name, index in re.findall(r"\.(\w+)|\[(\d+|\.\.\.)\]", place):
-        key: str | int = name or (int(index) if index != "..." else _culprit(content, shape, keys))
-        if isinstance(node, dict) and key not in node:
-            break
-        node = cast("Any", node)[key]
-        keys.append(key)
-    return keys
+    if value is None or isinstance(value, bool | str):
+        return value
+    if isinstance(value, Integral):
+        return int(value)
+    if isinstance(value, Real):
+        return float(value) if math.isfinite(value) else str(float(value))
+    if isinstance(value, list | tuple):
+        items = cast("Sequence[object]", value)
+        return [plain(item, f"{key}[{index}]") for index, item in enumerate(items)]
+    if isinstance(value, msgspec.Struct):
+        value = asdict(value)
+    if not isinstance(value, dict):
+        raise TypeError(
+            f"{key or 'value'}: a {type(value).__name__} cannot be recorded; give a plain value "
+            "(dict, list, str, int, float, bool or None)"
+        )
+    result: dict[str, Any] = {}
+    for name, item in cast("dict[object, object]", value).items():
+        if not isinstance(name, str):
+            raise TypeError(f"{key or 'value'}: key {name!r} is not a string")
+        result[name] = plain(item, f"{key}.{name}" if key else name)
+    return result
 
 
-def _culprit(content: Any, shape: Any, keys: list[str | int]) -> str:
-    """Return the key of the mapping at `keys` without which the mapping would be right."""
-    node = content
-    for key in keys:
-        node = node[key]
-    entries = cast("dict[str, Any]", dict(node))
-    for key, value in entries.items():
-        node.clear()
-        node[key] = value
+def number(value: object) -> float | None:
+    """Read a number that `plain` wrote, or return None where there is none.
+
+    A whole number that is too large for a float is none.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
         try:
-            msgspec.convert(content, shape)
-        except msgspec.ValidationError as error:
-            if "[...]" in str(error):
-                node.update(entries)
-                return key
-    node.update(entries)
-    return next(iter(entries))
+            return float(value)
+        except OverflowError:  # a whole number of hundreds of digits
+            return None
+    return float(value) if isinstance(value, str) and value in ("nan", "inf", "-inf") else None
+
+
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """Hash what makes the experiment: 10 hex digits of SHA-256 over its canonical JSON.
+
+    Left out are the seed, the `device`, the `observe` node (probes, sinks, intervals), the
+    `choices` (each node names its `option`) and, at any depth, the folders `data_dir`, `runs_dir`
+    and `run_dir`. The data's checksums are in the record.
+    """
+    return hashlib.sha256(_canonical(_experiment(config)).encode()).hexdigest()[:10]
+
+
+def parts(config: Mapping[str, Any]) -> Parts:
+    """Return what is hashed of a config, one entry per dotted key; a node without keys is one."""
+    return dict(sorted(_leaves("", _experiment(config))))
+
+
+def _experiment(config: Mapping[str, Any]) -> Any:
+    return _hashed(plain({k: v for k, v in config.items() if k not in _NOT_HASHED}))
+
+
+def _hashed(value: Any) -> Any:
+    if isinstance(value, dict):
+        node = cast("dict[str, Any]", value)
+        return {key: _hashed(item) for key, item in node.items() if key not in _FOLDERS}
+    if isinstance(value, list):
+        return [_hashed(item) for item in cast("list[Any]", value)]
+    # `lr=1` and `lr=1.0` are one experiment, whichever of them a YAML parser makes of it.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict) and value:
+        for name, item in cast("dict[str, Any]", value).items():
+            yield from _leaves(f"{key}.{name}" if key else name, item)
+    elif key:
+        yield key, _canonical(value)

@@ -1,32 +1,43 @@
-"""Decides where runs lie: `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>/record.json`.
+"""Where runs are: `<root>/<task>-<norm>-<placement>-<fingerprint>/seed<k>`, and what is read there.
 
-The path depends on the config alone, never on the time of day, so starting the same command again
-finds the same folder.
+The path depends on the config alone, never on the time of day, so the same command finds the same
+folder again. It holds the run's `record.json`, the rows of its `metrics.jsonl` (a flat JSON object
+with a whole-number `step` per line), and what its tested weights made of each test split, one
+sentence per line: `hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for another.
+Hypotheses are published gzipped; equal texts are equal bytes.
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import gzip
+import io
+import itertools
 import os
 import re
-from collections.abc import Generator, Mapping
+import zlib
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from normlab.records.atomic import atomic_write
-from normlab.records.files import from_json, read_file
-from normlab.records.fingerprint import fingerprint
+from normlab.records.files import atomic_write, from_json, read_file
 from normlab.records.labels import norm_label
-from normlab.records.record import MEND_RUN, RunRecord
-from normlab.records.selection import select
+from normlab.records.record import MEND_RUN, RunRecord, fingerprint, number
 
 RECORD_FILE = "record.json"
-RUNS_FILE = "runs.json"  # of a published study, beside the records of its runs
+RUNS_FILE = "runs.json"  # of a published study, next to the records of its runs
 MEND_PUBLISHED = "restore it, or publish its seed again"
 CONFIG_FILE = "config.yaml"
+METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
-"""In the folder of a run that is going on: what it does now."""
+"""What a running run does now."""
+HYPOTHESES = "hypotheses"
+HYPOTHESES_FILE = f"{HYPOTHESES}.txt"
+PACKED = ".gz"
+MOST_UNPACKED = 2**28
+"""Bytes of text; a test split of a million sentences has fewer."""
+SPIKE_COUNT = "stability/spikes/count"
 _SEED_FOLDER = re.compile(r"seed\d+")
 
 
@@ -187,3 +198,180 @@ def read_record(path: Path, *, mend: str = MEND_RUN) -> RunRecord:
             f"{path}: cannot be read: {error.strerror}; make it readable, or remove it"
         ) from None
     return RunRecord.from_json(content, origin=str(path), mend=mend)
+
+
+class Selection:
+    """Records that are queried repeatedly: each name is looked up in them once."""
+
+    def __init__(self, records: Sequence[RunRecord]) -> None:
+        """Choose among records, whose order is kept."""
+        self.records = records
+        self._places: dict[str, dict[str, list[int]]] = {}
+
+    def select(self, where: Mapping[str, object]) -> list[RunRecord]:
+        """Return the records that fit every `name: value` of `where`, as `RunStore.records` says.
+
+        Raises `ValueError` for a name that no record has.
+        """
+        kept = range(len(self.records))
+        for name, wanted in where.items():
+            places = self._by_value(name)
+            if self.records and not places:
+                groups = {key for each in self.records for key in each.config.get("choices", {})}
+                raise ValueError(
+                    f"no record has the key {name!r}; allowed: "
+                    f"{', '.join(sorted({*groups, *_LOOK}))}, "
+                    "or a dotted key of the config such as optim.lr"
+                )
+            fitting = set(places.get(_typed(wanted), ()))
+            kept = [place for place in kept if place in fitting]
+        return [self.records[place] for place in kept]
+
+    def _by_value(self, name: str) -> dict[str, list[int]]:
+        """Return the places of the records by the value they have under a name, as text."""
+        if name not in self._places:
+            places: dict[str, list[int]] = {}
+            for place, record in enumerate(self.records):
+                if (value := lookup(record, name, _NOTHING)) is not _NOTHING:
+                    places.setdefault(_typed(value), []).append(place)
+            self._places[name] = places
+        return self._places[name]
+
+
+def select(records: Sequence[RunRecord], where: Mapping[str, object]) -> list[RunRecord]:
+    """Return the records that fit, as `Selection.select` says."""
+    return Selection(records).select(where)
+
+
+_NOTHING = object()
+_LOOK: Mapping[str, Callable[[RunRecord], object]] = {
+    "norm": lambda record: norm_label(record.config.get("choices", {})),
+    "status": lambda record: record.outcome.status,
+    "fingerprint": lambda record: record.fingerprint,
+    "seed": lambda record: record.seed,
+}
+
+
+def lookup(record: RunRecord, name: str, default: object = None) -> object:
+    """Return what a record has under a name that `RunStore.records` knows."""
+    if name in _LOOK:
+        return _LOOK[name](record)
+    choices = record.config.get("choices", {})
+    if name in choices:
+        return choices[name]
+    node: object = record.config
+    for part in name.split("."):
+        children = cast("dict[str, object]", node) if isinstance(node, dict) else {}
+        if part not in children:
+            return default
+        node = children[part]
+    return node
+
+
+def _typed(value: object) -> str:
+    """Write a value as on the command line, so that "32" finds 32 and "true" finds True."""
+    if isinstance(value, str):
+        return value
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else repr(value)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the rows of a `metrics.jsonl`, with numbers as numbers; skips an unfinished last line.
+
+    Raises `ValueError` naming file and line where the file is damaged.
+    """
+    return [
+        {
+            name: value if (real := number(value)) is None or isinstance(value, int) else real
+            for name, value in row.items()
+        }
+        for _, row in rows_of(read_file(path), path)
+    ]
+
+
+def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
+    """Yield each whole line and the row in it; `path` is for the errors, as `read_rows` says."""
+    lines = text.splitlines(keepends=True)
+    for index, line in enumerate(lines, start=1):
+        if index == len(lines) and not line.endswith(b"\n"):
+            return
+        try:
+            row = from_json(line)
+            if type(row["step"]) is not int:
+                raise TypeError
+        except (ValueError, TypeError, KeyError):
+            raise ValueError(
+                f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
+                "remove the line, or the run folder to start the run anew"
+            ) from None
+        yield line, cast("dict[str, Any]", row)
+
+
+def series(rows: Sequence[Mapping[str, Any]], name: str) -> list[tuple[int, float]]:
+    """Return step and value of a figure, where rows have it, in the order of the rows."""
+    return [
+        (row["step"], value)
+        for row in rows
+        if name in row and (value := number(row[name])) is not None
+    ]
+
+
+def spike_steps(rows: Sequence[Mapping[str, Any]]) -> list[int]:
+    """Return the steps of the rows in which the count of loss spikes has grown."""
+    counted = [(0, 0.0), *series(rows, SPIKE_COUNT)]
+    return [step for (_, before), (step, now) in itertools.pairwise(counted) if now > before]
+
+
+def hypotheses_file(split: str) -> str:
+    """Return the name of the file of a test split in a run's folder."""
+    return HYPOTHESES_FILE if split == "test" else f"{HYPOTHESES}-{split}.txt"
+
+
+def hypotheses_splits(folder: Path) -> list[str]:
+    """Return the test splits of which a folder holds hypotheses, plain or gzipped, in order."""
+    names = {path.name.removesuffix(PACKED) for path in folder.glob(f"{HYPOTHESES}*.txt*")}
+    parts = [name.removesuffix(".txt").removeprefix(HYPOTHESES).removeprefix("-") for name in names]
+    return sorted(part or "test" for part in parts)
+
+
+def read_hypotheses(folder: Path, split: str = "test") -> tuple[Path, list[str]]:
+    """Return a split's file and its lines, the plain file before the gzipped one.
+
+    Raises FileNotFoundError where there is neither, and ValueError naming a file that is damaged.
+    """
+    path = folder / hypotheses_file(split)
+    packed = path.with_name(path.name + PACKED)
+    if not path.is_file() and packed.is_file():
+        path = packed
+    content = read_file(path)
+    try:
+        text = (_unpacked(content) if path == packed else content).decode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: damaged ({error})") from None
+    return path, text.split("\n")[:-1]
+
+
+def _unpacked(content: bytes) -> bytes:
+    """Decompress gzip; OSError for what unpacks to more than `MOST_UNPACKED` bytes."""
+    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+        text = file.read(MOST_UNPACKED + 1)
+    if len(text) > MOST_UNPACKED:
+        raise OSError(f"unpacks to more than {MOST_UNPACKED} bytes")
+    return text
+
+
+def packed_hypotheses(folder: Path) -> dict[str, bytes]:
+    """Return the files to publish of a run's folder, by name: gzip without name and time."""
+    plain = [folder / hypotheses_file(split) for split in hypotheses_splits(folder)]
+    return {path.name + PACKED: _packed(path) for path in plain if path.is_file()}
+
+
+def _packed(path: Path) -> bytes:
+    out = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as file:
+        file.write(read_file(path))
+    return out.getvalue()

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Any, NamedTuple
 
-from normlab.records.fingerprint import Parts, parts, varying, without
 from normlab.records.labels import corpus_label, norm_label, placement_label
-from normlab.records.record import RunRecord
+from normlab.records.pairs import varying, without
+from normlab.records.record import Parts, RunRecord, parts
 from normlab.reports.runs import Run
 from normlab.studies import Planned, Study
 
@@ -230,7 +230,7 @@ def _axes(experiments: Sequence[Parts]) -> list[tuple[str, ...]]:
             continue
         if any(isinstance(n, bool) for n in numbers):
             continue
-        rests: dict[tuple[str, ...], set[float]] = {}
+        rests: dict[tuple[tuple[str, str], ...], set[float]] = {}
         for experiment, number in zip(experiments, numbers, strict=True):
             rests.setdefault(without(experiment, keys), set()).add(number)
         if any(len(found) > 1 for found in rests.values()):

@@ -9,8 +9,8 @@ from statistics import fmean
 from typing import Any
 
 from normlab.metrics.spread import clear_of, paired_interval
-from normlab.records.canonical import number
-from normlab.records.text import in_markdown
+from normlab.records.labels import in_markdown
+from normlab.records.record import number
 from normlab.reports.page import page, signed
 from normlab.reports.panels import Panel, Series, data, looks_of, spread
 from normlab.reports.table import pipes

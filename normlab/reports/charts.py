@@ -5,15 +5,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from normlab.records.depth import by_place, in_depth_order, stack
 from normlab.records.record import RunRecord
-from normlab.records.rows import series, spike_steps
+from normlab.records.store import series, spike_steps
 from normlab.reports.panels import LOG_FROM, Event, Look, Panel, Series, Spread, looks_of, spread
 from normlab.reports.runs import Run
 from normlab.reports.table import Row, Table
 from normlab.studies import Study
 
 TRAIN, VALID = "train/loss", "valid/loss"
+_SUBLAYERS = ("", "self", "cross", "ffn", "ffn_inner")
 _LOSS_LOG_FROM = 3.0  # early: what matters happens after the first steep fall
 _AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
 _UNSHOWN = ("train/tokens_per_second",)  # says how fast this machine was
@@ -260,25 +260,50 @@ def _by_layer(title: str, probe: str, *shown: tuple[str, str, str]) -> Kind:
 
 def _layers(grouped: _Grouped, name: str, title: str, unit: str) -> Panel:
     """Return a metric of the records by layer, the encoder and the decoder as facets."""
-    profiles = {
-        place: [
-            {key: value for key, value in found.items() if math.isfinite(value)}
-            for run in members
-            if run.record is not None and (found := by_place(run.record.stability, name))
+    start = f"{name}/"
+    profiles: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for place, members in grouped.items():
+        found = [run.record.stability for run in members if run.record is not None]
+        of_layers = [
+            {key.removeprefix(start): value for key, value in each.items() if key.startswith(start)}
+            for each in found
         ]
-        for place, members in grouped.items()
-    }
-    layers = in_depth_order({key for own in profiles.values() for each in own for key in each})
+        profiles[place] = [
+            {key: value for key, value in each.items() if math.isfinite(value)}
+            for each in of_layers
+            if each
+        ]
+    layers = sorted({key for own in profiles.values() for each in own for key in each}, key=_depth)
     lines: list[Series] = []
-    for part in dict.fromkeys(map(stack, layers)):
+    for part in dict.fromkeys(map(_stack, layers)):
         for (row, at), own in profiles.items():
-            here = {float(x): key for x, key in enumerate(layers) if stack(key) == part}
+            here = {float(x): key for x, key in enumerate(layers) if _stack(key) == part}
             curves = [{x: each[key] for x, key in here.items() if key in each} for each in own]
             if points := spread(curves):
                 lines.append(Series(row, f"{part} {at}".strip(), at, points))
     ticks = tuple(map(float, range(len(layers))))
     short = tuple(_short(layer) for layer in layers)
     return Panel(name, title, unit, tuple(lines), "", ticks, short)
+
+
+def _stack(place: str) -> str:
+    """Return the stack of a place, `encoder` or `decoder`; `output` ends the decoder."""
+    return "decoder" if place == "output" else place.split(".")[0]
+
+
+def _depth(place: str) -> tuple[int, int, int, int, str]:
+    """Order places as a token passes them: embedding, layers by number, final, output."""
+
+    def rank(name: str, known: tuple[str, ...]) -> int:
+        return known.index(name) if name in known else len(known)
+
+    outer = rank(_stack(place), ("encoder", "decoder"))
+    _, _, inside = place.partition(".")
+    layer, _, sublayer = inside.partition(".")
+    if layer.isdecimal():
+        return outer, 1, int(layer), rank(sublayer, _SUBLAYERS), place
+    last = 3 if place == "output" else 4
+    return outer, {"embedding": 0, "final": 2}.get(layer, last), 0, 0, place
 
 
 def _short(place: str) -> str:

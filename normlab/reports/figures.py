@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.records.atomic import atomic_write
-from normlab.records.text import one_line
+from normlab.records.files import atomic_write
+from normlab.records.labels import one_line
 from normlab.reports.panels import (
     LIGHT,
     STEP,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from normlab.records.atomic import atomic_write, only_writer, remove_leftovers
+from normlab.records.files import atomic_write, only_writer, remove_leftovers
 from normlab.records.store import RUNS_FILE
 from normlab.studies import load_study
 

@@ -11,7 +11,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from normlab.records.text import one_line
+from normlab.records.labels import one_line
 from normlab.reports.panels import DARK, LIGHT, Theme
 
 if TYPE_CHECKING:

@@ -15,9 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from normlab.records.atomic import atomic_write, only_writer, remove_leftovers
-from normlab.records.files import read_json
-from normlab.records.hypotheses import PACKED, STEM, packed_hypotheses
+from normlab.records.files import atomic_write, only_writer, read_json, remove_leftovers
 from normlab.records.record import RunRecord
 from normlab.records.store import MEND_PUBLISHED, RECORD_FILE, RUNS_FILE, read_record
 from normlab.reports.manifest import PAGE, accept
@@ -271,7 +269,7 @@ def _check_place(folder: Path, place: str | None) -> None:
 def _remove_others(folder: Path, kept: Collection[Path]) -> list[Path]:
     """Remove what belongs to no run of the study any more; return the files."""
     removed: list[Path] = []
-    for name in (RECORD_FILE, CURVES_FILE, f"{STEM}*.txt{PACKED}"):
+    for name in (RECORD_FILE, CURVES_FILE, f"{HYPOTHESES}*.txt{PACKED}"):
         for path in (folder / _RECORDS).glob(f"*/*/{name}"):
             if path not in kept:
                 path.unlink()

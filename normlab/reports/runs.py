@@ -14,19 +14,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from normlab.records.canonical import plain
 from normlab.records.files import read_file
-from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import corpus_label, norm_label
-from normlab.records.record import RunRecord
-from normlab.records.rows import METRICS_FILE, read_rows
+from normlab.records.record import RunRecord, plain
 from normlab.records.store import (
     CONFIG_FILE,
+    METRICS_FILE,
     PROGRESS_FILE,
     RECORD_FILE,
     RunStore,
     read_progress,
     read_record,
+    read_rows,
 )
 from normlab.studies import Planned
 

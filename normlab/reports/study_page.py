@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from normlab.records.fingerprint import ABSENT, diff, parts, varying
-from normlab.records.record import RunRecord
+from normlab.records.pairs import ABSENT, diff, varying
+from normlab.records.record import RunRecord, parts
 from normlab.reports.arrange import DRAWN, Arranged
 from normlab.reports.charts import by_axis, learning, row_looks, stability, tokens
 from normlab.reports.page import duration, page, signed

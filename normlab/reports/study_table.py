@@ -15,10 +15,9 @@ from collections.abc import Container, Iterable, Mapping, Sequence
 
 from normlab.metrics.spread import accuracy_interval, learned
 from normlab.records.aggregate import Cell
-from normlab.records.fingerprint import diff
-from normlab.records.pairs import code_remark
+from normlab.records.pairs import code_remark, diff
 from normlab.records.record import RunRecord
-from normlab.records.rows import SPIKE_COUNT
+from normlab.records.store import SPIKE_COUNT
 from normlab.reports.comparison import (
     SEEDS_TO_DECIDE,
     Rules,

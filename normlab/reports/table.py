@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from normlab.metrics.spread import Interval
 from normlab.records.aggregate import Summary
-from normlab.records.text import in_markdown, in_prose, in_sheet, one_line
+from normlab.records.labels import in_markdown, in_prose, in_sheet, one_line
 
 _HUGE = 1e5
 _MOST_STEPS = 1e15

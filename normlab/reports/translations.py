@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from normlab.records.aggregate import Cell
-from normlab.records.hypotheses import HYPOTHESES_FILE, hypotheses_splits, read_hypotheses
 from normlab.records.pairs import code_remark, why_not_paired
 from normlab.records.record import RunRecord
+from normlab.records.store import HYPOTHESES_FILE, hypotheses_splits, read_hypotheses
 from normlab.reports.comparison import beyond_names, compared, obstacles
 from normlab.reports.runs import Run
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from normlab.records.atomic import atomic_write, only_writer
-from normlab.records.canonical import plain
+from normlab.records.files import atomic_write, only_writer
+from normlab.records.record import plain
 from normlab.reports.manifest import accept
 from normlab.reports.table import pipes
 

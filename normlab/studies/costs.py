@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from normlab.records.atomic import atomic_write
-from normlab.records.files import read_json
-from normlab.records.fingerprint import fingerprint
+from normlab.records.files import atomic_write, read_json
+from normlab.records.record import fingerprint
 from normlab.studies.local import Local, places, visible_gpus
 from normlab.studies.loop import Cell, Grid, carry_out
 from normlab.studies.runs import Run

@@ -19,8 +19,8 @@ from normlab.metrics.bleu import (
     tokenizer_of,
 )
 from normlab.metrics.counts import perplexity, unigram_nll
-from normlab.records.hypotheses import HYPOTHESES_FILE, read_hypotheses
 from normlab.records.record import Score
+from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 
 _NAMES = (
     *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),

@@ -26,7 +26,7 @@ from normlab.models.decoding import Hypothesis, SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Stream
 from normlab.progress import counted
-from normlab.records.atomic import atomic_write
+from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.tasks.base import Batch, BatchStream, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy

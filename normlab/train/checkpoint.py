@@ -20,8 +20,7 @@ from torch import Tensor, nn
 from normlab import distributed
 from normlab.config.files import START_FILE, sha256
 from normlab.norms.model import ModelNorms
-from normlab.records.atomic import atomic_write, remove_leftovers
-from normlab.records.files import check_is_file
+from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]

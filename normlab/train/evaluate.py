@@ -26,8 +26,8 @@ from normlab.data.batching import eval_batches
 from normlab.distributed import Shard, gather_objects
 from normlab.metrics.counts import mean_score
 from normlab.progress import TESTING, VALIDATING, Stage, say
-from normlab.records.hypotheses import hypotheses_file
 from normlab.records.record import Score
+from normlab.records.store import hypotheses_file
 from normlab.tasks.base import Condition, Task
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime

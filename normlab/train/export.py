@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from normlab.config.compose import from_dict, to_dict
 from normlab.norms.base import Norm
 from normlab.norms.local import NoNorm
-from normlab.records.atomic import atomic_write
+from normlab.records.files import atomic_write
 from normlab.records.record import RunRecord
 from normlab.tasks.base import Batch, Task
 from normlab.train.build import build_model, check_nodes

@@ -13,13 +13,8 @@ from normlab.config.registry import option_names
 from normlab.models.folding import fixed_map
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
-from normlab.records.hypotheses import (
-    HYPOTHESES_FILE,
-    hypotheses_splits,
-    read_hypotheses,
-)
 from normlab.records.record import RunRecord, Score
-from normlab.records.store import RunStore
+from normlab.records.store import HYPOTHESES_FILE, RunStore, hypotheses_splits, read_hypotheses
 from normlab.tasks.base import Task
 from normlab.train.build import build_evaluator, build_model, build_task, check_nodes, make_norm
 from normlab.train.checkpoint import Checkpoints, put_weights, reading

@@ -18,13 +18,10 @@ from normlab.machine import settled_precision
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.progress import PREPARING, Stage, heard_by
-from normlab.records.atomic import atomic_write, remove_leftovers
-from normlab.records.files import check_is_file
-from normlab.records.fingerprint import fingerprint
+from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 from normlab.records.pairs import MadeBy, arithmetic_of, same_code
-from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
-from normlab.records.rows import METRICS_FILE
-from normlab.records.store import CONFIG_FILE, RECORD_FILE, RunStore, run_id
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
+from normlab.records.store import CONFIG_FILE, METRICS_FILE, RECORD_FILE, RunStore, run_id
 from normlab.tasks.base import Task
 from normlab.tasks.translated import samples
 from normlab.train.build import (

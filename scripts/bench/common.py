@@ -9,7 +9,7 @@ from typing import Any
 from bench.corpus import SyntheticCorpus, SyntheticImages
 from normlab.commands._arguments import HelpFormatter
 from normlab.config.compose import compose, to_dict
-from normlab.records.atomic import atomic_write
+from normlab.records.files import atomic_write
 from normlab.tasks.base import Task
 from normlab.tasks.pictures import Classification
 from normlab.tasks.translation import Translation

@@ -6,8 +6,7 @@ import pytest
 
 from normlab.config.compose import compose, to_dict
 from normlab.metrics.bleu import corpus_bleu
-from normlab.records.fingerprint import fingerprint
-from normlab.records.record import BudgetUsed, Outcome, RunRecord
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
 from normlab.train.numerics import NUMERICS
 from tests.tiny_runs import tiny, write_corpus

@@ -119,7 +119,7 @@ class FullDisk:
         self.where = where
 
     def install(self) -> None:
-        import normlab.records.atomic as atomic
+        import normlab.records.files as atomic
 
         create = atomic._create
 

@@ -11,7 +11,7 @@ from normlab.config.registry import option_names, run_groups
 from normlab.norms.base import Norm
 from normlab.norms.batch import BatchNorm
 from normlab.norms.local import LayerNorm, NoNorm, RMSNorm
-from normlab.records.fingerprint import fingerprint
+from normlab.records.record import fingerprint
 from normlab.train.build import build_model, make_norm
 from tests.models.small import Words
 

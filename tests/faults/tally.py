@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normlab.records.atomic import atomic_write
+from normlab.records.files import atomic_write
 
 SHOWN = 20
 

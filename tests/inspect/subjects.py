@@ -12,7 +12,7 @@ import torch
 from normlab.inspect.model import Subject, subject_of_config
 from normlab.inspect.question import Finding
 from normlab.norms.base import running_norms
-from normlab.records.canonical import plain
+from normlab.records.record import plain
 from normlab.train.build import make_norm
 from tests.tiny_runs import tiny, write_corpus
 

@@ -11,8 +11,8 @@ from normlab.models.base import Longest, Text
 from normlab.models.cache import CachedDecoding
 from normlab.norms.local import UnitNorm
 from normlab.placements.base import Norms
-from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
+from normlab.records.record import fingerprint
 from normlab.train.build import build_model, make_norm
 from tests.models.small import BOS, Words, assert_close, logits, sentences, seq2seq
 

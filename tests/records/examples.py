@@ -4,8 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from normlab.records.fingerprint import fingerprint
-from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
 from normlab.records.store import run_id
 
 SIGNATURE = "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.6.0"

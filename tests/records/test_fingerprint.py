@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from normlab.records.fingerprint import ABSENT, diff, fingerprint, parts, varying, without
+from normlab.records.pairs import ABSENT, diff, varying, without
+from normlab.records.record import fingerprint, parts
 from tests.records.examples import config
 
 leaves = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(-2, 2) | st.sampled_from("abc")

@@ -13,12 +13,9 @@ from normlab.commands.list import main as ls
 from normlab.commands.report import main as report
 from normlab.data.cache import cached_folder, is_whole
 from normlab.data.corpus import read_lines
-from normlab.records.canonical import number
 from normlab.records.files import DEEPEST, from_json, read_file, unreadable
-from normlab.records.hypotheses import read_hypotheses
-from normlab.records.record import RunRecord
-from normlab.records.rows import read_rows
-from normlab.records.store import RunStore, read_record
+from normlab.records.record import RunRecord, number
+from normlab.records.store import RunStore, read_hypotheses, read_record, read_rows
 from normlab.reports.runs import read_config
 from normlab.reports.table import figure
 from normlab.train.checkpoint import load_checkpoint
@@ -134,7 +131,7 @@ def test_a_config_whose_aliases_nest_without_end_is_named_at_once(tmp_path, caps
 
 
 def test_hypotheses_that_unpack_to_more_than_any_text_are_damaged(tmp_path, monkeypatch):
-    monkeypatch.setattr("normlab.records.hypotheses.MOST_UNPACKED", 10_000)
+    monkeypatch.setattr("normlab.records.store.MOST_UNPACKED", 10_000)
     path = tmp_path / "hypotheses.txt.gz"
     path.write_bytes(gzip.compress(b"\n" * 10_000))
     assert len(read_hypotheses(tmp_path)[1]) == 10_000

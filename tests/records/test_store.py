@@ -7,10 +7,9 @@ import shutil
 
 import pytest
 
-from normlab.records.fingerprint import fingerprint
 from normlab.records.labels import norm_label
-from normlab.records.selection import Selection, select
-from normlab.records.store import RunStore, run_id, without_collection
+from normlab.records.record import fingerprint
+from normlab.records.store import RunStore, Selection, run_id, select, without_collection
 from tests.records.examples import config, record
 
 

@@ -10,8 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 import normlab
-from normlab.records.hypotheses import packed_hypotheses, read_hypotheses
-from normlab.records.store import read_record
+from normlab.records.store import packed_hypotheses, read_hypotheses, read_record
 from normlab.reports.published import publish, rendered
 from normlab.reports.runs import (
     CURVES_FILE,

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import platform
 import shutil
 import threading
 from pathlib import Path
@@ -230,7 +231,8 @@ def test_of_two_studies_published_at_once_both_are_listed(tmp_path, monkeypatch)
 
 
 def test_what_is_lost_or_half_written_is_put_right_by_the_next_report(copy):
-    left = copy / STUDY / "records" / "a" / "seed1" / ".record.json.1-0.partial"
+    gone = f"{platform.node()}.{2**30}"  # no process has this number
+    left = copy / STUDY / "records" / "a" / "seed1" / f".record.json.{gone}-0.partial"
     left.parent.mkdir(parents=True)
     left.write_text("half")
     (copy / STUDY / "table.csv").unlink()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.records.rows import read_rows
+from normlab.records.store import read_rows
 from normlab.train.sinks.files import Jsonl, truncate_to
 from tests.sinks.runs import info, scores
 

@@ -11,7 +11,7 @@ import yaml
 from normlab.commands import list as listing
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import instantiate, option_names, options
-from normlab.records.fingerprint import fingerprint
+from normlab.records.record import fingerprint
 from normlab.studies import load_study, tuning_of, unchosen
 from normlab.studies import runs as studied
 from normlab.train.schedule import Schedule

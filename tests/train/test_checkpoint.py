@@ -1,6 +1,7 @@
 import errno
 import os
 import pickle
+import platform
 import random
 import resource
 import signal
@@ -148,7 +149,8 @@ def test_a_file_system_that_takes_no_more_is_an_os_error_of_the_file(checkpoints
 
 
 def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path):
-    (tmp_path / ".last.pt.1-abc.partial").write_bytes(b"half")
+    gone = 2**30  # no process has this number
+    (tmp_path / f".last.pt.{platform.node()}.{gone}-abc.partial").write_bytes(b"half")
     Checkpoints(tmp_path)
     assert list(tmp_path.iterdir()) == []
 

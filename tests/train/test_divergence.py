@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 import normlab
-from normlab.records.rows import METRICS_FILE, read_rows
-from normlab.records.store import RunStore
+from normlab.records.store import METRICS_FILE, RunStore, read_rows
 from normlab.train.stopping import first_nonfinite_gradient, first_nonfinite_layer
 from tests.tiny_runs import Ended, RunProcess, run, tiny
 from tests.train.trainers import enter_rank, free_port

@@ -9,7 +9,7 @@ import torch
 from normlab.config.compose import compose, to_dict
 from normlab.config.files import START_FILE, start_from_node
 from normlab.norms.base import Clock
-from normlab.records.fingerprint import fingerprint
+from normlab.records.record import fingerprint
 from normlab.train.build import make_norm
 from normlab.train.checkpoint import FORMAT, start_from
 from normlab.train.loaded import load_run

@@ -22,9 +22,9 @@ from rich.text import Text
 
 from normlab.metrics.spread import accuracy_interval, learned
 from normlab.progress import PREPARING, TRAINING, Stage
+from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
-from normlab.records.text import one_line
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
 from normlab.train.sinks.files import Pace
 

@@ -3,7 +3,7 @@
 A row of `metrics.jsonl` is one JSON object per line and reaches the operating system before
 training continues, so a killed process loses none. A resumed run drops the rows after its
 checkpoint, and a half-written last line; so the trainer logs a step's row before it saves that
-step's checkpoint. Numbers that are not finite are `"nan"`, `"inf"`, `"-inf"` (`records.canonical`).
+step's checkpoint. Numbers that are not finite are `"nan"`, `"inf"`, `"-inf"`.
 """
 
 import json
@@ -15,12 +15,9 @@ from pathlib import Path
 from typing import IO
 
 from normlab.progress import TRAINING, Stage
-from normlab.records.atomic import atomic_write
-from normlab.records.canonical import plain
-from normlab.records.files import read_file
-from normlab.records.record import RunRecord, Score
-from normlab.records.rows import METRICS_FILE, rows_of
-from normlab.records.store import PROGRESS_FILE
+from normlab.records.files import atomic_write, read_file
+from normlab.records.record import RunRecord, Score, plain
+from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
 
 _EVERY = 1.0  # seconds

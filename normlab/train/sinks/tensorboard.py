@@ -13,9 +13,8 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from typing import Any
 
-from normlab.records.labels import batch_label, corpus_label, norm_label
+from normlab.records.labels import batch_label, corpus_label, in_markdown, norm_label
 from normlab.records.record import RunRecord, Score
-from normlab.records.text import in_markdown
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
 
 FOLDER = "tensorboard"

@@ -23,11 +23,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from normlab.records.atomic import atomic_write
-from normlab.records.canonical import plain
+from normlab.records.files import atomic_write
 from normlab.records.labels import batch_label, corpus_label, norm_label, placement_label
-from normlab.records.record import RunRecord, Score
-from normlab.records.rows import METRICS_FILE, read_rows, series
+from normlab.records.record import RunRecord, Score, plain
+from normlab.records.store import METRICS_FILE, read_rows, series
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, first_line, merged
 from normlab.train.sinks.wandb_server import Mode, find_login, reach, resolve_mode
 

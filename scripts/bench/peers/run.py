@@ -16,7 +16,7 @@ from bench.common import write_json
 from bench.peers.files import MODELS, write
 from bench.peers.race import ENTRIES, Entry, Kind, Race
 from bench.peers.table import figures, page
-from normlab.records.atomic import atomic_write
+from normlab.records.files import atomic_write
 from normlab.train.runtime import Runtime
 
 FORMAT = "normlab.bench.peers/1"
