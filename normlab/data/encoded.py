@@ -166,6 +166,10 @@ class ResidentText:
         """Copy the ids of a text to a device: 4 bytes per token."""
         return cls(torch.from_numpy(np.array(text.ids)).to(device), text)
 
+    def counts(self, indices: np.ndarray) -> np.ndarray:
+        """Return the number of ids of each text, without asking the device."""
+        return self.text.counts(indices)
+
     def padded(
         self,
         indices: np.ndarray,
@@ -175,7 +179,7 @@ class ResidentText:
         suffix: int | None = None,
     ) -> Int[Tensor, "B W"]:
         """Return what `EncodedText.padded` does, made on the device without waiting for it."""
-        counts = self.text.counts(indices)
+        counts = self.counts(indices)
         before, after = int(prefix is not None), int(suffix is not None)
         width = int(counts.max(initial=0)) + before + after
         sizes = torch.from_numpy(np.stack([self.text.offsets[indices], counts]))

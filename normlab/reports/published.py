@@ -17,7 +17,15 @@ import msgspec
 
 from normlab.records.files import atomic_write, only_writer, read_json, remove_leftovers
 from normlab.records.record import RunRecord
-from normlab.records.store import MEND_PUBLISHED, RECORD_FILE, RUNS_FILE, read_record
+from normlab.records.store import (
+    HYPOTHESES,
+    MEND_PUBLISHED,
+    PACKED,
+    RECORD_FILE,
+    RUNS_FILE,
+    packed_hypotheses,
+    read_record,
+)
 from normlab.reports.manifest import PAGE, accept
 from normlab.reports.manifest import read as read_manifest
 from normlab.reports.runs import CURVES_FILE, Run, published_curves, read_curves

@@ -16,7 +16,7 @@ from typing import Any
 
 from normlab.records.files import read_file
 from normlab.records.labels import corpus_label, norm_label
-from normlab.records.record import RunRecord, plain
+from normlab.records.record import RunRecord, fingerprint, plain
 from normlab.records.store import (
     CONFIG_FILE,
     METRICS_FILE,
