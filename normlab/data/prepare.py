@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any
 
@@ -101,20 +101,16 @@ def prepare_translation(
     folder = cached_folder(f"{corpus.name}-{cache_key(settings)}", build, root=cache)
     meta = _read_json(folder / "meta.json")
     form: Form = meta["form"]
-    sides = ("source", "target")
+    pairs: dict[str, EncodedPairs] = {}
+    texts: dict[str, ParallelText] = {}
+    for split in meta["splits"]:
+        names = [f"{split}.{side}" for side in ("source", "target")]
+        pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
+        texts[split] = paired([_read_lines(folder / f"{name}.txt") for name in names], names)
     source = Tokenizer.load(folder / "source.json", form=form)
     return PreparedTranslation(
-        pairs={
-            split: EncodedPairs(*(EncodedText.load(folder, f"{split}.{side}") for side in sides))
-            for split in meta["splits"]
-        },
-        texts={
-            split: paired(
-                [_read_lines(folder / f"{split}.{side}.txt") for side in sides],
-                [f"{split}.{side}" for side in sides],
-            )
-            for split in meta["splits"]
-        },
+        pairs=pairs,
+        texts=texts,
         source_tokenizer=source,
         target_tokenizer=source if joint else Tokenizer.load(folder / "target.json", form=form),
         form=form,
@@ -330,16 +326,10 @@ def _check(split: str, document: Document) -> None:
 
 def _read_text(path: Path) -> Iterator[list[str]]:
     """Yield the sentences of each document that `_write_text` wrote."""
-    sentences: list[str] = []
     with path.open(encoding="utf-8", newline="\n") as file:
-        for line in file:
-            if line == "\n":
-                yield sentences
-                sentences = []
-            else:
-                sentences.append(line[:-1])
-    if sentences:
-        yield sentences
+        for blank, lines in groupby(file, key="\n".__eq__):
+            if not blank:
+                yield [line[:-1] for line in lines]
 
 
 def _encode_split(
