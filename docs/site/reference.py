@@ -1,11 +1,9 @@
 """The pages of the reference, made of schema, registry and help texts."""
 
-import argparse
 import ast
 import os
-import pkgutil
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stdout, suppress
 from importlib import import_module
 from io import StringIO
@@ -18,6 +16,10 @@ from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
 _WIDE = "---\nhide: [toc]\n---"
+_ACTIONS = {
+    "norm": ("new", "check", "card"),
+    "study": ("run", "plan", "tune", "publish", "verify"),
+}
 _EXPLAINED = ("norm", "placement")
 """Groups whose modules open with a wiring or a formula."""
 
@@ -113,19 +115,8 @@ def _commands() -> str:
     parts = ["# Commands"]
     for name in commands.names():
         parts += [f"## normlab {name}", _code(_help(name))]
-        parts += [_code(_help(name, action)) for action in _actions(name)]
+        parts += [_code(_help(name, action)) for action in _ACTIONS.get(name, ())]
     return _page(*parts)
-
-
-def _actions(name: str) -> Iterator[str]:
-    """Yield the names of a command's own commands."""
-    module = import_module(f"normlab.commands.{name}")
-    if hasattr(module, "__path__"):
-        yield from sorted(m.name for m in pkgutil.iter_modules(module.__path__) if m.name[0] != "_")
-    elif hasattr(module, "parser"):
-        for action in module.parser()._actions:
-            if isinstance(action, argparse._SubParsersAction):
-                yield from action.choices
 
 
 def _help(*names: str) -> str:

@@ -37,7 +37,7 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert found["figures"]["layers"]["encoder.0"] > 0
     assert found["question"] in " ".join(shown.split())
     written = (tmp_path / "inspect.json").read_text()
-    assert main(["inspect", *config, "--only", "order,gradients", "--out", "b", "--json"]) == 0
+    assert main(["inspect", *config, "--only", "outlier,gradients", "--out", "b", "--json"]) == 0
     assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
 

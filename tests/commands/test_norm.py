@@ -50,9 +50,9 @@ def test_nothing_is_written_over(there, places, capsys):
 
 
 def test_a_norm_is_begun_whole_or_not_at_all(places, monkeypatch):
-    from normlab.records import atomic
+    from normlab.records import files
 
-    whole = atomic.atomic_write
+    whole = files.atomic_write
 
     @contextlib.contextmanager
     def full(path):
@@ -62,7 +62,7 @@ def test_a_norm_is_begun_whole_or_not_at_all(places, monkeypatch):
             yield file
 
     with monkeypatch.context() as patch:
-        patch.setattr(atomic, "atomic_write", full)
+        patch.setattr(files, "atomic_write", full)
         assert main(["norm", "new", "mine"]) == 1
     assert not any(path.exists() for path in places)
     assert main(["norm", "new", "mine"]) == 0

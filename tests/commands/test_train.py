@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,19 +120,15 @@ class FullDisk:
         self.where = where
 
     def install(self) -> None:
-        import normlab.records.files as atomic
+        from normlab.records import files
 
-        create = atomic._create
-
-        def full(path: Path, *, binary: bool):
-            file = create(path, binary=binary)
-            if self.where in path.name:
-                file.close()
-                descriptor = os.open("/dev/full", os.O_WRONLY)
-                return os.fdopen(descriptor, "wb" if binary else "w")
+        def full(path: Path | int, mode: str, **how: Any):
+            file = open(path, mode, **how)  # noqa: SIM115
+            if mode.startswith("x") and self.where in str(path):
+                os.dup2(os.open("/dev/full", os.O_WRONLY), file.fileno())
             return file
 
-        atomic._create = full
+        files.open = full
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
