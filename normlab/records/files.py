@@ -69,9 +69,13 @@ def atomic_write(path: Path | str, mode: Literal["w", "wb"] = "w") -> Generator[
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
-    # The rename itself is in the folder. Not every system can open one; the file is whole anyway.
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Force the names in a folder to the disk; not every system can, and files are whole anyway."""
     with contextlib.suppress(OSError):
-        descriptor = os.open(path.parent, os.O_RDONLY)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from normlab.progress import TRAINING, Stage
-from normlab.records.files import atomic_write, read_file
+from normlab.records.files import atomic_write, read_file, sync_folder
 from normlab.records.record import RunRecord, Score, plain
 from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of
 from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
@@ -40,6 +40,7 @@ class Jsonl(Sink):
         else:
             kept = truncate_to(path, run.resumed_step)
         self._file = path.open("a", encoding="utf-8", newline="\n")
+        sync_folder(run.run_dir)
         if kept < run.resumed_rows:
             return (
                 f"warning: {path} has lost {run.resumed_rows - kept} of {run.resumed_rows} rows "
