@@ -140,7 +140,10 @@ def test_a_divergence_a_score_at_the_baseline_or_other_code_leave_nothing_bold()
 
 def test_rows_are_compared_with_the_baseline_at_their_own_point():
     made_of = [
-        (planned(name, seed, f"batch_size={size}"), made(name, seed, {BLEU: size + seed}, at=size))
+        (
+            planned(name, seed, f"batch_size={size}"),
+            made(name, seed, {BLEU: float(size + seed)}, at=size),
+        )
         for size in (8, 16)
         for name in ("ln", "bn")
         for seed in (1, 2)
