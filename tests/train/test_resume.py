@@ -87,7 +87,7 @@ MOMENTS = {
     "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 9, "within"),
     "after the last step": Kill("normlab.train.loop.Trainer.fit", 1, "after"),
     "in the middle of the test": Kill("normlab.tasks.translation.Translation._text_scores", 4),
-    "before the record gets its name": Kill("normlab.records.files.os.replace", 17),
+    "before the record is written": Kill("normlab.records.record.RunRecord.to_json", 1),
 }
 
 
