@@ -304,7 +304,7 @@ def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
         except (ValueError, TypeError, KeyError):
             raise ValueError(
                 f"{path}, line {index}: damaged, not a JSON object with a whole-number step; "
-                "remove the line, or the run folder to start the run anew"
+                "remove the line, or the run folder to train the run again"
             ) from None
         yield line, cast("dict[str, Any]", row)
 
