@@ -1,4 +1,4 @@
-"""How runs answer: judged at planned looks, with their setting, and what would measure more."""
+"""How runs answer: judged at planned looks, with their setting and what would measure more."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -8,26 +8,67 @@ from typing import Any
 
 from normlab.claims.endpoint import StudyEndpoint, keys
 from normlab.claims.judge import FEWEST, LOOKS, Judgement, Look, reached, sequential, stuck
-from normlab.claims.runs import Runs
+from normlab.claims.runs import Plan, Runs
 from normlab.claims.sample import Sample, collect
 from normlab.records.record import RunRecord
 from normlab.studies import load_study, unchosen
 
 
 class SeedsEndpoint(StudyEndpoint, frozen=True, kw_only=True):
-    """A question that is judged at planned looks, each at the first seeds that count."""
+    """A question that is judged at planned looks, each at the first seeds that count.
+
+    A side that the study plans no run of, and a run on two sides, are a `ValueError`.
+    """
 
     def judge(self, runs: Runs, says: str) -> Judgement:
-        asked = Asked(runs, self)
-        if (unanswered := asked.unanswered()) is not None:
-            return unanswered
-        at, found = sequential(
-            asked.sample.seeds, lambda seeds, look: self.at_look(asked.sample, seeds, look, says)
+        plan = runs.plan(self.study, self.scale)
+        for side in self.sides:
+            if not plan.may_choose(asked := {**self.where, **side}):
+                raise ValueError(
+                    f"{self.study} at scale={self.scale} plans no run with {keys(asked)}; "
+                    f"it plans {'; '.join(plan.names)}"
+                )
+        sample = collect(runs, self)
+        all_runs = [run for cell in sample.cells.values() for each in cell.values() for run in each]
+        n = len(sample.seeds)
+        looks = reached(n)
+        chosen = sample.seeds[: looks[-1].seeds if looks else 0]
+        records = None
+        if refused := self.refused(all_runs) or sample.problem:
+            found = Judgement("not measured", reason=refused)
+        elif plan.scale.pilot:
+            found = Judgement("not measured", reason="a pilot: it decides nothing", n=n)
+        elif looks:
+            look, found = sequential(
+                sample.seeds, lambda seeds, look: self.at_look(sample, seeds, look, says)
+            )
+            chosen = sample.seeds[: look.seeds]
+        else:
+            reason = f"too few seeds ({n} of {FEWEST})"
+            if not n:
+                reason = "no run counts" if sample.excluded else "no runs"
+            loose, shown = collect(runs, self, strict=False), ""
+            if many := len(loose.seeds):
+                seeds = f"{many} seed{'s' if many != 1 else ''}"
+                shown = f"{self.shown(loose)} ({seeds}): decides nothing"
+                records = loose.all_runs(loose.seeds)
+            found = Judgement("not measured", reason=reason, n=n, detail=shown)
+        if records is None:
+            records = sample.all_runs(chosen)
+        more = {} if found.stuck or sample.problem else self._next(plan, sample, runs)
+        return replace(
+            found,
+            grade=plan.scale.grade,
+            setting=self._setting(plan, all_runs),
+            excluded=sample.excluded,
+            n=found.n or len(chosen),
+            seeds=None if sample.problem else n,
+            records=tuple(map(runs.folder, records)),
+            **more,
         )
-        return asked.finding(found, asked.sample.seeds[: at.seeds])
 
     def refused(self, runs: Sequence[RunRecord]) -> str | None:
-        """Say why runs do not answer this question, whatever they found."""
+        """Return why runs do not answer this question, whatever they found."""
         return None
 
     def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
@@ -35,127 +76,48 @@ class SeedsEndpoint(StudyEndpoint, frozen=True, kw_only=True):
         raise NotImplementedError
 
     def shown(self, sample: Sample) -> str:
-        """Put runs into words that decide nothing."""
+        """Describe runs that decide nothing."""
         raise NotImplementedError
+
+    def _setting(self, plan: Plan, runs: Sequence[RunRecord]) -> str:
+        """Name data and size, such as `Multi30k de-en, 2+2 layers`."""
+        task = self.where.get("task") or (runs[0].choice("task") if runs else None)
+        sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
+        layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
+        return ", ".join(str(each) for each in (plan.scale.data_name or task, layers) if each)
+
+    def _next(self, plan: Plan, sample: Sample, runs: Runs) -> dict[str, Any]:
+        """Return the command that would reach the next look, its cost, and what to tune first."""
+        study, scale, have = plan.study, plan.scale, len(sample.seeds)
+        target = next((look.seeds for look in LOOKS if look.seeds > have), None)
+        if target is None:
+            return {}
+        planned, hours = study.cost(self.scale)
+        seeds = target - have
+        # Further runs of a seed that is there in part would pair runs of two machines.
+        made = runs.seeds_made(study.name, self.scale) if have else ()
+        new = list(islice((seed for seed in count(1) if seed not in made), seeds))
+        given = "" if sorted(scale.seeds) == new else f" seeds={_spans(new)}"
+        names = [plan.may_choose({**self.where, **side}) for side in self.sides]
+        missing = unchosen(study, self.scale, lambda name: load_study(name, runs.configs))
+        return {
+            "command": f"normlab study run {study.name} scale={self.scale}{given}",
+            "untuned": tuple(name for name in missing if any(name in own for own in names)),
+            "cost": f"{planned * seeds // len(scale.seeds)} runs, about "
+            f"{hours * seeds / len(scale.seeds):.1f} h; data: {scale.data}",
+        }
 
 
 def stopped(sample: Sample, values: Mapping[int, float], seeds: Sequence[int]) -> Judgement | None:
-    """Say why the figures of some seeds decide nothing: a side at the floor, one not finite.
+    """Return why the values of some seeds decide nothing: a side at the floor, or one not finite.
 
-    `values` are the figures by seed.
+    `values` are those of all seeds.
     """
     for side in sample.cells:
         if (low := sample.floor(side, seeds)) is not None:
             return stuck(low)
     odd = [str(seed) for seed in seeds if not math.isfinite(values[seed])]
     return stuck(f"no finite figure at seed {', '.join(odd)}") if odd else None
-
-
-class Asked:
-    """An endpoint, the runs that may answer it, and what would measure more."""
-
-    def __init__(self, runs: Runs, endpoint: SeedsEndpoint) -> None:
-        """Gather the runs.
-
-        Raises `ValueError` for a side that the study plans no run of, or where a run is on two.
-        """
-        self.runs, self.endpoint = runs, endpoint
-        self.plan = plan = runs.plan(endpoint.study, endpoint.scale)
-        for side in endpoint.sides:
-            if not plan.may_choose(asked := {**endpoint.where, **side}):
-                raise ValueError(
-                    f"{endpoint.study} at scale={endpoint.scale} plans no run with {keys(asked)}; "
-                    f"it plans {'; '.join(plan.names)}"
-                )
-        self.sample = collect(runs, endpoint)
-
-    def unanswered(self) -> Judgement | None:
-        """Say why the runs answer nothing, and what is there; None where they may answer."""
-        sample, n = self.sample, len(self.sample.seeds)
-        if (other := self.endpoint.refused(_all(sample))) is not None:
-            return self.finding(Judgement("not measured", reason=other))
-        if sample.problem is not None:
-            return self.finding(Judgement("not measured", reason=sample.problem))
-        if self.plan.scale.pilot:
-            reason = "a pilot: it decides nothing"
-            return self.finding(Judgement("not measured", reason=reason, n=n))
-        if n >= FEWEST:
-            return None
-        reason = f"too few seeds ({n} of {FEWEST})"
-        if not n:
-            reason = "no run counts" if sample.excluded else "no runs"
-        found = Judgement("not measured", reason=reason, n=n)
-        loose = collect(self.runs, self.endpoint, strict=False)
-        if loose.seeds:
-            seeds = f"{len(loose.seeds)} seed{'s' if len(loose.seeds) != 1 else ''}"
-            said = f"{self.endpoint.shown(loose)} ({seeds}): decides nothing"
-            found = replace(found, detail=said, records=self._folders(loose, loose.seeds))
-        return self.finding(found)
-
-    def finding(self, found: Judgement, seeds: Sequence[int] | None = None) -> Judgement:
-        """Add to a finding its setting, its runs, and what would measure more.
-
-        `seeds` are those of the look that counts, by default of the last one reached.
-        """
-        sample = self.sample
-        if seeds is None:
-            last = max((look.seeds for look in reached(len(sample.seeds))), default=0)
-            seeds = sample.seeds[:last]
-        return replace(
-            found,
-            grade=self.plan.scale.grade,
-            setting=self._setting(),
-            excluded=sample.excluded,
-            n=found.n or len(seeds),
-            seeds=len(sample.seeds) if sample.problem is None else None,
-            records=found.records or self._folders(sample, seeds),
-            **({} if found.stuck or sample.problem is not None else self._next()),
-        )
-
-    def _setting(self) -> str:
-        """Name data and size, such as `Multi30k de-en, 2+2 layers`."""
-        runs = _all(self.sample)
-        task = self.endpoint.where.get("task") or (runs[0].choice("task") if runs else None)
-        data = self.plan.scale.data_name or task
-        sizes = sorted({size for run in runs if (size := _layers(run))}, key=len)
-        layers = f"{' to '.join((sizes[0], sizes[-1])[: len(sizes)])} layers" if sizes else None
-        return ", ".join(str(each) for each in (data, layers) if each)
-
-    def _folders(self, sample: Sample, seeds: Sequence[int]) -> tuple[str, ...]:
-        return tuple(self.runs.folder(run) for run in sample.all_runs(seeds))
-
-    def _next(self) -> dict[str, Any]:
-        """Return the command that would reach the next look, what it costs, what it waits for."""
-        study, scale, place = self.plan.study, self.plan.scale, self.endpoint.scale
-        have = len(self.sample.seeds)
-        target = next((look.seeds for look in LOOKS if look.seeds > have), None)
-        if target is None:
-            return {}
-        planned, hours = study.cost(place)
-        seeds = target - have
-        # A seed of which a part is there would pair runs of two machines.
-        made = self.runs.seeds_made(study.name, place) if have else ()
-        new = list(islice((seed for seed in count(1) if seed not in made), seeds))
-        given = "" if sorted(scale.seeds) == new else f" seeds={_spans(new)}"
-        return {
-            "command": f"normlab study run {study.name} scale={place}{given}",
-            "untuned": self._untuned(),
-            "cost": f"{planned * seeds // len(scale.seeds)} runs, about "
-            f"{hours * seeds / len(scale.seeds):.1f} h; data: {scale.data}",
-        }
-
-    def _untuned(self) -> tuple[str, ...]:
-        """Return the rows of the sides, at their points, for which tuning chose nothing yet."""
-        endpoint = self.endpoint
-        asked = [self.plan.may_choose({**endpoint.where, **side}) for side in endpoint.sides]
-        configs = self.runs.configs
-        missing = unchosen(self.plan.study, endpoint.scale, lambda name: load_study(name, configs))
-        return tuple(name for name in missing if any(name in names for names in asked))
-
-
-def _all(sample: Sample) -> list[RunRecord]:
-    """Return all runs of the sides, of seeds that count or do not."""
-    return [run for cell in sample.cells.values() for runs in cell.values() for run in runs]
 
 
 def _spans(seeds: Sequence[int]) -> str:
@@ -171,5 +133,4 @@ def _layers(run: RunRecord) -> str | None:
     ends = [model.get(key) for key in ("encoder_layers", "decoder_layers")]
     if None not in ends:
         return "+".join(map(str, ends))
-    layers = model.get("num_layers")
-    return None if layers is None else str(layers)
+    return None if (layers := model.get("num_layers")) is None else str(layers)

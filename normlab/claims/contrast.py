@@ -1,7 +1,7 @@
 """The endpoint `contrast`: two settings by the paired difference of a score, seed by seed."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, geometric_mean
 from typing import ClassVar
@@ -11,8 +11,8 @@ from msgspec import field
 from normlab.claims.asked import SeedsEndpoint, stopped
 from normlab.claims.endpoint import Chosen, Side, keys
 from normlab.claims.judge import Judgement, Look, decide, figures, less_often, of_decision, stuck
-from normlab.claims.runs import Runs, Where
-from normlab.claims.sample import Sample, collect
+from normlab.claims.runs import Where
+from normlab.claims.sample import Sample
 
 NOT_ALL = "not all seeds train"
 
@@ -31,12 +31,12 @@ class Contrast(SeedsEndpoint, frozen=True, kw_only=True):
       in: {batching: bucket}                 optional, with than_in: an interaction,
       than_in: {batching: random}            the difference is larger `in` than `than_in`
       margin: 0.5                            in the unit of the score
-      measure: true                          optional: a probe's figure, of which less is better
+      measure: true                          optional: a probe's value, of which less is better
       ratio: true                            optional: the margin is a factor, such as 1.25
       minus: test/loss                       optional: subtracted from each score, run by run
 
     Sides are chosen by the options of groups and by dotted keys of the config. Scores are compared
-    only where all seeds train; where one diverged, the counts of seeds that train decide.
+    only if all seeds train; if one diverged, the counts of seeds that train decide.
     """
 
     kind: ClassVar[str] = "contrast"
@@ -72,38 +72,41 @@ class Contrast(SeedsEndpoint, frozen=True, kw_only=True):
     def question(self, says: str) -> str:
         better, worse = keys(self.better), keys(self.worse)
         inside, outside = keys(self.inside), keys(self.outside)
-        way = f"{self.figure} {'is ' if inside and says == 'equality' else ''}"
-        way += f"{'less' if self.measure else 'better'} with {better} than with {worse}"
         by = f"a factor {self.margin:g}" if self.ratio else f"{self.margin:g}"
+        way = "less" if self.measure else "better"
         if says != "equality":
             more = f", more so with {inside} than with {outside}" if inside else ""
-            said = f"{way}{more}, by more than {by}"
+            said = f"{self.figure} {way} with {better} than with {worse}{more}, by more than {by}"
         elif inside:
-            said = f"what {way} alike with {inside} and with {outside}, within {by}"
+            said = (
+                f"the gain in {self.figure} of {better} over {worse} is the same with {inside} as "
+                f"with {outside}, within {by}"
+            )
         else:
-            said = f"{self.figure} alike with {better} and with {worse}, within {by}"
+            said = f"{self.figure} the same with {better} as with {worse}, within {by}"
         return said + self.within("mean over")
 
     @property
     def sides(self) -> list[Where]:
-        """Return the sides: two, or four of an interaction, those `in` first."""
+        """Return the two sides, or the four of an interaction, those `in` first."""
         places = (self.inside, self.outside) if self.inside else ({},)
         return [{**side, **place} for place in places for side in (self.better, self.worse)]
 
     def at_look(self, sample: Sample, seeds: Sequence[int], look: Look, says: str) -> Judgement:
         equality, trained = says == "equality", sample.train_text(seeds)
+        counts = [(sample.train_count(side, seeds), len(seeds)) for side in sample.cells]
         if sample.diverged(seeds):
             if self.inside:
                 return stuck(NOT_ALL, found=trained)
-            better, worse = ((sample.train_count(s, seeds), len(seeds)) for s in sample.cells)
-            counts = less_often(worse, better, error=look.share)
-            if equality and counts.verdict == "supported":
-                counts = replace(counts, verdict="contradicted")
-            return of_decision(counts, look, found=trained)
+            better, worse = counts
+            found = less_often(worse, better, error=look.share)
+            if equality and found.verdict == "supported":
+                found = replace(found, verdict="contradicted")
+            return of_decision(found, look, found=trained)
         values = self._differences(sample)
         if (stop := stopped(sample, values, seeds)) is not None:
             return stop
-        if not sample.all_train(seeds):
+        if any(train < n for train, n in counts):
             return stuck(NOT_ALL, found=trained)
         margin = math.log(self.margin) if self.ratio else self.margin
         differences = [values[seed] for seed in seeds]
@@ -111,33 +114,27 @@ class Contrast(SeedsEndpoint, frozen=True, kw_only=True):
         detail = self._means(sample, seeds)
         return of_decision(decision, look, ratio=self.ratio, margin=self.margin, detail=detail)
 
-    def differences(self, runs: Runs) -> dict[int, float]:
-        """Return the difference by seed, of a factor its logarithm, also of runs that do not count.
-
-        That is for their spread, before the runs that do; they decide nothing.
-        """
-        sample = collect(runs, self, strict=False)
-        found = {} if sample.problem is not None else self._differences(sample)
-        return {seed: value for seed, value in found.items() if math.isfinite(value)}
-
     def _differences(self, sample: Sample) -> dict[int, float]:
-        """Return the difference by seed, of an interaction that of the differences."""
+        """Return the difference by seed, or the difference of differences of an interaction."""
         sides = [sample.figures(side) for side in sample.cells]
         runs = [run for each in next(iter(sample.cells.values())).values() for run in each]
         scores = [score for run in runs if run.finished and (score := run.figure(self.scores[0]))]
         less = self.measure or bool(scores and not scores[0].higher_is_better)
-        change = math.log if self.ratio else float
         found: dict[int, float] = {}
-        for seed in sorted(set.intersection(*(set(side) for side in sides))):
-            better, worse, *others = (side[seed] for side in sides)
-            gap = _gap(better, worse, change)
-            if others:
-                gap -= _gap(others[0], others[1], change)
+        for seed in sorted(set.intersection(*map(set, sides))):
+            better, worse, *others = (self._scaled(side[seed]) for side in sides)
+            gap = better - worse - (others[0] - others[1] if others else 0.0)
             found[seed] = -gap if less else gap
         return found
 
+    def _scaled(self, value: float) -> float:
+        """Return the logarithm of a value if a factor is asked for; NaN if it has none."""
+        if not self.ratio:
+            return value
+        return math.log(value) if value > 0 else math.nan
+
     def _means(self, sample: Sample, seeds: Sequence[int]) -> str:
-        """Write the means of the sides, geometric ones for a factor, whose quotient it then is."""
+        """Write the means of the sides; geometric for a factor, so that it is their quotient."""
         sides = [[figures[seed] for seed in seeds] for figures in map(sample.figures, sample.cells)]
         geometric = self.ratio and all(value > 0 for side in sides for value in side)
         said = figures(*(geometric_mean(side) if geometric else fmean(side) for side in sides))
@@ -152,15 +149,6 @@ class Contrast(SeedsEndpoint, frozen=True, kw_only=True):
         kept = [value for value in values.values() if math.isfinite(value)]
         if ends or not kept:
             return f"{ends} diverged" if ends else "no finite figure"
-        mean = fmean(kept)
-        (said,) = figures(math.exp(mean) if self.ratio else mean)
+        (said,) = figures(math.exp(fmean(kept)) if self.ratio else fmean(kept))
         name = "a factor" if self.ratio else "a difference of"
         return f"{name} {said}, {self._means(sample, sorted(values))}"
-
-
-def _gap(a: float, b: float, change: Callable[[float], float]) -> float:
-    """Return the difference of two figures, of their logarithms for a factor; NaN for none."""
-    try:
-        return change(a) - change(b)
-    except ValueError:  # the logarithm of a figure that is not above 0
-        return math.nan

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, Struct, field
 
-from normlab.claims.evidence import FOLDER, Evidence, Timings
+from normlab.claims.evidence import FOLDER, Timings
 from normlab.claims.judge import FEWEST, Judgement, decide, figures, of_decision
 from normlab.claims.runs import Runs, Where
 
@@ -27,7 +27,7 @@ class Endpoint(Struct, frozen=True, forbid_unknown_fields=True):
     says: ClassVar[tuple[str, ...]] = ()
 
     def question(self, says: str) -> str:
-        """Say in a line what is asked, of a part that `says` what it does."""
+        """Return in one line what is measured, of a part that `says` what it does."""
         raise NotImplementedError
 
     @property
@@ -48,7 +48,7 @@ def keys(where: Where) -> str:
 
 
 class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
-    """A question to the runs of a study at a scale: which scores, where, averaged over what."""
+    """A question about the runs of a study at a scale: scores, selection, nuisances."""
 
     study: Text
     scale: Text
@@ -58,7 +58,6 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 
     @property
     def family(self) -> tuple[str, str] | None:
-        """Return study and scale."""
         return self.study, self.scale
 
     @property
@@ -88,7 +87,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
         return f"{name} minus {self.subtracted}" if self.subtracted else name
 
     def within(self, nuisances: str) -> str:
-        """Say where it is asked, and over what, after words such as `mean over`."""
+        """Return the selection and the nuisances, after words such as `mean over`."""
         where = f"; {keys(self.where)}" if self.where else ""
         return where + (f"; {nuisances} {', '.join(self.over)}" if self.over else "")
 
@@ -96,9 +95,7 @@ class StudyEndpoint(Endpoint, frozen=True, kw_only=True):
 class Awaits(Endpoint, frozen=True):
     """The reason why a part is not measured.
 
-    awaits: There is no task of pictures yet.
-
-    Such a part is not measured.
+    awaits: There is no task of images yet.
     """
 
     kind: ClassVar[str] = "awaits"
@@ -106,18 +103,16 @@ class Awaits(Endpoint, frozen=True):
     reason: Text
 
     def question(self, says: str) -> str:
-        return "nothing asks it yet"
+        return "nothing measures it yet"
 
     def judge(self, runs: Runs, says: str) -> Judgement:
         return Judgement("not measured", reason=self.reason)
 
 
 class Published(Endpoint, frozen=True):
-    """Whether published sources support a part, and which ones.
+    """Whether published sources support a part; nothing is measured.
 
     published: {standing: contradicts, reason: "T5 and LLaMA use RMSNorm."}
-
-    Nothing of it is measured here.
     """
 
     kind: ClassVar[str] = "published"
@@ -134,13 +129,10 @@ class Published(Endpoint, frozen=True):
 
 
 class Computed(Endpoint, frozen=True):
-    """A check by its name `file.function`; `only` picks of its findings.
+    """A check by its name `file.function`; `only` selects findings by how their question begins.
 
-        computed: padding.pollutes
-
-    or, of a check that finds several things, those whose question begins with one of some texts:
-
-        computed: {check: batch.mates, only: [bn in training]}
+    computed: padding.pollutes
+    computed: {check: batch.mates, only: [bn in training]}
     """
 
     kind: ClassVar[str] = "computed"
@@ -152,42 +144,36 @@ class Computed(Endpoint, frozen=True):
         return f"the check {self.check}" + (f": {'; '.join(self.only)}" if self.only else "")
 
     def judge(self, runs: Runs, says: str) -> Judgement:
-        command = "normlab claims --compute"
         pieces = runs.computed.get(self.check)
-        if pieces is None:
-            return Judgement("not measured", reason="not computed", command=command, cost="seconds")
-        chosen = [piece for piece in pieces if self._picks(piece)]
+        chosen = [piece for piece in pieces or () if piece.question.startswith(self.only or ("",))]
         if not chosen:
-            known = "; ".join(piece.question for piece in pieces)
-            reason = f"the check finds nothing that begins so; it finds: {known}"
+            reason = "not computed"
+            if pieces:
+                known = "; ".join(piece.question for piece in pieces)
+                reason = f"the check has no finding that begins so; it has: {known}"
+            command = "normlab claims --compute"
             return Judgement("not measured", reason=reason, command=command, cost="seconds")
         holds = all(piece.standing == "supports" for piece in chosen)
         said = ". ".join(f"{piece.question}: {piece.finding}" for piece in chosen)
         return Judgement("supported" if holds else "contradicted", found=said, grade="D")
 
-    def _picks(self, piece: Evidence) -> bool:
-        return not self.only or piece.question.startswith(self.only)
 
-
-_MARGIN = 0.02
-_REPORT = "norms"
 _OF_A_MODEL = "model"  # how groups begin in which a model is timed, not a norm alone
 
 
 class Timing(Endpoint, frozen=True):
     """Two candidates of a group, of which the first is to take less time.
 
-        timing:
-          faster: bn folded
-          than: ln
-          group: "model, 1 sentence"
-          margin: 0.02                 optional: a share of the time
-          report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
-          measured: model=vit          optional: how `python scripts/bench norms` was called for it
+    timing:
+      faster: bn folded
+      than: ln
+      group: "model, 1 sentence"
+      margin: 0.02                 optional: a share of the time
+      report: norms_vit            optional: results/bench/norms_vit.json, otherwise norms.json
+      measured: model=vit          optional: how `python scripts/bench norms` was called for it
 
-    The names are those of `python scripts/bench norms`.
-    The share of time that the first saves is taken round by round; rounds are of one process on one
-    machine, so that the interval measures noise and not other machines.
+    The names are those of `python scripts/bench norms`. The share of time saved is taken round by
+    round in one process, so the interval measures noise and not other machines.
     """
 
     kind: ClassVar[str] = "timing"
@@ -196,8 +182,8 @@ class Timing(Endpoint, frozen=True):
     faster: Text
     slower: Text = field(name="than")
     group: Text
-    margin: Annotated[float, Meta(ge=0, lt=1)] = _MARGIN
-    report: str = _REPORT
+    margin: Annotated[float, Meta(ge=0, lt=1)] = 0.02
+    report: str = "norms"
     measured: str = ""
 
     def __post_init__(self) -> None:
@@ -223,10 +209,11 @@ class Timing(Endpoint, frozen=True):
 
     def _judge(self, timings: Timings, command: str, *, equality: bool) -> Judgement:
         first, second = (timings.groups[self.group][name] for name in (self.faster, self.slower))
-        pairs = zip(first.ratios, second.ratios, strict=True)
+        pairs = zip(first.ratios_to_first, second.ratios_to_first, strict=True)
         saved = [1 - own / other for own, other in pairs]
+        medians = first.milliseconds.median, second.milliseconds.median
         more: dict[str, Any] = {
-            "detail": " against ".join(figures(first.milliseconds, second.milliseconds)) + " ms",
+            "detail": " against ".join(figures(*medians)) + " ms",
             "n": len(saved),
             "repeats": "round",
             "grade": "C" if self.group.startswith(_OF_A_MODEL) else "D",
@@ -237,10 +224,10 @@ class Timing(Endpoint, frozen=True):
             reason = f"too few rounds ({len(saved)} of {FEWEST})"
             return Judgement("not measured", reason=reason, command=command, **more)
         decision = decide(saved, margin=self.margin, equality=equality)
-        if (found := decision.interval) is None:
-            return of_decision(decision, None, **more)
-        mean, low, high = (f"{value:.1%}" for value in (found.mean, found.low, found.high))
-        more["found"] = f"{mean} [{low}, {high}] of the time saved"
-        if decision.smallest is not None and not decision.reason:
-            more["reason"] = f"these rounds would have shown {decision.smallest:.1%} (80 % power)"
+        if (found := decision.interval) is not None:
+            mean, low, high = (f"{value:.1%}" for value in (found.mean, found.low, found.high))
+            more["found"] = f"{mean} [{low}, {high}] of the time saved"
+            if decision.smallest is not None and not decision.reason:
+                shown = f"{decision.smallest:.1%} (80 % power)"
+                more["reason"] = f"these rounds would have shown {shown}"
         return of_decision(decision, None, **more)

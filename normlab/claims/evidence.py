@@ -1,89 +1,78 @@
 """What was computed and timed: `results/computed.json` and the reports `bench/norms*.json`."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
-
-from normlab.records.files import read_json
+from msgspec import Struct
 
 FORMAT = "normlab.computed/1"
-_NOISE = 1e-9  # figures are in float64: what is smaller is rounding, which machines do differently
+FOLDER = "bench"
+BENCH_FORMAT = "normlab.bench.norms/1"
+_T = TypeVar("_T")
+_NOISE = 1e-9  # values are float64: what is smaller is rounding, which differs between machines
 
 
-@dataclass(frozen=True)
-class Evidence:
-    """One piece: what was asked, what was found, and in which file."""
+class Evidence(Struct, frozen=True):
+    """One finding of a check: what was asked and found."""
 
-    kind: Literal["unit"]
     question: str
     finding: str
     standing: Literal["supports", "contradicts"]
-    numbers: Mapping[str, float] = field(default_factory=dict[str, float])
+    numbers: Mapping[str, float] = {}
+
+
+class _Computed(Struct):
+    format: Literal["normlab.computed/1"]
+    checks: dict[str, list[Evidence]]
 
 
 def to_json(checks: Mapping[str, Sequence[Evidence]]) -> str:
-    """Render what checks found, by their names, to the same bytes on every machine."""
+    """Render the findings of checks, by their names, to the same bytes on every machine."""
 
     def plain(piece: Evidence) -> dict[str, Any]:
-        numbers = {key: _rounded(value) for key, value in piece.numbers.items()}
-        said = {"question": piece.question, "finding": piece.finding, "standing": piece.standing}
-        return {**said, "numbers": numbers}
+        numbers = {
+            key: 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")
+            for key, value in piece.numbers.items()
+        }
+        return {**msgspec.structs.asdict(piece), "numbers": numbers}
 
     named = {name: [plain(piece) for piece in pieces] for name, pieces in checks.items()}
     content = {"format": FORMAT, "checks": named}
     return json.dumps(content, sort_keys=True, indent=1, allow_nan=False) + "\n"
 
 
-def _rounded(value: float) -> float:
-    return 0.0 if abs(value) < _NOISE else float(f"{value:.4g}")
-
-
 def read_computed(path: Path) -> dict[str, list[Evidence]]:
-    """Read what the checks found; nothing without a file, `ValueError` for a damaged one."""
-    if not path.is_file():
-        return {}
-    with _complaint(path, "normlab claims --write"):
-        return {
-            name: [msgspec.convert({"kind": "unit", **piece}, Evidence) for piece in pieces]
-            for name, pieces in _content(path, FORMAT)["checks"].items()
-        }
+    """Read the findings of the checks; nothing without a file, `ValueError` for a damaged one."""
+    return _read(path, _Computed, "normlab claims --write").checks if path.is_file() else {}
 
 
-def _content(path: Path, wanted: str) -> dict[str, Any]:
-    content = read_json(path)
-    if content["format"] != wanted:
-        raise ValueError(f"format is {content['format']!r}, this version reads {wanted!r}")
-    return content
+class _Milliseconds(Struct, frozen=True):
+    median: float
 
 
-@contextmanager
-def _complaint(path: Path, again: str) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"{path}: damaged ({error!r}); {again} makes it again") from None
+class Timed(Struct, frozen=True):
+    """A candidate of a group: milliseconds, and by round the ratio to the first candidate."""
+
+    name: str
+    milliseconds: _Milliseconds
+    ratios_to_first: tuple[float, ...]
 
 
-FOLDER = "bench"
-REPORTS = "norms*.json"
-BENCH_FORMAT = "normlab.bench.norms/1"
+class _Environment(Struct):
+    device: str
+    precision: str
 
 
-@dataclass(frozen=True)
-class Timed:
-    """A candidate of a group: milliseconds, median, and by round the ratio to the first one."""
-
-    milliseconds: float
-    ratios: tuple[float, ...]
+class _Report(Struct):
+    format: Literal["normlab.bench.norms/1"]
+    environment: _Environment
+    groups: dict[str, list[Timed]]
 
 
-@dataclass(frozen=True)
-class Timings:
+class Timings(Struct, frozen=True):
     """A report: its file, the machine, and the candidates of each group by their names."""
 
     path: str
@@ -93,23 +82,18 @@ class Timings:
 
 def report_paths(folder: Path) -> list[Path]:
     """Return the reports below a folder of results, relative to it."""
-    return [Path(FOLDER, path.name) for path in sorted((folder / FOLDER).glob(REPORTS))]
+    return [Path(FOLDER, path.name) for path in sorted((folder / FOLDER).glob("norms*.json"))]
 
 
 def read_timings(path: Path, *, named: str) -> Timings:
-    """Read a report; ValueError for one that is damaged."""
-    with _complaint(path, f"python scripts/bench norms --json {path}"):
-        content = _content(path, BENCH_FORMAT)
-        machine = content["environment"]
-        return Timings(
-            path=named,
-            machine=f"{machine['device']} {machine['precision']}",
-            groups={
-                group: {run["name"]: _timed(run) for run in runs}
-                for group, runs in content["groups"].items()
-            },
-        )
+    """Read a report; `ValueError` for a damaged one."""
+    report = _read(path, _Report, f"python scripts/bench norms --json {path}")
+    groups = {group: {run.name: run for run in runs} for group, runs in report.groups.items()}
+    return Timings(named, f"{report.environment.device} {report.environment.precision}", groups)
 
 
-def _timed(run: Mapping[str, Any]) -> Timed:
-    return Timed(float(run["milliseconds"]["median"]), tuple(map(float, run["ratios_to_first"])))
+def _read(path: Path, kind: type[_T], again: str) -> _T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except (OSError, UnicodeDecodeError, msgspec.MsgspecError) as error:
+        raise ValueError(f"{path}: damaged ({error}); recreate it with {again}") from None

@@ -1,9 +1,9 @@
 """The ledger: every claim with its parts, their verdicts after correction, and the claim's own.
 
-Within a study at a scale the p values of the primary endpoints, of all claims, are corrected
-together (Holm 1979), each first multiplied for its look. Endpoints that were not measured, or that
-are at the floor, count as p = 1. A decided part whose p is then 0.05 or more is undecided. That the
-interval of what was measured holds a document's figure is no rejection, and is not corrected.
+Within a study at a scale the p values of the primary endpoints of all claims are corrected together
+(Holm 1979), each first multiplied for its look. Endpoints that were not measured, or are at the
+floor, count as p = 1. A decided part whose corrected p is 0.05 or more is undecided. An interval
+that holds a document's value is no rejection, and is not corrected.
 """
 
 from collections import defaultdict
@@ -11,15 +11,12 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from msgspec import structs
-
 from normlab.claims.claim import Claim, Part
-from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Endpoint, StudyEndpoint
-from normlab.claims.judge import DECIDED, ERROR, LOOKS, Judgement, Verdict, constant
+from normlab.claims.judge import DECIDED, ERROR, Judgement, Verdict
 from normlab.claims.level import Document
 from normlab.claims.runs import Runs
-from normlab.metrics.spread import holm, smallest_difference, t_interval
+from normlab.metrics.spread import holm
 from normlab.records.record import plain
 
 FORMAT = "normlab.claims/2"
@@ -30,7 +27,7 @@ VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
 
 @dataclass(frozen=True)
 class Outcome:
-    """An endpoint and what it found; `p_holm` is corrected, of a primary endpoint alone."""
+    """What an endpoint comes to after correction; only a primary one has `p_holm`."""
 
     endpoint: Endpoint
     question: str
@@ -51,7 +48,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Decided:
-    """A part, its primary outcome, which alone counts, and what stands beside it."""
+    """A part, its primary outcome, which alone counts, and the secondary ones."""
 
     part: Part
     primary: Outcome
@@ -64,7 +61,7 @@ class Decided:
 
     @property
     def verdict(self) -> Verdict:
-        """Return what the primary endpoint comes to."""
+        """Return the verdict of the primary endpoint."""
         return self.primary.verdict
 
 
@@ -77,18 +74,18 @@ class Entry:
 
     @property
     def verdict(self) -> ClaimVerdict:
-        """Return what the parts come to."""
+        """Return the verdict of the claim."""
         return verdict([each.verdict for each in self.parts])
 
     @property
     def primary(self) -> list[tuple[str, Outcome]]:
-        """Return what decides each part, with the part's name."""
+        """Return the primary outcome of each part, with the part's name."""
         return [(each.name, each.primary) for each in self.parts]
 
     @property
     def secondary(self) -> list[tuple[str, Outcome]]:
-        """Return what stands beside it, with the part's name."""
-        return [(each.name, beside) for each in self.parts for beside in each.secondary]
+        """Return the secondary outcomes, with the part's name."""
+        return [(each.name, outcome) for each in self.parts for outcome in each.secondary]
 
     @property
     def grades(self) -> str:
@@ -108,9 +105,8 @@ class Entry:
 def verdict(parts: Sequence[Verdict]) -> ClaimVerdict:
     """Weigh the verdicts of a claim's parts.
 
-    All supported is `supported`; all contradicted or without a difference is `contradicted`. Where
-    a part is decided and not all are so alike, the claim is `mixed`. Without any it is `undecided`
-    where one was measured.
+    All supported is `supported`; all contradicted or without a difference is `contradicted`.
+    Otherwise the claim is `mixed` if a part is decided, and `undecided` if one was measured.
     """
     found = set(parts)
     if found == {"supported"}:
@@ -123,9 +119,9 @@ def verdict(parts: Sequence[Verdict]) -> ClaimVerdict:
 
 
 def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
-    """Decide all claims; those of one study are corrected together, so give all of them.
+    """Decide all claims; give all of them, since those of one study are corrected together.
 
-    Raises `ValueError` naming claim and part where one run would be on both sides.
+    `ValueError` names claim and part if one run would be on both sides.
     """
     found = {
         (claim.id, part.name): _judged(claim, part, part.endpoint, runs)
@@ -141,8 +137,8 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
 
     def decided(claim: Claim, part: Part) -> Decided:
         own, family = found[claim.id, part.name], families[part.endpoint.family]
-        beside = [_outcome(each, part, _judged(claim, part, each, runs)) for each in part.secondary]
-        return Decided(part, _outcome(part.endpoint, part, own, family), tuple(beside))
+        more = [_outcome(each, part, _judged(claim, part, each, runs)) for each in part.secondary]
+        return Decided(part, _outcome(part.endpoint, part, own, family), tuple(more))
 
     return [Entry(claim, tuple(decided(claim, part) for part in claim.parts)) for claim in claims]
 
@@ -157,10 +153,7 @@ def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Judgeme
 def _outcome(
     endpoint: Endpoint, part: Part, finding: Judgement, family: Sequence[float] = ()
 ) -> Outcome:
-    """Return what an endpoint comes to, corrected within the p values of a `family`, if any.
-
-    The p value of the finding is one of them, 1 where nothing was tested.
-    """
+    """Correct a finding within the p values of a `family`, if any, of which its own is one."""
     p = None
     if family and finding.p_look is not None:
         p = holm(family)[family.index(finding.p_look)]
@@ -175,8 +168,8 @@ def _outcome(
     reason = NOT_SURVIVED if lost else finding.reason
     if found in DECIDED:  # nothing more has to be measured
         finding = replace(finding, command=None, cost=None, untuned=())
-    asked = endpoint.question(part.says)
-    return Outcome(endpoint, asked, finding, found, reason, p, len(family))
+    question = endpoint.question(part.says)
+    return Outcome(endpoint, question, finding, found, reason, p, len(family))
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -211,79 +204,31 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Standing:
-    """A part whose primary endpoint names a study and scale, and its verdict by the runs so far.
-
-    `reason` says why it is open, `stuck` tells that no seeds can decide it; so many `seeds`
-    count for it, None where no seeds would help.
-    """
+    """A part that a study decides at a scale, and what its runs so far come to."""
 
     claim: int
     part: str
-    verdict: str
     endpoint: StudyEndpoint
-    reason: str = ""
-    stuck: bool = False
-    seeds: int | None = None
+    outcome: Outcome
 
     @property
     def open(self) -> bool:
         """Tell whether more seeds may decide it."""
-        return self.verdict not in DECIDED and not self.stuck
+        return self.outcome.verdict not in DECIDED and not self.outcome.finding.stuck
 
     @property
     def name(self) -> str:
         """Name claim and part, such as `2 worse`."""
-        return f"{self.claim} {self.part.replace('_', ' ')}"
+        return f"{self.claim} {self.part}"
 
 
 def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Standing]:
     """Return the parts that a study decides at a scale, corrected together as in the ledger."""
     place = study, scale
-    asked = [
-        claim for claim in claims if any(part.endpoint.family == place for part in claim.parts)
-    ]
+    own = [claim for claim in claims if any(part.endpoint.family == place for part in claim.parts)]
     return [
-        Standing(
-            entry.claim.id,
-            each.part.name,
-            each.verdict,
-            each.part.endpoint,
-            each.primary.reason,
-            each.primary.finding.stuck,
-            each.primary.finding.seeds,
-        )
-        for entry in ledger(asked, runs)
+        Standing(entry.claim.id, each.name, endpoint, each.primary)
+        for entry in ledger(own, runs)
         for each in entry.parts
-        if isinstance(each.part.endpoint, StudyEndpoint) and each.part.endpoint.family == place
+        if isinstance(endpoint := each.part.endpoint, StudyEndpoint) and endpoint.family == place
     ]
-
-
-@dataclass(frozen=True)
-class Visible:
-    """The smallest difference that seeds would show at 80 % power, by the looks.
-
-    The spread is that of `seeds` seeds at `scale`.
-    """
-
-    by_look: dict[int, float]
-    seeds: int
-    scale: str
-
-
-def visible(endpoint: object, runs: Runs, scales: Sequence[str]) -> Visible | None:
-    """Return what a contrast would show, by the spread of the first scale that has one.
-
-    None where there is none, and for other kinds of endpoints. Of a factor they are logarithms.
-    """
-    if not isinstance(endpoint, Contrast):
-        return None
-    for scale in scales:
-        values = list(structs.replace(endpoint, scale=scale).differences(runs).values())
-        if len(values) >= 2 and not constant(values):
-            found = t_interval(values)
-            by_look = {
-                look.seeds: smallest_difference(replace(found, n=look.seeds), error=look.share)
-                for look in LOOKS
-            }
-            return Visible(by_look, len(values), scale)
-    return None

@@ -1,4 +1,4 @@
-"""The endpoints of one setting: `level` and `document` by a figure, `trains` by counts of seeds."""
+"""The endpoints of one setting: `level` and `document` by a value, `trains` by counts of seeds."""
 
 from collections.abc import Sequence
 from statistics import fmean
@@ -31,7 +31,7 @@ from normlab.records.record import RunRecord
 
 
 class _OneSetting(SeedsEndpoint, frozen=True, kw_only=True):
-    """A question to the figure of one setting, of which all seeds have to train."""
+    """A question about the value of one setting, of which all seeds have to train."""
 
     of: Side
 
@@ -49,7 +49,7 @@ class _OneSetting(SeedsEndpoint, frozen=True, kw_only=True):
         return self.of_figures([values[seed] for seed in seeds], look, says)
 
     def of_figures(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        """Judge finite figures, one a seed."""
+        """Judge finite values, one per seed."""
         raise NotImplementedError
 
     def shown(self, sample: Sample) -> str:
@@ -62,20 +62,18 @@ def _mean_text(values: Sequence[float]) -> str:
 
 
 class Level(_OneSetting, frozen=True, kw_only=True):
-    """One setting, of which a figure is to lie above or below a bound.
+    """One setting whose value is to be above or below a bound.
 
     level:
       study: translation
       scale: cpu
       score: test/bleu
-      of: {norm: bn}
+      of: {norm: bn}                    options of groups and dotted keys of the config
       where: {placement: pre}           optional
       over: [batching]                  optional: nuisances, averaged within a seed
       above: 0.5                        or below
       margin: 0                         optional
       minus: test/loss                  optional: subtracted from each score, run by run
-
-    The side is chosen by the options of groups and by dotted keys of the config.
     """
 
     kind: ClassVar[str] = "level"
@@ -91,20 +89,14 @@ class Level(_OneSetting, frozen=True, kw_only=True):
         if (self.above is None) == (self.below is None):
             raise ValueError("needs exactly one of above and below")
 
-    @property
-    def bound(self) -> float:
-        """Return the bound."""
-        (bound,) = (each for each in (self.above, self.below) if each is not None)
-        return bound
-
     def question(self, says: str) -> str:
-        way = "below" if self.above is None else "above"
+        way = f"below {self.below:g}" if self.above is None else f"above {self.above:g}"
         by = f" by more than {self.margin:g}" if self.margin else ""
-        asked = f"{self.figure} {way} {self.bound:g}{by} with {keys(self.of)}"
-        return asked + self.within("mean over")
+        return f"{self.figure} {way}{by} with {keys(self.of)}" + self.within("mean over")
 
     def of_figures(self, values: Sequence[float], look: Look, says: str) -> Judgement:
-        sign, bound = -1 if self.above is None else 1, self.bound
+        sign, bound = (1, self.above) if self.above is not None else (-1, self.below)
+        assert bound is not None
         differences = [sign * (value - bound) for value in values]
         equality = says == "equality"
         decision = decide(differences, margin=self.margin, equality=equality, error=look.share)
@@ -118,19 +110,17 @@ class Level(_OneSetting, frozen=True, kw_only=True):
 
 
 class Document(_OneSetting, frozen=True, kw_only=True):
-    """One setting, of which the document states a figure.
+    """One setting whose value a document states.
 
     document:
       study: translation
       scale: gpu
       score: test/bleu_tok
-      of: {norm: bn}
+      of: {norm: bn}                    options of groups and dotted keys of the config
       where: {placement: pre}           optional
       over: [batching]                  optional: nuisances, averaged within a seed
       value: 28.7
       data: {task: iwslt}               the document's own; on other data nothing is compared
-
-    The side is chosen by the options of groups and by dotted keys of the config.
     """
 
     kind: ClassVar[str] = "document"
@@ -152,10 +142,10 @@ class Document(_OneSetting, frozen=True, kw_only=True):
 
     def of_figures(self, values: Sequence[float], look: Look, says: str) -> Judgement:
         if constant(values):
-            return of_decision(Decision("undecided", 1.0, None, CONSTANT), look)
+            return of_decision(Decision("undecided", 1.0, reason=CONSTANT), look)
         interval = t_interval(values, confidence=1 - look.share)
         p = p_value(interval, against=self.value)
-        # To hold it is no reason to stop: only the last look may say so.
+        # An interval that holds the value is no reason to stop: only the last look may say so.
         verdict = "supported" if look == LOOKS[-1] else "undecided"
         if not interval.low <= self.value <= interval.high:
             verdict = "contradicted"
@@ -163,18 +153,18 @@ class Document(_OneSetting, frozen=True, kw_only=True):
 
 
 class Trains(SeedsEndpoint, frozen=True, kw_only=True):
-    """A side, and the side that it is held against, by the counts of seeds that train.
+    """The counts of seeds that train on a side, compared with those of a reference.
 
     trains:
       study: translation
       scale: cpu
-      score: test/bleu                  held against the floor that the run knows
+      score: test/bleu                  compared with the floor that the run knows
       side: {norm: none}
-      reference: {norm: ln}             optional where the part says trains
+      reference: {norm: ln}             optional if the part says trains
       where: {placement: pre}           optional
-      over: [batching]                  optional: a seed trains where all its runs do
+      over: [batching]                  optional: a seed trains if all its runs do
 
-    Seeds are counted; a seed that diverged, or ended at the floor, did not train.
+    A seed that diverged, or ended at the floor, did not train.
     """
 
     kind: ClassVar[str] = "trains"
@@ -190,7 +180,7 @@ class Trains(SeedsEndpoint, frozen=True, kw_only=True):
 
     @property
     def sides(self) -> list[Where]:
-        """Return the side that trains or not, and its reference if it has one."""
+        """Return the side, and its reference if it has one."""
         return [self.side, *([self.reference] if self.reference else [])]
 
     def question(self, says: str) -> str:

@@ -1,4 +1,4 @@
-"""The pages of the ledger, in Markdown and for a browser: the same bytes for the same evidence."""
+"""The ledger as a page in Markdown and for a browser, always the same bytes for one evidence."""
 
 import posixpath
 from collections import Counter
@@ -15,24 +15,24 @@ from normlab.records.store import RECORD_FILE
 from normlab.reports.page import page, signed
 
 _WIDTH = 100
-_COLUMNS = ("part", "asked", "found", "seeds", "p", "corrected", "so it is")
+_COLUMNS = ("part", "question", "found", "seeds", "p", "corrected", "verdict")
 _HOME = "results"
 _TITLE = "The claims of the documents, and what was found"
 _WRITTEN = (
-    "Written by `normlab claims --write` from the committed records and from what the checks "
-    "compute; do not edit. `normlab claims N` shows a claim in the terminal, `normlab claims "
-    "--verify` verifies this page."
+    "Written by `normlab claims --write` from the committed records and the computed checks; do "
+    "not edit. `normlab claims N` shows a claim in the terminal, `normlab claims --verify` "
+    "verifies this page."
 )
 _CARE = (
-    "A verdict is about the data, the size and the settings that its grade names, not about the "
-    "documents' own experiments, of which no code is known. Only grade A is of these."
+    "A verdict holds for the data, the size and the settings that its grade names, not for the "
+    "documents' own experiments, whose code is unknown. Only grade A is about these."
 )
 _MEANINGS: Mapping[str, str] = {
     "supported": "every part is supported",
     "contradicted": "every part is contradicted, or shows no difference",
-    "mixed": "its parts differ, and are named",
-    "undecided": "measured, and open",
-    "not measured": "nothing counts yet",
+    "mixed": "its parts have different verdicts, which are named",
+    "undecided": "measured, but no part is decided",
+    "not measured": "no evidence counts yet",
 }
 _GRADES: Mapping[str, str] = {
     "A": "the document's own data and size",
@@ -41,69 +41,65 @@ _GRADES: Mapping[str, str] = {
     "D": "computed, published, or about the norm alone",
 }
 _HOURS = (
-    "Hours are of one core with AVX512, one run after the other (with AVX2 alone about three times "
-    "as many), or of one GPU at `scale=gpu`; `normlab study plan STUDY` measures them. "
-    "Trials of `normlab study tune` come on top. Further seeds are numbered on, so that both sides "
-    "of each are of one machine and one code; `rows=NAME,NAME` makes only the sides that a part "
+    "Hours are for one core with AVX512, one run after the other (with AVX2 alone about three "
+    "times as many), or for one GPU at `scale=gpu`; `normlab study plan STUDY` measures them. The "
+    "trials of `normlab study tune` are extra. Further seeds get new numbers, so that both sides of "
+    "a pair come from one machine and one code; `rows=NAME,NAME` makes only the sides that a part "
     "compares."
 )
 _NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "
     "which alone decides it. Secondary evidence is shown and never counted.",
-    "A contrast is the difference between two sides, seed by seed, in the claimed direction, after "
-    "an average over what is a nuisance. `a [b, c]` is its mean with a t interval; of a factor all "
-    "means are geometric. It supports "
-    "wholly above the margin, contradicts wholly below 0, and shows *no difference* where the "
-    "narrower interval of two one-sided tests lies within the margin on both sides.",
-    "What says that two sides are alike is supported where that narrower interval lies within the "
-    "margin, and contradicted where the other lies wholly beyond it, on either side.",
-    "Where the difference is the same in every seed there is no spread to judge by, and the part "
+    "A contrast is the difference between two sides, seed by seed, in the claimed direction, "
+    "averaged over nuisances. `a [b, c]` is its mean with a t interval; for a factor all "
+    "means are geometric. An interval above the margin supports the part, one below 0 contradicts "
+    "it. There is *no difference* if the narrower interval of two one-sided tests is within the "
+    "margin on both sides.",
+    "A claim that two sides are the same is supported if that narrower interval is within the "
+    "margin, and contradicted if the wider one is beyond it, on either side.",
+    "If the difference is the same in every seed, there is no spread to judge by, and the part "
     "is undecided.",
-    "Seeds that train are counted, and held against those of the other side by Fisher's exact "
-    "test. Where all of a side train, or there is no other, they are held against a half of the "
-    "seeds by the exact binomial test, so that five never decide. That a side does not train less "
-    "often then means: no sign that it does, and most of its runs train, at least the share in "
-    "brackets (exact, 95 %).",
-    "There are planned looks at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an error "
-    "of 0.05: intervals are of 99, 98.5 and 97.5 %, the narrower ones, shown where they decide "
-    "before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
+    "Seeds that train are counted, and compared with those of the other side by Fisher's exact "
+    "test. If all of a side train, or there is no other side, they are compared with half of the "
+    "seeds by the exact binomial test, so that five seeds never decide. That a side trains as "
+    "often then means: no sign that it trains less often, and most of its runs train, at least the "
+    "share in brackets (exact, 95 %).",
+    "There are planned analyses at 5, 8 and 12 seeds, which spend 0.01, 0.015 and 0.025 of an "
+    "error of 0.05: intervals are of 99, 98.5 and 97.5 %; the narrower ones, shown where they "
+    "decide before the correction, of 98, 97 and 95 %. Fewer than five seeds decide nothing.",
     "p is of the test that decides: against the margin (supported), against 0 (contradicted), of "
-    "equivalence (no difference); of sides said to be alike: of equivalence (supported), against "
-    "the margin (contradicted); of counts: Fisher's or the binomial. In an undecided part it is "
-    "of the one that came nearest, so do not quote it as a test of no effect. *Corrected* is "
-    "multiplied for the look, then by Holm over the primary endpoints of the study at that scale; "
-    "at 0.05 and more a part is undecided. *The direction is shown, its size is open*: 0 is "
-    "excluded, corrected alike, the margin not.",
-    "A run counts that was made by clean code and tested its last weights, or their mean; both "
-    "sides of a pair share code, data and arithmetic. A side at the floor, which is what is "
-    "scored without learning, decides nothing: clear of it is a loss that is a nat lower, an "
+    "equivalence (no difference); for sides claimed to be the same: of equivalence (supported), "
+    "against the margin (contradicted); for counts: Fisher's or the binomial. In an undecided part "
+    "it is the smallest of these, so do not quote it as a test of no effect. *Corrected* is "
+    "multiplied for the planned analysis, then by Holm over the primary endpoints of the study at "
+    "that scale; at 0.05 and above a part is undecided. *The direction is shown, its size is "
+    "open*: 0 is excluded after the same correction, the margin is not.",
+    "A run counts if it was made by clean code and tested its last weights, or their mean; both "
+    "sides of a pair share code, data and arithmetic. A side at the floor, which is the score of "
+    "an untrained baseline, decides nothing. Clear of the floor is a loss that is a nat lower, an "
     "accuracy whose Wilson interval begins 2 points above, any other score by its interval over "
-    "seeds. Where a seed diverged, the counts of seeds that train decide, but "
-    "of an interaction; where one ended at the floor of a side that trained, differences of "
-    "scores decide nothing.",
+    "seeds. If a seed diverged, the counts of seeds that train decide (except for an interaction); "
+    "if one ended at the floor of a side that trained, differences of scores decide nothing.",
     "Times are of candidates that took turns in one process: `n` are rounds, and the interval "
-    "tells of noise, not of other machines.",
+    "shows noise, not the spread between machines.",
     "Grades: " + "; ".join(f"{name}: {meaning}" for name, meaning in _GRADES.items()) + ".",
 )
 
 
 def _address(path: str) -> str:
-    """Return the way to a file or folder of the checkout from where the pages lie."""
+    """Return the link to a file or folder of the checkout from the folder of the pages."""
     return posixpath.relpath(path, _HOME)
 
 
 def verdict_text(entry: Entry) -> str:
-    """Return the verdict with what it rests on, such as `contradicted (C: Multi30k, 2+2 layers)`.
-
-    A mixed claim names its parts.
-    """
+    """Return the verdict with its grades, such as `contradicted (C: Multi30k, 2+2 layers)`."""
     about = [entry.by_parts] if entry.verdict == "mixed" else []
     about += [entry.grades] if entry.grades else []
     return f"{entry.verdict} ({'; '.join(about)})" if about else entry.verdict
 
 
 def part_text(part: Part) -> str:
-    """Return what a part says, and what one has to know who quotes it."""
+    """Return the statement of a part, with its note."""
     return f"{part.statement} ({part.note})" if part.note else part.statement
 
 
@@ -113,7 +109,7 @@ def outcome_text(outcome: Outcome) -> str:
 
 
 def found_text(outcome: Outcome) -> str:
-    """Return what was found: the figure with its interval, what it was made of, why it is open."""
+    """Return the value with its interval, what it was made of, and why the endpoint is open."""
     found = outcome.finding
     said = found.found or found.detail
     if found.found and found.detail:
@@ -122,7 +118,7 @@ def found_text(outcome: Outcome) -> str:
 
 
 def seeds_text(outcome: Outcome) -> str:
-    """Say of how many seeds or rounds, and of what confidence the interval is."""
+    """Return the number of seeds or rounds, and the confidence of the interval."""
     found = outcome.finding
     if not found.n:
         return ""
@@ -132,10 +128,7 @@ def seeds_text(outcome: Outcome) -> str:
 
 
 def measure_text(outcome: Outcome) -> str:
-    """Return the command that would measure more, what it costs, and what has to come before.
-
-    Nothing where the part is decided.
-    """
+    """Return the command that would measure more, its cost, and what to tune first; "" if none."""
     found = outcome.finding
     if found.command is None:
         return ""
@@ -154,7 +147,7 @@ def tune_first(outcome: Outcome) -> tuple[str, str]:
 
 
 def no_rate(names: Sequence[str]) -> str:
-    """Say for which rows tuning has chosen nothing: by name, or of many their number."""
+    """Name the rows that have no tuned rate, or if there are many, their number."""
     said = " and ".join(names) if len(names) <= 3 else f"{len(names)} rows"
     return f"no rate is chosen for {said}"
 
@@ -192,7 +185,7 @@ def _summary(entries: Sequence[Entry]) -> str:
         ]
         for entry in entries
     ]
-    return _table(["#", "claim", "from", "its figure", "verdict"], rows)
+    return _table(["#", "claim", "from", "its value", "verdict"], rows)
 
 
 def _link(entry: Entry) -> str:
@@ -200,7 +193,7 @@ def _link(entry: Entry) -> str:
 
 
 def _rest(entries: Sequence[Entry]) -> list[str]:
-    """Return what would decide the parts that are open, a line a command; nothing for none."""
+    """Return what would decide the open parts, one line per command; nothing for none."""
     open_parts: dict[str, list[tuple[str, Outcome]]] = {}
     for entry in entries:
         for name, outcome in entry.primary:
@@ -219,7 +212,7 @@ def _rest(entries: Sequence[Entry]) -> list[str]:
 
 def _section(entry: Entry) -> str:
     claim = entry.claim
-    figure = f"; its figure: {claim.figure}" if claim.figure else ""
+    figure = f"; its value: {claim.figure}" if claim.figure else ""
     facts = [
         f"- Verdict: {_bold(verdict_text(entry), entry.verdict)}",
         f"- Literature: {claim.literature.strip()}",
@@ -242,7 +235,7 @@ def _section(entry: Entry) -> str:
 
 
 def _open(entry: Entry) -> list[str]:
-    """Say of each part that is not decided what would measure more, and which runs do not count."""
+    """Return per open part what would measure more, and which runs do not count."""
     lines: list[str] = []
     for name, outcome in entry.primary:
         if measure := measure_text(outcome):
@@ -265,7 +258,7 @@ def _row(name: str, outcome: Outcome) -> list[str]:
 
 
 def _links(outcome: Outcome) -> str:
-    """Return links to the folders of the experiments, or to the report, that it rests on."""
+    """Return links to the experiments' folders, or to the report, that an outcome rests on."""
     paths = outcome.finding.records
     files = [path for path in paths if path.endswith(".json")]
     folders = dict.fromkeys(posixpath.dirname(path) for path in paths if path not in files)
@@ -275,7 +268,6 @@ def _links(outcome: Outcome) -> str:
 
 
 def _bold(text: str, verdict: str) -> str:
-    """Set a verdict in bold, its grade beside it."""
     return f"**{verdict}**{text.removeprefix(verdict)}"
 
 
@@ -285,10 +277,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def html(entries: Sequence[Entry], *, text: str) -> str:
-    """Return the page for a browser, with filters, evidence and links.
-
-    `text` is the name of the Markdown page, which lies beside this one.
-    """
+    """Return the page for a browser; `text` is the Markdown page in the same folder."""
     verdicts = Counter(entry.verdict for entry in entries)
     documents = Counter(name for entry in entries for name in entry.claim.documents)
     return page(

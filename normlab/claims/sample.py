@@ -1,8 +1,8 @@
-"""The runs that may decide an endpoint: side by side, seed by seed, each of them once.
+"""The runs that may decide an endpoint, by side and seed.
 
-A run counts where it ended (finished or diverged), was made by clean code, tested its last weights
-or their mean, and has the score. A seed counts where every side has all its runs, and where these
-are alike but for what is compared. What is left out is said, with the reason.
+A run counts if it ended (finished or diverged), was made by clean code, tested its last weights or
+their mean, and has the score. A seed counts if every side has all its runs, and these differ only
+in what is compared. What does not count is listed with the reason.
 """
 
 import math
@@ -28,7 +28,7 @@ Cells = Mapping[str, Mapping[int, tuple[RunRecord, ...]]]
 
 @dataclass(frozen=True)
 class Sample:
-    """The seeds that count and their runs; or the problem for which none can be told.
+    """The seeds that count and their runs, or the `problem` for which there are none.
 
     `cells` has the runs by side and seed, one for each point of the nuisances.
     """
@@ -48,13 +48,15 @@ class Sample:
         return [run for side in self.cells for run in self.runs(side, seeds)]
 
     def figures(self, side: str) -> dict[int, float]:
-        """Return the figure of a side by seed: the mean over scores, then over the nuisances."""
-        found: dict[int, float] = {}
-        for seed, runs in self.cells[side].items():
-            values = [value for run in runs if (value := self._figure(run)) is not None]
-            if len(values) == len(runs):
-                found[seed] = fmean(values)
-        return found
+        """Return the value of a side by seed: the mean over scores, then over the nuisances."""
+        found = {
+            seed: [self._figure(run) for run in runs] for seed, runs in self.cells[side].items()
+        }
+        return {
+            seed: fmean(value for value in values if value is not None)
+            for seed, values in found.items()
+            if None not in values
+        }
 
     def _figure(self, run: RunRecord) -> float | None:
         found = [run.figure(score) for score in self.endpoint.all_scores]
@@ -65,7 +67,7 @@ class Sample:
         return fmean(value - less for value in values)
 
     def diverged(self, seeds: Sequence[int]) -> int:
-        """Return of how many seeds a run diverged, counted side by side."""
+        """Count the seeds of which a run diverged, over all sides."""
         return sum(
             any(not run.finished for run in cell[seed])
             for cell in self.cells.values()
@@ -73,19 +75,15 @@ class Sample:
         )
 
     def train_count(self, side: str, seeds: Sequence[int]) -> int:
-        """Return of how many seeds all runs of a side train: end, and clear of the floor."""
+        """Count the seeds of which all runs of a side train: they end, and clear of the floor."""
         scores = self.endpoint.scores
         return sum(
             all(trains(run, score) for run in self.cells[side][seed] for score in scores)
             for seed in seeds
         )
 
-    def all_train(self, seeds: Sequence[int]) -> bool:
-        """Tell whether all runs of some seeds train."""
-        return all(self.train_count(side, seeds) == len(seeds) for side in self.cells)
-
     def train_text(self, seeds: Sequence[int]) -> str:
-        """Write of how many seeds each side trains; where all do, also which share that shows."""
+        """Write how many seeds of each side train, and if all do, which share that shows."""
         n = len(seeds)
         every = f" (at least {math.floor(100 * least_share(n))} %)" if n >= FEWEST else ""
         counts = {side: self.train_count(side, seeds) for side in self.cells}
@@ -93,22 +91,21 @@ class Sample:
         return f"train: {', '.join(said)}"
 
     def floor(self, side: str, seeds: Sequence[int]) -> str | None:
-        """Say where a side is at the floor by some seeds, of any score, at any of its points."""
+        """Say where some seeds of a side are at the floor, by any score at any of its points."""
         over = self.endpoint.over
         points: dict[_Point, list[RunRecord]] = {}
         for run in self.runs(side, seeds):
             if run.finished:
                 points.setdefault(_point(run, over), []).append(run)
-        for point, runs in points.items():
-            for score in self.endpoint.all_scores:
-                if (found := at_baseline(runs, score)) is not None:
-                    name = ", ".join([side, *map("=".join, zip(over, point, strict=True))])
-                    return f"{name} at the floor: {found}"
+        for (point, runs), score in product(points.items(), self.endpoint.all_scores):
+            if (found := at_baseline(runs, score)) is not None:
+                name = ", ".join([side, *map("=".join, zip(over, point, strict=True))])
+                return f"{name} at the floor: {found}"
         return None
 
 
 def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
-    """Say why a run decides nothing, whatever it is compared with; None where it may decide."""
+    """Return why a run decides nothing, whatever it is compared with; None if it may decide."""
     if (status := record.outcome.status) not in ("finished", "diverged"):
         return f"did not end ({status})"
     dirty = record.environment.get("dirty")
@@ -128,10 +125,9 @@ def unfit(record: RunRecord, scores: Sequence[str]) -> str | None:
 
 
 def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Sample:
-    """Gather the runs of a study for an endpoint.
+    """Gather the runs of a study for an endpoint; `ValueError` if one run is on two sides.
 
-    Not `strict`, runs count that decide nothing, so that what is there can be shown. Raises
-    `ValueError` where one run is on two sides.
+    Unless `strict`, runs that decide nothing are included, to be shown.
     """
     over = endpoint.over
     reasons: Counter[str] = Counter()
@@ -153,11 +149,8 @@ def collect(runs: Runs, endpoint: StudyEndpoint, *, strict: bool = True) -> Samp
                 raise ValueError(f"{run.run_id} is on both sides: {other} and {label}")
     plan = runs.plan(endpoint.study, endpoint.scale)
     seen = {point for side in sides.values() for _, point in side}
-    # Every seed has to have the points that are planned, or else those there are.
-    axes = [
-        plan.values(key) or tuple(sorted({point[n] for point in seen}))
-        for n, key in enumerate(over)
-    ]
+    # A seed needs all planned points, or those that any run has.
+    axes = (plan.values(key) or sorted({at[n] for at in seen}) for n, key in enumerate(over))
     points = list(product(*axes))
     cells = {label: _whole(side, points) for label, side in sides.items()}
     seeds = sorted(set.intersection(*(set(cell) for cell in cells.values())))
@@ -181,7 +174,7 @@ def _chosen(runs: Runs, endpoint: StudyEndpoint, where: Mapping[str, object]) ->
 
 
 def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> str | None:
-    """Say in what runs differ that would be one of a side; None where there is one a seed."""
+    """Return why a side has several runs of one seed and point; None if it has one each."""
     by_point: dict[_Point, list[RunRecord]] = {}
     for run in runs:
         by_point.setdefault(_point(run, over), []).append(run)
@@ -198,7 +191,7 @@ def _several(label: str, runs: Sequence[RunRecord], over: tuple[str, ...]) -> st
 
 
 def _point(run: RunRecord, over: tuple[str, ...]) -> _Point:
-    """Return the values that a run has of some keys."""
+    """Return the values of some keys of a run."""
     labels = {"norm": norm_label(run.config.get("choices", {}))}
     return tuple(written(labels.get(key, value_of(run.config, key))) for key in over)
 
@@ -213,7 +206,7 @@ def _whole(runs: _Side, points: Sequence[_Point]) -> dict[int, tuple[RunRecord, 
 
 
 def _differ(cells: Cells, seed: int, scores: Sequence[str], may: tuple[str, ...]) -> str | None:
-    """Say in what the runs of a seed differ besides what is compared."""
+    """Return in what the runs of a seed differ besides what is compared."""
     first, *others = (cell[seed] for cell in cells.values())
     for other in others:
         for a, b in zip(first, other, strict=True):

@@ -1,7 +1,6 @@
-"""The ledger in plain words, `results/summary.md`: a line a claim, in English and in Chinese.
+"""The ledger in plain words, `results/summary.md`: one line per claim, in English and in Chinese.
 
-Chinese is the language of the documents. A claim's line, and those of its parts below it, follow
-from its file and its verdicts; for what decides it the line links to the ledger.
+Chinese is the language of the documents.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,16 +17,13 @@ WRITTEN = "Written by `normlab claims --write`; do not edit. The evidence: [the 
 
 @dataclass(frozen=True)
 class _Language:
-    """How a language says verdicts and grades; `said` is a claim's or a part's own statement."""
+    """The words of a language; `said` returns the statement of a claim or part."""
 
     heading: str
     opening: str
-    groups: Mapping[str, str]
-    """The heading of the claims of a verdict."""
-    parts: Mapping[str, str]
-    """What opens the line of a part of a verdict."""
-    part: str
-    """The line of a part: its verdict, what it says, its grade."""
+    groups: Mapping[str, str]  # headings, by verdict
+    parts: Mapping[str, str]  # what begins the line of a part, by verdict
+    part: str  # the line of a part
     said: Callable[[Claim | Part], str]
 
 
@@ -35,16 +31,16 @@ _ENGLISH = _Language(
     heading="In English",
     opening="""\
 The documents say why Transformers use layer norm (LN) and not batch norm (BN). Each claim is split
-into parts that can be true or false by themselves. A part is held against training runs, at least
-five that differ in their random start, or against a computation, timings on one machine, or
-published sources.
+into parts that can be true or false by themselves. A part is tested by training runs, at least
+five that differ in their random start, or by a computation, timings on one machine, or published
+sources.
 
 - *true* and *not true* hold for the data and the model size in brackets; larger ones may differ.
-- *not true, too small a difference*: there may be a difference, even a sure one, but smaller than
-  what counts, which was written down before the runs.
-- *open*: the runs do not decide it. That can be so where all of them agree, but are few.
+- *not true, too small a difference*: any difference is smaller than what counts, which was written
+  down before the runs.
+- *open*: the runs do not decide it. That can happen even if all of them agree, but are few.
 - *no evidence yet*: nothing was run or found that counts.
-- A model *trains* if it ends clearly better than one that has learned nothing. *BLEU* scores
+- A model *trains* if it ends clearly better than an untrained baseline. *BLEU* scores
   translations from 0 to 100. The *learning rate* is how far an update moves the weights.
 - The letter is the kind of evidence: A, the document's own experiment; B, trained to the end on two
   data sets; C, a smaller experiment, or timings of a model; D, a computation, timings of a norm
@@ -54,7 +50,7 @@ published sources.
         "supported": "True here",
         "contradicted": "Not true here",
         "mixed": "Parts differ",
-        "undecided": "Tested, and open",
+        "undecided": "Tested, but open",
         "not measured": "No evidence yet",
     },
     parts={
@@ -119,7 +115,7 @@ def _section(entries: Sequence[Entry], language: _Language) -> str:
 
 
 def _lines(entry: Entry, language: _Language) -> list[str]:
-    """Return the line of a claim and, below it, those of its parts, the decided ones first."""
+    """Return the line of a claim and the lines of its parts, the decided ones first."""
     number = entry.claim.id
     said = in_markdown(language.said(entry.claim))
     order = list(language.parts)

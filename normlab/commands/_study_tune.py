@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from normlab.commands._study_words import read_rows, taken_out
 from normlab.commands._terminal import complain
 from normlab.config.registry import CONFIG_DIR
@@ -40,7 +42,7 @@ class Job:
     def found(self) -> dict[str, Any]:
         """Return what is kept of the tuning."""
         return {
-            "tuning": asdict(self.tuning),
+            "tuning": structs.asdict(self.tuning),
             "rows": [
                 {
                     "row": row,

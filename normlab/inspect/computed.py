@@ -52,7 +52,7 @@ def compute(name: str) -> list[Evidence]:
 
 def piece(asked: str, answer: str, *, holds: bool, **numbers: float) -> Evidence:
     """Return what was found; where it does not hold, it contradicts the claim."""
-    return Evidence("unit", asked, answer, "supports" if holds else "contradicts", numbers)
+    return Evidence(asked, answer, "supports" if holds else "contradicts", numbers)
 
 
 def close(found: Sequence[float], wanted: Sequence[float]) -> bool:

@@ -8,7 +8,6 @@ the data and the seeds.
 from normlab.studies.load import load_study, tuning_of, unchosen
 from normlab.studies.study import (
     ANALYSES,
-    GRADES,
     SMOKE,
     STABILITY,
     TRIALS,
@@ -22,7 +21,6 @@ from normlab.studies.study import (
 
 __all__ = [
     "ANALYSES",
-    "GRADES",
     "SMOKE",
     "STABILITY",
     "TRIALS",

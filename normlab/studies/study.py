@@ -1,11 +1,12 @@
 """What a study is: its rows, its grid, its scales, how it is tuned, and the runs it plans."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import product
+from typing import Annotated, Any, Literal
 
-GRADES = ("A", "B", "C")
-"""Evidence of a scale: on the article's own data; trained to the end and tuned; any other."""
+from msgspec import Meta, Struct, field
+
 STABILITY = "stability"
 """The key of `figures` for what an article says about training stability."""
 _AT = " @ "
@@ -19,10 +20,13 @@ ANALYSES = (5, 8, 12)
 
 Axis = Mapping[str, tuple[str, ...]]
 """The values of an axis of the grid, each with the overrides that it stands for."""
+Text = Annotated[str, Meta(min_length=1)]
+Texts = Annotated[tuple[Text, ...], Meta(min_length=1)]
+Overrides = tuple[Annotated[str, Meta(pattern="=")], ...]
+Seeds = Annotated[tuple[Annotated[int, Meta(ge=0)], ...], Meta(min_length=1)]
 
 
-@dataclass(frozen=True)
-class Tuning:
+class Tuning(Struct, frozen=True, forbid_unknown_fields=True):
     """How a value is chosen for each row and point: the same values, seeds and budget for all.
 
     Each of `values` of the config's `key` is tried on `seeds`, which no other run uses, and judged
@@ -30,16 +34,15 @@ class Tuning:
     `whole_runs` are tried without them, since a short trial can choose too large a rate.
     """
 
-    key: str
-    values: tuple[str, ...]
-    seeds: tuple[int, ...]
-    score: str
-    overrides: tuple[str, ...] = ()
-    whole_runs: tuple[str, ...] = ()
+    key: Text
+    values: Texts
+    seeds: Seeds
+    score: Annotated[str, Meta(pattern="^valid/.+")]
+    overrides: Overrides = ()
+    whole_runs: tuple[Text, ...] = ()
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(Struct, frozen=True, forbid_unknown_fields=True):
     """A size of a study: overrides of every run, seeds, minutes per run, and the data.
 
     `minutes` is an estimate for one core with AVX512, or for a GPU. `rows` and `grid` are the rows
@@ -49,15 +52,15 @@ class Scale:
     the same name is used.
     """
 
-    overrides: tuple[str, ...]
-    seeds: tuple[int, ...]
-    minutes: float
-    data: str
-    rows: tuple[str, ...]
-    grid: Mapping[str, Axis]
-    grade: str = "C"
+    overrides: Overrides
+    seeds: Seeds
+    minutes: Annotated[float, Meta(gt=0)]
+    data: Text
+    rows: tuple[Text, ...] = ()
+    grid: Any = field(default_factory=dict)
+    grade: Literal["A", "B", "C"] = "C"
     data_name: str = ""
-    rates: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    rates: Mapping[str, Overrides] = field(default_factory=dict)
     pilot: bool = False
     tuning: Tuning | str | None = None
 
