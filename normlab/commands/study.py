@@ -1,22 +1,30 @@
 """`normlab study`: plan, tune, run, publish and verify the studies that fill comparison tables."""
 
 import argparse
+import math
+import re
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from normlab.commands._arguments import as_path, command_parser
-from normlab.commands._study_queue import Judge, Night, check_publishing, untuned, visible_lines
+from normlab.commands._study_queue import (
+    Judge,
+    Night,
+    check_publishing,
+    order,
+    untuned,
+    verdict_lines,
+)
 from normlab.commands._study_tables import Item, Table, head, measured, print_tables
 from normlab.commands._study_tune import tune
-from normlab.commands._study_words import asked, deadline, read_time
+from normlab.commands._study_words import asked
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
 from normlab.studies import runs as studied
-from normlab.studies.clone import continue_in, uncommitted
-from normlab.studies.costs import Costs, duration
+from normlab.studies.costs import Costs
 from normlab.studies.local import each_once
 from normlab.studies.queue import Job
 from normlab.studies.runs import Run
@@ -36,16 +44,14 @@ _RUN = """examples:
   normlab study run iwslt_norms rows="[ln,'bn, padding counted']"
   normlab study run iwslt_norms scale=cpu placement=pre  a part of the grid
   normlab study run batching padding iwslt_norms scale=cpu data_dir=FOLDER \\
-    iwslt_norms:placement=pre --budget 8h --until-decided --publish results \\
-    --clone ../night
+    iwslt_norms:placement=pre --budget 8h --until-decided --publish results
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
-names, beginnings of names, and the numbers that `study plan` shows. Before it begins, it trains
-each configuration for some seconds, and says so, to measure hours and memory; these are kept in
-the folder of runs. Several studies share a queue, seed by seed, ordered by how many open parts of
-claims they decide per hour; runs that they share are made once. When the budget is spent, running
-runs save and stop, and the same command resumes. Only whole seeds are published, each as it ends.
---until-decided counts the published seeds, and makes the next ones.
+names, and the numbers that `study plan` shows. Hours are those that `study plan` measured, or the
+estimates of the study's file. Several studies share a queue, seed by seed, ordered by how many open
+parts of claims they decide per hour; runs that they share are made once. When the budget is spent,
+running runs save and stop, and the same command resumes. Only whole seeds are published, each as it
+ends. --until-decided counts the published seeds, and makes the next ones.
 """
 _PLAN = """examples:
   normlab study plan bert_norms scale=cpu data_dir=FOLDER
@@ -53,7 +59,7 @@ _PLAN = """examples:
   normlab study plan bert_norms scale=cpu data_dir=FOLDER --so-far
 
 No run of the study is made. What a run costs is measured by training each configuration for some
-seconds, which is said and shown; it is kept in the folder of runs. --no-measure trains nothing.
+seconds, and kept in the folder of runs. --no-measure trains nothing.
 """
 _TUNE = """examples:
   normlab study tune batching scale=cpu data_dir=FOLDER
@@ -73,22 +79,30 @@ before the runs that count.
 """
 _PUBLISH = """examples:
   normlab study publish iwslt_norms scale=cpu data_dir=FOLDER  seeds in runs/
-  normlab study publish iwslt_norms             its tables and pages again
+  normlab study publish iwslt_norms             regenerate its tables and pages
   normlab study publish                         those of every published study
   normlab study publish --accept results/bench  a change of evidence is meant
 
-With key=value, the words of `normlab study run`: its table is shown, and table, page, records and
-curves of whole seeds are written to results/STUDY/SCALE.
+With key=value, as for `normlab study run`, its table is shown, and table, page, records and curves
+of whole seeds are written to results/STUDY/SCALE.
 """
 _RESULTS = CONFIG_DIR.parent / "results"
-_MEASURING = 0.1  # of the budget, at most
+_UNITS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 _VERBS = {
     "run": ("make the runs of studies, then their tables", _RUN),
     "plan": ("say what studies take: runs, updates, data, memory, hours", _PLAN),
     "tune": ("choose learning rates by the same trials for every row", _TUNE),
     "publish": ("write tables, pages and records into results/", _PUBLISH),
-    "verify": ("check that published tables and pages are what their records say", None),
+    "verify": ("check that published tables and pages follow from their records", None),
 }
+
+
+def read_time(text: str) -> float:
+    """Return the seconds of `90m`, `2.5h` or `45s`; ArgumentTypeError for anything else."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]+)", text.strip().lower())
+    if found is None or found[2] not in _UNITS or not float(found[1]):
+        raise argparse.ArgumentTypeError(f"{text}: expected a time, such as 90m or 2.5h")
+    return float(found[1]) * _UNITS[found[2]]
 
 
 def parser(verb: str) -> argparse.ArgumentParser:
@@ -106,7 +120,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
         add("--processes", type=int, help="runs at a time (default: one per GPU or core)")
     if verb in ("run", "tune"):
         text = "stop after a time, such as 90m or 2.5h"
-        add("--budget", type=read_time, metavar="TIME", help=text)
+        add("--budget", type=read_time, default=math.inf, metavar="TIME", help=text)
     if verb in ("run", "plan"):
         text = (
             "judge the parts of claims after 5, 8 and 12 seeds, and make the next seeds while "
@@ -116,9 +130,6 @@ def parser(verb: str) -> argparse.ArgumentParser:
         text = "write table, page, records and curves of each whole seed to FOLDER/STUDY/SCALE"
         text = text if verb == "run" else "with --until-decided: where published seeds are"
         add("--publish", type=as_path, metavar="FOLDER", help=text)
-    if verb == "run":
-        text = "run from a clone of the current commit, made if missing: the checkout may change"
-        add("--clone", type=as_path, metavar="FOLDER", help=text)
     if verb == "plan":
         instead = result.add_mutually_exclusive_group()
         for name, text in (
@@ -142,8 +153,7 @@ def parser(verb: str) -> argparse.ArgumentParser:
 def main(argv: list[str]) -> int:
     """Carry out a subcommand; 1 if data, a run, a check or publishing failed.
 
-    0 if the budget was spent: the last line is the command that resumes. 1 if it was too small for
-    any run to save its state.
+    0 if the budget was spent: the last line is the command that resumes.
     """
     verb, *rest = argv or ["--help"]
     if verb not in _VERBS:
@@ -159,20 +169,23 @@ def main(argv: list[str]) -> int:
         return tune(
             arguments.words,
             processes=arguments.processes,
-            until=deadline(arguments.budget),
-            results=None if arguments.no_write else arguments.results,
+            until=time.monotonic() + arguments.budget,
+            results=arguments.results,
+            write=not arguments.no_write,
             again=again,
         )
-    if verb == "run":
-        return _run(arguments, argv, again)
-    if verb == "plan":
-        return _plan(arguments)
+    if verb in ("run", "plan"):
+        published = _RESULTS if arguments.publish is None else arguments.publish
+        jobs = asked(arguments.words, published=published if arguments.until_decided else None)
+        carry = _run if verb == "run" else _plan
+        return carry(jobs, Judge(jobs, published), arguments, again)
     if any("=" in word for word in arguments.words):
-        jobs = asked(arguments.words)
         if verb == "verify":
             raise ValueError("name published studies alone: every scale of them is verified")
+        jobs = asked(arguments.words)
         check_publishing(arguments.results, jobs)
-        return _show_so_far(jobs, Judge(jobs, arguments.results), arguments.results)
+        _show_so_far(jobs, arguments.results)
+        return _publish(jobs, Judge(jobs, arguments.results), arguments.results)
     from normlab.commands import report
 
     if verb == "publish" and arguments.accept:
@@ -183,102 +196,81 @@ def main(argv: list[str]) -> int:
     return max(report.main([*name, "--from", str(arguments.results), *check]) for name in names)
 
 
-def _run(arguments: argparse.Namespace, argv: list[str], again: str) -> int:
+def _run(jobs: list[Job], judge: Judge, arguments: argparse.Namespace, again: str) -> int:
     """Run what has not ended, publish whole seeds, and print tables."""
-    results = _RESULTS if arguments.publish is None else arguments.publish
-    published = results if arguments.until_decided else None
-    if arguments.clone is not None:
-        if not arguments.clone.exists():
-            asked(arguments.words, published=published)  # nothing is cloned for wrong words
-        continue_in(arguments.clone, ["study", *argv])
-    until, begun = deadline(arguments.budget), time.monotonic()
-    jobs = asked(arguments.words, published=published)
-    judge = Judge(jobs, results)
+    until = time.monotonic() + arguments.budget
     if arguments.publish is not None:
         check_publishing(arguments.publish, jobs)
     several = len(jobs) > 1 or arguments.until_decided
     if several:
-        judge.count_undecided(jobs, judge.runs(), analyses=arguments.until_decided)
-    if ended := _without_those_to_make(jobs):
-        Night(ended, judge, publish=arguments.publish).publish_whole()
-    if not (jobs := [job for job in jobs if job not in ended]):
-        return 0
-    measured_by = begun + _MEASURING * (until - begun)
-    tables, problems = _tables(jobs, arguments, measured_by)
+        judge.count_undecided(analyses=arguments.until_decided)
+    ended, jobs = _without_those_to_make(jobs)
+    status = _publish(ended, judge, arguments.publish)
+    if not jobs:
+        return status
+    tables, lacking = _tables(jobs, arguments, measure=False)
     night = Night(
-        [job for job in jobs if job.name not in problems],
+        [job for job in jobs if job.name not in lacking],
         judge,
         seconds=lambda job, run: tables[job.name].seconds_of(run),
         publish=arguments.publish,
         until_decided=arguments.until_decided,
-        deadline=until,
-        processes=arguments.processes,
     )
-    if several and night.jobs:
-        _show_order(night)
     if not night.jobs:
         return 1
-    if (said := uncommitted()) is not None and any(job.undecided for job in jobs):
+    if several:
+        _show_order(night)
+    if (said := studied.uncommitted()) is not None and any(job.undecided for job in jobs):
         complain(said)
-    before = time.monotonic() - begun
     try:
-        failed = night.run()
+        failed = night.run(arguments.processes, until)
     except KeyboardInterrupt:
         print("\n".join(["stopped", *night.summary(again)]), file=sys.stderr)
         raise
     print_tables(jobs, judge.results)
     for folder in dict.fromkeys(night.published):
         print(f"written to {folder}")
-    if several or night.out_of_time:
+    if several or night.queue.left():
         print("\n".join(["", *night.summary(again)]))
-    if night.stood_still:
-        complain(night.too_small(before))
-    return 1 if failed or night.stood_still or problems else 0
+    return 1 if failed or lacking or status else 0
 
 
-def _plan(arguments: argparse.Namespace) -> int:
+def _plan(jobs: list[Job], judge: Judge, arguments: argparse.Namespace, again: str) -> int:
     """Say what the runs to go take, or print their commands, or the table so far."""
-    results = _RESULTS if arguments.publish is None else arguments.publish
-    jobs = asked(arguments.words, published=results if arguments.until_decided else None)
-    judge = Judge(jobs, results)
-    runs = judge.runs()
-    judge.count_undecided(jobs, runs, analyses=arguments.until_decided)
-    ended = _without_those_to_make(jobs, complain if arguments.commands else print_prose)
+    judge.count_undecided(analyses=arguments.until_decided)
     if arguments.so_far:
-        return _show_so_far(jobs, judge, None)
-    if not (jobs := [job for job in jobs if job not in ended]):
-        return 0
+        return _show_so_far(jobs, judge.results)
+    _, jobs = _without_those_to_make(jobs, quiet=arguments.commands)
     if arguments.commands:
         left = {run.folder: run for job in jobs for run in _left(job, "it is made again")}
         for run in left.values():
             print(f"normlab train {shlex.join(each_once(run.planned.overrides))}")
         return 0
-    until = None if arguments.no_measure else deadline(None)
-    tables, _ = _tables(jobs, arguments, until)
+    if not jobs:
+        return 0
+    tables, _ = _tables(jobs, arguments, measure=not arguments.no_measure)
     if len(jobs) > 1 or arguments.until_decided:
         seconds = lambda job, run: tables[job.name].seconds_of(run)  # noqa: E731
         _show_order(Night(jobs, judge, seconds=seconds, publish=None))
     for job in jobs:
-        print(f"what {job.name} could show of the parts that it decides:")
-        could = visible_lines(judge, job, runs) or ["it decides none"]
-        for line in could:
+        print(f"the parts that {job.name} decides:")
+        for line in verdict_lines(judge.standings(job)):
             print_prose(line, indent="  ", hang=2)
     return 0
 
 
 def _without_those_to_make(
-    jobs: Sequence[Job], say: Callable[[str], object] = print_prose
-) -> list[Job]:
-    """Return the jobs of which nothing is left to make, and say why."""
-    found = [job for job in jobs if job.needs_none]
-    for job in found:
-        why = "the parts of claims that they are for are decided"
-        if not job.analyzed:
-            why = "no part of a claim is decided by these runs"
-        elif not job.seeds:
-            why = "no planned analysis comes after them"
-        say(f"{job.name}: nothing to make, {len(job.published)} seeds are published, and {why}")
-    return found
+    jobs: Sequence[Job], *, quiet: bool = False
+) -> tuple[list[Job], list[Job]]:
+    """Split jobs into those of which nothing is left to make, saying so, and the others."""
+    ended = [job for job in jobs if job.needs_none]
+    for job in ended:
+        why = "no planned analysis comes after them"
+        if job.seeds:
+            why = "every part of a claim that they decide is decided"
+        said = f"{job.name}: nothing to make, {len(job.published)} seeds are published, and {why}"
+        (complain if quiet else print_prose)(said)
+    return ended, [job for job in jobs if not job.needs_none]
 
 
 def _left(job: Job, then: str) -> list[Run]:
@@ -287,25 +279,28 @@ def _left(job: Job, then: str) -> list[Run]:
     return [run for run, record in found if not run.has_ended(record)]
 
 
-def _show_so_far(jobs: Sequence[Job], judge: Judge, publish: Path | None) -> int:
-    """Print the tables of what has ended, and publish whole seeds if asked to."""
+def _show_so_far(jobs: Sequence[Job], results: Path) -> int:
+    """Print the tables of what has ended."""
     for job in (job for job in jobs if not job.needs_none):
         left = _left(job, "the table goes without it")
         print_prose(head(job.study, job.scale, [run.planned for run in job.asked()], left))
-    print_tables(jobs, judge.results)
-    Night(jobs, judge, publish=publish).publish_whole()
+    print_tables(jobs, results)
     return 0
 
 
-def _tables(
-    jobs: Sequence[Job], arguments: argparse.Namespace, until: float | None
-) -> tuple[dict[str, Table], dict[str, str]]:
-    """Show what each job takes; return the tables, and why data are missing, by name of the job.
+def _publish(jobs: Sequence[Job], judge: Judge, publish: Path | None) -> int:
+    """Publish whole seeds of jobs that need no run; 1 if that fails."""
+    night = Night(jobs, judge, publish=publish)
+    night.publish_whole()
+    return 1 if night.unpublished else 0
 
-    Costs are measured if that ends by `until`; None measures nothing.
-    """
+
+def _tables(
+    jobs: Sequence[Job], arguments: argparse.Namespace, *, measure: bool
+) -> tuple[dict[str, Table], set[str]]:
+    """Show what each job takes; return the tables, and the names of jobs whose data are missing."""
     tables: dict[str, Table] = {}
-    problems: dict[str, str] = {}
+    lacking: set[str] = set()
     for job in jobs:
         left = _left(job, "it is made again")
         folders = {run.folder for run in left}
@@ -316,31 +311,20 @@ def _tables(
         )
         items = [Item(run, run.folder not in folders) for run in job.asked()]
         # A plan needs data only to measure; a run always does.
-        needed = "budget" in arguments or (until is not None and bool(costs.missing(left)))
+        needed = "budget" in arguments or (measure and bool(costs.missing(left)))
         problem = studied.data_problems(left) if left and needed else None
         table = Table(job.study, job.scale, items, len(costs.places))
-        tables[job.name] = table = measured(table, costs, problem, until)
+        tables[job.name] = table = measured(table, costs, measure=measure and problem is None)
         table.show()
         if (said := untuned(job, arguments.words)) is not None:
             complain(said)
         if problem is not None:
-            problems[job.name] = problem
+            lacking.add(job.name)
             complain(studied.what_instead(job.study, job.scale, problem))
-    return tables, problems
+    return tables, lacking
 
 
 def _show_order(night: Night) -> None:
-    """Print the queue: what each study decides, its hours, in the order in which it is begun."""
-    queue = night.queue
-    rows = [
-        [
-            job.name,
-            str(job.undecided),
-            str(sum(run.folder not in queue.done for run in job.asked())),
-            duration(3600 * queue.hours_to_analysis(job)),
-            f"{queue.worth(job):.2g}" if queue.hours_to_analysis(job) else "-",
-        ]
-        for job in sorted(queue.jobs, key=queue.worth, reverse=True)
-    ]
+    """Print the queue in the order in which it is begun."""
     numeric = ("undecided parts", "runs to go", "to its analysis", "parts per hour")
-    print_table(["queue", *numeric], rows, numeric=numeric)
+    print_table(["queue", *numeric], order(night), numeric=numeric)

@@ -125,10 +125,22 @@ def convert(content: Any, kind: type[_T], path: Path, key: str = "", *, strict: 
         if "unknown field" in problem:
             problem += f"; there are {', '.join(getattr(kind, '__struct_encode_fields__', ()))}"
         first = re.match(r"\w+", below)
+        if first and "[...]" in below:
+            below = below.replace("[...]", f".{_culprit(content, kind, first[0], strict)}", 1)
         if first and first[0] in content and not own_check:
             problem += f", found {content[first[0]]!r:.60}"
         where = ".".join(each for each in (key, below) if each)
         raise _wrong(path, where, problem) from None
+
+
+def _culprit(content: dict[str, Any], kind: type, field: str, strict: bool) -> str:
+    """Return the key of a mapping at which its conversion fails."""
+    for name, item in content[field].items():
+        try:
+            msgspec.convert({**content, field: {name: item}}, kind, strict=strict)
+        except msgspec.ValidationError:
+            return name
+    return "..."
 
 
 def _wrong(path: Path, key: str, problem: str) -> ValueError:

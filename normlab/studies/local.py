@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import NamedTuple
@@ -19,12 +18,11 @@ _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
-@dataclass(frozen=True)
-class Place:
-    """A share of the machine: the overrides and variables that keep a process within it."""
+class Place(NamedTuple):
+    """A share of the machine: the override and the variables that keep a process within it."""
 
-    overrides: tuple[str, ...] = ()
-    variables: tuple[tuple[str, str], ...] = ()
+    threads: str
+    variables: dict[str, str]
 
 
 def places(processes: int | None) -> list[Place]:
@@ -33,21 +31,16 @@ def places(processes: int | None) -> list[Place]:
     Raises ValueError below one.
     """
     gpus = visible_gpus()
-    cores = _cores()
+    affinity = hasattr(os, "sched_getaffinity")
+    cores = len(os.sched_getaffinity(0)) if affinity else os.cpu_count() or 1
     number = len(gpus) or cores if processes is None else processes
     if number < 1:
         raise ValueError(f"processes={number} must be above 0")
     threads = f"observe.threads={max(1, cores // number)}"
-    if not gpus:
-        return [Place((threads,))] * number
-    devices = [(("CUDA_VISIBLE_DEVICES", gpus[each % len(gpus)]),) for each in range(number)]
-    return [Place((threads,), device) for device in devices]
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return [
+        Place(threads, {"CUDA_VISIBLE_DEVICES": gpus[each % len(gpus)]} if gpus else {})
+        for each in range(number)
+    ]
 
 
 def visible_gpus() -> list[str]:
@@ -85,8 +78,7 @@ class Local:
         self, processes: int | None, logs: Path, module: Sequence[str] = ("normlab", "train")
     ) -> None:
         self._free = places(processes)
-        self.logs = logs
-        self._module = module
+        self.logs, self._module = logs, module
         self._jobs: list[_Job] = []
         self._stack = ExitStack()
 
@@ -100,45 +92,44 @@ class Local:
         self._stack.close()
 
     def has_room(self) -> bool:
+        """Tell whether another run can be started."""
         return bool(self._free)
 
     def start(self, cell: Cell, number: int) -> None:
+        """Start a run; `number` names its log."""
         place = self._free.pop(0)
         given = each_once(cell.overrides)
-        keys = {override.split("=")[0] for override in given}
-        own = [setting for setting in place.overrides if setting.split("=")[0] not in keys]
+        if not any(override.startswith("observe.threads=") for override in given):
+            given.append(place.threads)
         log = self.logs / f"run{number}.log"
         log.unlink(missing_ok=True)  # a run that outlived a killed sweep may still write into it
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-m", *self._module, *given, *own],
-                env={**os.environ, **dict(place.variables), _PARENT: str(os.getpid())},
+                [sys.executable, "-m", *self._module, *given],
+                env={**os.environ, **place.variables, _PARENT: str(os.getpid())},
                 stdout=file,
                 stderr=subprocess.STDOUT,
             )
         self._jobs.append(_Job(cell, process, log, place, time.monotonic()))
 
     def poll(self) -> list[Ended]:
+        """Return the runs that have ended since the last call."""
         found: list[Ended] = []
         for job in list(self._jobs):
-            status = job.process.poll()
-            if status is None:
+            if (status := job.process.poll()) is None:
                 continue
             self._jobs.remove(job)
             self._free.append(job.place)
-            seconds = time.monotonic() - job.begun
-            found.append(Ended(job.cell, status, _last_line(job.log), seconds, job.log))
+            lines = job.log.read_text("utf-8", errors="replace").split("\n")
+            said = next((line.strip() for line in reversed(lines) if line.strip()), "")
+            found.append(Ended(job.cell, status, said, time.monotonic() - job.begun, job.log))
         return found
 
     def stop(self, cell: Cell) -> None:
+        """Tell a run to save and end."""
         for job in self._jobs:
             if job.cell == cell:
                 job.process.terminate()
-
-
-def _last_line(log: Path) -> str:
-    lines = log.read_text("utf-8", errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 @contextmanager

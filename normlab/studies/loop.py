@@ -1,7 +1,7 @@
-"""The one loop that carries out many runs: a plan says which is next, a runner starts it.
+"""The loop that carries out many runs: a plan says which is next, a runner starts it.
 
-A run that fails costs only itself. Everything that has to survive lies in the run folders, so the
-same command resumes whatever was interrupted.
+A run that fails costs only itself. All state is in the run folders, so the same command resumes
+whatever was interrupted.
 """
 
 import math
@@ -11,7 +11,10 @@ import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from normlab.studies.local import Local
 
 INTERRUPTED = 130
 """Exit status of a run that was told to stop and has saved."""
@@ -42,19 +45,17 @@ class Ended(NamedTuple):
         return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
-@runtime_checkable
 class Plan(Protocol):
-    """Which runs there are, and which is next."""
+    """Which runs there are, and which is next.
+
+    `cells` are all runs that may be asked for, `count` is how many this command carries out as far
+    as is known.
+    """
 
     @property
-    def cells(self) -> Sequence[Cell]:
-        """All runs that may ever be asked for."""
-        ...
-
+    def cells(self) -> Sequence[Cell]: ...
     @property
-    def count(self) -> int:
-        """How many runs this command carries out, as far as is known now."""
-        ...
+    def count(self) -> int: ...
 
     def next(self) -> Cell | None:
         """Return the run to begin; None if there is none now."""
@@ -88,10 +89,9 @@ class Grid:
 
 
 class Show:
-    """What is shown while runs are carried out; by default nothing."""
+    """What is shown while runs are carried out, every so many seconds; by default nothing."""
 
     every = math.inf
-    """Seconds between two calls of `beat`."""
 
     def say(self, line: str) -> None:
         """Print a line of progress."""
@@ -100,35 +100,14 @@ class Show:
         """Show the running runs, each with its seconds."""
 
 
-@runtime_checkable
-class Runner(Protocol):
-    """Where runs are carried out, within the block of a `with`."""
-
-    def has_room(self) -> bool:
-        """Tell whether another run can be started."""
-        ...
-
-    def start(self, cell: Cell, number: int) -> None:
-        """Start a run; `number` names its log."""
-        ...
-
-    def poll(self) -> list[Ended]:
-        """Return the runs that have ended since the last call."""
-        ...
-
-    def stop(self, cell: Cell) -> None:
-        """Tell a run to save and end."""
-        ...
-
-
 def carry_out(
-    plan: Plan, runner: Runner, *, deadline: float = math.inf, show: Show | None = None
+    plan: Plan, runner: "Local", *, deadline: float = math.inf, show: Show | None = None
 ) -> list[Ended]:
     """Carry out the runs of a plan and return those that ended, in the order of their ends.
 
-    At `deadline`, a time of `time.monotonic`, the running runs are told to stop, and none is begun
-    after it; they are returned as interrupted. Ctrl-C reaches the processes by itself, SIGTERM is
-    passed on; both raise KeyboardInterrupt once all have saved.
+    At `deadline`, a time of `time.monotonic`, the running runs are told to stop and returned as
+    interrupted; no other begins. Ctrl-C reaches the processes by itself, SIGTERM is passed on; both
+    raise KeyboardInterrupt once all have saved.
     """
     show = show or Show()
     numbers = {cell: number for number, cell in enumerate(plan.cells)}
@@ -147,14 +126,11 @@ def carry_out(
         with _signals_into(told):
             while True:
                 now = time.monotonic()
-                if told:
-                    interrupted = stopped = True
-                    if signal.SIGTERM in told:
-                        stop_all()
-                    told.clear()
-                if now >= deadline and not stopped:
-                    stopped = True
+                if signal.SIGTERM in told or (now >= deadline and not stopped):
                     stop_all()
+                interrupted = interrupted or bool(told)
+                stopped = stopped or interrupted or now >= deadline
+                told.clear()
                 while not stopped and runner.has_room() and (cell := plan.next()) is not None:
                     show.say(f"run {numbers[cell]} begins: {' '.join(cell.overrides)}")
                     running[cell] = time.monotonic()
@@ -178,9 +154,14 @@ def carry_out(
                         interrupted = stopped = True  # somebody told this run to stop
                     if not done.interrupted or hopeless:
                         plan.ended(done)
+                    said = done.said
+                    if done.interrupted:
+                        said = "stopped: hopeless" if hopeless else "saved, to be resumed"
+                    elif done.status:
+                        said = f"failed with status {done.status}: {said}"
                     show.say(
                         f"[{len(found)}/{plan.count}] run {numbers[done.cell]}, "
-                        f"{done.seconds:.0f} s: {_outcome(done, hopeless=hopeless)}"
+                        f"{done.seconds:.0f} s: {said}"
                     )
                 if not running and (stopped or not ended):
                     break
@@ -192,12 +173,6 @@ def carry_out(
     if interrupted:
         raise KeyboardInterrupt
     return found
-
-
-def _outcome(done: Ended, *, hopeless: bool) -> str:
-    if done.interrupted:
-        return "stopped: hopeless" if hopeless else "saved, to be resumed"
-    return done.said if done.status == 0 else f"failed with status {done.status}: {done.said}"
 
 
 @contextmanager
@@ -218,10 +193,8 @@ def _signals_into(told: list[int]) -> Generator[None]:
 def summary_lines(ended: Sequence[Ended]) -> list[str]:
     """Return the last lines of a sweep: how many runs are done, and why the others failed."""
     failed = [done for done in ended if done.status]
-    lines = [f"{len(ended) - len(failed)} of {len(ended)} runs done"]
-    lines += [
+    return [f"{len(ended) - len(failed)} of {len(ended)} runs done"] + [
         f"  failed with status {done.status}: {' '.join(done.cell.overrides)}\n"
         f"    {done.said or 'it said nothing'} ({done.log})"
         for done in failed
     ]
-    return lines

@@ -5,15 +5,17 @@ ordered by the undecided parts of claims of their study over the hours to its ne
 Runs that studies share are made once.
 """
 
-import hashlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, count, islice
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from normlab.studies.loop import Cell, Ended
 from normlab.studies.runs import Run
 from normlab.studies.study import ANALYSES, Study
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _LEAST_HOURS = 1e-6
 _LONGEST_NAME = 100
@@ -23,25 +25,25 @@ _LONGEST_NAME = 100
 class Job:
     """A study at a scale in a queue.
 
-    `names` are its rows at their points, `runs` its runs by seed. `seeds` are to be made now;
-    each list of `later` is added if a part is undecided at the analysis before it. `published`
-    seeds need not be made; `counted` of them count for the parts; seeds that are `taken` cannot be
-    made. `more` composes the runs of further seeds. `undecided` is the number of primary parts that
-    the study decides and that are undecided; without `analyzed`, it decides none.
+    `names` are its rows at their points, `own` its seeds, and `compose` returns the runs of seeds.
+    `published` seeds need not be made, and `taken` ones cannot be, since some of their runs were
+    made elsewhere. `plan` sets the `seeds` to be made now and those of `later` analyses, each added
+    if a part is undecided at the analysis before it; `counted` published seeds count for the parts.
+    `undecided` is how many primary parts the study decides and are undecided.
     """
 
     study: Study
     scale: str
     names: set[str]
-    runs: dict[int, Sequence[Run]]
-    seeds: list[int]
-    later: list[list[int]] = field(default_factory=list)
+    own: Sequence[int]
+    compose: Callable[[Sequence[int]], dict[int, list[Run]]]
     published: Sequence[int] = ()
-    counted: int = 0
     taken: Collection[int] = ()
-    more: Callable[[Sequence[int]], Mapping[int, Sequence[Run]]] = lambda seeds: {}
+    runs: dict[int, list[Run]] = field(default_factory=dict)
+    seeds: list[int] = field(default_factory=list)
+    later: list[list[int]] = field(default_factory=list)
+    counted: int = 0
     undecided: int = 0
-    analyzed: bool = True
     over: bool = False
 
     @property
@@ -52,22 +54,21 @@ class Job:
     @property
     def needs_none(self) -> bool:
         """Tell whether the published seeds decide its parts, or leave no analysis to come."""
-        enough = len(self.published) >= len(self.study.scale(self.scale).seeds)
+        enough = len(self.published) >= len(self.own)
         return not self.seeds or (enough and not self.undecided)
 
-    def recount(self, counted: int) -> None:
-        """Plan the seeds of its analyses again, as only `counted` published seeds count."""
-        self.counted = counted
-        own = self.study.scale(self.scale).seeds
-        self.seeds, self.later = seeds_by_analyses(own, self.published, self.taken, counted=counted)
-        wanted = [seed for part in (self.seeds, *self.later) for seed in part]
-        self.runs |= self.more([seed for seed in wanted if seed not in self.runs])
-
-    def without_analyses(self) -> None:
-        """Make only the study's own seeds, as it decides no part."""
-        own = set(self.study.scale(self.scale).seeds)
-        self.seeds, self.later = [seed for seed in self.seeds if seed in own], []
-        self.analyzed = False
+    def plan(self, counted: int | None) -> None:
+        """Plan the seeds of its analyses, with `counted` published ones; None: its own seeds."""
+        if counted is None:
+            there = {*self.published, *self.taken}
+            self.seeds, self.later = [seed for seed in self.own if seed not in there], []
+        else:
+            self.counted = counted
+            self.seeds, self.later = seeds_by_analyses(
+                self.own, self.published, self.taken, counted=counted
+            )
+        wanted = [*self.seeds, *chain.from_iterable(self.later)]
+        self.runs |= self.compose([seed for seed in wanted if seed not in self.runs])
 
     def asked(self) -> list[Run]:
         """Return the runs of the seeds to be made now."""
@@ -83,11 +84,7 @@ def seeds_by_analyses(
 ) -> tuple[list[int], list[list[int]]]:
     """Return the seeds to be made for the next planned analysis, and for each later one.
 
-    Args:
-        seeds: those of the study, which come first.
-        published: seeds that need not be made; an analysis counts them too.
-        taken: seeds that cannot be made, since some of their runs were made elsewhere.
-        counted: how many of the published ones count; None is all.
+    The study's own `seeds` come first. `counted` of the published ones count, by default all.
     """
     most = max(ANALYSES[-1], len(seeds))
     have = len(published) if counted is None else counted
@@ -122,34 +119,27 @@ class Queue:
     ) -> None:
         self.jobs = jobs
         self._is_ended, self._analyze, self._whole = ended, analyze, whole
-        self._cells = dict[Path, Cell]()
-        self.estimates = dict[Path, float]()
-        self.done = set[Path]()
+        self._runs: dict[Path, Run] = {}
+        self._cells: dict[Path, Cell] = {}
+        self._seconds: dict[Path, float] = {}
         for job in jobs:
-            for run in (run for runs in job.runs.values() for run in runs):
-                if run.folder in self._cells:
-                    continue
-                self._cells[run.folder] = run.cell(f"{job.study.name} {run.name}")
-                self.estimates[run.folder] = seconds(job, run)
-                if ended(run):
-                    self.done.add(run.folder)
+            for run in chain.from_iterable(job.runs.values()):
+                if run.folder not in self._runs:
+                    self._runs[run.folder] = run
+                    self._cells[run.folder] = run.cell(f"{job.study.name} {run.name}")
+                    self._seconds[run.folder] = seconds(job, run)
         self.cells = list(self._cells.values())
-        self._runs = {run.folder: run for job in jobs for runs in job.runs.values() for run in runs}
-        self.took = dict[Path, float]()
+        self.done = {folder for folder, run in self._runs.items() if ended(run)}
         self._at_start = len(self.done)
-        # A run that was begun before takes less than a whole one.
-        self._begun_before = {folder for folder in self._cells if folder.exists()}
-        self.failed = set[Path]()
-        self._running = set[Path]()
+        self.failed: set[Path] = set()
+        self._running: set[Path] = set()
         for job in jobs:
             self._reach_analyses(job)
 
     def next(self) -> Cell | None:
         for job in sorted(self.jobs, key=self.worth, reverse=True):
-            seeds = (
-                [] if job.over else sorted(job.seeds, key=lambda seed: not self._begun(job, seed))
-            )
-            for run in (run for seed in seeds for run in job.runs[seed]):
+            seeds = sorted(job.seeds, key=lambda seed: not self._begun(job, seed))
+            for run in (run for seed in seeds for run in job.runs[seed] if not job.over):
                 if run.folder not in self.done | self.failed | self._running:
                     self._running.add(run.folder)
                     return self._cells[run.folder]
@@ -162,8 +152,6 @@ class Queue:
             self.failed.add(folder)
             return
         self.done.add(folder)
-        if folder not in self._begun_before:
-            self.took[folder] = done.seconds
         for job in self.jobs:
             for seed in list(job.seeds):
                 own = any(run.folder == folder for run in job.runs[seed])
@@ -176,13 +164,8 @@ class Queue:
 
     @property
     def name(self) -> str:
-        """Name it by its studies; if that is too long for a file system, by some of them."""
-        studies = [job.study.name for job in self.jobs]
-        whole = "+".join(dict.fromkeys(studies))
-        if len(whole) <= _LONGEST_NAME:
-            return whole
-        digest = hashlib.sha256(whole.encode()).hexdigest()[:8]
-        return f"{'+'.join(studies[:2])}+{len(studies) - 2}-more-{digest}"
+        """Name it by its studies."""
+        return "+".join(dict.fromkeys(job.study.name for job in self.jobs))[:_LONGEST_NAME]
 
     @property
     def count(self) -> int:
@@ -209,7 +192,7 @@ class Queue:
     def hours_to_analysis(self, job: Job) -> float:
         """Return the hours of the runs that a job lacks for its next planned analysis."""
         lacks = {run.folder for run in job.asked()} - self.done
-        return sum(self.estimates[folder] for folder in lacks) / 3600
+        return sum(self._seconds[folder] for folder in lacks) / 3600
 
     def worth(self, job: Job) -> float:
         """Return the undecided parts per hour to the next analysis."""

@@ -8,16 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from normlab.config.registry import CONFIG_DIR
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.loop import INTERRUPTED, Cell
-from normlab.studies.study import Planned, Study
+from normlab.studies.study import SMOKE, Planned, Study
 from normlab.train.numerics import NUMERICS, own_norms
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord
-
-_BUILT_IN = ("toy", "digits", "pydoc")  # options of the task, or of its corpus
 
 
 class Run(NamedTuple):
@@ -30,7 +29,7 @@ class Run(NamedTuple):
     @property
     def name(self) -> str:
         """Name it by row, point and seed."""
-        return name_of(self.planned)
+        return self.planned.name
 
     @property
     def rerun(self) -> bool:
@@ -44,10 +43,7 @@ class Run(NamedTuple):
     def record(
         self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
     ) -> "RunRecord | None":
-        """Return its record; None if there is none or it is damaged.
-
-        `complain` is told about damage, and that `then` is done about it.
-        """
+        """Return its record, None if there is none; `complain` hears of damage and what `then`."""
         path = self.folder / RECORD_FILE
         try:
             return read_record(path, mend=then) if path.is_file() else None
@@ -63,10 +59,7 @@ class Run(NamedTuple):
 
 
 def runs_of(planned: Sequence[Planned]) -> list[Run]:
-    """Compose every run, once for all its seeds, so that a wrong value is found before any starts.
-
-    Raises ValueError for two rows or seeds that are the same run.
-    """
+    """Compose all runs, once for all seeds; ValueError for wrong values and equal runs."""
     known: dict[tuple[str, ...], dict[str, Any]] = {}
     found: dict[Path, Run] = {}
     for run in planned:
@@ -79,17 +72,12 @@ def runs_of(planned: Sequence[Planned]) -> list[Run]:
         config = {**known[others], "seed": run.seed}
         folder = RunStore(config["runs_dir"]).run_dir(config)
         if folder in found:
-            twice = " and ".join(name_of(one) for one in (found[folder].planned, run))
+            twice = f"{found[folder].name} and {run.name}"
             raise ValueError(
                 f"{twice} are the same run: leave out the overrides or seeds that make them so"
             )
         found[folder] = Run(run, config, folder)
     return list(found.values())
-
-
-def name_of(run: Planned) -> str:
-    """Name a run by row, point and seed."""
-    return " ".join(part for part in (run.row, run.point, f"seed={run.seed}") if part)
 
 
 def composed(run: Planned) -> dict[str, Any]:
@@ -127,20 +115,21 @@ def data_problems(runs: Iterable[Run]) -> str | None:
 
 
 def what_instead(study: Study, scale: str, problem: str) -> str:
-    """Say which data a study needs, and which of its scales need none."""
-    lines = [
-        f"the data of {study.name} at scale={scale} are not available: {problem}",
-        f"  it needs {study.scale(scale).data}",
-    ]
-    lines += [
-        f"  without any data: normlab study run {study.name} scale={other} ({size.data})"
-        for other, size in study.scales.items()
-        if other != scale and built_in(composed(study.planned(other)[0]))
-    ]
-    return "\n".join(lines)
+    """Say which data a study needs, and what its smallest scale needs."""
+    size = study.scale(scale)
+    said = f"the data of {study.name} at scale={scale} are not available: {problem}; needed: "
+    other = study.scales.get(SMOKE)
+    return f"{said}{size.data}" + (f"; scale={SMOKE} needs {other.data}" if other else "")
 
 
-def built_in(config: Mapping[str, Any]) -> bool:
-    """Tell whether a run trains on data that come with the installation."""
-    corpus = config["task"].get("corpus") or {}
-    return (corpus.get("option") or config["choices"]["task"]) in _BUILT_IN
+def uncommitted() -> str | None:
+    """Say that runs will decide nothing because code or configs are not committed, else None."""
+    command = ["git", "-C", str(CONFIG_DIR.parent), "status", "--porcelain"]
+    command += ["--untracked-files=no", "--", "normlab", "configs"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True)
+    except OSError:
+        return None
+    if done.returncode or not done.stdout.strip():
+        return None
+    return "code or configs have changes that are not committed: these runs will decide nothing"

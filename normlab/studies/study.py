@@ -86,6 +86,11 @@ class Planned:
     seed: int
     overrides: tuple[str, ...]
 
+    @property
+    def name(self) -> str:
+        """Name it by row, point and seed."""
+        return " ".join(filter(None, (self.row, self.point, f"seed={self.seed}")))
+
 
 @dataclass(frozen=True)
 class Study:

@@ -1,13 +1,12 @@
 """Tuning: trials of each value of a row, median pruning, the choice, and writing it down.
 
 A bout is a row at a point: its values are tried one after the other, so that what is pruned does
-not depend on how many runs there are at a time. Rows of several studies that are the same
-experiment share a bout or, if they are tuned differently, the runs that they have in common.
+not depend on how many runs there are at a time.
 """
 
 import json
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean, median
@@ -109,21 +108,15 @@ class Bout:
             return None
         return best({trial.value: trial.score for trial in self.trials}, self.sign)
 
-    def next(self, others: Collection[Path]) -> Run | None:
-        """Return the run to begin; None if all have ended or one is running.
-
-        `others` are the folders of the runs that other bouts have running.
-        """
+    def next(self) -> Run | None:
+        """Return the run to begin; None if all have ended or one is running."""
         while not (self.over or self.running):
             if not self.trials or self.trials[-1].status:
                 self.trials.append(Trial(self.tuning.values[len(self.trials)]))
-                self._stop = None
-            trial = self.trials[-1]
+            trial, self._stop = self.trials[-1], None
             run = self.runs[trial.value][len(trial.runs)]
-            if run.folder in others:
-                return None
             if not self._take_in(run, trial):
-                self.running, self._stop = run, None
+                self.running = run
                 return run
         return None
 
@@ -132,10 +125,10 @@ class Bout:
         if self.running is None:
             return False
         scores = self._read(self.running)
-        value = self.trials[-1].value
         ran = [each for each in self.trials if each.status in ("finished", "diverged")]
         others = [self._seen[each.value] for each in ran]
-        if scores and worse_than_median(self._seen[value], others, self._warmup):
+        seen = self._seen[self.trials[-1].value]
+        if scores and worse_than_median(seen, others, self._warmup):
             self._stop = scores[-1]
         return self._stop is not None
 
@@ -143,47 +136,50 @@ class Bout:
         """Learn how the running run has ended; what it came to is read from its folder."""
         run, self.running = self.running, None
         assert run is not None, "a run that ended had begun"
+        note = run.folder / PRUNED_FILE
+        if run.has_ended(run.record()):
+            note.unlink(missing_ok=True)
+        elif self._stop is not None:
+            with atomic_write(note) as file:
+                file.write(json.dumps([self.tuning.score, *self._stop]) + "\n")
         trial = self.trials[-1]
-        ended = run.has_ended(run.record())
-        if ended or self._stop is not None:
-            _note_pruned(run.folder, self.tuning.score, None if ended else self._stop)
         if not self._take_in(run, trial):
             trial.status, trial.reason = "failed", done.said or f"status {done.status}"
 
     def _take_in(self, run: Run, trial: Trial) -> bool:
         """Add what a run left to its trial; False if the run is still to be made."""
         record = run.record()
-        # Another score may have had it resumed since, which changes nothing for this one.
         stopped = _pruned(run.folder, self.tuning.score)
         if stopped is not None and (self._stop is not None or not run.rerun):
-            self._read(run)
             trial.status, (trial.step, trial.last) = "pruned", stopped
-            _account(trial, run, record)
-        elif record is not None and run.has_ended(record):
-            self._finished(run, trial, record)
-        else:
+        elif record is None or not run.has_ended(record):
             return False
+        scores = self._read(run)
+        trial.runs.append("/".join(run.folder.parts[-2:]))
+        if record is not None:
+            trial.seconds += record.budget.wall_seconds
+            changes = " with changes" if record.environment.get("dirty") else ""
+            commit = f"{record.environment.get('commit')}{changes}"
+            trial.commits += [] if commit in trial.commits else [commit]
+            if trial.status != "pruned":
+                self._finish(trial, record, scores)
         return True
 
-    def _finished(self, run: Run, trial: Trial, record: "RunRecord") -> None:
-        scores = self._read(run)
-        _account(trial, run, record)
+    def _finish(
+        self, trial: Trial, record: "RunRecord", scores: Sequence[tuple[int, float]]
+    ) -> None:
         if not record.finished:
             trial.status, trial.step = "diverged", record.outcome.step
             trial.reason = record.outcome.reason or ""
             trial.last = scores[-1][1] if scores else None
             return
         score = record.scores.get(self.tuning.score)
-        if score is None:
+        if score is None or score.higher_is_better == (self.sign > 0):
             there = ", ".join(name for name in record.scores if name.startswith("valid/"))
             trial.status = "failed"
-            trial.reason = f"no score {self.tuning.score} to tune by: there are {there}"
+            trial.reason = f"no score {self.tuning.score} as in the glossary: there are {there}"
             return
-        if score.higher_is_better == (self.sign > 0):
-            trial.status = "failed"
-            trial.reason = f"record and glossary disagree on the direction of {self.tuning.score}"
-            return
-        trial.seeds[str(run.planned.seed)] = score.value
+        trial.seeds[str(record.seed)] = score.value
         if len(trial.seeds) == len(self.tuning.seeds):
             trial.status, trial.score = "finished", fmean(trial.seeds.values())
 
@@ -197,17 +193,27 @@ class Bout:
         return scores
 
 
+def _pruned(folder: Path, score: str) -> tuple[int, float] | None:
+    """Return the step and value at which a run was pruned by a score; None if it was not."""
+    try:
+        by, step, value = json.loads((folder / PRUNED_FILE).read_text("utf-8"))
+    except (OSError, ValueError, TypeError):
+        return None
+    return (int(step), float(value)) if by == score else None
+
+
 class Trials:
-    """The plan of a tuning: the trials of each bout one after the other.
+    """The plan of a tuning: the trials of each bout one after the other."""
 
-    Args:
-        bouts: each row at each point.
-        runs: the runs of all trials, each with its name.
-    """
-
-    def __init__(self, bouts: Sequence[Bout], runs: Sequence[tuple[Run, str]]) -> None:
+    def __init__(self, bouts: Sequence[Bout]) -> None:
         self.bouts = bouts
-        self._cells = {run.folder: run.cell(name) for run, name in runs}
+        self._cells: dict[Path, Cell] = {}
+        for bout in bouts:
+            for value, runs in bout.runs.items():
+                for run in runs:
+                    at = run.planned
+                    words = (at.row, at.point, f"{bout.tuning.key}={value}", f"seed={at.seed}")
+                    self._cells[run.folder] = run.cell(" ".join(filter(None, words)))
         self.cells = list(self._cells.values())
         self.count = len(self.cells)
         self._running: dict[Path, Bout] = {}
@@ -215,7 +221,7 @@ class Trials:
     def next(self) -> Cell | None:
         # The bout that has the most left comes first.
         for bout in sorted(self.bouts, key=lambda bout: len(bout.trials)):
-            if (run := bout.next(self._running)) is not None:
+            if (run := bout.next()) is not None:
                 self._running[run.folder] = bout
                 return self._cells[run.folder]
         return None
@@ -240,46 +246,6 @@ def sign_of(score: str) -> int:
             f"{score} {why} normlab/metrics/glossary.py: tune by one that has a direction: {names}"
         )
     return 1 if known.better == "less" else -1
-
-
-def _account(trial: Trial, run: Run, record: "RunRecord | None") -> None:
-    """Note a run with its trial: its name, time and commit."""
-    trial.runs.append("/".join(run.folder.parts[-2:]))
-    if record is not None:
-        trial.seconds += record.budget.wall_seconds
-        commit = str(record.environment.get("commit"))
-        commit += " with changes" if record.environment.get("dirty") else ""
-        if commit not in trial.commits:
-            trial.commits.append(commit)
-
-
-def _note_pruned(folder: Path, score: str, stopped: tuple[int, float] | None) -> None:
-    """Note the step and value at which a run is hopeless by a score; other scores' notes stay."""
-    notes = {name: note for name, note in _notes(folder).items() if name != score}
-    if stopped is not None:
-        notes[score] = dict(zip(("step", "score"), stopped, strict=True))
-    if not notes:
-        (folder / PRUNED_FILE).unlink(missing_ok=True)
-        return
-    with atomic_write(folder / PRUNED_FILE) as file:
-        file.write(json.dumps(notes) + "\n")
-
-
-def _pruned(folder: Path, score: str) -> tuple[int, float] | None:
-    """Return the step and value at which a run was pruned by a score; None if it was not."""
-    try:
-        found = _notes(folder)[score]
-        return int(found["step"]), float(found["score"])
-    except (ValueError, KeyError, TypeError):
-        return None
-
-
-def _notes(folder: Path) -> dict[str, Any]:
-    try:
-        content = json.loads((folder / PRUNED_FILE).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return content if isinstance(content, dict) else {}
 
 
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:

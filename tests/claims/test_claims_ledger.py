@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from normlab.claims.evidence import Evidence, read_computed, to_json
 from normlab.claims.ledger import NOT_SURVIVED, ledger, verdict
-from normlab.claims.pages import html, markdown, measure_text
+from normlab.claims.pages import measure_text
 from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
 from normlab.config.registry import CONFIG_DIR
@@ -41,14 +41,6 @@ def test_the_verdict_of_a_claim_follows_from_its_parts(parts, expected):
 def close(seed):
     """Return the figure of a side that is better by about 0.1, p 0.0012 against 0."""
     return 30.0 - 0.1 + (0.0, 0.025, -0.025, 0.03, -0.03)[seed - 1]
-
-
-def test_what_has_to_be_known_who_quotes_a_part_stands_behind_it(tmp_path):
-    root = configs(tmp_path)
-    noted = claim(root, contrast() | {"note": "By one seed."})
-    entries = ledger([noted], Runs(root, ()))
-    assert "- so 1: It is so. (By one seed.)\n" in markdown(entries)
-    assert "It is so. (By one seed.)" in html(entries, text="claims.md")
 
 
 def test_a_direction_is_shown_only_where_it_survives_the_correction(tmp_path):
@@ -108,8 +100,8 @@ def test_a_figure_that_the_interval_holds_is_not_corrected_away(tmp_path):
 def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
     found = {
         "a.b": [
-            Evidence("unit", "bn: it moves", "it moves", "supports"),
-            Evidence("unit", "ln: it moves", "it does not", "contradicts"),
+            Evidence("bn: it moves", "it moves", "supports"),
+            Evidence("ln: it moves", "it does not", "contradicts"),
         ]
     }
     some = part({"computed": {"check": "a.b", "only": ["bn"]}}, "definition")
@@ -125,14 +117,14 @@ def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
 
 
 def test_what_checks_found_is_kept_without_the_noise_of_rounding(tmp_path):
-    pieces = [Evidence("unit", "q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
+    pieces = [Evidence("q", "f", "supports", {"moved": 0.2123456, "noise": 3e-17})]
     path = tmp_path / "computed.json"
     path.write_text(to_json({"a.b": pieces}))
     (piece,) = read_computed(path)["a.b"]
     assert piece.numbers == {"moved": 0.2123, "noise": 0.0} and piece.question == "q"
     assert read_computed(tmp_path / "nothing.json") == {}
     path.write_text("{")
-    with pytest.raises(ValueError, match=r"computed.json: damaged .* --write makes it again"):
+    with pytest.raises(ValueError, match=r"damaged .*; recreate it with .* --write"):
         read_computed(path)
 
 
@@ -181,8 +173,6 @@ def test_one_claim_with_all_that_decides_it(laboratory, capsys):
     assert code == 0 and max(map(len, out.splitlines()[:12])) <= 80
     said = " ".join(out.split())
     assert "Claim 3 (D0): It is so." in said
-    if "look at 5 seeds" not in said:  # older records test other weights and say so
-        assert "tested weights chosen by loss" in said
 
 
 def test_checks_are_computed_on_request_and_kept_by_write(laboratory, capsys):
@@ -211,14 +201,8 @@ def test_check_names_each_page_that_is_not_what_the_records_give(laboratory, cap
         text = (folder / name).read_text("utf-8")
         (folder / name).write_text(text.replace("#claim-1", "#claim-2", 1), "utf-8")
         code, _, err = call(capsys, laboratory, "--verify")
-        assert code == 1 and f"{folder / name}: not what the records" in err
+        assert code == 1 and f"{folder / name}: does not follow from the records" in err
         (folder / name).write_text(text, "utf-8")
-
-
-def test_the_page_for_a_browser_is_written_on_request(laboratory, capsys):
-    path = laboratory.root / "claims.html"
-    assert call(capsys, laboratory, "--html") == (0, f"wrote {path}\n", "")
-    assert "It is so." in path.read_text("utf-8")
 
 
 def test_check_sees_a_score_that_was_changed_and_a_run_that_was_removed(laboratory, capsys):
@@ -277,29 +261,8 @@ def test_bad_requests_are_named(laboratory, tmp_path):
     with pytest.raises(ValueError, match=r"page.html: name the Markdown page, ending in .md"):
         command.main(["--write", str(tmp_path / "page.html")])
     for name in ("--results", "--runs-dir"):
-        with pytest.raises(ValueError, match=f"{name} nowhere: no such folder"):
+        with pytest.raises(ValueError, match="nowhere: no such folder"):
             command.main([name, "nowhere"])
-
-
-def test_help_tells_computing_and_verifying_apart(capsys):
-    with pytest.raises(SystemExit) as caught:
-        command.main(["--help"])
-    said = " ".join(capsys.readouterr().out.split())
-    assert caught.value.code == 0 and "normlab claims 7" in said
-    assert "--compute recompute" in said and "--verify verify that" in said
-
-
-def test_a_page_that_cannot_be_made_leaves_all_as_they_were(laboratory, tmp_path, monkeypatch):
-    from normlab.claims import summary
-
-    def broken(*_, **__):
-        raise ValueError("no page")
-
-    monkeypatch.setattr(summary, "page", broken)
-    (tmp_path / "out").mkdir()
-    with pytest.raises(ValueError, match="no page"):
-        command.main(["--write", str(tmp_path / "out" / "claims.md")])
-    assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_run_published_with_a_pilot_alone_is_no_evidence():

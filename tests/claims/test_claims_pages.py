@@ -104,15 +104,6 @@ def test_what_is_not_measured_says_why_and_what_would_measure_it():
     assert "What would decide" not in markdown(done)
 
 
-def test_verdicts_differ_by_word_and_by_shape():
-    text = made()
-    drawn = re.findall(r'<use href="#icon-(\w+)"/></svg>([a-z ]+)</span>', text)
-    shapes = {word: shape for shape, word in drawn}
-    assert len({shapes[verdict] for verdict in VERDICTS}) == 5
-    assert shapes["no difference"] == shapes["contradicted"]
-    assert all(f'<symbol id="icon-{shape}"' in text for shape in shapes.values())
-
-
 def test_what_is_written_is_escaped_and_code_is_code():
     odd = "<b>&\"'</script><img src=x onerror=alert(1)>"
     shown = compared("supported", found=odd, detail=odd, setting=odd, records=(f"results/{odd}/s",))

@@ -3,7 +3,7 @@
 import os
 import signal
 import subprocess
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +26,8 @@ class Within:
         """Prepare this process: cells are forks of it, and nothing is measured or computed."""
         import normlab.studies.local
         from normlab import studies
-        from normlab.commands import _study_tune, claims, norm, study
+        from normlab.commands import _study_tune, norm
+        from normlab.inspect import computed
         from normlab.studies import runs
 
         os.setsid()  # what it leaves behind can be ended with it
@@ -36,8 +37,7 @@ class Within:
         studies.load_study.__defaults__ = (configs,)
         _study_tune.study_file = lambda name: configs / "study" / f"{name}.yaml"
         runs.data_problem = lambda run: None
-        study.measured = _unmeasured
-        claims._compute = lambda claims: {}
+        computed.compute = lambda name: []
         forks: Any = SimpleNamespace(Popen=ForkedCell, STDOUT=subprocess.STDOUT)
         normlab.studies.local.subprocess = forks
         norm.places = self._places
@@ -46,10 +46,6 @@ class Within:
 
     def _places(self, name: str) -> tuple[Path, Path]:
         return self.place / "norms" / f"{name}.py", self.place / "norm" / f"{name}.yaml"
-
-
-def _unmeasured(table: Any, *_: object) -> Any:
-    return replace(table, unmeasured="in a test")
 
 
 class ForkedCell:

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from normlab.commands import _study_queue, _study_words, study
-from normlab.studies import costs, load_study, runs
+from normlab.studies import load_study, runs
 from tests.studies.queues import CLAIM, STUDY
 from tests.studies.stand_in import StandIn
 
@@ -40,7 +40,6 @@ def place(tmp_path, monkeypatch, composed):
     monkeypatch.setattr(_study_queue, "CONFIG_DIR", configs)
     monkeypatch.setattr(study, "_RESULTS", tmp_path / "published")
     monkeypatch.setattr(_study_words, "load_study", lambda name: load_study(name, configs))
-    monkeypatch.setattr(costs, "_START", 10**9)  # a budget never has time to measure
     found = StandIn(tmp_path)
     found.install(monkeypatch)
     return found

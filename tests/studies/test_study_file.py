@@ -1,8 +1,6 @@
 """Every study loads, composes at every scale and costs what it says; a wrong one is named."""
 
 import json
-import subprocess
-import sys
 from itertools import groupby
 
 import pytest
@@ -13,7 +11,6 @@ from normlab.config.compose import compose, to_dict
 from normlab.config.registry import instantiate, option_names, options
 from normlab.records.record import fingerprint
 from normlab.studies import load_study, tuning_of, unchosen
-from normlab.studies import runs as studied
 from normlab.train.schedule import Schedule
 from normlab.train.stopping import Budget
 from tests.claims.planned import by_study, without_runs
@@ -91,7 +88,9 @@ def test_every_row_and_point_composes_is_another_experiment_and_found_by_its_cla
         assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
         Budget(**config["budget"])
         if scale == "smoke":
-            assert studied.built_in(config), "a check that everything runs takes no data"
+            corpus = (config["task"].get("corpus") or {}).get("option")
+            own = corpus or config["choices"]["task"]
+            assert own in ("toy", "digits", "pydoc"), "a check takes no data"
         if scale.startswith("gpu"):  # what `auto` is there depends on the GPU
             assert config["precision"] != "auto"
         if name == "batch_size":  # at equal tokens
@@ -105,13 +104,6 @@ def test_every_row_and_point_composes_is_another_experiment_and_found_by_its_cla
 def test_the_smoke_scale_is_small(name):
     runs, hours = load_study(name).cost("smoke")
     assert runs <= 15 and hours <= 0.25
-
-
-@pytest.mark.parametrize("schedule", ["cosine", "linear"])
-def test_the_smoke_scale_takes_a_budget_of_five_steps(schedule):
-    config = to_dict(compose(["scale=smoke", f"schedule={schedule}", "budget.steps=5"]))
-    assert isinstance(instantiate(config["schedule"], "schedule", Schedule), Schedule)
-    assert config["validate"]["best"] is False, "one set of weights is tested"
 
 
 def test_the_rows_of_the_translation_table_get_rates_of_their_own_on_a_gpu():
@@ -181,15 +173,6 @@ RATES = {
 }
 
 
-def test_what_tuning_chose_comes_after_the_point_and_before_the_command_line(written):
-    study = written(within("scales", "cpu", "rates")(RATES))
-    runs = {(r.row, r.point): r.overrides for r in study.planned("cpu", seeds=[1], extra=["x=1"])}
-    assert runs["bn", "placement=pre batch_size=8"][-6:-2] == (
-        *("optim.lr=1e-3", "optim.lr=1e-3", "schedule.warmup=100", "x=1"),
-    )
-    assert not any("warmup" in text for text in runs["ln", "placement=pre batch_size=8"])
-
-
 @pytest.mark.parametrize(
     ("point", "rate"),
     [
@@ -215,7 +198,7 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
     assert written(tuned("cpu", pilot=True)).scale("cpu").tuning.values == ("1e-3", "2e-3")
     with pytest.raises(
         ValueError,
-        match=r"good.yaml: scales.cpu.tuning.values: 2 values are no choice: give three or more",
+        match=r"good.yaml: scales.cpu.tuning.values: 2 is no choice: give at least three",
     ):
         written(tuned("cpu"))
 
@@ -223,7 +206,7 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
 def test_a_scale_that_decides_is_not_tuned_by_the_two_values_of_a_pilot(written):
     pilot = written(lambda node: node["scales"]["cpu"].update(tuning=TUNING, pilot=True))
     other = written(within("scales", "cpu", "tuning")("pilot"))
-    with pytest.raises(ValueError, match=r"scales.cpu.tuning.values, by which good .*give three"):
+    with pytest.raises(ValueError, match=r"tuning.values, by which good .*at least three"):
         tuning_of(other, "cpu", lambda name: pilot)
 
 
@@ -235,23 +218,11 @@ def test_a_scale_is_of_grade_c_and_counts_unless_it_says_otherwise(written):
     assert (size.grade, size.pilot, size.data_name) == ("B", True, "Multi30k de-en")
 
 
-@pytest.mark.parametrize(
-    "data", ["Multi30k: data_dir=FOLDER, or the hub", "Multi30k, the nearest: a folder", "Multi30k"]
-)
-def test_data_without_a_short_name_are_named_by_their_first_words(written, data):
-    assert written(within("scales", "cpu", "data")(data)).scale("cpu").data_name == "Multi30k"
-
-
 def test_cost_is_what_is_planned(written):
     study = written()
     assert study.cost("smoke") == (4, pytest.approx(4 * 0.5 / 60))
     assert study.cost("cpu") == (36, pytest.approx(6.0))
     assert [len(study.planned(scale)) for scale in ("smoke", "cpu")] == [4, 36]
-
-
-def test_a_study_without_a_grid_has_one_point(written):
-    study = written(lambda node: (node.update(grid={}), node["scales"].pop("smoke")))
-    assert {run.point for run in study.planned("cpu")} == {""} and study.cost("cpu")[0] == 9
 
 
 def test_figures_are_numbers_or_text(written):
@@ -285,53 +256,41 @@ def within(*keys):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda node: node.pop("table"), "the file: table is missing"),
-        (within("colums")([]), "the file: no 'colums': there are document, table"),
-        (within("document")(None), "document: expected text, found None"),
-        (within("claims")(["one"]), "claims: expected whole numbers, found one"),
+        (lambda node: node.pop("table"), "the file: .* missing required field `table`"),
+        (within("colums")([]), "the file: .* unknown field `colums`; there are document, table"),
+        (within("document")(None), "document: Expected `str`, got `null`, found None"),
+        (within("claims")(["one"]), r"claims\[0\]: Expected `int`, got `str`, found \['one'\]"),
         (within("claims")([1, 99]), "claims: no 99: normlab claims lists those there are"),
-        (within("rows")({}), "rows: a study compares at least one row"),
-        (within("rows", "bn")("norm=bn"), "rows.bn: expected a list, found 'norm=bn'"),
-        (within("rows", "bn")(["norm"]), "rows.bn: expected key=value, found norm"),
-        (within("grid")([]), r"grid: expected keys and values, found \[\]"),
-        (within("grid", "placement")([]), r"grid.placement: expected a list, found \[\]"),
-        (within("grid", "placement")(["pre", "pre"]), "grid.placement: pre is given twice"),
-        (within("grid", "placement")([None]), "grid.placement: expected text, found None"),
-        (within("grid", "batch_size", 8)(8), "grid.batch_size.8: expected a list, found 8"),
-        (within("columns")([]), "columns: expected a list"),
-        (within("columns")(["bleu"]), "columns: bleu is no score of a record, such as test/bleu"),
-        (within("figures", "gn")({}), "figures.gn: no 'gn': there are ln, bn, none"),
-        (within("figures", "ln", "test/blue")(1), "figures.ln.test/blue: no 'test/blue': there"),
-        (within("figures", "ln", "test/bleu")([1]), "figures.ln.test/bleu: expected text, found"),
-        (within("scales", "cpu", "seed")([1]), "scales.cpu: no 'seed': there are overrides, seeds"),
-        (lambda node: node["scales"]["cpu"].pop("data"), "scales.cpu: data is missing"),
-        (within("scales", "cpu", "seeds")([]), "scales.cpu.seeds: expected a list"),
+        (within("rows")({}), "rows: Expected `object` of length >= 1, found {}"),
+        (within("rows", "bn")("norm=bn"), "rows.bn: Expected `array`, got `str`"),
+        (within("rows", "bn")(["norm"]), r"rows.bn\[0\]: Expected `str` matching regex '='"),
+        (within("grid")([]), r"grid: Expected `object`, got `array`, found \[\]"),
+        (within("grid", "placement")([]), r"grid.placement: Expected `array` of length >= 1"),
+        (within("grid", "placement")([None]), r"grid.placement\[0\]: Expected `str`, got `null`"),
+        (within("columns")(["bleu"]), r"columns\[0\]: Expected `str` matching regex"),
+        (within("columns")(["test/bleu"] * 2), "columns: test/bleu is given twice"),
+        (within("figures", "gn")({}), "figures: no 'gn': there are ln, bn, none"),
+        (within("figures", "ln", "test/blue")(1), "figures.ln: no 'test/blue': there"),
+        (within("figures", "ln", "test/bleu")([1]), "figures.test/bleu: Expected `float | str`"),
+        (within("scales", "cpu", "seed")([1]), "scales.cpu: .* unknown field `seed`; there are"),
+        (lambda node: node["scales"]["cpu"].pop("data"), "scales.cpu: .* required field `data`"),
         (within("scales", "cpu", "seeds")([1, 1]), "scales.cpu.seeds: 1 is given twice"),
-        (within("scales", "cpu", "seeds")([0.5]), "scales.cpu.seeds: expected whole numbers"),
-        (within("scales", "cpu", "minutes")("9"), "scales.cpu.minutes: expected a number above 0"),
-        (within("scales", "cpu", "minutes")(0), "scales.cpu.minutes: expected a number above 0"),
+        (within("scales", "cpu", "seeds")([0.5]), r"scales.cpu.seeds\[0\]: Expected `int`"),
+        (within("scales", "cpu", "minutes")(0), "scales.cpu.minutes: Expected `float` > 0.0"),
         (within("scales", "cpu", "rows")(["gn"]), "scales.cpu.rows: no 'gn': there are ln, bn"),
         (within("scales", "cpu", "rows")(["bn"]), "scales.cpu.rows: must begin with ln"),
-        (within("scales", "cpu", "grid")({"lr": [1]}), "scales.cpu.grid.lr: no 'lr': there are"),
-        (within("scales", "cpu", "grade")("D"), "scales.cpu.grade: no 'D': there are A, B, C"),
-        (
-            within("scales", "cpu", "pilot")("yes"),
-            "scales.cpu.pilot: expected true or false, found",
-        ),
-        (within("scales", "cpu", "data_name")(""), "scales.cpu.data_name: expected text, found ''"),
-        (within("scales", "cpu", "rates")(["bn"]), "scales.cpu.rates: expected keys and values"),
+        (within("scales", "cpu", "grid")({"lr": [1]}), "scales.cpu.grid: no 'lr': there are"),
+        (within("scales", "cpu", "grade")("D"), "scales.cpu.grade: Invalid enum value 'D'"),
+        (within("scales", "cpu", "pilot")("yes"), "scales.cpu.pilot: Expected `bool`"),
+        (within("scales", "cpu", "rates")(["bn"]), "scales.cpu.rates: Expected `object`"),
         (within("scales", "smoke", "rates")({"none": []}), "smoke.rates.none: no 'none': there"),
-        (
-            within("scales", "cpu", "rates")({"bn": ["lr"]}),
-            "rates.bn: expected key=value, found lr",
-        ),
         (
             within("scales", "smoke", "rates")({"bn @ placement=post": []}),
             "rates.bn @ placement=post: no 'placement=post': there are placement=pre, batch_size=8",
         ),
         (
             within("scales", "cpu", "rates")({"bn": ["batch_size=4"]}),
-            "scales.cpu.rates.bn: batch_size=4: batch_size is an axis of the grid",
+            "scales.cpu.rates.bn: batch_size=4: is an axis of the grid",
         ),
         (within("scales", "smoke", "grid", "placement")(["mid"]), "placement: no 'mid': there are"),
     ],
@@ -348,11 +307,6 @@ def test_a_file_that_is_no_yaml_is_named(tmp_path):
         load_study("bad", tmp_path)
 
 
-def test_truth_values_are_written_as_on_the_command_line(written):
-    study = written(within("grid", "norm.sync")([True, False]))
-    assert list(study.grid["norm.sync"].values()) == [("norm.sync=true",), ("norm.sync=false",)]
-
-
 def test_lists_tell_what_studies_cost(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "500")
     assert listing.main(["study", "--json"]) == 0
@@ -366,9 +320,3 @@ def test_lists_tell_what_studies_cost(capsys, monkeypatch):
             assert listed[name][scale] == {"runs": runs, "hours": hours}
             shown = f"{hours:.1f} h" if hours >= 1 else f"{hours * 60:.0f} min"
             assert f"{scale}: {runs} runs, {shown}" in line
-
-
-def test_a_light_module():
-    code = "import sys, normlab.studies; print('torch' in sys.modules, 'hydra' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
