@@ -21,21 +21,37 @@ from normlab.records.record import plain
 
 FORMAT = "normlab.claims/2"
 NOT_SURVIVED = "does not survive the correction for the study's other endpoints"
-ClaimVerdict = str
 VERDICTS = ("supported", "contradicted", "mixed", "undecided", "not measured")
+"""The verdicts of claims; those of parts are of `judge.Verdict`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an endpoint comes to after correction; only a primary one has `p_holm`."""
+    """What an endpoint of a part comes to after correction; only a primary one has `p_holm`."""
 
+    claim: int
+    part: Part
     endpoint: Endpoint
-    question: str
     finding: Judgement
     verdict: Verdict
     reason: str = ""
     p_holm: float | None = None
     compared: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return the part's name in words."""
+        return self.part.name.replace("_", " ")
+
+    @property
+    def question(self) -> str:
+        """Return what is measured."""
+        return self.endpoint.question(self.part.says)
+
+    @property
+    def open(self) -> bool:
+        """Tell whether more seeds may decide it."""
+        return self.verdict not in DECIDED and not self.finding.stuck
 
     @property
     def grade(self) -> str:
@@ -47,62 +63,34 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Decided:
-    """A part, its primary outcome, which alone counts, and the secondary ones."""
+class Entry:
+    """A claim, the outcome that decides each part, and the secondary ones."""
 
-    part: Part
-    primary: Outcome
+    claim: Claim
+    primary: tuple[Outcome, ...]
     secondary: tuple[Outcome, ...]
 
     @property
-    def name(self) -> str:
-        """Return the part's name in words."""
-        return self.part.name.replace("_", " ")
-
-    @property
-    def verdict(self) -> Verdict:
-        """Return the verdict of the primary endpoint."""
-        return self.primary.verdict
-
-
-@dataclass(frozen=True)
-class Entry:
-    """A claim and its parts."""
-
-    claim: Claim
-    parts: tuple[Decided, ...]
-
-    @property
-    def verdict(self) -> ClaimVerdict:
+    def verdict(self) -> str:
         """Return the verdict of the claim."""
-        return verdict([each.verdict for each in self.parts])
-
-    @property
-    def primary(self) -> list[tuple[str, Outcome]]:
-        """Return the primary outcome of each part, with the part's name."""
-        return [(each.name, each.primary) for each in self.parts]
-
-    @property
-    def secondary(self) -> list[tuple[str, Outcome]]:
-        """Return the secondary outcomes, with the part's name."""
-        return [(each.name, outcome) for each in self.parts for outcome in each.secondary]
+        return verdict([each.verdict for each in self.primary])
 
     @property
     def grades(self) -> str:
         """Return the grades of the parts that are decided, with their settings."""
-        said = {part.primary.grade for part in self.parts if part.verdict in DECIDED}
+        said = {each.grade for each in self.primary if each.verdict in DECIDED}
         return "; ".join(sorted(said - {""}))
 
     @property
     def by_parts(self) -> str:
         """Name the parts by their verdicts, such as `worse: supported; size: undecided`."""
         names: dict[str, list[str]] = {}
-        for each in self.parts:
+        for each in self.primary:
             names.setdefault(each.verdict, []).append(each.name)
         return "; ".join(f"{', '.join(found)}: {of}" for of, found in names.items())
 
 
-def verdict(parts: Sequence[Verdict]) -> ClaimVerdict:
+def verdict(parts: Sequence[Verdict]) -> str:
     """Weigh the verdicts of a claim's parts.
 
     All supported is `supported`; all contradicted or without a difference is `contradicted`.
@@ -123,35 +111,51 @@ def ledger(claims: Sequence[Claim], runs: Runs) -> list[Entry]:
 
     `ValueError` names claim and part if one run would be on both sides.
     """
+    parts = [(claim, part) for claim in claims for part in claim.parts]
     found = {
-        (claim.id, part.name): _judged(claim, part, part.endpoint, runs)
-        for claim in claims
-        for part in claim.parts
+        (claim.id, part.name): _judged(claim, part, part.endpoint, runs) for claim, part in parts
     }
     families: defaultdict[tuple[str, str] | None, list[float]] = defaultdict(list)
-    for claim in claims:
-        for part in claim.parts:
-            p = found[claim.id, part.name].p_look
-            families[part.endpoint.family].append(1.0 if p is None else p)
+    for claim, part in parts:
+        p = found[claim.id, part.name].p_look
+        families[part.endpoint.family].append(1.0 if p is None else p)
     families[None] = []  # nothing to correct within
-
-    def decided(claim: Claim, part: Part) -> Decided:
-        own, family = found[claim.id, part.name], families[part.endpoint.family]
-        more = [_outcome(each, part, _judged(claim, part, each, runs)) for each in part.secondary]
-        return Decided(part, _outcome(part.endpoint, part, own, family), tuple(more))
-
-    return [Entry(claim, tuple(decided(claim, part) for part in claim.parts)) for claim in claims]
+    return [
+        Entry(
+            claim,
+            tuple(
+                _outcome(
+                    claim,
+                    part,
+                    part.endpoint,
+                    found[claim.id, part.name],
+                    families[part.endpoint.family],
+                )
+                for part in claim.parts
+            ),
+            tuple(
+                _outcome(claim, part, each, _judged(claim, part, each, runs))
+                for part in claim.parts
+                for each in part.secondary
+            ),
+        )
+        for claim in claims
+    ]
 
 
 def _judged(claim: Claim, part: Part, endpoint: Endpoint, runs: Runs) -> Judgement:
     try:
         return endpoint.judge(runs, part.says)
     except ValueError as error:
-        raise ValueError(f"configs/claim/{claim.name}.yaml: part {part.name}: {error}") from None
+        raise ValueError(f"{claim.path}: part {part.name}: {error}") from None
 
 
 def _outcome(
-    endpoint: Endpoint, part: Part, finding: Judgement, family: Sequence[float] = ()
+    claim: Claim,
+    part: Part,
+    endpoint: Endpoint,
+    finding: Judgement,
+    family: Sequence[float] = (),
 ) -> Outcome:
     """Correct a finding within the p values of a `family`, if any, of which its own is one."""
     p = None
@@ -168,8 +172,18 @@ def _outcome(
     reason = NOT_SURVIVED if lost else finding.reason
     if found in DECIDED:  # nothing more has to be measured
         finding = replace(finding, command=None, cost=None, untuned=())
-    question = endpoint.question(part.says)
-    return Outcome(endpoint, question, finding, found, reason, p, len(family))
+    return Outcome(claim.id, part, endpoint, finding, found, reason, p, len(family))
+
+
+def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Outcome]:
+    """Return the parts that a study decides at a scale, corrected together as in the ledger."""
+
+    def own(endpoint: Endpoint) -> bool:
+        return isinstance(endpoint, StudyEndpoint) and endpoint.family == (study, scale)
+
+    asked = [claim for claim in claims if any(own(part.endpoint) for part in claim.parts)]
+    entries = ledger(asked, runs)
+    return [each for entry in entries for each in entry.primary if own(each.endpoint)]
 
 
 def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
@@ -180,19 +194,21 @@ def to_plain(entries: Sequence[Entry]) -> dict[str, Any]:
             **{name: getattr(entry.claim, name) for name in names},
             "verdict": entry.verdict,
             "grades": entry.grades,
-            "parts": [_plain_part(each) for each in entry.parts],
+            "parts": [_plain_part(entry, each) for each in entry.primary],
         }
         for entry in entries
     ]
     return plain({"format": FORMAT, "claims": claims})
 
 
-def _plain_part(decided: Decided) -> dict[str, Any]:
+def _plain_part(entry: Entry, primary: Outcome) -> dict[str, Any]:
+    part = primary.part
+    secondary = [each for each in entry.secondary if each.part is part]
     return {
-        **{name: getattr(decided.part, name) for name in ("name", "statement", "note", "says")},
-        "verdict": decided.verdict,
-        "primary": _plain_outcome(decided.primary),
-        "secondary": [_plain_outcome(each) for each in decided.secondary],
+        **{name: getattr(part, name) for name in ("name", "statement", "note", "says")},
+        "verdict": primary.verdict,
+        "primary": _plain_outcome(primary),
+        "secondary": [_plain_outcome(each) for each in secondary],
     }
 
 
@@ -200,35 +216,3 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
     names = ("question", "verdict", "reason", "p_holm")
     own = {name: getattr(outcome, name) for name in names}
     return {**asdict(outcome.finding), "kind": outcome.endpoint.kind, **own}
-
-
-@dataclass(frozen=True)
-class Standing:
-    """A part that a study decides at a scale, and what its runs so far come to."""
-
-    claim: int
-    part: str
-    endpoint: StudyEndpoint
-    outcome: Outcome
-
-    @property
-    def open(self) -> bool:
-        """Tell whether more seeds may decide it."""
-        return self.outcome.verdict not in DECIDED and not self.outcome.finding.stuck
-
-    @property
-    def name(self) -> str:
-        """Name claim and part, such as `2 worse`."""
-        return f"{self.claim} {self.part}"
-
-
-def standings(claims: Sequence[Claim], runs: Runs, study: str, scale: str) -> list[Standing]:
-    """Return the parts that a study decides at a scale, corrected together as in the ledger."""
-    place = study, scale
-    own = [claim for claim in claims if any(part.endpoint.family == place for part in claim.parts)]
-    return [
-        Standing(entry.claim.id, each.name, endpoint, each.primary)
-        for entry in ledger(own, runs)
-        for each in entry.parts
-        if isinstance(endpoint := each.part.endpoint, StudyEndpoint) and endpoint.family == place
-    ]

@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from pathlib import PurePosixPath
 from textwrap import fill
@@ -177,7 +177,7 @@ def markdown(entries: Sequence[Entry]) -> str:
 def _summary(entries: Sequence[Entry]) -> str:
     rows = [
         [
-            _link(entry),
+            _link(entry.claim.id),
             entry.claim.statement,
             " ".join(entry.claim.documents),
             entry.claim.figure or "-",
@@ -188,22 +188,21 @@ def _summary(entries: Sequence[Entry]) -> str:
     return _table(["#", "claim", "from", "its value", "verdict"], rows)
 
 
-def _link(entry: Entry) -> str:
-    return f"[{entry.claim.id}](#claim-{entry.claim.id})"
+def _link(number: int) -> str:
+    return f"[{number}](#claim-{number})"
 
 
 def _rest(entries: Sequence[Entry]) -> list[str]:
     """Return what would decide the open parts, one line per command; nothing for none."""
-    open_parts: dict[str, list[tuple[str, Outcome]]] = {}
-    for entry in entries:
-        for name, outcome in entry.primary:
-            if (command := outcome.finding.command) is not None:
-                open_parts.setdefault(command, []).append((f"{_link(entry)} {name}", outcome))
+    open_parts: dict[str, list[Outcome]] = {}
+    for outcome in (each for entry in entries for each in entry.primary):
+        if (command := outcome.finding.command) is not None:
+            open_parts.setdefault(command, []).append(outcome)
     rows: list[list[str]] = []
     for command, parts in sorted(open_parts.items()):
-        first = next((f"`{said}`, then " for _, of in parts if (said := tune_first(of)[0])), "")
-        cost = parts[0][1].finding.cost or "-"
-        rows.append([", ".join(name for name, _ in parts), f"{first}`{command}`", cost])
+        first = next((f"`{said}`, then " for each in parts if (said := tune_first(each)[0])), "")
+        names = ", ".join(f"{_link(each.claim)} {each.name}" for each in parts)
+        rows.append([names, f"{first}`{command}`", parts[0].finding.cost or "-"])
     if not rows:
         return []
     table = _table(["parts", "to measure", "cost"], rows)
@@ -219,17 +218,17 @@ def _section(entry: Entry) -> str:
     ]
     if claim.see:
         facts.append(f"- See also: {', '.join(f'[{p}]({_address(p)})' for p in claim.see)}")
-    facts += [f"- {each.name}: {part_text(each.part)}" for each in entry.parts]
+    facts += [f"- {each.name}: {part_text(each.part)}" for each in entry.primary]
     blocks = [
         f"## Claim {claim.id}",
         f"{claim.statement} ({', '.join(claim.documents)}{figure})",
         "\n".join(facts),
-        _table(_COLUMNS, [_row(*each) for each in entry.primary]),
+        _table(_COLUMNS, map(_row, entry.primary)),
     ]
     if lines := _open(entry):
         blocks.append("\n".join(lines))
     if entry.secondary:
-        table = _table(_COLUMNS, [_row(*each) for each in entry.secondary])
+        table = _table(_COLUMNS, map(_row, entry.secondary))
         blocks += ["<details><summary>Secondary, never counted</summary>", table, "</details>"]
     return "\n\n".join(blocks)
 
@@ -237,17 +236,17 @@ def _section(entry: Entry) -> str:
 def _open(entry: Entry) -> list[str]:
     """Return per open part what would measure more, and which runs do not count."""
     lines: list[str] = []
-    for name, outcome in entry.primary:
+    for outcome in entry.primary:
         if measure := measure_text(outcome):
-            lines.append(f"- {name}, to measure: {measure}")
+            lines.append(f"- {outcome.name}, to measure: {measure}")
         if excluded := outcome.finding.excluded:
-            lines.append(f"- {name}, runs that decide nothing: {'; '.join(excluded)}")
+            lines.append(f"- {outcome.name}, runs that do not count: {'; '.join(excluded)}")
     return lines
 
 
-def _row(name: str, outcome: Outcome) -> list[str]:
+def _row(outcome: Outcome) -> list[str]:
     return [
-        name,
+        outcome.name,
         outcome.question,
         " ".join(part for part in (found_text(outcome), _links(outcome)) if part) or "-",
         seeds_text(outcome) or "-",
@@ -271,7 +270,7 @@ def _bold(text: str, verdict: str) -> str:
     return f"**{verdict}**{text.removeprefix(verdict)}"
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     cells = [columns, ["---"] * len(columns), *rows]
     return "\n".join("| " + " | ".join(in_markdown(cell) for cell in row) + " |" for row in cells)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.judge import DECIDED
-from normlab.claims.ledger import VERDICTS, Decided, Entry
+from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
 
 TITLE = "What the documents claim, and what was found: a summary"
@@ -119,15 +119,15 @@ def _lines(entry: Entry, language: _Language) -> list[str]:
     number = entry.claim.id
     said = in_markdown(language.said(entry.claim))
     order = list(language.parts)
-    parts = sorted(entry.parts, key=lambda each: order.index(each.verdict))
+    parts = sorted(entry.primary, key=lambda each: order.index(each.verdict))
     return [
         f"- [{number}](claims.md#claim-{number}) {said}",
         *(f"  - {_part(each, language)}" for each in parts),
     ]
 
 
-def _part(decided: Decided, language: _Language) -> str:
-    grade = decided.primary.grade if decided.verdict in DECIDED else None
+def _part(decided: Outcome, language: _Language) -> str:
+    grade = decided.grade if decided.verdict in DECIDED else None
     said = in_markdown(language.said(decided.part).rstrip(".。"))
     line = language.part if grade else language.part.partition("{said}")[0] + "{said}"
     return line.format(verdict=language.parts[decided.verdict], said=said, grade=grade)

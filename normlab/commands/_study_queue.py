@@ -20,8 +20,8 @@ from normlab.studies.show import Runs
 
 if TYPE_CHECKING:
     from normlab.claims.claim import Claim
-    from normlab.claims.endpoint import StudyEndpoint
-    from normlab.claims.ledger import Standing
+    from normlab.claims.endpoint import Endpoint
+    from normlab.claims.ledger import Outcome
     from normlab.claims.runs import Runs as Evidence
 
 
@@ -31,11 +31,12 @@ class Judge:
     def __init__(self, jobs: Sequence[Job], results: Path) -> None:
         self.jobs, self.results, self.configs = jobs, results, CONFIG_DIR
 
-    def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Standing]":
+    def standings(self, job: Job, runs: "Evidence | None" = None) -> "list[Outcome]":
         """Return the verdicts so far on the parts that a job can decide.
 
         One side of such a part is among the job's rows and points, and each is there or published.
         """
+        from normlab.claims.endpoint import StudyEndpoint
         from normlab.claims.ledger import standings
 
         runs = runs or self.runs()
@@ -43,7 +44,8 @@ class Judge:
         plan, made = runs.plan(*place), job.names
         there = made | plan.names_of(runs.of_study(*place).records)
 
-        def may(endpoint: "StudyEndpoint") -> bool:
+        def may(endpoint: "Endpoint") -> bool:
+            assert isinstance(endpoint, StudyEndpoint)
             sides = [plan.may_choose({**endpoint.where, **side}) for side in endpoint.sides]
             return any(names & made for names in sides) and all(names & there for names in sides)
 
@@ -59,7 +61,7 @@ class Judge:
         for job in self.jobs:
             found = self.standings(job, runs)
             job.undecided = sum(each.open for each in found)
-            counted = [each.outcome.finding.seeds for each in found if each.open]
+            counted = [each.finding.seeds for each in found if each.open]
             least = min((seeds for seeds in counted if seeds is not None), default=math.inf)
             if analyses and least < len(job.published):
                 job.plan(int(least))
@@ -92,14 +94,13 @@ class Judge:
         return load_all(self.configs / "claim")
 
 
-def verdict_lines(found: "Sequence[Standing]") -> list[str]:
+def verdict_lines(found: "Sequence[Outcome]") -> list[str]:
     """Return the parts by their verdicts, one line each."""
     by: dict[str, list[str]] = {}
     for each in found:
-        outcome = each.outcome
-        verdict = outcome.verdict + (", whatever the seeds" if outcome.finding.stuck else "")
-        why = f" ({outcome.reason})" if outcome.reason and verdict == "not measured" else ""
-        by.setdefault(verdict, []).append(f"{each.name}{why}")
+        verdict = each.verdict + (", whatever the seeds" if each.finding.stuck else "")
+        why = f" ({each.reason})" if each.reason and verdict == "not measured" else ""
+        by.setdefault(verdict, []).append(f"{each.claim} {each.name}{why}")
     lines = [f"{verdict}: {', '.join(names)}" for verdict, names in by.items()]
     return lines or ["it decides no part of a claim"]
 

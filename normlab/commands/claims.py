@@ -183,7 +183,7 @@ def _list(entries: "Sequence[Entry]") -> None:
     for entry in entries:
         label = f"{entry.claim.id:2}  {entry.verdict:{_VERDICT}}"
         print_prose(f"{label}{entry.claim.statement}", hang=len(label))
-        for name, outcome in entry.primary:
+        for outcome in entry.primary:
             said = [outcome_text(outcome)]
             if outcome.endpoint.kind not in ("computed", "published") or not outcome.grade:
                 said.append(found_text(outcome))
@@ -192,7 +192,7 @@ def _list(entries: "Sequence[Entry]") -> None:
                     holm = f" (corrected {holm})" if holm else ""
                     said.append(f"p {p_text(p)}{holm}, {seeds_text(outcome)}")
             text = "; ".join(filter(None, said))
-            print_prose(f"- {name}: {text}", indent=" " * len(label), hang=2)
+            print_prose(f"- {outcome.name}: {text}", indent=" " * len(label), hang=2)
     counts = Counter(entry.verdict for entry in entries)
     print()
     print(", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items())))
@@ -217,16 +217,16 @@ def _show(entry: "Entry") -> None:
     for name, text in facts.items():
         if text is not None:
             print_prose(f"{name}: {text}", indent="  ")
-    for each in entry.parts:
+    for each in entry.primary:
         print()
         print_prose(f"{each.name}: {part_text(each.part)}")
-        _print_outcome(each.primary, "  ")
+        _print_outcome(each, "  ")
     if entry.secondary:
         print("\nSecondary, never counted")
-    for name, outcome in entry.secondary:
-        print_prose(f"{name}:", indent="  ")
-        _print_outcome(outcome, "    ")
-    folders = [folder for _, outcome in entry.primary for folder in outcome.finding.records]
+    for each in entry.secondary:
+        print_prose(f"{each.name}:", indent="  ")
+        _print_outcome(each, "    ")
+    folders = [folder for each in entry.primary for folder in each.finding.records]
     if folders:
         print("\nRests on")
     for folder in dict.fromkeys(folders):

@@ -1,12 +1,13 @@
 """Ledgers for tests of pages, made by hand."""
 
+from dataclasses import replace
 from typing import Any
 
 from normlab.claims.claim import Claim, Part
 from normlab.claims.contrast import Contrast
 from normlab.claims.endpoint import Awaits, Computed, Endpoint
 from normlab.claims.judge import Judgement
-from normlab.claims.ledger import Decided, Entry, Outcome
+from normlab.claims.ledger import Entry, Outcome
 from normlab.claims.pages import html
 
 FOLDER = "results/norms/cpu/records/toy-{}-pre-0123456789/seed{}"
@@ -27,7 +28,7 @@ def endpoint(**changes: Any) -> Contrast:
 
 
 def outcome(asked: Endpoint, *values: Any) -> Outcome:
-    return Outcome(asked, asked.question("difference"), *values)
+    return Outcome(0, Part("a", "b", "difference", asked), asked, *values)
 
 
 def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
@@ -70,23 +71,26 @@ def awaited() -> Outcome:
     return outcome(Awaits(reason), Judgement("not measured", reason=reason), "not measured", reason)
 
 
-def decided(name: str, primary: Outcome, *secondary: Outcome, statement: str = "") -> Decided:
-    beside = tuple(each.endpoint for each in secondary)
+def decided(name: str, *outcomes: Outcome, statement: str = "") -> list[Outcome]:
+    """Return outcomes of one part, the primary one first."""
     said = statement or f"It is so ({name})."
-    part = Part(name, said, "difference", primary.endpoint, beside)
-    return Decided(part, primary, secondary)
+    part = Part(name, said, "difference", outcomes[0].endpoint)
+    return [replace(each, part=part) for each in outcomes]
 
 
-def entry(number: int, *parts: Decided, **changes: Any) -> Entry:
+def entry(number: int, *parts: list[Outcome], **changes: Any) -> Entry:
     values: dict[str, Any] = {
-        "name": f"{number:02}_claim",
+        "path": f"{number:02}_claim.yaml",
         "documents": ("D0",),
         "statement": f"Statement {number}.",
         "figure": None,
         "literature": "Nothing is known.",
         **changes,
     }
-    return Entry(Claim(id=number, parts=tuple(each.part for each in parts), **values), parts)
+    claim = Claim(id=number, parts=tuple(each[0].part for each in parts), **values)
+    parts = tuple([replace(each, claim=number) for each in part] for part in parts)
+    secondary = tuple(each for part in parts for each in part[1:])
+    return Entry(claim, tuple(part[0] for part in parts), secondary)
 
 
 def entries() -> list[Entry]:

@@ -102,4 +102,4 @@ def decided(folder, records, *parts: dict[str, Any], grid: str = "{}", **more: A
 
 def primary(folder, records, each: dict[str, Any], **more: Any):
     """Return the outcome of the one part of a claim."""
-    return decided(folder, records, each, **more).parts[0].primary
+    return decided(folder, records, each, **more).primary[0]

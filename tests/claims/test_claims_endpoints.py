@@ -214,7 +214,7 @@ def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
         with (root / "study" / "made.yaml").open("a") as file:
             file.write(tuning + rates)
         (entry,) = ledger([claim(root, contrast(**sides))], Runs(root))
-        return measure_text(entry.parts[0].primary)
+        return measure_text(entry.primary[0])
 
     assert measure("").startswith(
         "`normlab study tune made scale=cpu` first, as no rate is chosen for ln and bn; "
@@ -340,11 +340,11 @@ def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
     eight = primary(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), trains())
     assert (five.verdict, eight.verdict) == ("undecided", "contradicted")
     counted = {**contrast(), "secondary": [trains()["endpoint"]]}
-    (worse,) = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted).parts
-    assert worse.primary.verdict == "supported", "ln is better"
+    worse = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 28.0, 8), counted)
+    assert worse.primary[0].verdict == "supported", "ln is better"
     assert [other.verdict for other in worse.secondary] == ["contradicted"], "and bn trains, too"
     alike = {**contrast(says="equality"), "secondary": [trains()["endpoint"]]}
-    (same,) = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), alike).parts
+    same = decided(tmp_path, side("ln", 30.0, 8) + side("bn", 30.0, 8), alike)
     assert [other.verdict for other in same.secondary] == ["supported"]
     lone = primary(tmp_path, side("bn", 30.0, 8), trains("trains", None))
     assert lone.verdict == "supported"

@@ -48,13 +48,13 @@ def test_a_direction_is_shown_only_where_it_survives_the_correction(tmp_path):
     root = configs(tmp_path)
     one = claim(root, contrast(margin=0.12))
     (alone,) = ledger([one], Runs(root, records))
-    assert alone.parts[0].primary.reason == "the direction is shown, its size is open"
-    assert alone.parts[0].primary.finding.p_direction < 0.01
+    assert alone.primary[0].reason == "the direction is shown, its size is open"
+    assert alone.primary[0].finding.p_direction < 0.01
     other = claim(
         root, *(contrast(margin=0.12, worse={"norm": "none"}) for _ in range(9)), number=2
     )
     among_ten, _ = ledger([one, other], Runs(root, records))
-    assert "these seeds would have shown" in among_ten.parts[0].primary.reason
+    assert "these seeds would have shown" in among_ten.primary[0].reason
 
 
 def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):
@@ -62,13 +62,13 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):
     root = configs(tmp_path)
     one = claim(root, contrast(margin=0))
     (alone,) = ledger([one], Runs(root, records))
-    outcome = alone.parts[0].primary
+    outcome = alone.primary[0]
     assert outcome.verdict == "supported"
     assert outcome.finding.p_look == pytest.approx(5 * outcome.finding.p)
     assert outcome.p_holm == pytest.approx(outcome.finding.p_look)
     other = claim(root, *(contrast(margin=0, worse={"norm": "none"}) for _ in range(9)), number=2)
     first, second = ledger([one, other], Runs(root, records))
-    corrected = first.parts[0].primary
+    corrected = first.primary[0]
     assert corrected.compared == 10
     assert corrected.p_holm == pytest.approx(min(1.0, 10 * outcome.finding.p_look))
     assert (corrected.verdict, corrected.reason) == ("undecided", NOT_SURVIVED)
@@ -85,16 +85,16 @@ def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
     beside = [{"contrast": {**CONTRAST, "margin": 5}}] * 3
     plain = decided(tmp_path, records, contrast())
     entry = decided(tmp_path, records, contrast() | {"secondary": beside})
-    assert entry.verdict == "supported" and len(entry.parts[0].secondary) == 3
-    assert entry.parts[0].primary.p_holm == plain.parts[0].primary.p_holm
-    assert [each.p_holm for each in entry.parts[0].secondary] == [None] * 3
+    assert entry.verdict == "supported" and len(entry.secondary) == 3
+    assert entry.primary[0].p_holm == plain.primary[0].p_holm
+    assert [each.p_holm for each in entry.secondary] == [None] * 3
 
 
 def test_a_figure_that_the_interval_holds_is_not_corrected_away(tmp_path):
     body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": {"norm": "bn"}}
     each = part({"document": {**body, "value": 30, "data": {"task": "toy"}}}, "figure")
     entry = decided(tmp_path, side("bn", 30.0, 12), each, contrast())
-    assert entry.parts[0].verdict == "supported"
+    assert entry.primary[0].verdict == "supported"
 
 
 def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
@@ -106,14 +106,14 @@ def test_a_check_contradicts_by_one_finding_and_may_be_asked_for_some(tmp_path):
     }
     some = part({"computed": {"check": "a.b", "only": ["bn"]}}, "definition")
     entry = decided(tmp_path, [], part({"computed": "a.b"}), some, computed=found)
-    assert [each.verdict for each in entry.parts] == ["contradicted", "supported"]
+    assert [each.verdict for each in entry.primary] == ["contradicted", "supported"]
     assert entry.verdict == "mixed" and entry.grades == "D"
     waiting = decided(tmp_path, [], some)
-    assert waiting.parts[0].primary.reason == "not computed"
+    assert waiting.primary[0].reason == "not computed"
     none = decided(
         tmp_path, [], part({"computed": {"check": "a.b", "only": ["x"]}}), computed=found
     )
-    assert none.verdict == "not measured" and "bn: it moves; ln" in none.parts[0].primary.reason
+    assert none.verdict == "not measured" and "bn: it moves; ln" in none.primary[0].reason
 
 
 def test_what_checks_found_is_kept_without_the_noise_of_rounding(tmp_path):

@@ -100,7 +100,7 @@ def test_what_is_not_measured_says_why_and_what_would_measure_it():
     assert f"- words, to measure: `{COMMAND}` (30 runs, about 2.0 h)" in text
     table = text.partition("## What would decide the rest\n")[2].partition("## Claim")[0]
     assert table.count(f"`{COMMAND}`") == 1 and "30 runs, about 2.0 h" in table
-    done = [replace(each, parts=each.parts[:1]) for each in entries()[:2]]
+    done = [replace(each, primary=each.primary[:1]) for each in entries()[:2]]
     assert "What would decide" not in markdown(done)
 
 
@@ -147,7 +147,7 @@ def test_the_pages_of_the_committed_evidence_have_whole_links_and_unique_identif
 @pytest.mark.parametrize(
     ("chinese", "headings"),
     [
-        (False, ("True here", "Not true here", "Parts differ", "Tested, and open")),
+        (False, ("True here", "Not true here", "Parts differ", "Tested, but open")),
         (True, ("在此成立", "在此不成立", "各部分结论不同", "已检验，尚无定论")),
     ],
 )
@@ -162,14 +162,14 @@ def test_the_summary_has_a_claim_once_in_each_language_below_its_verdict(chinese
 
 def test_below_a_claim_each_part_has_its_verdict_and_the_grade_of_what_decided_it():
     mixed = entries()[2]
-    one, two = (each.part.statement.removesuffix(".") for each in mixed.parts)
+    one, two = (each.part.statement.removesuffix(".") for each in mixed.primary)
     english, chinese = summary([mixed]).split("## 中文")
     assert f"\n  - *true*: {one} (C: Multi30k, 2+2 layers)\n  - *open*: {two}\n" in english
     assert f"\n  - *成立*：{one}（C: Multi30k, 2+2 layers）\n  - *尚无定论*：{two}\n" in chinese
-    turned = replace(mixed, parts=mixed.parts[::-1])
+    turned = replace(mixed, primary=mixed.primary[::-1])
     assert summary([turned]) == summary([mixed]), "decided parts come first"
-    same = replace(mixed.parts[1], primary=compared("no difference"))
-    english, chinese = summary([replace(mixed, parts=(same,))]).split("## 中文")
+    same = replace(mixed.primary[1], verdict="no difference")
+    english, chinese = summary([replace(mixed, primary=(same,))]).split("## 中文")
     assert f"  - *not true, too small a difference*: {two} (" in english
     assert f"  - *不成立，差别太小*：{two}（" in chinese
 
