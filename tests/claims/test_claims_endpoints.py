@@ -193,18 +193,6 @@ def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):
     assert found.finding.cost.startswith("6 runs, about 0.6 h")
 
 
-def test_without_runs_the_command_and_its_cost_are_named(tmp_path):
-    found = primary(tmp_path, [], contrast())
-    assert (found.verdict, found.reason) == ("not measured", "no runs")
-    assert found.finding.cost == "15 runs, about 1.5 h; data: the built-in corpus"
-
-
-def test_a_part_that_is_open_after_five_seeds_asks_for_eight(tmp_path):
-    found = primary(tmp_path, side("ln", 30.0, 6) + side("bn", 29.6, 6), contrast())
-    assert found.verdict == "undecided" and found.finding.look == 5
-    assert found.finding.command == "normlab study run made scale=cpu seeds=7-8"
-
-
 def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
     tuning = "    tuning: {key: optim.lr, values: [1, 2, 3], seeds: [101], score: valid/bleu}\n"
     rates = "    rates: {ln: [optim.lr=1e-3], none: [optim.lr=2e-3]}\n"
@@ -250,13 +238,6 @@ def test_runs_that_do_not_count_leave_four_seeds_that_decide_nothing(tmp_path, c
     found = primary(tmp_path, records, contrast())
     assert (found.verdict, found.reason) == ("not measured", "too few seeds (4 of 5)")
     assert any(said.startswith(why) for said in found.finding.excluded) if why else True
-
-
-def test_a_setting_that_only_one_side_has_is_not_compared(tmp_path):
-    records = side("ln", 30.0) + side("bn", 20.0, batch_size=8)
-    found = primary(tmp_path, records, contrast())
-    assert found.verdict == "not measured"
-    assert found.finding.excluded == ("sides of different settings (batch_size): 5",)
 
 
 def test_where_a_seed_diverged_the_counts_decide_and_none_is_dropped(tmp_path):
@@ -423,13 +404,6 @@ def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tm
     assert found.finding.n == 5, found.finding.excluded
     other = primary(tmp_path, depth(6) + depth(2, 32), contrast(**sides))
     assert other.finding.excluded == ("sides of different settings (model.dim): 5",)
-
-
-def test_what_a_look_decided_stays_whatever_later_seeds_do(tmp_path):
-    records = side("ln", 30.0, 8) + side("bn", 20.0, 7) + [run(8, "bn", None, status="diverged")]
-    found = primary(tmp_path, records, contrast())
-    assert (found.verdict, found.finding.look) == ("supported", 5)
-    assert len(found.finding.records) == 10
 
 
 def test_counts_shown_are_those_of_the_look_that_decided(tmp_path):

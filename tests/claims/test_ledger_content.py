@@ -9,7 +9,7 @@ import pytest
 
 from normlab.claims.claim import DOCUMENTS, Claim, Part, load_all
 from normlab.claims.contrast import Contrast
-from normlab.claims.endpoint import Awaits, Computed, Endpoint, Timing
+from normlab.claims.endpoint import Computed, Endpoint, Timing
 from normlab.claims.level import Document, Level, Trains
 from normlab.config.registry import CONFIG_DIR, option_names
 from normlab.inspect import computed
@@ -77,26 +77,6 @@ def test_a_margin_follows_the_rule_or_the_file_says_why(claim: Claim):
             assert ruled == {endpoint.margin} or "#" in _written(claim, part), part.name
 
 
-@EACH
-def test_what_awaits_something_says_what(claim: Claim):
-    for part in claim.parts:
-        if isinstance(part.endpoint, Awaits):
-            assert 10 < len(part.endpoint.reason) < 120 and "\n" not in part.endpoint.reason
-
-
-@EACH
-def test_runs_are_chosen_by_what_the_rows_of_the_study_have(claim: Claim):
-    for endpoint in _all(claim):
-        if not isinstance(endpoint, OF_RUNS):
-            continue
-        study = load_study(endpoint.study)
-        axes = study.scale(endpoint.scale).grid
-        for where in _wheres(endpoint):
-            for key, value in where.items():
-                if key in axes:
-                    assert str(value) in axes[key], f"{key}={value}: there are {list(axes[key])}"
-
-
 def test_a_study_names_the_claims_that_it_decides():
     claims: defaultdict[str, set[int]] = defaultdict(set)
     for claim in CLAIMS:
@@ -133,13 +113,3 @@ def _written(claim: Claim, part: Part) -> str:
         if block.partition("\n")[0] == part.name
     ]
     return block
-
-
-def _wheres(endpoint: OF_RUNS) -> list[dict[str, object]]:
-    sides = {
-        Contrast: ("better", "worse", "where", "inside", "outside"),
-        Trains: ("side", "reference", "where"),
-        Level: ("of", "where"),
-        Document: ("of", "where"),
-    }
-    return [dict(getattr(endpoint, name)) for name in sides[type(endpoint)]]

@@ -138,19 +138,6 @@ def test_published_seeds_whose_sides_are_of_unlike_code_are_no_pairs(place, caps
     assert (code, made) == (0, [6, 6]) and "planned analysis at 5 seeds" in out
 
 
-def test_runs_of_other_configs_in_the_folder_of_runs_are_not_looked_at(place, capsys):
-    plan(place, bleu(3.0))
-    place.plan(
-        load_study("one", place.folder / "configs").planned(
-            "smoke", seeds=[1], extra=["model.dim=32"]
-        ),
-        bleu(3.0),
-    )
-    night(capsys, "one", "seeds=1", "model.dim=32")
-    code, out = night(capsys, "one", "--until-decided")
-    assert code == 0 and len(place.lines("calls")) == 12 and "supported: 1 worse" in out
-
-
 def test_parts_that_a_cut_cannot_decide_add_no_seeds(place, capsys):
     plan(place, bleu(0.5, noise=3.0))
     night(capsys, "one", "rows=ln", "--until-decided")

@@ -193,20 +193,6 @@ def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
     assert table.count("finished 2/2") == 4
 
 
-def test_a_run_that_is_killed_costs_itself_and_can_be_made_later(place, capsys):
-    place.bad(2, "killed")
-    place.bad(5, 3)
-    code, before, table, _ = carry_out(capsys)
-    assert code == 1 and "6 of 8 runs done" in before
-    assert any("failed with status -9" in line for line in before)
-    assert any("failed with status 3" in line for line in before)
-    assert any("normlab train: no such thing" in line for line in before)
-    assert table.count("finished 1/1, 1 not run") == 2
-    code, before, table, _ = carry_out(capsys)
-    assert code == 0 and before[0].endswith("6 ended, 2 to go")
-    assert table.count("finished 2/2") == 4
-
-
 def test_a_damaged_record_is_told_and_made_again(place, capsys):
     carry_out(capsys)
     damaged = sorted((place.folder / "runs").rglob("record.json"))[0]
@@ -311,15 +297,6 @@ def test_the_commands_of_runs_are_printed_alone_and_nothing_runs(place, capsys):
     assert len(commands) == 8 and place.lines("calls") == []
     assert commands[0][:4] == ["normlab", "train", "task=toy", "norm=ln"]
     assert "optim.betas=[0.9, 0.98]" in commands[0] and "observe.study=tiny" in commands[0]
-
-
-def test_rows_cut_the_study_and_the_lack_of_the_baseline_is_said(place, capsys):
-    code, before, table, _ = carry_out(capsys, "rows=bn", "seeds=1-2")
-    assert code == 0 and len(place.lines("calls")) == 4
-    assert head(before).startswith("tiny at scale=smoke: 4 runs (1 row, 2 points, seeds 1 2)")
-    assert any(line.startswith("without ln, the baseline") for line in before)
-    settings = [line.split()[:2] for line in table.splitlines() if "placement=" in line]
-    assert settings == [["bn", "placement=pre"], ["bn", "placement=post"]]
 
 
 def test_seeds_and_a_part_of_the_grid(place, capsys):

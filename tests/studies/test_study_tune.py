@@ -131,17 +131,6 @@ def test_the_best_value_of_each_row_is_written_and_comments_stay(place, capsys):
     assert "as good with another value" not in out and "beside a value" not in out
 
 
-def test_rows_that_studies_share_are_tried_once_and_choose_alike(place, capsys):
-    trials(place, "one", by_best)
-    trials(place, "two", by_best)
-    code, _ = tuned(place, capsys, "one", "two")
-    assert code == 0 and len(place.lines("calls")) == 9
-    rates = [study(place, name).scale("smoke").rates for name in ("one", "two")]
-    assert rates[0]["ln"] == rates[1]["ln"] == ("optim.lr=2e-3",)
-    runs = [study(place, name).planned("smoke", seeds=[1], rows=["ln"]) for name in ("one", "two")]
-    assert len({studied.runs_of(each)[0].folder for each in runs}) == 1
-
-
 def rows(*scores):
     return [{"step": 25 * n, "valid/bleu": score} for n, score in enumerate(scores, 1)]
 
@@ -215,29 +204,6 @@ def test_rows_alone_are_tuned_and_rates_and_trials_of_the_others_stay(place, cap
     assert "9 trials" in (place.folder / "results/one/tuning.md").read_text()
 
 
-def test_rows_alone_are_not_tuned_by_other_values_than_the_others(place, capsys):
-    trials(place, "one", by_best)
-    tuned(place, capsys, "one")
-    calls = place.lines("calls")
-    edit(place, ("2e-3, 4e-3]", "2e-3, 4e-3, 8e-3]"))
-    with pytest.raises(
-        ValueError,
-        match=r"tuning.json: scale=smoke: the other rows .*values .*8e-3.*tune all rows",
-    ):
-        tuned(place, capsys, "one", "rows=ln")
-    assert place.lines("calls") == calls
-    trials(place, "one", by_best)
-    assert tuned(place, capsys, "one", "rows=ln", "--no-write")[0] == 0
-
-
-def test_without_write_nothing_changes(place, capsys):
-    trials(place, "one", by_best)
-    before = (place.folder / "configs/study/one.yaml").read_bytes()
-    assert tuned(place, capsys, "one", "--no-write")[0] == 0
-    assert (place.folder / "configs/study/one.yaml").read_bytes() == before
-    assert not (place.folder / "results").exists()
-
-
 def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(place, capsys):
     path = place.folder / "configs" / "study" / "one.yaml"
     path.write_text(path.read_text().replace(TUNING, f"{TUNING}\n      whole_runs: [bn]"))
@@ -248,16 +214,6 @@ def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(place, cap
     planned = found.trials("smoke", tuning_of(found, "smoke"))
     short = {run.row for run in planned if "validate.every=25" in run.overrides}
     assert short == {"ln"}
-
-
-def test_data_that_a_later_row_lacks_are_named_with_the_study_of_that_row(place, monkeypatch):
-    """Before any trial; other studies and other rows may have theirs."""
-    gone = lambda run: "no folder gone" if run.config["data_dir"] else None  # noqa: E731
-    monkeypatch.setattr(studied, "data_problem", gone)
-    edit(place, ("none: [norm=none]", "none: [norm=none, data_dir=gone]"), name="two")
-    with pytest.raises(ValueError, match=r"^the data of two at scale=smoke .*: no folder gone"):
-        command.main(["tune", "one", "two", "--no-write"])
-    assert not place.lines("calls")
 
 
 def test_the_key_that_is_tuned_is_not_given(place):
@@ -308,17 +264,6 @@ def test_a_row_for_which_no_value_trains_loses_its_rate(place, capsys):
     assert code == 0 and study(place).scale("smoke").rates == {"bn": ("optim.lr=4e-3",)}
     assert "no value trains for ln: its former rate, optim.lr=9, is removed\n" in out
     assert "- ln: no value trains\n" in (place.folder / "results/one/tuning.md").read_text()
-
-
-def test_a_score_that_falls_chooses_the_lowest(place, capsys):
-    edit(place, ("valid/bleu", "valid/perplexity"))
-
-    def of(run):
-        return {"scores": {"valid/perplexity": 100 * float(value(run))}, "higher": False}
-
-    trials(place, "one", of)
-    code, out = tuned(place, capsys, "one")
-    assert code == 0 and "| ln | 0.1 | 0.2 | 0.4 | 1e-3 |" in out
 
 
 @pytest.mark.parametrize(
