@@ -16,8 +16,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import listing
-from normlab.studies.local import Local, end_with_the_sweep, own_folder, places
-from normlab.studies.loop import INTERRUPTED, Cell, Grid, carry_out, summary_lines
+from normlab.studies.local import (
+    INTERRUPTED,
+    Cell,
+    Local,
+    end_with_the_sweep,
+    own_folder,
+    places,
+)
+from normlab.studies.loop import Grid, carry_out, summary_lines
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 from normlab.records.files import atomic_write, read_json
 from normlab.records.record import fingerprint
-from normlab.studies.local import Local, places, visible_gpus
-from normlab.studies.loop import Cell, Grid, carry_out
+from normlab.studies.local import Cell, Local, places, visible_gpus
+from normlab.studies.loop import Grid, carry_out
 from normlab.studies.runs import Run
 from normlab.train.numerics import NUMERICS
 

@@ -11,11 +11,34 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
-from normlab.studies.loop import Cell, Ended
-
+INTERRUPTED = 130
+"""Exit status of a run that was told to stop and has saved."""
 _NVIDIA = Path("/proc/driver/nvidia/gpus")
 _PARENT = "NORMLAB_SWEEP"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+class Cell(NamedTuple):
+    """A run to carry out: its name for people, its overrides, and its folder."""
+
+    name: str
+    overrides: tuple[str, ...]
+    folder: Path
+
+
+class Ended(NamedTuple):
+    """A run that has ended: its exit status, the last line of its log, and its seconds."""
+
+    cell: Cell
+    status: int
+    said: str
+    seconds: float
+    log: Path
+
+    @property
+    def interrupted(self) -> bool:
+        """Tell whether it was told to stop, rather than failed."""
+        return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
 
 
 class Place(NamedTuple):

@@ -10,41 +10,15 @@ import threading
 import time
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import Protocol, runtime_checkable
 
-if TYPE_CHECKING:
-    from normlab.studies.local import Local
+from normlab.studies.local import Cell, Ended, Local
 
-INTERRUPTED = 130
-"""Exit status of a run that was told to stop and has saved."""
 _WAIT = 0.05  # seconds between two looks at the running processes
 _ASK = 0.5  # seconds between two questions whether a run is hopeless
 
 
-class Cell(NamedTuple):
-    """A run to carry out: its name for people, its overrides, and its folder."""
-
-    name: str
-    overrides: tuple[str, ...]
-    folder: Path
-
-
-class Ended(NamedTuple):
-    """A run that has ended: its exit status, the last line of its log, and its seconds."""
-
-    cell: Cell
-    status: int
-    said: str
-    seconds: float
-    log: Path
-
-    @property
-    def interrupted(self) -> bool:
-        """Tell whether it was told to stop, rather than failed."""
-        return self.status in (INTERRUPTED, -signal.SIGINT, -signal.SIGTERM)
-
-
+@runtime_checkable
 class Plan(Protocol):
     """Which runs there are, and which is next.
 
@@ -101,7 +75,7 @@ class Show:
 
 
 def carry_out(
-    plan: Plan, runner: "Local", *, deadline: float = math.inf, show: Show | None = None
+    plan: Plan, runner: Local, *, deadline: float = math.inf, show: Show | None = None
 ) -> list[Ended]:
     """Carry out the runs of a plan and return those that ended, in the order of their ends.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING
 
-from normlab.studies.loop import Cell, Ended
+from normlab.studies.local import Cell, Ended
 from normlab.studies.runs import Run
 from normlab.studies.study import ANALYSES, Study
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from normlab.config.registry import CONFIG_DIR
 from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
-from normlab.studies.loop import INTERRUPTED, Cell
+from normlab.studies.local import INTERRUPTED, Cell
 from normlab.studies.study import SMOKE, Planned, Study
 from normlab.train.numerics import NUMERICS, own_norms
 

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from normlab.records.store import RECORD_FILE, read_progress, read_record
-from normlab.studies.loop import Cell, Show
+from normlab.studies.local import Cell
+from normlab.studies.loop import Show
 from normlab.train.sinks.console import duration, figure
 
 if TYPE_CHECKING:

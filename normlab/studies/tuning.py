@@ -17,7 +17,7 @@ import yaml
 from normlab.metrics.glossary import SCORES, meaning
 from normlab.records.files import atomic_write
 from normlab.records.store import METRICS_FILE, read_rows, series
-from normlab.studies.loop import Cell, Ended
+from normlab.studies.local import Cell, Ended
 from normlab.studies.runs import Run
 from normlab.studies.study import Tuning
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from normlab.studies.local import Local, places, visible_gpus
-from normlab.studies.loop import Cell, Ended, Grid, Show, carry_out, summary_lines
+from normlab.studies.local import Cell, Ended, Local, places, visible_gpus
+from normlab.studies.loop import Grid, Show, carry_out, summary_lines
 
 
 @pytest.fixture
