@@ -275,21 +275,6 @@ def test_a_side_at_the_floor_decides_nothing(tmp_path):
     assert "norm=bn at the floor: test/loss" in probe.reason
 
 
-def test_a_side_at_the_floor_in_one_place_decides_nothing_by_the_mean_of_all(tmp_path):
-    records = [
-        made
-        for norm, place, mean in (
-            *(("ln", "pre", 30.0), ("ln", "post", 30.0)),
-            *(("bn", "pre", 28.0), ("bn", "post", 3.0)),
-        )
-        for made in side(norm, mean, placement=place, choices={"placement": place})
-    ]
-    grid = "{placement: [pre, post]}"
-    found = primary(tmp_path, records, contrast(over=["placement"]), grid=grid)
-    assert found.verdict == "undecided"
-    assert "norm=bn, placement=post at the floor: test/bleu 3, floor 3" in found.reason
-
-
 def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
     # By the mean both sides are clear of the floor, which is 3, and a seed of one is not.
     rest = [*side("ln", 30.0), *side("bn", 20.0, 4)]
@@ -381,17 +366,6 @@ def test_what_nothing_measures_says_why(tmp_path):
     noted = part({"published": {"standing": "contradicts", "reason": "It is not."}})
     assert primary(tmp_path, [], noted).verdict == "contradicted"
     assert primary(tmp_path, [], noted).grade == "D"
-
-
-def test_precisions_that_are_compared_are_no_mismatch(tmp_path):
-    records = [
-        run(k, "ln", 30.0 + 0.1 * n * k / 5, precision=name, environment={"precision": name})
-        for k in range(1, 6)
-        for n, name in enumerate(("bf16", "fp32"))
-    ]
-    sides = {"better": {"precision": "fp32"}, "worse": {"precision": "bf16"}}
-    found = primary(tmp_path, records, contrast(margin=0.5, says="equality", **sides))
-    assert found.verdict == "supported" and found.finding.n == 5
 
 
 def test_a_value_that_repeats_what_is_compared_may_differ_and_another_may_not(tmp_path):

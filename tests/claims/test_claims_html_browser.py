@@ -56,18 +56,6 @@ def test_a_claim_opens_to_its_evidence_by_keyboard(visit):
     assert evidence.is_hidden()
 
 
-def test_all_that_is_shown_opens_and_closes(visit):
-    page = visit()
-    page.locator('input[value="D0"]').press("Space")
-    button = page.locator("#all")
-    button.press("Enter")
-    assert [is_open(page, n) for n in (1, 2, 3, 4, 12)] == [True, False, True, True, True]
-    assert button.inner_text() == "Close all"
-    button.press("Enter")
-    assert not any(is_open(page, n) for n in (1, 2, 3, 4, 12))
-    assert button.inner_text() == "Open all"
-
-
 def test_an_address_opens_its_claim_and_no_other(visit):
     page = visit(fragment="#claim-12")
     assert [is_open(page, n) for n in (1, 2, 3, 4, 12)] == [False, False, False, False, True]
@@ -86,10 +74,3 @@ def test_nothing_is_wider_than_the_window(visit, width):
     page = visit(width)
     page.locator("#all").click()
     assert page.evaluate("document.documentElement.scrollWidth") == width
-
-
-def test_without_scripts_everything_can_be_read(visit):
-    page = visit(scripts=False)
-    assert page.locator("#choose").is_hidden() and page.locator("#theme").is_hidden()
-    page.locator("#claim-2 summary").first.press("Enter")
-    assert page.locator("#claim-2 .pieces").first.is_visible()

@@ -57,16 +57,6 @@ def test_the_page_for_a_browser_says_all_that_the_markdown_says():
     assert " ".join(care.replace("`", "").split()) in " ".join(text.split())
 
 
-def test_a_verdict_has_its_grade_and_a_mixed_claim_names_its_parts():
-    text = markdown(entries())
-    assert "contradicted (C: Multi30k, 2+2 layers)" in text.replace("**", "")
-    assert "**mixed** (worse: supported; size: undecided; C: Multi30k" in text
-    assert "worse: supported; size: undecided" in Text(section(made(), 3)).text
-    said = Text(section(made(), 2)).text
-    assert "worse: contradicted" in said
-    assert "(C: Multi30k, 2+2 layers)" in said.partition("literature")[0]
-
-
 def test_a_contrast_shows_difference_means_p_and_its_correction_seeds_and_records():
     found = Text(section(made(), 2))
     for said in (

@@ -10,7 +10,7 @@ from normlab.commands import list as listing
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import instantiate, option_names, options
 from normlab.records.record import fingerprint
-from normlab.studies import load_study, tuning_of, unchosen
+from normlab.studies import load_study, tuning_of
 from normlab.train.schedule import Schedule
 from normlab.train.stopping import Budget
 from tests.claims.planned import by_study, without_runs
@@ -106,14 +106,6 @@ def test_the_smoke_scale_is_small(name):
     assert runs <= 15 and hours <= 0.25
 
 
-def test_the_rows_of_the_translation_table_get_rates_of_their_own_on_a_gpu():
-    study = load_study("iwslt_norms")
-    values = [float(value) for value in tuning_of(study, "gpu").values]
-    recipes = {1.5e-3, 5e-4}  # layer norm's, pre and post
-    assert recipes < set(values) and min(values) < min(recipes) < max(recipes) < max(values)
-    assert "bn @ placement=post" in unchosen(study, "gpu"), "a plan says that it is not chosen yet"
-
-
 def test_runs_come_seed_by_seed_point_by_point(written):
     planned = written().planned("cpu")
     assert [seed for seed, _ in groupby(run.seed for run in planned)] == [1, 2, 3]
@@ -157,13 +149,6 @@ def test_an_override_of_the_grid_keeps_its_values_alone(written):
     assert all(run.overrides.count("placement=post") == 1 for run in planned)
     with pytest.raises(ValueError, match=r"batch_size=9: .* has no value 9: there are 8, 32"):
         written().planned("cpu", extra=["batch_size=9"])
-
-
-def test_rows_are_kept_in_the_order_of_the_study(written):
-    planned = written().planned("cpu", seeds=[1], rows=["none", "ln"], extra=["placement=pre"])
-    assert [run.row for run in planned] == ["ln", "none"] * 2
-    with pytest.raises(ValueError, match=r"no row 'gn' at scale=smoke: there are ln; bn$"):
-        written().planned("smoke", rows=["ln", "gn"])
 
 
 RATES = {
@@ -223,13 +208,6 @@ def test_cost_is_what_is_planned(written):
     assert study.cost("smoke") == (4, pytest.approx(4 * 0.5 / 60))
     assert study.cost("cpu") == (36, pytest.approx(6.0))
     assert [len(study.planned(scale)) for scale in ("smoke", "cpu")] == [4, 36]
-
-
-def test_figures_are_numbers_or_text(written):
-    assert written().figures == {
-        "ln": {"test/bleu": 35.0},
-        "none": {"test/bleu": "no convergence"},
-    }
 
 
 def test_an_unknown_study_or_scale_names_those_there_are(written):

@@ -12,8 +12,6 @@ import pytest
 from normlab import machine
 from normlab.commands import _study_queue, _study_words
 from normlab.commands import study as command
-from normlab.commands._study_tables import Item, Table
-from normlab.reports.published import read
 from normlab.studies import load_study
 from normlab.studies import runs as studied
 from normlab.train.numerics import NUMERICS
@@ -178,21 +176,6 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     assert not any(line.startswith("ln ") for line in differences.splitlines())
 
 
-def test_stopped_in_the_middle_and_started_again_it_ends_alike(place, capsys):
-    place.bad(4, 130)
-    with pytest.raises(KeyboardInterrupt):
-        carry_out(capsys)
-    said = capsys.readouterr().err
-    assert said.startswith("stopped\n3 runs done") and "5 left" in said
-    assert "resume with: normlab study run tiny --processes 1" in said
-    assert len(place.lines("calls")) == 4
-    code, before, table, _ = carry_out(capsys)
-    assert code == 0 and before[0].endswith("3 ended, 5 to go")
-    assert len(place.lines("calls")) == 9
-    assert carry_out(capsys)[2] == table
-    assert table.count("finished 2/2") == 4
-
-
 def test_a_damaged_record_is_told_and_made_again(place, capsys):
     carry_out(capsys)
     damaged = sorted((place.folder / "runs").rglob("record.json"))[0]
@@ -240,17 +223,6 @@ def test_a_plan_says_by_row_what_it_takes_and_runs_nothing(place, capsys):
     measured = "measured here (EPYC, 2 thread(s) per run, fp32), memory at most 512 MiB per run"
     assert measured in before
     assert not list((place.folder / "runs").rglob("record.json"))
-
-
-def test_a_plan_names_the_test_sets_that_the_data_lack(place, capsys):
-    runs = studied.runs_of(place.study.planned("smoke"))
-    items = [Item(run, False, COST) for run in runs]
-    study = replace(place.study, columns=("test/bleu", "test_2017/bleu", "valid/loss"))
-    Table(study, "smoke", items, at_a_time=1).show()
-    said = " ".join(capsys.readouterr().out.split())
-    assert "no test_2017 in these data: its columns stay empty" in said and "no valid" not in said
-    Table(place.study, "smoke", items, at_a_time=1).show()
-    assert "in these data" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -305,19 +277,6 @@ def test_seeds_and_a_part_of_the_grid(place, capsys):
     assert all("seed=2" in call and "placement=post" in call for call in place.lines("calls"))
     assert "placement=pre" not in table
     assert ["ln", "placement=post", "30.20"] in [line.split()[:3] for line in table.splitlines()]
-
-
-def test_what_is_published_has_the_same_figures_in_markdown(place, capsys):
-    _, _, table, _ = carry_out(capsys, "--publish", "results")
-    folder = place.folder / "results" / "tiny" / "smoke"
-    published = (folder / "table.md").read_text()
-    figures = re.findall(r"[+-]?\d+\.\d+ (?:\+- |\[)[^|<]+", published)
-    assert published.startswith("**Two norms, ") and len(figures) == 4 + 2
-    assert all(figure.rstrip(") ") in table for figure in figures)
-    notes = [line[2:] for line in published.splitlines() if line.startswith("- ")]
-    assert len(notes) > 4
-    assert [note for note in notes if note not in table.splitlines()] == []
-    assert len(read(folder)[1]) == len(list(folder.rglob("record.json"))) == 8
 
 
 @pytest.mark.parametrize(
