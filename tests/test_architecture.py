@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.new_norms import NEW_CONFIG, NEW_NORM, NEW_STATEFUL_CONFIG, NEW_STATEFUL_NORM
-from tests.new_pictures import (
+from tests.new_images import (
     NEW_CELL,
     NEW_CELL_CONFIG,
     NEW_MODEL,
@@ -18,6 +17,7 @@ from tests.new_pictures import (
     NEW_SOURCE,
     NEW_TASK_CONFIG,
 )
+from tests.new_norms import NEW_CONFIG, NEW_NORM, NEW_STATEFUL_CONFIG, NEW_STATEFUL_NORM
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "normlab"
@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "progress": (),
     # 1
     "metrics": ("records",),
-    "data": ("records",),
+    "data": ("records", "distributed"),
     "norms": ("distributed",),
     # 2
     "placements": ("norms.base", "norms.local", "distributed"),
@@ -410,7 +410,7 @@ def test_a_new_norm_with_a_state_and_a_backward_of_its_own_trains_and_is_probed(
     assert any("tid/" in key for row in rows for key in row), sorted(rows[-1])
 
 
-def test_new_pictures_and_a_new_model_with_a_convolution_train(with_new_norm):
+def test_new_images_and_a_new_model_with_a_convolution_train(with_new_norm):
     call(
         with_new_norm,
         *("train", "task=stripes", "norm=running_peak", "runs_dir=pictures", "probe=full"),

@@ -25,13 +25,12 @@ from torch import Tensor
 
 from normlab.bench.speed import Clock, start
 from normlab.config.compose import compose, to_dict
-from normlab.data.batching import eval_batches
+from normlab.data.batching import BatchStream, eval_batches
 from normlab.distributed import Shard
 from normlab.norms.base import running_norms
-from normlab.tasks.base import Batch, BatchStream, Condition, Task
+from normlab.tasks.base import Batch, Condition, Task
 from normlab.tasks.documents import DocumentTask
-from normlab.tasks.pictures import Classification
-from normlab.tasks.translated import reduced
+from normlab.tasks.images import Classification
 from normlab.tasks.translation import Translation
 from normlab.train.evaluate import best_by
 from normlab.train.runtime import Runtime
@@ -253,7 +252,7 @@ class _Probe:
         lengths = self.task.lengths(split).sum(axis=1)
         chosen = np.concatenate(batches[shard.rank :: shard.size])
         if isinstance(self.task, Translation):  # its scores need all of a split
-            shard, part = Shard(0, 1), reduced(self.task, split, chosen)
+            shard, part = Shard(0, 1), self.task.reduced(split, chosen)
         model: Any = trainer.model.eval()
         with (
             part,

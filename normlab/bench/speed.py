@@ -18,7 +18,7 @@ from normlab.config.registry import instantiate
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
-from normlab.tasks.pictures import Classification
+from normlab.tasks.images import Classification
 from normlab.train.build import build_evaluator, build_model, build_optimizer, build_task, make_fast
 from normlab.train.checkpoint import Checkpoints
 from normlab.train.loop import LoopSettings, Trainer

@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parser().parse_args(argv)
     from normlab.config.compose import compose, to_dict
     from normlab.tasks.documents import DocumentTask
-    from normlab.tasks.pictures import Classification
+    from normlab.tasks.images import Classification
     from normlab.tasks.translation import Translation
     from normlab.train.build import build_task
 

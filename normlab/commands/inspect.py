@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     with at_work("preparing"):
         from normlab.inspect.model import sheet
         from normlab.inspect.question import questions
-        from normlab.tasks.pictures import Classification
+        from normlab.tasks.images import Classification
 
         asked = questions("model", [name for name in arguments.only.split(",") if name])
         subject, folder = _subject(arguments.subject)

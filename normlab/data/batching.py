@@ -6,30 +6,17 @@ draws the batch that it would have drawn.
 """
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Iterator
+from typing import Any, Literal
 
 import numpy as np
+
+from normlab.distributed import Shard
 
 Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]
 
 EVAL_SEED = 0  # valid and test are paired and masked once, whatever the seed of the run
-
-
-@runtime_checkable
-class Share(Protocol):
-    """One process among several: `rank` of `size` (what `normlab.distributed.Shard` is)."""
-
-    @property
-    def rank(self) -> int:
-        """Number of this process, from 0."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many processes there are."""
-        ...
 
 
 def plan_batches(
@@ -46,8 +33,7 @@ def plan_batches(
     little padding. `random` cuts the permutation as it is: heavy padding. A batch has `batch_size`
     sentences, or as many as keep sentences x longest side <= `max_tokens`.
 
-    Raises: ValueError: both or neither size given, a sentence longer than
-        `max_tokens`.
+    Raises ValueError where both or neither size is given, and for a sentence over `max_tokens`.
     """
     order = rng.permutation(len(lengths))
     if batching == "random":
@@ -63,7 +49,7 @@ def eval_batches(
     *,
     batch_size: int | None = None,
     max_tokens: int | None = None,
-    shard: Share | None = None,
+    shard: Shard | None = None,
 ) -> list[np.ndarray]:
     """Cut all sentences, longest source first, into batches that partition them over all ranks.
 
@@ -75,25 +61,13 @@ def eval_batches(
     return batches if shard is None else batches[shard.rank :: shard.size]
 
 
-def padding_share(lengths: np.ndarray, batches: Sequence[np.ndarray]) -> float:
-    """Return the share of positions that are padding.
+class BatchStream(Iterator[Any]):
+    """Endless batches, epoch after epoch, of one process among `shard.size`; resumes exactly.
 
-    Each batch is as wide as its longest sentence. All columns of `lengths` [n, sides] count
-    together; give one column for the share of one side.
-    """
-    real = sum(int(lengths[batch].sum()) for batch in batches)
-    places = sum(int(lengths[batch].max(axis=0).sum()) * len(batch) for batch in batches)
-    return 1 - real / places if places else 0.0
-
-
-class BatchStream(Iterator[np.ndarray]):
-    """Endless batches of sentence indices, epoch after epoch, for one of `shard.size` processes.
-
-    `lengths` [n, sides] are those of all epochs, or a function of the epoch where each has other
-    examples.
-    Every process plans the same epoch and takes each `shard.size`-th batch from its own rank on;
-    the ragged tail of an epoch is dropped so that all draw equally many. `state_dict` is the same
-    on all ranks.
+    `lengths` [n, sides] are those of all epochs, or a function of the epoch. A batch is
+    `collate(indices, epoch)`, without it the indices. Every process plans the same epoch and takes
+    each `shard.size`-th batch from its own rank on; the ragged tail of an epoch is dropped so that
+    all draw equally many. The state is the same on all ranks.
     """
 
     def __init__(
@@ -104,17 +78,16 @@ class BatchStream(Iterator[np.ndarray]):
         batch_size: int | None,
         max_tokens: int | None,
         seed: int,
-        shard: Share | None = None,
+        shard: Shard | None = None,
+        collate: Callable[[np.ndarray, int], Any] | None = None,
     ) -> None:
         self._lengths = lengths if callable(lengths) else lambda _: lengths
         self._batching: Batching = batching
-        self._batch_size = batch_size
-        self._max_tokens = max_tokens
+        self._batch_size, self._max_tokens = batch_size, max_tokens
         self._seed = seed
         self._rank, self._size = (0, 1) if shard is None else (shard.rank, shard.size)
-        self._epoch = 0
-        self._index = 0
-        self._batches = self._plan()
+        self._collate = collate
+        self._go_to(0, 0)
 
     @property
     def epoch(self) -> int:
@@ -122,17 +95,21 @@ class BatchStream(Iterator[np.ndarray]):
         return self._epoch
 
     @property
+    def epochs(self) -> float:
+        """Epochs drawn, a begun one by its share."""
+        return self._epoch + self._index / len(self._batches)
+
+    @property
     def batches_per_epoch(self) -> int:
         """Batches that this process draws in the current epoch; `max_tokens` varies it a little."""
         return len(self._batches)
 
-    def __next__(self) -> np.ndarray:
-        batch = self._batches[self._index]
+    def __next__(self) -> Any:
+        indices, epoch = self._batches[self._index], self._epoch
         self._index += 1
         if self._index == len(self._batches):
-            self._epoch, self._index = self._epoch + 1, 0
-            self._batches = self._plan()
-        return batch
+            self._go_to(epoch + 1, 0)
+        return indices if self._collate is None else self._collate(indices, epoch)
 
     def state_dict(self) -> dict[str, int]:
         """Return the place in the stream: whole epochs drawn, batches drawn since."""
@@ -140,22 +117,22 @@ class BatchStream(Iterator[np.ndarray]):
 
     def load_state_dict(self, state: dict[str, int]) -> None:
         """Go to the place that `state_dict` returned; ValueError where there is no such place."""
-        self._epoch, self._index = state["epoch"], state["index"]
-        self._batches = self._plan()
+        self._go_to(state["epoch"], state["index"])
         if not 0 <= self._index < len(self._batches):
             raise ValueError(
                 f"cannot resume at batch {self._index} of epoch {self._epoch}, which has "
                 f"{len(self._batches)}; the data, the batch size or the number of processes has "
-                "changed since the checkpoint: restore them, or start the run anew"
+                "changed since the checkpoint: restore them, or start a new run"
             )
 
-    def _plan(self) -> list[np.ndarray]:
+    def _go_to(self, epoch: int, index: int) -> None:
+        self._epoch, self._index = epoch, index
         batches = plan_batches(
-            self._lengths(self._epoch),
+            self._lengths(epoch),
             batching=self._batching,
             batch_size=self._batch_size,
             max_tokens=self._max_tokens,
-            rng=np.random.Generator(np.random.PCG64([self._seed, self._epoch])),
+            rng=np.random.Generator(np.random.PCG64([self._seed, epoch])),
         )
         rounds = len(batches) // self._size
         if rounds == 0:
@@ -163,7 +140,7 @@ class BatchStream(Iterator[np.ndarray]):
                 f"an epoch has {len(batches)} batches for {self._size} processes; "
                 "lower batch_size or max_tokens, or start fewer processes"
             )
-        return batches[self._rank : rounds * self._size : self._size]
+        self._batches = batches[self._rank : rounds * self._size : self._size]
 
 
 def _cut(

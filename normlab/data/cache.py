@@ -51,8 +51,8 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     """
     if not _NAME.fullmatch(name):
         raise ValueError(
-            f"{name!r} cannot name prepared data: a corpus's name (task.corpus.name) is made of "
-            "letters, digits, '-', '_' and '.', begins with a letter or digit, and is short"
+            f"{name!r} cannot name prepared data: task.corpus.name is short, begins with a letter "
+            "or digit, and has only letters, digits, '-', '_' and '.'"
         )
     root = cache_root() if root is None else root
     entry, place = root / name, root / f"{name}.building"
@@ -68,8 +68,6 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     try:
         if not is_whole(entry):
             for old in (place, entry):
-                if old.is_symlink() or (old.exists() and not old.is_dir()):
-                    old.unlink()
                 shutil.rmtree(old, ignore_errors=True)
             place.mkdir()
             build(place)
@@ -135,7 +133,7 @@ def download(url: str, name: str, *, root: Path | None = None) -> Path:
 
 
 @contextmanager
-def opened(archive: Path) -> Iterator[tarfile.TarFile]:
+def _opened(archive: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar archive; within the block, damage is a ValueError that names the archive."""
     check_is_file(archive)
     try:
@@ -152,13 +150,29 @@ def opened(archive: Path) -> Iterator[tarfile.TarFile]:
         ) from error
 
 
+def _within_limit(archive: Path, size: int) -> None:
+    if size > MAX_BYTES:
+        raise ValueError(
+            f"{archive} unpacks to {size} bytes or more, and {MAX_BYTES} are allowed; unpack it "
+            "yourself and set data_dir to the folder"
+        )
+
+
 def unpack(archive: Path, folder: Path) -> None:
     """Unpack a tar archive into a folder; ValueError naming it where it is damaged or unsafe."""
-    with opened(archive) as tar:
-        total = sum(member.size for member in tar.getmembers())
-        if total > MAX_BYTES:
-            raise ValueError(
-                f"{archive} unpacks to {total} bytes, more than the {MAX_BYTES} that a text "
-                "corpus may have; unpack it yourself and set data_dir to the folder"
-            )
+    with _opened(archive) as tar:
+        _within_limit(archive, sum(member.size for member in tar.getmembers()))
         tar.extractall(folder, filter="data")
+
+
+def members(archive: Path, suffixes: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Yield name and content of the files of a tar archive that end so, in their order."""
+    total = 0
+    with _opened(archive) as tar:
+        for member in tar:
+            total += member.size
+            _within_limit(archive, total)
+            if member.isfile() and member.name.lower().endswith(suffixes):
+                file = tar.extractfile(member)
+                assert file is not None, "a file has content"
+                yield member.name, file.read()

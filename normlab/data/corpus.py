@@ -5,7 +5,7 @@ import hashlib
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from normlab.records.files import check_is_file
 
+REQUIRED = ("train", "valid", "test")
 Form = Literal["raw", "tokenized", "bpe"]
 EmptyLines = Literal["error", "drop"]
 MOST_TEXT = 4 * 2**30
@@ -62,30 +63,22 @@ class ParallelText:
     def checked(self, *, empty_lines: EmptyLines = "error") -> "ParallelText":
         """Return the text without pairs that have a blank side.
 
-        They are dropped and counted, or the first raises ValueError. A text without any pair and a
-        line break inside a sentence raise ValueError too.
+        They are dropped and counted, or the first raises ValueError; so do a line break inside a
+        sentence and a text without any pair.
         """
-        if not self.source:
-            raise ValueError(
-                f"{self.origins[0]} and {self.origins[1]} hold no sentence; give files with text, "
-                "or point data_dir at another folder"
-            )
         for number, pair in enumerate(zip(self.source, self.target, strict=True), 1):
             for origin, line in zip(self.origins, pair, strict=True):
                 if "\n" in line:
                     raise ValueError(f"{origin}, sentence {number}: a line break inside a sentence")
                 if not line.strip() and empty_lines == "error":
                     raise ValueError(
-                        f"{origin}, line {number}: the line is empty; remove the pair from "
-                        "both files (for training text of your own, task.corpus.empty_lines=drop "
-                        "leaves such pairs out and counts them)"
+                        f"{origin}, line {number}: the line is empty; remove the pair from both "
+                        "files (task.corpus.empty_lines=drop does so for your own training text)"
                     )
         pairs = enumerate(zip(self.source, self.target, strict=True))
         kept = [i for i, (source, target) in pairs if source.strip() and target.strip()]
         if not kept:
-            raise ValueError(
-                f"{self.origins[0]} and {self.origins[1]}: every pair has an empty side"
-            )
+            raise ValueError(f"{' and '.join(self.origins)}: no pair, or all have an empty side")
         return self.pick(kept, dropped=len(self) - len(kept))
 
 
@@ -95,7 +88,7 @@ class Corpus(ABC):
     A concrete corpus sets the attributes and `splits`. `name` is a short identifier, `label` what a
     table must call results on it, `licence` what its origin states, `languages` the source and
     target codes. `form` says what the lines are: `raw` text, `tokenized` (space-separated Moses
-    tokens, scored after detokenising) or `bpe` (pieces, `@@ ` marks a join).
+    tokens, scored after detokenizing) or `bpe` (pieces, `@@ ` marks a join).
     """
 
     name: str
@@ -113,11 +106,7 @@ class Corpus(ABC):
         return "built in"
 
     def key(self) -> str:
-        """Return a string that changes whenever the text does; the cache of prepared data uses it.
-
-        The default reads everything. Override it where something cheaper is as sure, such as the
-        settings of a generator or the checksum of an archive.
-        """
+        """Return a string that changes whenever the text does, for the cache of prepared data."""
         digest = hashlib.sha256()
         for split, text in sorted(self.splits().items()):
             files = " ".join(map(_file_name, text.origins))
@@ -154,9 +143,8 @@ class FolderCorpus(Corpus):
 
     Files are `{split}{infix}.{language}`, plain or `.gz`; further test sets are
     `test_<name>{infix}.{language}`. `form` is stated, not guessed: scores and subwords depend on
-    it. `empty_lines` applies to training text: `error`, or `drop` the pair and count it. In valid
-    and test an empty line is an error. `name` is part of the experiment: runs on two texts of one
-    name would be taken for the same.
+    it. `empty_lines` applies to training text: `error`, or `drop` the pair and count it. `name` is
+    part of the experiment: runs on two texts of one name would be taken for the same.
     """
 
     licence = "as stated by the owner of the text"
@@ -178,7 +166,7 @@ class FolderCorpus(Corpus):
                 f"valid and test as train{infix}.{source_language}, train{infix}.{target_language} "
                 "and so on (plain or .gz)"
             )
-        self.name = name
+        self.name, self.form = name, form
         self._folder = Path(data_dir).expanduser()
         self._infix = infix
         self._empty_lines: EmptyLines = empty_lines
@@ -189,7 +177,6 @@ class FolderCorpus(Corpus):
                     "pt_BR, which the file's name ends in"
                 )
         self.languages = (source_language, target_language)
-        self.form = form
         self.label = self._folder.resolve().name
 
     def splits(self) -> dict[str, ParallelText]:
@@ -197,25 +184,36 @@ class FolderCorpus(Corpus):
 
     @cached_property
     def _text(self) -> dict[str, ParallelText]:
-        lang, infix = self.languages[0], self._infix
+        end = f"{self._infix}.{self.languages[0]}"
         names = {
-            path.name.removesuffix(".gz").removesuffix(f"{infix}.{lang}")
+            path.name.removesuffix(".gz").removesuffix(end)
             for path in self._folder.glob("test_*")
+            if path.name.removesuffix(".gz").endswith(end)
         }
-        further = sorted(
-            name
-            for name in names
-            if "." not in name and find_text(self._folder, f"{name}{infix}.{lang}")
-        )
         return {
             split: read_parallel(
                 self._folder,
-                f"{split}{infix}",
+                f"{split}{self._infix}",
                 *self.languages,
                 empty_lines=self._empty_lines if split == "train" else "error",
             )
-            for split in ("train", "valid", "test", *further)
+            for split in (*REQUIRED, *sorted(name for name in names if "." not in name))
         }
+
+
+def check_german_english(corpus: str, source: str, target: str) -> tuple[str, str]:
+    """Return the two languages of a German-English corpus; ValueError for any other."""
+    if {source, target} != {"de", "en"}:
+        raise ValueError(
+            f"{corpus} here is German-English: task.corpus.source_language={source} and "
+            f"target_language={target} must be de and en, in either order"
+        )
+    return source, target
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines that `read_lines` returns unchanged."""
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
 
 
 def read_lines(path: Path) -> list[str]:
@@ -249,10 +247,9 @@ def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
-    """Yield lines of UTF-8 without their ends; `origin` names them in errors.
+    """Yield lines of UTF-8 without LF (or CR LF); `origin` names them in errors.
 
-    Only LF (or CR LF) ends a line: Unicode's own separators occur inside subtitles and would shift
-    the pairing.
+    Unicode's own line separators occur inside subtitles, so they end no line here.
     """
     number = 0
     for number, line in enumerate(lines, 1):
@@ -280,8 +277,7 @@ def read_parallel(
 ) -> ParallelText:
     """Read `{stem}.{language}`, plain or `.gz`, for both languages of a folder.
 
-    Raises ValueError naming file and line for everything that `ParallelText.checked` and
-    `stream_lines` refuse, and a list of the folder's files where one is missing.
+    Raises ValueError naming file and line, or the folder's files where one is missing.
     """
     paths: list[Path] = []
     for name in (f"{stem}.{source}", f"{stem}.{target}"):
@@ -302,28 +298,32 @@ def missing_text(folder: Path, wanted: str) -> str:
     """Return a sentence: which file is missing, what there is instead, and what to do."""
     if not folder.is_dir():
         return f"no folder {folder} (looked for {wanted} in it); set data_dir to where the text is"
-    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
-    shown = ", ".join(found[:20]) + (f" and {len(found) - 20} more" if len(found) > 20 else "")
+    found = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))[:20]
     return (
-        f"{folder} has neither {wanted} nor {wanted}.gz; it holds {shown or 'nothing'}. Add the "
-        "file, or set data_dir, the language codes or the form of the text to match what is there"
+        f"{folder} has neither {wanted} nor {wanted}.gz; it holds {', '.join(found) or 'nothing'}. "
+        "Add the file, or set data_dir, the languages or the form of the text to match it"
     )
 
 
 def read_table(
-    path: str, *, languages: tuple[str, str], revision: str | None = None
+    path: str,
+    *,
+    splits: Iterable[str],
+    languages: tuple[str, str],
+    revision: str | None = None,
 ) -> dict[str, ParallelText]:
-    """Load a data set of the Hugging Face Hub, or a folder of its files; splits keep their names.
+    """Load `splits` of a data set of the Hugging Face Hub, or of a folder of its files.
 
     A row holds both sentences as columns named by language (`de`, `en`), or under `translation`.
-    Raises whatever `datasets` raises where it finds nothing, and ValueError for other rows.
+    Raises what `datasets` raises where it finds nothing, and ValueError for other splits or rows.
     """
     import datasets  # heavy, and not needed where the text is in plain files
 
-    tables = datasets.load_dataset(path, revision=revision)
-    if not isinstance(tables, Mapping):
-        raise ValueError(f"{path} has no named splits; give train, validation and test files")
-    return {str(split): _pairs(x, f"{path}:{split}", languages) for split, x in tables.items()}
+    tables: Any = datasets.load_dataset(path, revision=revision)
+    missing = [split for split in splits if split not in tables]
+    if missing:
+        raise ValueError(f"{path} lacks {', '.join(missing)}; it has {', '.join(map(str, tables))}")
+    return {split: _pairs(tables[split], f"{path}:{split}", languages) for split in splits}
 
 
 def _pairs(table: Any, origin: str, languages: tuple[str, str]) -> ParallelText:
@@ -338,8 +338,6 @@ def _pairs(table: Any, origin: str, languages: tuple[str, str]) -> ParallelText:
             f"{origin} has the columns {', '.join(columns)}; needed are {' and '.join(languages)}, "
             "or `translation` with both; give a data set of this language pair"
         )
-    # A sentence with a stray line break at either end is the same sentence; `checked` refuses one
-    # inside.
     return paired(
         [[str(line).strip() for line in side] for side in sides],
         [f"{origin}:{lang}" for lang in languages],

@@ -1,22 +1,20 @@
 """Documents: what a corpus of them is, how lines become documents, and files of the user's own."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import stream_lines
+from normlab.data.corpus import REQUIRED, stream_lines
 
-REQUIRED = ("train", "valid", "test")
 RULES = "normlab.text/1"
 """Of how text is cut: raise it when the same files or the same Python give other documents."""
 TextForm = Literal["sentences", "paragraphs"]
 """What a line of text is: a sentence, or a paragraph whose sentences `sentencex` finds."""
 Boundary = Literal["blank_line", "file"]
-_SUFFIXES = (".txt", ".txt.gz")
 
 
 @dataclass(frozen=True)
@@ -38,9 +36,9 @@ class Document:
 class DocumentCorpus:
     """A source of documents.
 
-    A concrete corpus sets the attributes and either `splits`, or `stream` and `split_names` where
-    the text may be larger than the memory. `name` is a short identifier, `label` what a table must
-    call results on it, `licence` what its origin states, `language` its ISO 639 code.
+    A concrete corpus sets the attributes and either `splits`, or `stream` where the text may be
+    larger than the memory. `name` is a short identifier, `label` what a table must call results on
+    it, `licence` what its origin states, `language` its ISO 639 code.
     """
 
     name: str
@@ -50,24 +48,19 @@ class DocumentCorpus:
 
     def splits(self) -> dict[str, list[Document]]:
         """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
-        splits: dict[str, list[Document]] = {name: [] for name in in_order(self.split_names())}
+        splits: dict[str, list[Document]] = {split: [] for split in REQUIRED}
         for split, document in self.stream():
-            splits[split].append(document)
+            splits.setdefault(split, []).append(document)
         return splits
-
-    def split_names(self) -> Sequence[str]:
-        """Return the names of the splits."""
-        return list(self.splits())
 
     def stream(self) -> Iterator[tuple[str, Document]]:
         """Yield each document with its split, one after the other.
 
-        What two splits share is kept in the first that comes: test sets come before `valid`, that
-        before `train`. Documents that a hash of their text tells apart may come in any order.
+        Of equal documents the first one is kept: test sets come before `valid`, that before
+        `train`. Documents whose split is a hash of their text may come in any order.
         """
-        splits = self.splits()
-        for split in by_rank(splits):
-            for document in splits[split]:
+        for split, documents in by_rank(self.splits()):
+            for document in documents:
                 yield split, document
 
     def left_out(self) -> dict[str, int]:
@@ -79,11 +72,7 @@ class DocumentCorpus:
         return "built in"
 
     def key(self) -> str:
-        """Return a string that changes whenever the text does; the cache of prepared data uses it.
-
-        The default reads everything. Override it where a check is as sure, such as the
-        checksum of the files and the rules that cut them.
-        """
+        """Return a string that changes whenever the text does, for the cache of prepared data."""
         digest = hashlib.sha256()
         for split, documents in sorted(self.splits().items()):
             digest.update("\n".join([split, *(document.text for document in documents)]).encode())
@@ -100,15 +89,9 @@ class DocumentCorpus:
         }
 
 
-def by_rank(splits: Iterable[str]) -> list[str]:
+def by_rank(splits: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Return splits in the order in which a repeated document is kept: test sets, valid, train."""
-    return sorted(splits, key=lambda name: (name == "train", name == "valid", name))
-
-
-def in_order(splits: Iterable[str]) -> list[str]:
-    """Return splits as they are listed: train, valid, test, further test sets."""
-    names = list(splits)
-    return [*(n for n in REQUIRED if n in names), *sorted(n for n in names if n not in REQUIRED)]
+    return sorted(splits.items(), key=lambda x: (x[0] == "train", x[0] == "valid", x[0]))
 
 
 def split_by_hash(text: str, *, valid_share: float, test_share: float) -> str:
@@ -159,40 +142,31 @@ class FolderDocuments(DocumentCorpus):
                 "this task reads your own text: set data_dir to a folder with train.txt, valid.txt "
                 "and test.txt (plain or .gz), or to one file of documents with a blank line between"
             )
-        self.name = name
-        self.language = language
+        self.name, self.language = name, language
         place = Path(data_dir).expanduser()
         self._place = place / name if (place / name).is_dir() else place
-        self.label = self._place.resolve().name.removesuffix(".gz").removesuffix(".txt")
+        self.label = _stem(self._place.resolve())
         self._form: TextForm = form
         self._boundary: Boundary = boundary
         self._shares = {"valid_share": valid_share, "test_share": test_share}
 
-    def split_names(self) -> Sequence[str]:
-        """Return the splits that there are files for, or those that one text is cut into."""
-        files = self._files()
-        return REQUIRED if "all" in files else list(files)
-
     def stream(self) -> Iterator[tuple[str, Document]]:
-        """Yield the documents of the files, one after the other."""
         files = self._files()
-        if "all" not in files:
-            for split in by_rank(files):
-                for document in self._read(files[split]):
-                    yield split, document
-            return
+        for split, paths in by_rank({name: x for name, x in files.items() if name != "all"}):
+            for document in self._read(paths):
+                yield split, document
         count = 0
-        for document in self._read(files["all"]):
+        for document in self._read(files.get("all", [])):
             count += 1
             yield split_by_hash(document.text, **self._shares), document
-        if count < len(REQUIRED):
+        if "all" in files and count < len(REQUIRED):
             raise ValueError(
-                f"{self._place} holds {count} document(s), too few to split into "
-                f"{', '.join(REQUIRED)}: {self._how_documents_end()}"
+                f"{self._place} holds {count} document(s), too few to split into train, valid and "
+                "test: put a blank line between documents, set task.corpus.boundary=file for a "
+                "folder of documents, or give train.txt, valid.txt and test.txt"
             )
 
     def key(self) -> str:
-        """Return a string of the bytes of the files and of all that decides how they are cut."""
         files = [
             (split, path.name, file_checksum(path))
             for split, paths in self._files().items()
@@ -202,7 +176,6 @@ class FolderDocuments(DocumentCorpus):
         return f"{self.name}-{files}-{settings}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
-        """Add how the text was cut into splits, documents and sentences."""
         files = self._files()
         cut_here = {"split_by": "hash of the text", **self._shares} if "all" in files else {}
         return {
@@ -217,12 +190,11 @@ class FolderDocuments(DocumentCorpus):
     def _read(self, paths: list[Path]) -> Iterator[Document]:
         read = read_documents if self._boundary == "blank_line" else whole_document
         for path in paths:
-            found = False
+            document = None
             lines = stream_lines(path)
             for document in read(lines, form=self._form, language=self.language, origin=path.name):
-                found = True
                 yield document
-            if not found:
+            if document is None:
                 raise ValueError(f"{path} holds no sentence, only blank lines; give it text")
 
     def _files(self) -> dict[str, list[Path]]:
@@ -231,38 +203,28 @@ class FolderDocuments(DocumentCorpus):
             return {"all": [self._place]}
         if not self._place.is_dir():
             raise ValueError(f"no file or folder {self._place}; set data_dir to where the text is")
-        texts = {
-            path.name.removesuffix(".gz").removesuffix(".txt"): path
-            for path in sorted(self._place.iterdir(), reverse=True)
-            if path.name.endswith(_SUFFIXES) and path.is_file()
-        }
+        held = sorted(path for path in self._place.iterdir() if path.is_file())
+        texts = {_stem(x): x for x in reversed(held) if x.name.endswith((".txt", ".txt.gz"))}
         if not texts:
-            held = ", ".join(sorted(path.name for path in self._place.iterdir())[:20])
             raise ValueError(
-                f"{self._place} has no .txt or .txt.gz file; it holds {held or 'nothing'}. Set "
-                "data_dir to a file, or to a folder with train.txt, valid.txt and test.txt"
+                f"{self._place} has no .txt or .txt.gz file; it holds "
+                f"{', '.join(path.name for path in held[:20]) or 'nothing'}. Set data_dir to a "
+                "file, or to a folder with train.txt, valid.txt and test.txt"
             )
-        present = [split for split in REQUIRED if split in texts]
-        if not present:
-            return {"all": [texts[name] for name in sorted(texts)]}
         missing = [split for split in REQUIRED if split not in texts]
+        if missing == list(REQUIRED):
+            return {"all": [texts[name] for name in sorted(texts)]}
         if missing:
             raise ValueError(
-                f"{self._place} has {present[0]}.txt but neither {missing[0]}.txt nor "
-                f"{missing[0]}.txt.gz; add the file, or give one file under another name, which is "
-                "split by document"
+                f"{self._place} has neither {missing[0]}.txt nor {missing[0]}.txt.gz; add the file "
+                "(text without splits needs another name than train, valid or test)"
             )
         further = sorted(name for name in texts if name.startswith("test_"))
         return {split: [texts[split]] for split in (*REQUIRED, *further)}
 
-    def _how_documents_end(self) -> str:
-        if self._boundary == "file":
-            return "each file is one document; add files, or set boundary=blank_line"
-        return (
-            "there is no document boundary to split at, or hardly any. Put a blank line between "
-            "documents, set boundary=file for a folder of documents, or give train.txt, valid.txt "
-            "and test.txt"
-        )
+
+def _stem(path: Path) -> str:
+    return path.name.removesuffix(".gz").removesuffix(".txt")
 
 
 def read_documents(
@@ -273,7 +235,7 @@ def read_documents(
     Each is named by `origin` and the number of its first line.
     """
     for number, block in blocks(lines):
-        yield Document(f"{origin}, line {number}", tuple(_sentences(block, form, language)))
+        yield Document(f"{origin}, line {number}", tuple(cut(block, form, language)))
 
 
 def whole_document(
@@ -285,8 +247,7 @@ def whole_document(
     """
     sentences: list[str] = []
     for _, block in blocks(lines):
-        paragraph = block if form == "sentences" else [" ".join(block)]
-        sentences.extend(_sentences(paragraph, form, language))
+        sentences += cut(block if form == "sentences" else [" ".join(block)], form, language)
     if sentences:
         yield Document(origin, tuple(sentences))
 
@@ -305,12 +266,11 @@ def blocks(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
         yield number + 1 - len(block), block
 
 
-def _sentences(lines: Iterable[str], form: TextForm, language: str) -> Iterator[str]:
-    for line in lines:
-        if form == "sentences":
-            yield line
-        else:
-            yield from split_sentences(line, language=language)
+def cut(lines: Iterable[str], form: TextForm, language: str) -> list[str]:
+    """Return the sentences of lines."""
+    if form == "sentences":
+        return list(lines)
+    return [x for line in lines for x in split_sentences(line, language=language)]
 
 
 def split_sentences(paragraph: str, *, language: str) -> list[str]:

@@ -1,7 +1,7 @@
 """Token ids: flat arrays in memory-mapped files or on a device, and padded batches from them."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +18,8 @@ def append_arrays(folder: Path, stem: str, arrays: Mapping[str, np.ndarray]) -> 
 
 
 def mapped(folder: Path, stem: str, name: str, kind: type[np.generic] = np.int32) -> np.ndarray:
-    """Map the file `<stem>.<name>` of a folder, read-only."""
-    return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="r")
+    """Map the file `<stem>.<name>` of a folder; what is written to the array stays in memory."""
+    return np.memmap(folder / f"{stem}.{name}", dtype=kind, mode="c")
 
 
 def ends(counts: np.ndarray) -> np.ndarray:
@@ -29,10 +29,14 @@ def ends(counts: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class EncodedText:
-    """Sentences as ids without special tokens; sentence i is `ids[offsets[i]:offsets[i + 1]]`."""
+    """Sentences as ids without special tokens; sentence i is `ids[offsets[i]:offsets[i + 1]]`.
+
+    `resident` is a copy of the ids on a device, where batches are then padded (see `to`).
+    """
 
     ids: np.ndarray
     offsets: np.ndarray
+    resident: Int[Tensor, " N"] | None = None
 
     @classmethod
     def from_sentences(cls, sentences: Iterable[Iterable[int]]) -> "EncodedText":
@@ -51,6 +55,10 @@ class EncodedText:
         """Map what `append` wrote."""
         return cls(mapped(folder, stem, "ids"), ends(mapped(folder, stem, "lengths")))
 
+    def to(self, device: torch.device) -> "EncodedText":
+        """Copy the ids to a device (4 bytes per token)."""
+        return replace(self, resident=torch.from_numpy(np.array(self.ids)).to(device))
+
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
@@ -68,29 +76,33 @@ class EncodedText:
         """Tokens of every sentence without special tokens, int64 [n]."""
         return np.diff(self.offsets)
 
+    def count(self, token: int) -> int:
+        """Return how often an id occurs."""
+        return int((self.ids == token).sum())
+
     def counts(self, indices: np.ndarray) -> np.ndarray:
         """Tokens of some sentences without special tokens, int64 [len(indices)]."""
         return self.offsets[indices + 1] - self.offsets[indices]
 
     def padded(
-        self,
-        indices: np.ndarray,
-        *,
-        pad_id: int,
-        prefix: int | None = None,
-        suffix: int | None = None,
-    ) -> np.ndarray:
-        """Return int64 [len(indices), longest], each with `prefix` before and `suffix` after it."""
+        self, indices: np.ndarray, *, pad_id: int, suffix: int, prefix: int | None = None
+    ) -> Int[Tensor, "B W"]:
+        """Return sentences as int64 [len(indices), longest], `prefix` before and `suffix` after.
+
+        The batch is made on the device of the ids, without waiting for it.
+        """
+        ids = torch.from_numpy(self.ids) if self.resident is None else self.resident
         counts = self.counts(indices)
-        before, after = int(prefix is not None), int(suffix is not None)
-        width = int(counts.max(initial=0)) + before + after
-        out = np.full((len(indices), width), pad_id, dtype=np.int64)
-        copy_runs(out, np.full_like(counts, before), self.ids, self.offsets[indices], counts)
+        before = int(prefix is not None)
+        width = int(counts.max(initial=0)) + before + 1
+        sizes = torch.from_numpy(np.stack([self.offsets[indices], counts]))
+        starts, stops = sizes.to(ids.device, non_blocking=True)[:, :, None]
+        columns = torch.arange(-before, width - before, device=ids.device)
+        out = ids[(starts + columns).clamp_(0, max(len(ids) - 1, 0))].long()
+        out = out.masked_fill_((columns < 0) | (columns >= stops), pad_id)
         if prefix is not None:
             out[:, 0] = prefix
-        if suffix is not None:
-            out[np.arange(len(indices)), counts + before] = suffix
-        return out
+        return out.masked_fill_(columns == stops, suffix)
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,6 @@ class EncodedPairs:
 
     source: EncodedText
     target: EncodedText
-
-    def __post_init__(self) -> None:
-        assert len(self.source) == len(self.target)
 
     def __len__(self) -> int:
         return len(self.source)
@@ -115,6 +124,10 @@ class EncodedPairs:
         """Return some of the pairs."""
         return EncodedPairs(self.source.select(indices), self.target.select(indices))
 
+    def to(self, device: torch.device) -> "EncodedPairs":
+        """Copy the ids of both sides to a device."""
+        return EncodedPairs(self.source.to(device), self.target.to(device))
+
 
 @dataclass(frozen=True)
 class EncodedDocuments:
@@ -122,7 +135,7 @@ class EncodedDocuments:
 
     Document d has the sentences `documents[d]:documents[d + 1]` (int64 [documents + 1]). `begins`
     (bool [tokens]) is True at the first token of a word, `characters` (int32 [sentences]) counts
-    those of each sentence without the blank after it.
+    the characters of each sentence without the blank after it.
     """
 
     text: EncodedText
@@ -154,59 +167,6 @@ class EncodedDocuments:
         )
 
 
-@dataclass(frozen=True)
-class ResidentText:
-    """The ids of a text on a device, int32, where padded batches are made; sizes alone travel."""
-
-    ids: Int[Tensor, " N"]
-    text: EncodedText
-
-    @classmethod
-    def of(cls, text: EncodedText, device: torch.device) -> "ResidentText":
-        """Copy the ids of a text to a device: 4 bytes per token."""
-        return cls(torch.from_numpy(np.array(text.ids)).to(device), text)
-
-    def counts(self, indices: np.ndarray) -> np.ndarray:
-        """Return the number of ids of each text, without asking the device."""
-        return self.text.counts(indices)
-
-    def padded(
-        self,
-        indices: np.ndarray,
-        *,
-        pad_id: int,
-        prefix: int | None = None,
-        suffix: int | None = None,
-    ) -> Int[Tensor, "B W"]:
-        """Return what `EncodedText.padded` does, made on the device without waiting for it."""
-        counts = self.counts(indices)
-        before, after = int(prefix is not None), int(suffix is not None)
-        width = int(counts.max(initial=0)) + before + after
-        sizes = torch.from_numpy(np.stack([self.text.offsets[indices], counts]))
-        starts, stops = sizes.to(self.ids.device, non_blocking=True)[:, :, None]
-        columns = torch.arange(-before, width - before, device=self.ids.device)
-        places = (starts + columns).clamp_(0, max(len(self.ids) - 1, 0))
-        inside = (columns >= 0) & (columns < stops)
-        out = self.ids[places].long() if len(self.ids) else places
-        out = out.masked_fill_(~inside, pad_id)
-        if prefix is not None:
-            out[:, 0] = prefix
-        return out if suffix is None else out.masked_fill_(columns == stops, suffix)
-
-
-@dataclass(frozen=True)
-class ResidentPairs:
-    """The two sides of a split on a device."""
-
-    source: ResidentText
-    target: ResidentText
-
-    @classmethod
-    def of(cls, pairs: EncodedPairs, device: torch.device) -> "ResidentPairs":
-        """Copy both sides to a device."""
-        return cls(*(ResidentText.of(side, device) for side in (pairs.source, pairs.target)))
-
-
 def copy_runs(
     out: np.ndarray, at: np.ndarray, source: np.ndarray, starts: np.ndarray, counts: np.ndarray
 ) -> None:
@@ -225,6 +185,5 @@ def columns_in(shape: tuple[int, ...], at: np.ndarray, counts: np.ndarray) -> np
 
 
 def _places(starts: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return `starts[i]`, `starts[i] + 1`, ... of `counts[i]` places for each i."""
-    within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    return np.repeat(starts, counts) + within
+    """Return `starts[i], ..., starts[i] + counts[i] - 1` for all i, one after the other."""
+    return np.arange(int(counts.sum())) + np.repeat(starts - (np.cumsum(counts) - counts), counts)

@@ -1,11 +1,9 @@
-"""IWSLT'14 German-English: where its text is found, fairseq's protocol, and what to call results.
+"""IWSLT'14 German-English by the protocol of fairseq's `prepare-iwslt14.sh`.
 
-The protocol is that of fairseq's `prepare-iwslt14.sh` on WIT3's files: which lines of
-`train.tags.*` are text, Moses tokens, the length cleaning (1 to 175 tokens, ratio 1.5, before
-subwords), lowercasing, every 23rd cleaned pair as valid, and the five evaluation sets that make up
-test. One deviation: tokens are sacremoses', whose rules are Moses' own; the length of the reference
-checks them. Only text with the protocol's 6,750 test pairs and the reference length of the
-literature is called IWSLT'14 without more.
+From WIT3's files it takes the text lines of `train.tags.*`, Moses tokens, pairs of 1 to 175 tokens
+(ratio at most 1.5) and lower case; every 23rd pair is valid, and five evaluation sets make up test.
+One deviation: sacremoses cuts the tokens, by Moses' own rules. Only text with the protocol's 6,750
+test pairs and the reference length of the literature is called IWSLT'14 without more.
 """
 
 import re
@@ -20,6 +18,7 @@ from normlab.data.corpus import (
     Corpus,
     Form,
     ParallelText,
+    check_german_english,
     find_text,
     has_tables,
     missing_text,
@@ -28,6 +27,7 @@ from normlab.data.corpus import (
     read_parallel,
     read_table,
     unavailable,
+    write_lines,
 )
 from normlab.data.vocabulary import moses_tokens
 
@@ -38,26 +38,24 @@ HUB_REVISION = "refs/convert/parquet"
 ARCHIVE = "de-en.tgz"
 LANGUAGES = ("de", "en")
 TRAIN_PAIRS, TEST_PAIRS = 160_239, 6_750
-# English tokens of the test in published logs; the two differ by the version of the tokeniser.
+# English tokens of the test in published logs; the two differ by the version of the tokenizer.
 REFERENCE_LENGTHS = (131_161, 131_156)
 PROTOCOL = "normlab.iwslt14/1"
-MIN_TOKENS, MAX_TOKENS, MAX_RATIO = 1, 175, 1.5
+MAX_TOKENS, MAX_RATIO = 175, 1.5
 VALID_EVERY = 23
 # The order in which the sets are joined to one test.
 TEST_SETS = ("TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012")
 
-Prepared = Literal["auto", "bpe", "tokenized"]
-TrainFrom = Literal["train", "valid"]
-Download = Literal["archive", "hub"]
-_INFIXES = {"bpe": (".bpe", ""), "tokenized": (".tok", "")}
+Splits = dict[str, ParallelText]
 _SPLITS = ("train", "valid", "test")
+_INFIXES: tuple[tuple[str, Form], ...] = ((".bpe", "bpe"), (".tok", "tokenized"), ("", "bpe"))
 _SKIPPED = ("<url>", "<talkid>", "<keywords>")
 _TAGS = re.compile(r"</?(?:title|description)>")
 _SEGMENT = re.compile(r'<seg id="[0-9]+">\s*(.*?)\s*</seg>')
 
 
 class Iwslt14(Corpus):
-    """IWSLT'14 de-en, tokenised and lowercased, or in the pieces that fairseq's script wrote.
+    """IWSLT'14 de-en, tokenized and lowercased, or in the pieces that fairseq's script wrote.
 
     Args:
         data_dir: `de-en.tgz` or a folder with it, its files, the hub's Parquet files, or
@@ -66,8 +64,8 @@ class Iwslt14(Corpus):
         train_from: `valid` trains on the valid split where there is no training text, every 23rd
             pair of it held out: "mini-TED", which is not IWSLT'14.
         prepared: which of a folder's prepared texts to read; `auto` takes the pieces first.
-        download: which source to try first without data_dir; the hub's tables lack one of the five
-            test sets, which the label of the results says.
+        download: what to download without data_dir; the hub's tables lack one of the five test
+            sets, which the label of the results says.
     """
 
     name = "iwslt14"
@@ -79,20 +77,13 @@ class Iwslt14(Corpus):
         *,
         source_language: str,
         target_language: str,
-        train_from: TrainFrom,
-        prepared: Prepared,
-        download: Download,
+        train_from: Literal["train", "valid"],
+        prepared: Literal["auto", "bpe", "tokenized"],
+        download: Literal["archive", "hub"],
     ) -> None:
-        if {source_language, target_language} != set(LANGUAGES):
-            raise ValueError(
-                f"IWSLT'14 here is German-English: task.corpus.source_language={source_language} "
-                f"and target_language={target_language} must be de and en, in either order"
-            )
-        self.languages = (source_language, target_language)
+        self.languages = check_german_english("IWSLT'14", source_language, target_language)
         self._data_dir = None if data_dir is None else Path(data_dir).expanduser()
-        self._train_from: TrainFrom = train_from
-        self._prepared: Prepared = prepared
-        self._download: Download = download
+        self._train_from, self._prepared, self._download = train_from, prepared, download
         self._form: Form = "tokenized"
         self._archive: str | None = None
 
@@ -112,17 +103,16 @@ class Iwslt14(Corpus):
             return f"IWSLT'14 de-en, not the protocol's test ({len(test)} pairs)"
         if self.reference_length() not in REFERENCE_LENGTHS:
             return f"IWSLT'14 de-en, English test of {self.reference_length()} tokens"
-        # Versions of the tokeniser move a few pairs over the cleaning limits.
+        # Versions of the tokenizer move a few pairs over the cleaning limits.
         if abs(len(train) - TRAIN_PAIRS) > TRAIN_PAIRS // 100:
             return f"IWSLT'14 de-en, {len(train)} training pairs"
         return "IWSLT'14 de-en"
 
-    def splits(self) -> dict[str, ParallelText]:
-        """Return `train`, `valid`, `test`; the first call may download and tokenise (a minute)."""
+    def splits(self) -> Splits:
         return self._text
 
     @cached_property
-    def _text(self) -> dict[str, ParallelText]:
+    def _text(self) -> Splits:
         text = self._from_network() if self._data_dir is None else self._find(self._data_dir)
         if self._train_from == "valid":
             if "train" in text:
@@ -156,7 +146,7 @@ class Iwslt14(Corpus):
             "archive_sha256": self._archive,
         }
 
-    def _find(self, path: Path) -> dict[str, ParallelText]:
+    def _find(self, path: Path) -> Splits:
         """Read the first known form of the data at a path."""
         if path.is_file():
             return self._from_archive(path)
@@ -166,71 +156,45 @@ class Iwslt14(Corpus):
             content = {file.name: file_checksum(file) for file in sorted(release.glob("*.de-en.*"))}
             return _cached(content, lambda _: read_release(release))
         if path.is_dir() and has_tables(path):
-            return self._from_tables(str(path), revision=None)
+            return _from_tables(str(path))
         return self._from_prepared(path)
 
-    def _from_archive(self, archive: Path) -> dict[str, ParallelText]:
+    def _from_archive(self, archive: Path) -> Splits:
         self._archive = file_checksum(archive)
         return _cached({"archive": self._archive}, lambda folder: _read_archive(archive, folder))
 
-    def _from_tables(self, path: str, *, revision: str | None) -> dict[str, ParallelText]:
-        """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
-        tables = read_table(path, languages=LANGUAGES, revision=revision)
-        missing = {"train", "validation", "test"} - set(tables)
-        if missing:
-            raise ValueError(f"{path} lacks {', '.join(sorted(missing))}; it has {list(tables)}")
-        train = tables["train"]
-        kept = train.pick([i for i, line in enumerate(train.source) if training_lines([line])])
-        raw = paired([training_lines(kept.source), training_lines(kept.target)], train.origins)
-        content = {split: " ".join(text.checksums()) for split, text in tables.items()}
-        return _cached(content, lambda _: assemble(raw, [tables["validation"], tables["test"]]))
+    def _from_network(self) -> Splits:
+        try:
+            if self._download == "hub":
+                return _from_tables(HUB, revision=HUB_REVISION)
+            archive = download(URL, f"iwslt14-{ARCHIVE}")
+        except Exception as error:
+            raise unavailable(
+                "IWSLT'14 de-en",
+                self.origin(),
+                error,
+                "Run the command again, try task.corpus.download=hub (or archive), or set data_dir "
+                f"to {ARCHIVE} ({URL}), to a folder of its files, or to train, valid and test as "
+                "fairseq's prepare-iwslt14.sh writes them. If all you have is its valid and test, "
+                "task.corpus.train_from=valid trains on the valid split, as mini-TED.",
+            ) from error
+        try:
+            return self._from_archive(archive)
+        except ValueError:
+            archive.unlink(missing_ok=True)  # download it again next time
+            raise
 
-    def _from_network(self) -> dict[str, ParallelText]:
-        """Read the archive or the hub's tables, the other one where the first cannot be had."""
-        sources = {
-            "archive": URL,
-            "hub": f"{HUB} (revision {HUB_REVISION}) of the Hugging Face Hub",
-        }
-        errors: dict[str, Exception] = {}
-        for name in sorted(sources, key=lambda name: name != self._download):
-            try:
-                if name == "hub":
-                    return self._from_tables(HUB, revision=HUB_REVISION)
-                archive = download(URL, f"iwslt14-{ARCHIVE}")
-                try:
-                    return self._from_archive(archive)
-                except ValueError:
-                    archive.unlink(missing_ok=True)  # download it again next time
-                    self._archive = None
-                    raise
-            except Exception as error:
-                errors[name] = error
-        first, second = errors
-        other = " ".join(str(errors[second]).split())[:80]
-        raise unavailable(
-            "IWSLT'14 de-en",
-            f"{sources[first]} and {sources[second]} ({other})",
-            errors[first],
-            f"With a network, run the command again. Without one, set data_dir to {ARCHIVE} or to "
-            "a folder with its files, the hub's Parquet files, or train, valid and test as .de "
-            "and .en (also .bpe.de or .tok.de, plain or .gz) as fairseq's prepare-iwslt14.sh "
-            "writes them. If all you have is its valid and test, task.corpus.train_from=valid "
-            "trains on the valid split, as mini-TED.",
-        ) from errors[first]
-
-    def _from_prepared(self, folder: Path) -> dict[str, ParallelText]:
+    def _from_prepared(self, folder: Path) -> Splits:
         """Read text that fairseq's script wrote: pieces or tokens."""
-        forms: tuple[Form, ...] = ("bpe", "tokenized")
-        known = [
-            (infix, form)
-            for form in forms
-            if self._prepared in ("auto", form)
-            for infix in _INFIXES[form]
+        infixes = [
+            infix
+            for infix, form in _INFIXES
+            if self._prepared in ("auto", form) or not infix
             if find_text(folder, f"test{infix}.de")
         ]
-        if not known:
+        if not infixes:
             raise ValueError(missing_text(folder, "test[.bpe|.tok].de"))
-        infix, form = known[0]
+        infix = infixes[0]
         splits = [name for name in _SPLITS if find_text(folder, f"{name}{infix}.de")]
         if self._train_from == "train" and "train" not in splits:
             raise ValueError(
@@ -241,7 +205,7 @@ class Iwslt14(Corpus):
         wanted = sorted({"valid", "test", *splits}, key=_SPLITS.index)
         text = {split: read_parallel(folder, f"{split}{infix}", *LANGUAGES) for split in wanted}
         pieces = any("@@ " in line for line in text["test"].source)
-        if pieces != (form == "bpe") and infix:
+        if infix and pieces != (infix == ".bpe"):
             raise ValueError(
                 f"{text['test'].origins[0]} {'holds' if pieces else 'does not hold'} `@@ ` pieces; "
                 "the name says otherwise: rename the files to .bpe or .tok"
@@ -250,7 +214,21 @@ class Iwslt14(Corpus):
         return text
 
 
-def _read_archive(archive: Path, place: Path) -> dict[str, ParallelText]:
+def _cached(content: dict[str, str], read: Callable[[Path], Splits]) -> Splits:
+    """Return text that takes a minute to tokenize, from the cache after the first time."""
+
+    def build(folder: Path) -> None:
+        for split, text in read(folder).items():
+            for lang, lines in zip(LANGUAGES, (text.source, text.target), strict=True):
+                write_lines(folder / f"{split}.tok.{lang}", lines)
+
+    name = f"iwslt14-text-{cache_key({'protocol': PROTOCOL, **content})}"
+    folder = cached_folder(name, build)
+    files = {split: [folder / f"{split}.tok.{lang}" for lang in LANGUAGES] for split in _SPLITS}
+    return {split: paired([read_lines(x) for x in paths], paths) for split, paths in files.items()}
+
+
+def _read_archive(archive: Path, place: Path) -> Splits:
     """Unpack an archive into a temporary folder within `place`, and read it."""
     with tempfile.TemporaryDirectory(dir=place) as folder:
         unpack(archive, Path(folder))
@@ -263,21 +241,16 @@ def _read_archive(archive: Path, place: Path) -> dict[str, ParallelText]:
         return read_release(release)
 
 
-def _cached(
-    content: dict[str, str], read: Callable[[Path], dict[str, ParallelText]]
-) -> dict[str, ParallelText]:
-    """Return text that takes a minute to tokenise, from the cache after the first time."""
-
-    def build(folder: Path) -> None:
-        for split, text in read(folder).items():
-            for lang, lines in zip(LANGUAGES, (text.source, text.target), strict=True):
-                data = "".join(line + "\n" for line in lines).encode()
-                (folder / f"{split}.tok.{lang}").write_bytes(data)
-
-    name = f"iwslt14-text-{cache_key({'protocol': PROTOCOL, **content})}"
-    folder = cached_folder(name, build)
-    files = {split: [folder / f"{split}.tok.{lang}" for lang in LANGUAGES] for split in _SPLITS}
-    return {split: paired([read_lines(x) for x in paths], paths) for split, paths in files.items()}
+def _from_tables(path: str, *, revision: str | None = None) -> Splits:
+    """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
+    tables = read_table(
+        path, splits=("train", "validation", "test"), languages=LANGUAGES, revision=revision
+    )
+    train = tables["train"]
+    kept = train.pick([i for i, line in enumerate(train.source) if training_lines([line])])
+    raw = paired([training_lines(kept.source), training_lines(kept.target)], train.origins)
+    content = {split: " ".join(text.checksums()) for split, text in tables.items()}
+    return _cached(content, lambda _: assemble(raw, [tables["validation"], tables["test"]]))
 
 
 def find_release(folder: Path) -> Path | None:
@@ -286,34 +259,28 @@ def find_release(folder: Path) -> Path | None:
     return next((place for place in places if (place / "train.tags.de-en.de").is_file()), None)
 
 
-def read_release(folder: Path) -> dict[str, ParallelText]:
-    """Read the files of the release into `train`, `valid`, `test`: tokenised, lowercased.
+def read_release(folder: Path) -> Splits:
+    """Read the files of the release into `train`, `valid`, `test`: tokenized, lowercased.
 
     Raises ValueError naming the file that is missing, or whose counterpart differs in length.
     """
     tags = [folder / f"train.tags.de-en.{lang}" for lang in LANGUAGES]
-    sets = [
-        [folder / f"IWSLT14.{name}.de-en.{lang}.xml" for lang in LANGUAGES] for name in TEST_SETS
-    ]
+    sets = [[folder / f"IWSLT14.{x}.de-en.{lang}.xml" for lang in LANGUAGES] for x in TEST_SETS]
     missing = [path.name for pair in [tags, *sets] for path in pair if not path.is_file()]
     if missing:
-        raise ValueError(
-            f"{folder} lacks {', '.join(missing)} of the IWSLT'14 de-en release; unpack all of "
-            "de-en.tgz"
-        )
+        raise ValueError(f"{folder} lacks {', '.join(missing)}; unpack all of {ARCHIVE}")
     train = paired([training_lines(read_lines(path)) for path in tags], tags)
-    tests = [paired([segments(read_lines(path)) for path in pair], pair) for pair in sets]
-    return assemble(train, tests)
+    return assemble(train, [paired([segments(read_lines(x)) for x in pair], pair) for pair in sets])
 
 
-def assemble(train: ParallelText, tests: list[ParallelText]) -> dict[str, ParallelText]:
+def assemble(train: ParallelText, tests: list[ParallelText]) -> Splits:
     """Apply the protocol to raw (de, en) training text and evaluation sets."""
     test = ParallelText(
         [line for part in tests for line in part.source],
         [line for part in tests for line in part.target],
         origins=("the test sets (de)", "the test sets (en)"),
     )
-    return {**hold_out(lowercase(clean(tokenized(train)))), "test": lowercase(tokenized(test))}
+    return {**hold_out(_lower(clean(_tokenized(train)))), "test": _lower(_tokenized(test))}
 
 
 def training_lines(lines: Iterable[str]) -> list[str]:
@@ -331,14 +298,12 @@ def segments(lines: Iterable[str]) -> list[str]:
     return [match.group(1).replace("\u2019", "'") for match in found if match]
 
 
-def tokenized(text: ParallelText) -> ParallelText:
-    """Return Moses tokens of both sides."""
+def _tokenized(text: ParallelText) -> ParallelText:
     sides = zip((text.source, text.target), LANGUAGES, strict=True)
     return paired([moses_tokens(x, lang=lang) for x, lang in sides], text.origins)
 
 
-def lowercase(text: ParallelText) -> ParallelText:
-    """Return both sides in lower case."""
+def _lower(text: ParallelText) -> ParallelText:
     return paired([[x.lower() for x in side] for side in (text.source, text.target)], text.origins)
 
 
@@ -346,12 +311,10 @@ def clean(text: ParallelText) -> ParallelText:
     """Leave out pairs with a side outside 1 to 175 tokens, or one over 1.5 times the other."""
     pairs = enumerate(zip(text.source, text.target, strict=True))
     sizes = ((i, sorted(len(side.split()) for side in pair)) for i, pair in pairs)
-    return text.pick(
-        [i for i, (a, b) in sizes if a >= MIN_TOKENS and b <= min(MAX_TOKENS, MAX_RATIO * a)]
-    )
+    return text.pick([i for i, (a, b) in sizes if a >= 1 and b <= min(MAX_TOKENS, MAX_RATIO * a)])
 
 
-def hold_out(text: ParallelText) -> dict[str, ParallelText]:
+def hold_out(text: ParallelText) -> Splits:
     """Split off every 23rd pair, the 23rd first, as `valid`; the rest is `train`."""
     valid = range(VALID_EVERY - 1, len(text), VALID_EVERY)
     return {

@@ -11,6 +11,7 @@ from normlab.data.corpus import (
     Corpus,
     Form,
     ParallelText,
+    check_german_english,
     find_text,
     has_tables,
     missing_text,
@@ -59,12 +60,7 @@ class Multi30k(Corpus):
     def __init__(
         self, data_dir: str | None, *, source_language: str, target_language: str, hub: str = HUB
     ) -> None:
-        if {source_language, target_language} != {"de", "en"}:
-            raise ValueError(
-                f"Multi30k here is German-English: task.corpus.source_language={source_language} "
-                f"and target_language={target_language} must be de and en, in either order"
-            )
-        self.languages = (source_language, target_language)
+        self.languages = check_german_english("Multi30k", source_language, target_language)
         self._folder = None if data_dir is None else Path(data_dir).expanduser()
         self._hub = hub
 
@@ -90,19 +86,17 @@ class Multi30k(Corpus):
         return f"Hugging Face Hub, {self._hub}"
 
     def splits(self) -> dict[str, ParallelText]:
-        """Return `train`, `valid`, `test` and, where there are files, `test_2017`; read once."""
         return self._text
 
     @cached_property
     def _text(self) -> dict[str, ParallelText]:
         if self._folder is None:
-            return self._from_tables(None)
-        # A folder that holds several data sets, as a lab's data folder does, has ours under its own
-        # name.
+            return self._from_tables(self._hub)
+        # A lab's data folder holds ours under its own name.
         named = self._folder / self.name
         folder = named if named.is_dir() else self._folder
         if find_text(folder, "train.en") is None and folder.is_dir() and has_tables(folder):
-            return self._from_tables(folder)
+            return self._from_tables(str(folder))
         splits: dict[str, ParallelText] = {}
         for split, names in FILES.items():
             present = [name for name in names if find_text(folder, f"{name}.{self.languages[0]}")]
@@ -112,25 +106,19 @@ class Multi30k(Corpus):
                 raise ValueError(missing_text(folder, f"{names[0]}.{self.languages[0]}"))
         return splits
 
-    def _from_tables(self, folder: Path | None) -> dict[str, ParallelText]:
+    def _from_tables(self, path: str) -> dict[str, ParallelText]:
         """Read a folder of tables, or the hub's."""
         try:
-            tables = read_table(str(folder or self._hub), languages=self.languages)
+            tables = read_table(path, splits=HUB_SPLITS, languages=self.languages)
         except Exception as error:
-            if folder is not None:
+            if path != self._hub:
                 raise
             raise unavailable(
                 "Multi30k",
                 f"the data set {self._hub} of the Hugging Face Hub",
                 error,
-                "With a network, run the command again. Without one, set data_dir=FOLDER to a "
-                "folder that holds train, val and test_2016_flickr as .de and .en (plain or .gz), "
-                "or the data set's train.jsonl, val.jsonl and test.jsonl, downloaded elsewhere "
-                f"from https://huggingface.co/datasets/{self._hub}.",
+                "Run the command again, or set data_dir=FOLDER to a folder with train, val and "
+                "test_2016_flickr as .de and .en (plain or .gz), or with the data set's .jsonl "
+                f"files of https://huggingface.co/datasets/{self._hub}.",
             ) from error
-        missing = [split for split in HUB_SPLITS if split not in tables]
-        if missing:
-            raise ValueError(
-                f"Multi30k tables lack {', '.join(missing)}; there are {', '.join(tables)}"
-            )
         return {ours: tables[theirs] for theirs, ours in HUB_SPLITS.items()}

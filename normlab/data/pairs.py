@@ -2,29 +2,28 @@
 
 Decides how a document becomes examples:
 
-- It is cut into runs of consecutive sentences that fit into one sequence, as many as fit, at least
-  two. A last sentence that is left over joins the one before it, a second time. Documents are not
-  packed together: a short one gives a short example. A share of the runs (BERT's is a tenth) gets a
-  shorter limit, anywhere between two tokens and the whole, so that few lengths are the largest one.
-- With pairs (`nsp`), a run is cut between two of its sentences, anywhere alike: segment A, then B.
-  Half of the examples keep B. The others take the B of one of them, of another document, whose A
-  has as many sentences and leaves as much room or hardly less. So lengths do not tell which it is.
+- It is cut into runs of consecutive sentences, as many as fit into one sequence, at least two. A
+  last sentence that is left over joins the one before it, a second time. Documents are not packed
+  together. A share of the runs (BERT's is a tenth) gets a random shorter limit, from two tokens on.
+- With pairs (`nsp`), a run is cut at random between two of its sentences: segment A, then B. Half
+  of the examples keep B. The others take the B of another document, of an example whose A has as
+  many sentences and leaves as much room or hardly less, so that lengths do not tell which it is.
 - A document of one sentence has no true B: it is an A that takes the B of another, as above. So
   that both labels stay equally many, true pairs are drawn from the others, and where such documents
   are more than half, some of them sit the epoch out.
 - Without pairs, a run is one segment; a document of one sentence is nothing special.
-- Sentences are whole, but where one alone, or two that are all a run has, are longer than the room:
-  then A keeps half of it at least, B the rest, and the example is counted. These exchange their Bs
-  among themselves.
+- Sentences are whole, unless one alone, or the two of a run, are longer than the room: then A keeps
+  at least half of the room, B the rest, and the example is counted. These examples exchange their
+  Bs among themselves.
 
 BERT itself fills B from elsewhere up to the room, so that a short example gives the label away, and
 cuts segments in the middle of sentences.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,8 +36,7 @@ TRIES = 64  # neighbours to look at for a segment from elsewhere
 LEAST = 2  # tokens that a sequence must have room for
 
 
-@dataclass(frozen=True)
-class Segments:
+class Batch(NamedTuple):
     """A batch of examples as arrays [rows, columns].
 
     `ids` int64, `segments` int64 (0 in A and its marks, 1 in B and its mark), `valid` (no padding),
@@ -52,37 +50,47 @@ class Segments:
     begins: np.ndarray
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The examples of one epoch, in the order of their documents; all arrays are [examples].
+class Segment(NamedTuple):
+    """One segment per example; all arrays are int64 [examples].
 
-    A is the sentences `a_first:a_end` of document `a_document`: the `a_tokens` tokens from place
-    `a_start` of the split. B likewise; without pairs it has no sentence, no token, and document -1.
-    `is_next` tells whether B follows A. `cut` says which examples hold a sentence that was cut.
-    `left_out` counts the documents of one sentence that sit this epoch out.
+    It is the sentences `first:end` of a document: the `tokens` tokens from place `start` of the
+    split. `whole` counts the tokens of these sentences, which may have been cut.
     """
 
-    a_document: np.ndarray
-    a_first: np.ndarray
-    a_end: np.ndarray
-    a_start: np.ndarray
-    a_tokens: np.ndarray
-    b_document: np.ndarray
-    b_first: np.ndarray
-    b_end: np.ndarray
-    b_start: np.ndarray
-    b_tokens: np.ndarray
+    document: np.ndarray
+    first: np.ndarray
+    end: np.ndarray
+    start: np.ndarray
+    tokens: np.ndarray
+    whole: np.ndarray
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The examples of one epoch, in the order of their documents.
+
+    `b` is None without pairs. `is_next` (bool [examples]) tells whether B follows A. `left_out`
+    counts the documents of one sentence that sit this epoch out.
+    """
+
+    a: Segment
+    b: Segment | None
     is_next: np.ndarray
-    cut: np.ndarray
     left_out: int
 
     def __len__(self) -> int:
-        return len(self.a_document)
+        return len(self.is_next)
 
     @property
     def lengths(self) -> np.ndarray:
         """Tokens of every example with its marks, int64 [examples]."""
-        return self.a_tokens + self.b_tokens + MARKS - (self.b_document < 0)
+        return self.a.tokens + (MARKS - 1 if self.b is None else self.b.tokens + MARKS)
+
+    @property
+    def cut(self) -> np.ndarray:
+        """Which examples hold a sentence that was cut, bool [examples]."""
+        parts = [self.a] if self.b is None else [self.a, self.b]
+        return np.any([part.tokens < part.whole for part in parts], axis=0)
 
     def describe(self) -> dict[str, int]:
         """Return counts for the record: examples, true pairs, cut ones, documents left out."""
@@ -93,31 +101,28 @@ class Pairs:
             "one_sentence_left_out": self.left_out,
         }
 
-    def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Segments:
+    def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Batch:
         """Return the examples `indices` as padded arrays: `[CLS] A [SEP]`, with pairs `B [SEP]`.
 
         `data` is the split that the examples were drawn from.
         """
-        a, b = self.a_tokens[indices], self.b_tokens[indices]
-        paired = self.b_document[indices] >= 0
         lengths = self.lengths[indices]
         shape = (len(indices), int(lengths.max(initial=0)))
         ids = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
         begins = np.zeros(shape, dtype=bool)
-        rows, one = np.arange(len(indices)), np.ones_like(a)
+        rows, at = np.arange(len(indices)), np.ones_like(lengths)
         ids[:, :1] = DocumentTokenizer.cls_id
-        ids[rows, 1 + a] = DocumentTokenizer.sep_id
-        ids[rows, lengths - 1] = DocumentTokenizer.sep_id
-        for at, starts, counts in (
-            (one, self.a_start[indices], a),
-            (2 + a, self.b_start[indices], b),
-        ):
+        for part in (self.a,) if self.b is None else (self.a, self.b):
+            starts, counts = part.start[indices], part.tokens[indices]
             copy_runs(ids, at, data.text.ids, starts, counts)
             copy_runs(begins, at, data.begins, starts, counts)
-        return Segments(
+            ids[rows, at + counts] = DocumentTokenizer.sep_id
+            at = at + counts + 1
+        of_b = self.a.tokens[indices] + 2
+        return Batch(
             ids=ids,
-            segments=columns_in(shape, 2 + a, b + paired).astype(np.int64),
-            valid=columns_in(shape, 0 * a, lengths),
+            segments=columns_in(shape, of_b, lengths - of_b).astype(np.int64),
+            valid=columns_in(shape, 0 * lengths, lengths),
             maskable=ids >= DocumentTokenizer.first_ordinary,
             begins=begins,
         )
@@ -139,8 +144,8 @@ def segment_pairs(
     [sentences] how many tokens each has (1 or more). `max_length` bounds an example with its marks;
     a share `short_share` of them is bounded by less.
 
-    Raises: ValueError: `max_length` holds no segments, or pairs cannot be made: one document only,
-        or none of two sentences.
+    Raises ValueError where `max_length` holds no segments, and where pairs cannot be made: one
+    document only, or none of two sentences.
     """
     longest = max_length - (MARKS if nsp else MARKS - 1)
     if longest < LEAST:
@@ -155,7 +160,9 @@ def segment_pairs(
     owner, first, end = _runs(documents, offsets, rooms, pair=nsp)
     room = rooms[: len(owner)]
     if not nsp:
-        return _single(offsets, owner, first, end, room)
+        whole = offsets[end] - offsets[first]
+        a = Segment(owner, first, end, offsets[first], np.minimum(whole, room), whole)
+        return Pairs(a, None, is_next=np.zeros(len(owner), dtype=bool), left_out=0)
     if len(documents) < 3:
         raise ValueError(
             f"segment pairs need a second document, and there is {len(documents) - 1}: mark where "
@@ -164,8 +171,7 @@ def segment_pairs(
     if not (end - first > 1).any():
         raise ValueError(
             f"segment pairs need a document of two sentences, and all {len(documents) - 1} have "
-            "one: mark where documents end with a blank line between them, not after every "
-            "sentence, or train without pairs (task.nsp=false)"
+            "one: put a blank line between documents only, or train without pairs (task.nsp=false)"
         )
     is_next, kept = _labels(end - first > 1, rng)
     left_out = len(owner) - len(kept)
@@ -193,42 +199,10 @@ def segment_pairs(
     b_whole = offsets[b_end] - offsets[b_first]
     b_tokens = np.minimum(b_whole, room - a_tokens)
     return Pairs(
-        a_document=owner,
-        a_first=first,
-        a_end=split,
-        a_start=offsets[first],
-        a_tokens=a_tokens,
-        b_document=b_document,
-        b_first=b_first,
-        b_end=b_end,
-        b_start=offsets[b_first],
-        b_tokens=b_tokens,
+        Segment(owner, first, split, offsets[first], a_tokens, a_whole),
+        Segment(b_document, b_first, b_end, offsets[b_first], b_tokens, b_whole),
         is_next=is_next,
-        cut=(a_tokens < a_whole) | (b_tokens < b_whole),
         left_out=left_out,
-    )
-
-
-def _single(
-    offsets: np.ndarray, owner: np.ndarray, first: np.ndarray, end: np.ndarray, room: np.ndarray
-) -> Pairs:
-    """Return examples of one segment."""
-    whole = offsets[end] - offsets[first]
-    tokens, none = np.minimum(whole, room), np.zeros_like(first)
-    return Pairs(
-        a_document=owner,
-        a_first=first,
-        a_end=end,
-        a_start=offsets[first],
-        a_tokens=tokens,
-        b_document=none - 1,
-        b_first=none,
-        b_end=none,
-        b_start=none,
-        b_tokens=none,
-        is_next=np.zeros(len(owner), dtype=bool),
-        cut=tokens < whole,
-        left_out=0,
     )
 
 
@@ -243,18 +217,14 @@ def _runs(
     least = 2 if pair else 1
     places = offsets.tolist()
     limits = rooms.tolist()
-    owner: list[int] = []
-    firsts: list[int] = []
-    stops: list[int] = []
-    bounds: Sequence[int] = documents.tolist()
-    for document, (begin, stop) in enumerate(pairwise(bounds)):
+    owner, firsts, stops = list[int](), list[int](), list[int]()
+    for document, (begin, stop) in enumerate(pairwise(documents.tolist())):
         first = begin
         while first < stop:
             if pair and first == stop - 1 and first > begin:
                 first -= 1
-            fits = (
-                bisect_right(places, places[first] + limits[len(owner)], lo=first, hi=stop + 1) - 1
-            )
+            limit = places[first] + limits[len(owner)]
+            fits = bisect_right(places, limit, lo=first, hi=stop + 1) - 1
             end = min(max(fits, first + least), stop)
             owner.append(document)
             firsts.append(first)
@@ -277,11 +247,7 @@ def _labels(can_follow: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarra
 
 
 def _givers(
-    order: np.ndarray,
-    owner: np.ndarray,
-    lone: np.ndarray,
-    needed: np.ndarray,
-    room: np.ndarray,
+    order: np.ndarray, owner: np.ndarray, lone: np.ndarray, needed: np.ndarray, room: np.ndarray
 ) -> np.ndarray:
     """Return whose B each example of `order` takes: the nearest that will do, on either side.
 

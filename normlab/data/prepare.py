@@ -4,19 +4,20 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby, islice
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import tokenizers
 
-from normlab.data.cache import cache_key, cached_folder
-from normlab.data.corpus import Corpus, Form, ParallelText, paired
-from normlab.data.documents import REQUIRED, Document, DocumentCorpus, in_order
+from normlab.data.cache import cache_key, cached_folder, file_checksum
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, paired, write_lines
+from normlab.data.documents import Document, DocumentCorpus
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (
     PIECE_JOIN,
@@ -28,11 +29,13 @@ from normlab.data.vocabulary import (
     moses_tokens,
 )
 
-PAIRS_FORMAT = "normlab.prepared/3"
-DOCUMENTS_FORMAT = "normlab.documents/4"
+PAIRS_FORMAT = "normlab.prepared/4"
+DOCUMENTS_FORMAT = "normlab.documents/5"
 SAMPLE_CHARACTERS = 100_000_000
 """Characters of training text that a vocabulary of documents is learned from, at most."""
 _PART, _DOCUMENTS = 10_000, 1_000  # lines, and documents, encoded at a time
+_SIDES = ("source", "target")
+_DESCRIPTION = "description.json"
 
 
 @dataclass(frozen=True)
@@ -41,7 +44,7 @@ class PreparedTranslation:
 
     `texts` hold the sentences that `pairs` encode, in the same order, with the pieces of `bpe` text
     joined: the references of scoring. The two tokenizers are one object where the vocabulary is
-    joint. `lowercased` tells whether the training text has no capital letter.
+    joint.
     """
 
     pairs: dict[str, EncodedPairs]
@@ -50,8 +53,12 @@ class PreparedTranslation:
     target_tokenizer: Tokenizer
     form: Form
     languages: tuple[str, str]
-    lowercased: bool
     description: dict[str, Any]
+
+    @cached_property
+    def lowercased(self) -> bool:
+        """Whether the training text has no capital letter."""
+        return not any(line != line.lower() for line in self.texts["train"].source)
 
     def plain(self, lines: list[str]) -> list[str]:
         """Turn decoded or reference target lines into plain text, which `bleu` scores."""
@@ -75,6 +82,33 @@ class PreparedTranslation:
         return self.source_tokenizer.cut(tokens) if self.form == "bpe" else tokens
 
 
+@dataclass(frozen=True)
+class PreparedDocuments:
+    """A corpus ready to train on: one vocabulary, the encoded splits, and what a record says."""
+
+    splits: dict[str, EncodedDocuments]
+    tokenizer: DocumentTokenizer
+    description: dict[str, Any]
+
+
+def _prepared(
+    corpus: Corpus | DocumentCorpus,
+    settings: Mapping[str, object],
+    build: Callable[[Path], dict[str, Any]],
+    cache: Path | None,
+) -> tuple[Path, dict[str, Any]]:
+    """Return the folder of prepared data and its description, which `build(folder)` returns."""
+    content = {"content": corpus.key(), "label": corpus.label, "tokenizers": tokenizers.__version__}
+    name = f"{corpus.name}-{cache_key({**content, **settings})}"
+
+    def fill(folder: Path) -> None:
+        description = json.dumps(build(folder), indent=1)
+        (folder / _DESCRIPTION).write_text(description, "utf-8")
+
+    folder = cached_folder(name, fill, root=cache)
+    return folder, json.loads((folder / _DESCRIPTION).read_text("utf-8"))
+
+
 def prepare_translation(
     corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int, cache: Path | None = None
 ) -> PreparedTranslation:
@@ -85,101 +119,80 @@ def prepare_translation(
     left out and counted; in valid and test it is an error, because a score of fewer or of cut
     sentences is another score. Raises ValueError naming file and line, or the missing split.
     """
-    settings = {
-        "format": PAIRS_FORMAT,
-        "content": corpus.key(),
-        "label": corpus.label,
-        "vocab_size": vocab_size,
-        "joint": joint,
-        "max_length": max_length,
-        "tokenizers": tokenizers.__version__,
-    }
-
-    def build(folder: Path) -> None:
-        _build_pairs(folder, corpus, vocab_size=vocab_size, joint=joint, max_length=max_length)
-
-    folder = cached_folder(f"{corpus.name}-{cache_key(settings)}", build, root=cache)
-    meta = _read_json(folder / "meta.json")
-    form: Form = meta["form"]
+    sizes = {"vocab_size": vocab_size, "joint": joint, "max_length": max_length}
+    folder, description = _prepared(
+        corpus,
+        {"format": PAIRS_FORMAT, **sizes},
+        lambda folder: _build_pairs(folder, corpus, **sizes),
+        cache,
+    )
     pairs: dict[str, EncodedPairs] = {}
     texts: dict[str, ParallelText] = {}
-    for split in meta["splits"]:
-        names = [f"{split}.{side}" for side in ("source", "target")]
+    for split in description["sizes"]:
+        names = [f"{split}.{side}" for side in _SIDES]
+        lines = [(folder / f"{name}.txt").read_bytes().decode().split("\n")[:-1] for name in names]
         pairs[split] = EncodedPairs(*(EncodedText.load(folder, name) for name in names))
-        texts[split] = paired([_read_lines(folder / f"{name}.txt") for name in names], names)
-    source = Tokenizer.load(folder / "source.json", form=form)
+        texts[split] = paired(lines, names)
+    form: Form = description["form"]
+    found = [Tokenizer.load(folder / f"{side}.json", form=form) for side in _SIDES[: 2 - joint]]
     return PreparedTranslation(
         pairs=pairs,
         texts=texts,
-        source_tokenizer=source,
-        target_tokenizer=source if joint else Tokenizer.load(folder / "target.json", form=form),
+        source_tokenizer=found[0],
+        target_tokenizer=found[-1],
         form=form,
-        languages=tuple(meta["languages"]),
-        lowercased=meta["lowercased"],
-        description=_read_json(folder / "description.json"),
+        languages=tuple(description["languages"]),
+        description=description,
     )
 
 
 def _build_pairs(
     folder: Path, corpus: Corpus, *, vocab_size: int, joint: bool, max_length: int
-) -> None:
+) -> dict[str, Any]:
     splits = {split: text.checked() for split, text in corpus.splits().items()}
-    _check_splits(corpus.name, splits)
+    _check_splits(corpus.name, {split: len(text) for split, text in splits.items()})
     train, form = splits["train"], corpus.form
     sides = [train.source + train.target] if joint else [train.source, train.target]
-    found = [Tokenizer.train(side, form=form, vocab_size=vocab_size) for side in sides]
-    source, target = found[0], found[-1]
-    source.save(folder / "source.json")
-    target.save(folder / "target.json")
+    vocabularies = [Tokenizer.train(side, form=form, vocab_size=vocab_size) for side in sides]
+    for side, vocabulary in zip(_SIDES, vocabularies, strict=False):
+        vocabulary.save(folder / f"{side}.json")
+    source, target = vocabularies[0], vocabularies[-1]
     description: dict[str, Any] = {
         **corpus.describe(),
         "vocabulary": {"joint": joint, "source": len(source), "target": len(target)},
         "max_length": max_length,
+        "sizes": {},
     }
-    names = ("sizes", "dropped_long", "tokens", "lengths", "unknown", "reference_length")
-    description.update({name: {} for name in names})
     for split, text in splits.items():
         pairs = EncodedPairs(_encoded(source, text.source), _encoded(target, text.target))
         kept = _kept(split, pairs, text, max_length)
-        if len(kept) < len(pairs):
-            pairs = pairs.select(kept)
-        text = text.pick(kept.tolist())
-        lines = {"source": text.source, "target": text.target}
+        dropped = len(pairs) - len(kept)
+        if dropped:
+            pairs, text = pairs.select(kept), text.pick(kept.tolist())
+        lines = [text.source, text.target]
         if form == "bpe":
-            lines = {side: [join_pieces(line) for line in x] for side, x in lines.items()}
-        for side, encoded in (("source", pairs.source), ("target", pairs.target)):
-            encoded.append(folder, f"{split}.{side}")
-            data = "".join(line + "\n" for line in lines[side]).encode()
-            (folder / f"{split}.{side}.txt").write_bytes(data)
-        encoded = list(zip(corpus.languages, (pairs.source, pairs.target), strict=True))
-        values = (
-            len(pairs),
-            len(splits[split]) - len(pairs),
-            {lang: len(x.ids) for lang, x in encoded},
-            {lang: length_statistics(x.lengths) for lang, x in encoded},
-            {lang: int((x.ids == Tokenizer.unk_id).sum()) for lang, x in encoded},
-            sum(len(line.split()) for line in lines["target"]),
-        )
-        for name, value in zip(names, values, strict=True):
-            description[name][split] = value
-    meta = {
-        "form": form,
-        "languages": list(corpus.languages),
-        "lowercased": not any(line != line.lower() for line in train.source),
-        "splits": list(splits),
-    }
-    _write_json(folder / "meta.json", meta)
-    _write_json(folder / "description.json", description, sort_keys=True)
+            lines = [[join_pieces(line) for line in side] for side in lines]
+        encoded = dict(zip(corpus.languages, (pairs.source, pairs.target), strict=True))
+        for name, side, plain in zip(_SIDES, encoded.values(), lines, strict=True):
+            side.append(folder, f"{split}.{name}")
+            write_lines(folder / f"{split}.{name}.txt", plain)
+        values = {
+            "sizes": len(pairs),
+            "dropped_long": dropped,
+            "tokens": {lang: len(x.ids) for lang, x in encoded.items()},
+            "lengths": {lang: length_statistics(x.lengths) for lang, x in encoded.items()},
+            "unknown": {lang: x.count(Tokenizer.unk_id) for lang, x in encoded.items()},
+            "reference_length": sum(len(line.split()) for line in lines[1]),
+        }
+        for name, value in values.items():
+            description.setdefault(name, {})[split] = value
+    return description
 
 
 def _encoded(tokenizer: Tokenizer, lines: Sequence[str]) -> EncodedText:
     """Encode lines in parts, since lists of ids take many times the room of arrays."""
     parts = (lines[start : start + _PART] for start in range(0, len(lines), _PART))
     return EncodedText.from_sentences(ids for part in parts for ids in tokenizer.encode_batch(part))
-
-
-def _read_lines(path: Path) -> list[str]:
-    return path.read_bytes().decode().split("\n")[:-1]
 
 
 def _kept(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) -> np.ndarray:
@@ -190,22 +203,12 @@ def _kept(split: str, pairs: EncodedPairs, text: ParallelText, max_length: int) 
         return np.flatnonzero(kept)
     first = int(np.argmin(kept))
     side = int(lengths[first].argmax())
-    where = f"{text.origins[side]}, line {first + 1}: {int(lengths[first, side])} tokens"
     raise ValueError(
-        f"{where} with the end mark, over task.max_length={max_length}, and so are "
-        f"{int((~kept).sum())} of {len(kept)} pairs of {split}; set task.max_length="
-        f"{int(lengths.max())} or more (sentences that are scored are neither cut nor left out; "
-        "long training pairs are left out, but some must remain)"
+        f"{text.origins[side]}, line {first + 1}: {int(lengths[first, side])} tokens with the end "
+        f"mark, over task.max_length={max_length}, and so are {int((~kept).sum())} of {len(kept)} "
+        f"pairs of {split}; set task.max_length={int(lengths.max())} or more (only training pairs "
+        "are left out, and some must remain)"
     )
-
-
-@dataclass(frozen=True)
-class PreparedDocuments:
-    """A corpus ready to train on: one vocabulary, the encoded splits, and what a record says."""
-
-    splits: dict[str, EncodedDocuments]
-    tokenizer: DocumentTokenizer
-    description: dict[str, Any]
 
 
 def prepare_documents(
@@ -221,24 +224,16 @@ def prepare_documents(
 
     The text may be larger than the memory. The vocabulary is learned from `train` alone.
     `max_length` changes no array: the description counts the sentences that are longer
-    (`long_sentences`), which examples cut and windows continue. A document whose text has come
-    before, in a split of higher rank or in its own, is left out and counted. Raises ValueError for
-    a split that is missing or empty, and for a document that cannot be one.
+    (`long_sentences`), which examples cut and windows continue. A document that has come before,
+    in its split or one that is kept first, is left out and counted. Raises ValueError for a split
+    that is missing or empty, and for a document that cannot be one.
     """
-    settings = {
-        "format": DOCUMENTS_FORMAT,
-        "content": corpus.key(),
-        "label": corpus.label,
-        "vocab_size": vocab_size,
-        "pieces": pieces,
-        "lowercase": lowercase,
-        "tokenizers": tokenizers.__version__,
-    }
+    how = {"pieces": pieces, "lowercase": lowercase}
 
-    def build(folder: Path) -> None:
-        described = _write_text(corpus, folder)
+    def build(folder: Path) -> dict[str, Any]:
+        repeated = _write_text(corpus, folder)
         every = math.ceil((folder / "train.txt").stat().st_size / SAMPLE_CHARACTERS)
-        sample = [x for n, x in enumerate(_read_text(folder / "train.txt")) if n % every == 0]
+        sample = list(islice(_read_text(folder / "train.txt"), 0, None, every))
         tokenizer = DocumentTokenizer.train(
             [sentence for document in sample for sentence in document],
             pieces=pieces,
@@ -246,71 +241,51 @@ def prepare_documents(
             lowercase=lowercase,
         )
         tokenizer.save(folder / "tokenizer.json")
-        vocabulary = {"pieces": pieces, "lowercase": lowercase, "size": len(tokenizer)}
+        vocabulary = {**how, "size": len(tokenizer)}
         if every > 1:
             vocabulary["learnt_from_documents"] = len(sample)
         del sample
-        description: dict[str, Any] = {**corpus.describe(), "vocabulary": vocabulary}
-        for split, values in described.items():
-            found = _encode_split(folder, split, tokenizer, corpus.name)
-            for name, value in {**values, **found}.items():
+        description = {**corpus.describe(), "vocabulary": vocabulary}
+        description["repeated_documents"] = repeated
+        for split in repeated:
+            for name, value in _encode_split(folder, split, tokenizer, corpus.name).items():
                 description.setdefault(name, {})[split] = value
-        _write_json(folder / "description.json", description)
+        return description
 
-    folder = cached_folder(f"{corpus.name}-{cache_key(settings)}", build, root=cache)
-    description = _read_json(folder / "description.json")
+    settings = {"format": DOCUMENTS_FORMAT, "vocab_size": vocab_size, **how}
+    folder, description = _prepared(corpus, settings, build, cache)
     splits = {split: EncodedDocuments.load(folder, split) for split in description["sizes"]}
     description["max_length"] = max_length
     description["long_sentences"] = {
         split: int((data.text.lengths > max_length).sum()) for split, data in splits.items()
     }
-    tokenizer = DocumentTokenizer.load(folder / "tokenizer.json")
-    return PreparedDocuments(splits, tokenizer, description)
+    return PreparedDocuments(splits, DocumentTokenizer.load(folder / "tokenizer.json"), description)
 
 
-def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, dict[str, Any]]:
+def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     """Write the documents of each split to `<split>.txt`, a blank line between two.
 
-    Returns counts by split: `repeated_documents` that were left out, `characters` and `bytes`
-    (UTF-8) with the blank or line break after each sentence, `words` between blanks; and the
-    checksum of the text.
+    Returns how many repeated documents were left out, by split: train, valid, test, further ones.
     """
-    names = in_order(corpus.split_names())
-    _check_splits(corpus.name, names)
     seen: set[bytes] = set()
-    sizes = dict.fromkeys(names, 0)
-    counts = {name: Counter[str]() for name in names}
-    digests = {name: hashlib.sha256() for name in names}
+    files: dict[str, IO[bytes]] = {}
+    repeated, sizes = Counter[str](), Counter[str]()
     with ExitStack() as stack:
-        files = {name: stack.enter_context((folder / f"{name}.txt").open("wb")) for name in names}
         for split, document in corpus.stream():
             _check(split, document)
             text = document.text.encode()
             mark = hashlib.sha256(text).digest()[:8]
             if mark in seen:
-                counts[split]["repeated_documents"] += 1
+                repeated[split] += 1
                 continue
             seen.add(mark)
-            part = b"\n" + text if sizes[split] else text
-            files[split].write(part)
-            digests[split].update(part)
+            if split not in files:
+                files[split] = stack.enter_context((folder / f"{split}.txt").open("wb"))
+            files[split].write(b"\n" + text if sizes[split] else text)
             sizes[split] += 1
-            counts[split]["characters"] += len(document.text)
-            counts[split]["bytes"] += len(text)
-            counts[split]["words"] += len(document.text.split())
-    for split, size in sizes.items():
-        if not size:
-            listed = ", ".join(f"{other}: {count}" for other, count in sizes.items())
-            raise ValueError(
-                f"corpus {corpus.name}: the split {split} has no document (documents by split: "
-                f"{listed}); give more documents, files of your own for each split, or another "
-                "valid_share and test_share"
-            )
-    counted = ("repeated_documents", "characters", "bytes", "words")
-    return {
-        name: {**{x: counts[name][x] for x in counted}, "checksums": digests[name].hexdigest()}
-        for name in names
-    }
+    _check_splits(corpus.name, sizes)
+    order = [*REQUIRED, *sorted(set(sizes) - set(REQUIRED))]
+    return {split: repeated[split] for split in order}
 
 
 def _check(split: str, document: Document) -> None:
@@ -338,10 +313,12 @@ def _encode_split(
     """Write the arrays of a split in place of its text; return what the record says of them.
 
     Sentences without a token, such as one of control characters, are left out and counted, and so
-    are documents that have no other sentence. `lengths` are tokens per sentence, `document_lengths`
-    tokens per document; `one_sentence` counts documents that have only one.
+    are documents that have no other sentence. `characters` and `bytes` (UTF-8) include the line
+    break after each sentence, `words` stand between blanks. `lengths` are tokens per sentence,
+    `document_lengths` tokens per document; `one_sentence` counts documents of one sentence.
     """
-    path, without_token = folder / f"{split}.txt", 0
+    path = folder / f"{split}.txt"
+    counts = Counter(characters=0, bytes=0, words=0, without_token=0)
     documents = _read_text(path)
     while part := list(islice(documents, _DOCUMENTS)):
         sentences = [sentence for document in part for sentence in document]
@@ -349,26 +326,32 @@ def _encode_split(
         kept = np.array([len(ids) > 0 for ids, _ in encoded])
         owner = np.repeat(np.arange(len(part)), [len(document) for document in part])
         _, sizes = np.unique(owner[kept], return_counts=True)
+        lengths = np.fromiter(map(len, sentences), np.int32)
         EncodedDocuments(
             EncodedText.from_sentences(ids for ids, _ in encoded if ids),
             documents=ends(sizes),
             begins=np.fromiter((b for _, begins in encoded for b in begins), bool),
-            characters=np.fromiter(map(len, sentences), np.int32)[kept],
+            characters=lengths[kept],
         ).append(folder, split)
-        without_token += int((~kept).sum())
+        counts["characters"] += int(lengths.sum()) + len(lengths)
+        counts["bytes"] += sum(len(sentence.encode()) + 1 for sentence in sentences)
+        counts["words"] += sum(len(sentence.split()) for sentence in sentences)
+        counts["without_token"] += int((~kept).sum())
+    checksum = file_checksum(path)
     path.unlink()
     if not (folder / f"{split}.ids").stat().st_size:
         raise ValueError(f"corpus {name}: no sentence of {split} has a token")
     data = EncodedDocuments.load(folder, split)
     return {
+        **counts,
+        "checksums": checksum,
         "sizes": len(data),
         "sentences": len(data.text),
         "tokens": len(data.text.ids),
-        "unknown": int((data.text.ids == DocumentTokenizer.unk_id).sum()),
+        "unknown": data.text.count(DocumentTokenizer.unk_id),
         "one_sentence": int((np.diff(data.documents) == 1).sum()),
         "lengths": length_statistics(data.text.lengths),
         "document_lengths": length_statistics(np.diff(data.text.offsets[data.documents])),
-        "without_token": without_token,
     }
 
 
@@ -382,18 +365,11 @@ def length_statistics(lengths: np.ndarray) -> dict[str, float]:
     }
 
 
-def _check_splits(name: str, splits: Iterable[str]) -> None:
-    missing = [split for split in REQUIRED if split not in splits]
+def _check_splits(name: str, sizes: Mapping[str, int]) -> None:
+    missing = [split for split in REQUIRED if not sizes.get(split)]
     if missing:
+        there = ", ".join(f"{split}: {size}" for split, size in sizes.items())
         raise ValueError(
-            f"corpus {name} has no {' and no '.join(missing)} split (it has "
-            f"{', '.join(splits) or 'none'}); give train, valid and test"
+            f"corpus {name} has nothing in {' and '.join(missing)} (sizes: {there or 'none'}); "
+            "give train, valid and test, or another valid_share and test_share"
         )
-
-
-def _write_json(path: Path, values: object, *, sort_keys: bool = False) -> None:
-    path.write_text(json.dumps(values, indent=1, sort_keys=sort_keys), "utf-8")
-
-
-def _read_json(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"))

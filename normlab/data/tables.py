@@ -2,30 +2,28 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.corpus import has_tables, unavailable
 from normlab.data.documents import (
-    REQUIRED,
     RULES,
     Document,
     DocumentCorpus,
     TextForm,
     by_rank,
-    in_order,
+    cut,
     read_documents,
     split_by_hash,
-    split_sentences,
     splitter,
     whole_document,
 )
 
 Rows = Literal["documents", "lines", "articles"]
 SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "test"}
-_TEXT = ("string", "large_string", "null")  # a column of empty rows alone has no other type
 # " = Title = " begins an article; " = = Section = = " does not.
 _TITLE = re.compile(r"= [^=](.*[^=])? =")
 
@@ -63,43 +61,32 @@ class HubDocuments(DocumentCorpus):
         max_documents: int | None,
         revision: str | None = None,
     ) -> None:
-        self.name = name
-        self.licence = licence
-        self.language = language
+        self.name, self.licence, self.language = name, licence, language
         self._folder = None if data_dir is None else Path(data_dir).expanduser()
         source = f"{path} ({config})" if config else path
         self.label = source if self._folder is None else f"{self._folder.resolve().name} (files)"
-        self._path = path
-        self._config = config
+        self._path, self._config, self._revision = path, config, revision
         self._rows: Rows = rows
         self._column = column
         self._form: TextForm = form
         self._shares = {"valid_share": valid_share, "test_share": test_share}
         self._max_documents = max_documents
-        self._revision = revision
-        self._empty: int | None = None
-        self._loaded: dict[str, Any] | None = None
 
     def origin(self) -> str:
-        """Return the data set of the hub."""
         return f"Hugging Face Hub, {self._path}" + (f" ({self._config})" if self._config else "")
 
-    def split_names(self) -> Sequence[str]:
-        """Return the splits that there are rows for, and those that are held out of train."""
-        return in_order({*self._tables(), *REQUIRED})
-
     def stream(self) -> Iterator[tuple[str, Document]]:
-        """Yield the documents of the rows, one after the other."""
-        tables = self._tables()
-        self._empty = 0
-        for split in by_rank(tables):
-            for document in self._documents(split, tables[split]):
-                yield self._held_out(document) if split == "train" else split, document
+        for split, table in by_rank(self._tables):
+            rows = (text for texts in _batches(table, self._column) for text in texts)
+            documents = self._documents(rows, f"{self._path}:{split}")
+            for document in islice(documents, self._max_documents):
+                # What a hash gives to a split that the data set has rows of stays in train.
+                hashed = split_by_hash(document.text, **self._shares) if split == "train" else split
+                yield (split if hashed in self._tables else hashed), document
 
     def key(self) -> str:
-        """Return a string of the text and of what decides how its rows are cut."""
         digest = hashlib.sha256()
-        for split, table in self._tables().items():
+        for split, table in self._tables.items():
             digest.update(f"{split} {len(table)}\n".encode())
             for texts in _batches(table, self._column):
                 digest.update("\x1e".join(texts).encode())
@@ -107,7 +94,6 @@ class HubDocuments(DocumentCorpus):
         return f"{self.name}-{digest.hexdigest()}-{settings}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
-        """Add the data set's own name and how its rows were cut."""
         return {
             **super().describe(),
             "path": self._path,
@@ -120,118 +106,78 @@ class HubDocuments(DocumentCorpus):
             **({} if self._revision is None else {"revision": self._revision}),
         }
 
-    def left_out(self) -> dict[str, int]:
-        """Return how many of the rows that were read have no text."""
-        if self._rows != "documents":
-            return {}
-        if self._empty is None:
-            for _ in self.stream():
-                pass
-        return {"empty_rows": self._empty or 0}
-
+    @cached_property
     def _tables(self) -> dict[str, Any]:
-        """Open the rows by split, under the names of this package; hardly anything is read yet."""
-        if self._loaded is None:
-            tables = self._load()
-            self._loaded = {SPLITS[s]: table for s, table in tables.items() if s in SPLITS}
-            for split, table in self._loaded.items():
-                columns = {
-                    name: getattr(feature, "dtype", "list")
-                    for name, feature in table.features.items()
-                }
-                if self._column not in columns:
-                    raise ValueError(
-                        f"{self._path}:{split} has the columns {', '.join(columns)}; "
-                        f"set task.corpus.column, now {self._column}, to the one with the text"
-                    )
-                if (kind := columns[self._column]) not in _TEXT:
-                    raise ValueError(
-                        f"{self._path}:{split}: column {self._column} holds {kind}, not text; set "
-                        f"task.corpus.column to one with text ({', '.join(columns)})"
-                    )
-            if "train" not in self._loaded:
+        """The rows by split, under the names of this package; hardly anything is read yet."""
+        found = self._load()
+        tables = {SPLITS[split]: table for split, table in found.items() if split in SPLITS}
+        if "train" not in tables:
+            raise ValueError(
+                f"{self._path} has no train split; it has {', '.join(map(str, found))}; name the "
+                "file of training rows train.parquet or train.jsonl"
+            )
+        for split, table in tables.items():
+            kinds = {x: getattr(kind, "dtype", "list") for x, kind in table.features.items()}
+            # A column of empty rows alone is of the type null.
+            if kinds.get(self._column) not in ("string", "large_string", "null"):
+                columns = ", ".join(f"{column} ({kind})" for column, kind in kinds.items())
                 raise ValueError(
-                    f"{self._path} has no train split; it has {', '.join(tables)}; name the file "
-                    "of training rows train.parquet or train.jsonl"
+                    f"{self._path}:{split} has no text in task.corpus.column={self._column}; its "
+                    f"columns are {columns}"
                 )
-        return self._loaded
+        return tables
 
-    def _tables_folder(self) -> Path:
-        """Return the folder of files, which may be one of the config's name in `data_dir`."""
-        assert self._folder is not None
-        folder = self._folder / self._config if self._config else self._folder
-        return folder if folder.is_dir() else self._folder
-
-    def _load(self) -> dict[str, Any]:
-        import datasets  # heavy, and not needed where the text lies in plain files
+    def _load(self) -> Any:
+        import datasets  # heavy, and not needed where the text is in plain files
 
         if self._folder is None:
             try:
-                tables = datasets.load_dataset(self._path, self._config, revision=self._revision)
+                return datasets.load_dataset(self._path, self._config, revision=self._revision)
             except Exception as error:
                 raise unavailable(
                     self.label,
                     f"the data set {self._path} of the Hugging Face Hub",
                     error,
-                    "With a network, run the command again. Without one, set data_dir=FOLDER to a "
-                    "folder that holds its Parquet files, train*.parquet, validation*.parquet and "
-                    f"test*.parquet, downloaded elsewhere from "
-                    f"https://huggingface.co/datasets/{self._path}. The documentation that every "
-                    "Python carries needs no download: task/corpus=pydoc.",
+                    "Run the command again, or set data_dir=FOLDER to a folder with its Parquet "
+                    f"files of https://huggingface.co/datasets/{self._path}, train*.parquet, "
+                    "validation*.parquet and test*.parquet. task/corpus=pydoc needs no download.",
                 ) from error
-        else:
-            folder = self._tables_folder()
-            if not folder.is_dir() or not has_tables(folder):
-                raise ValueError(
-                    f"{folder} holds no .parquet or .jsonl file; set data_dir to the folder of the "
-                    "data set's files (.jsonl.gz is read too)"
-                )
-            try:
-                tables = datasets.load_dataset(str(folder))
-            except Exception as error:
-                cause = " ".join(str(error.__cause__ or error).split())[:200]
-                raise ValueError(
-                    f"cannot read the tables in {folder}, {type(error).__name__}: {cause}; every "
-                    "file of all splits needs rows of the same columns (leave out the file of a "
-                    "split without rows, and download a damaged file again)"
-                ) from error
-        assert isinstance(tables, Mapping)
-        return {str(split): table for split, table in tables.items()}
-
-    def _documents(self, split: str, table: Any) -> Iterator[Document]:
-        origin = f"{self._path}:{split}"
-        return islice(self._cut(self._texts(table), origin), self._max_documents)
-
-    def _texts(self, table: Any) -> Iterator[str]:
-        assert self._empty is not None
-        for texts in _batches(table, self._column):
-            for text in texts:
-                self._empty += not text.strip()
-                yield text
-
-    def _cut(self, texts: Iterable[str], origin: str) -> Iterable[Document]:
-        if self._rows == "documents":
-            return (
-                Document(document.origin, document.sentences)
-                for number, text in enumerate(texts)
-                for document in whole_document(
-                    text.replace("\n", "\n\n").split("\n"),  # a line is a whole paragraph
-                    form=self._form,
-                    language=self.language,
-                    origin=f"{origin}, row {number}",
-                )
+        folder = self._folder / (self._config or "")
+        folder = folder if folder.is_dir() else self._folder
+        if not folder.is_dir() or not has_tables(folder):
+            raise ValueError(
+                f"{folder} holds no .parquet or .jsonl file; set data_dir to the folder of the "
+                "data set's files (.jsonl.gz is read too)"
             )
-        if self._rows == "articles":
-            return articles(texts, form=self._form, language=self.language, origin=origin)
-        return read_documents(texts, form=self._form, language=self.language, origin=origin)
+        try:
+            return datasets.load_dataset(str(folder))
+        except Exception as error:
+            cause = " ".join(str(error.__cause__ or error).split())[:200]
+            raise ValueError(
+                f"cannot read the tables in {folder}, {type(error).__name__}: {cause}; all files "
+                "need rows of the same columns (remove a file without rows, download a damaged "
+                "file again)"
+            ) from error
 
-    def _held_out(self, document: Document) -> str:
-        """Return the split of a training document: one that the data set has no rows of, or train.
+    def left_out(self) -> dict[str, int]:
+        """Return how many rows have no text."""
+        if self._rows != "documents":
+            return {}
+        batches = (x for table in self._tables.values() for x in _batches(table, self._column))
+        return {"empty_rows": sum(not text.strip() for texts in batches for text in texts)}
 
-        Where only one is missing, documents that a hash gives to the other stay in train.
-        """
-        split = split_by_hash(document.text, **self._shares)
-        return "train" if split in self._tables() else split
+    def _documents(self, texts: Iterable[str], origin: str) -> Iterator[Document]:
+        if self._rows == "lines":
+            yield from read_documents(texts, form=self._form, language=self.language, origin=origin)
+        elif self._rows == "articles":
+            yield from articles(texts, form=self._form, language=self.language, origin=origin)
+        else:
+            for number, text in enumerate(texts):
+                lines = text.replace("\n", "\n\n").split("\n")  # a line is a whole paragraph
+                row = f"{origin}, row {number}"
+                yield from whole_document(
+                    lines, form=self._form, language=self.language, origin=row
+                )
 
 
 def articles(
@@ -249,10 +195,8 @@ def articles(
             if body:
                 yield Document(name, tuple(body))
             name, body = f"{origin}, {line.strip('= ')}", []
-        if form == "sentences" or title:
-            body.extend([line] if line else [])
-        else:
-            body.extend(split_sentences(line, language=language))
+        if line:
+            body += cut([line], "sentences" if title else form, language)
     if body:
         yield Document(name, tuple(body))
 
@@ -260,13 +204,11 @@ def articles(
 def _with_neighbours(lines: Iterable[str]) -> Iterator[tuple[str, str, str]]:
     """Yield each line with the one before and the one after; beyond the ends they are blank."""
     before, line = "", None
-    for after in lines:
+    for after in chain(lines, [""]):
         if line is not None:
             yield before, line, after
             before = line
         line = after
-    if line is not None:
-        yield before, line, ""
 
 
 def _batches(table: Any, column: str) -> Iterator[list[str]]:

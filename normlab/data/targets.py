@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +26,7 @@ from normlab.data.vocabulary import DocumentTokenizer
 DICE = 4  # uniform numbers per token: its place in the order, does it fit, its fate, its substitute
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """A batch of windows [rows, columns]: `ids` and what follows each (`next_ids`), int64.
 
     `valid` (bool) is True where they are real.
@@ -77,10 +77,9 @@ class Windows:
         return at_end - at_start
 
     def batch(self, data: EncodedDocuments, indices: np.ndarray) -> Text:
-        """Return the windows `indices` as padded arrays; `data` is the split they are of."""
+        """Return the windows `indices` of the split `data` as padded arrays."""
         counts, lengths = self.tokens[indices], self.lengths[indices]
         shape = (len(indices), int(lengths.max(initial=0)) + 1)
-        # The whole windows, one column wider than what goes in and what comes out.
         whole = np.full(shape, DocumentTokenizer.pad_id, dtype=np.int64)
         whole[:, 0] = DocumentTokenizer.bos_id
         copy_runs(whole, np.ones_like(counts), data.text.ids, self.starts[indices], counts)
@@ -95,8 +94,7 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     """Cut documents into windows of at most `max_length` predictions.
 
     `documents` int64 [documents + 1] says where each begins among the sentences, `lengths` int64
-    [sentences] how many tokens each has. For an order of windows with a seed give the `lengths` of
-    the result to `BatchStream`. Raises ValueError for a `max_length` below 2.
+    [sentences] how many tokens each has. Raises ValueError for a `max_length` below 2.
     """
     if max_length < 2:
         raise ValueError(f"max_length={max_length} must be 2 or more")
@@ -104,11 +102,8 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     marked = lengths.astype(np.int64)
     marked[documents[1:] - 1] += 1
     places = ends(marked).tolist()
-    owner: list[int] = []
-    starts: list[int] = []
-    stops: list[int] = []
-    bounds = documents.tolist()
-    for document, (begin, end) in enumerate(pairwise(bounds)):
+    owner, starts, stops = list[int](), list[int](), list[int]()
+    for document, (begin, end) in enumerate(pairwise(documents.tolist())):
         place, sentence = places[begin], begin
         while place < places[end]:
             # The last sentence that ends within the window, unless none does.
@@ -131,8 +126,7 @@ def text_windows(documents: np.ndarray, lengths: np.ndarray, *, max_length: int)
     )
 
 
-@dataclass(frozen=True)
-class Masked:
+class Masked(NamedTuple):
     """A batch after masking.
 
     `ids` [B, P] are the corrupted tokens; `places` int64 [B, M] the columns that are to be
@@ -155,18 +149,16 @@ def mask_tokens(
     ordinary: range,
     mask_id: int,
     dice: np.ndarray,
+    begins: np.ndarray,
     whole_word: bool = False,
-    begins: np.ndarray | None = None,
 ) -> Masked:
     """Choose about `share` of the `maskable` tokens of each sequence and corrupt them.
 
     A sequence with a maskable token has one label or more. `split` are the parts that become
     `mask_id`, a random one of `ordinary`, and stay. `dice` [B, P, DICE] are uniform in [0, 1). With
     `whole_word` all tokens of a word are chosen or none; `begins` [B, P] is True at the first token
-    of each. Column 0 must be a mark: its dice are the sequence's own.
-
-    Raises: ValueError: `share` is not in (0, 1], `split` is not three parts of one, or `begins` is
-        missing.
+    of each. Column 0 must be a mark: its dice are the sequence's own. Raises ValueError for a
+    `share` or `split` that is none.
     """
     if not 0 < share <= 1:
         raise ValueError(f"mask_share={share} must be above 0 and at most 1")
@@ -179,14 +171,22 @@ def mask_tokens(
     # A fraction of a token is one token that often, so short sequences keep the share too.
     wanted = np.maximum(np.floor(share * counts + fit[:, 0]), 1)
     if whole_word:
-        if begins is None:
-            raise ValueError("whole-word masking needs to know where words begin")
         picked = _whole_words(maskable, begins, wanted, order, fit)
     else:
         ranks = _ranks(np.where(maskable, order, np.inf))
         picked = maskable & (ranks < wanted[:, None])
+    # Corrupt the N picked tokens, row by row.
+    labels = ids[picked].astype(np.int64)
     others = ordinary.start + (other[picked] * len(ordinary)).astype(np.int64)
-    return _corrupt(ids, picked, kind[picked], others, split=split, mask_id=mask_id)
+    masked, fate = split[0], kind[picked]
+    corrupted = ids.copy()
+    kept = np.where(fate < masked + split[1], others, labels)
+    corrupted[picked] = np.where(fate < masked, mask_id, kept)
+    counts = picked.sum(axis=1)
+    chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
+    places = np.zeros(chosen.shape, dtype=np.int64)
+    places[chosen] = np.nonzero(picked)[1]
+    return Masked(ids=corrupted, places=places, chosen=chosen, labels=labels)
 
 
 def _ranks(keys: np.ndarray) -> np.ndarray:
@@ -198,13 +198,9 @@ def _ranks(keys: np.ndarray) -> np.ndarray:
 
 
 def _whole_words(
-    maskable: np.ndarray,
-    begins: np.ndarray,
-    wanted: np.ndarray,
-    order_dice: np.ndarray,
-    fit_dice: np.ndarray,
+    maskable: np.ndarray, begins: np.ndarray, wanted: np.ndarray, order: np.ndarray, fit: np.ndarray
 ) -> np.ndarray:
-    """Take words of each row, in the order of their dice, while they fit into `wanted` [B] tokens.
+    """Take words of each row, in the `order` of their dice, while they fit `wanted` [B] tokens.
 
     The word that would go over is taken as often as the part of it that fits, so the share holds on
     average. The first word is always taken, whatever its length.
@@ -212,7 +208,7 @@ def _whole_words(
     # A mark ends a word: what follows it is another one, whether it begins a word or goes on.
     before = np.concatenate([np.zeros((len(begins), 1), bool), maskable[:, :-1]], axis=1)
     words = np.cumsum(begins | ~maskable | ~before, axis=1) - 1
-    scores = np.take_along_axis(order_dice, words, axis=1)
+    scores = np.take_along_axis(order, words, axis=1)
     order = np.argsort(np.where(maskable, scores, np.inf), axis=1, kind="stable")
     word_here = np.take_along_axis(words, order, axis=1)
     real = np.take_along_axis(maskable, order, axis=1)
@@ -223,28 +219,7 @@ def _whole_words(
     sizes = np.bincount((rows + words).ravel(), minlength=words.size).reshape(words.shape)
     size = np.take_along_axis(sizes, word_here, axis=1)
     fits = (wanted[:, None] - start) / size
-    taken = real & ((start == 0) | (np.take_along_axis(fit_dice, word_here, axis=1) < fits))
+    taken = real & ((start == 0) | (np.take_along_axis(fit, word_here, axis=1) < fits))
     picked = np.zeros_like(maskable)
     np.put_along_axis(picked, order, taken, axis=1)
     return picked
-
-
-def _corrupt(
-    ids: np.ndarray,
-    picked: np.ndarray,
-    kind: np.ndarray,
-    others: np.ndarray,
-    *,
-    split: Sequence[float],
-    mask_id: int,
-) -> Masked:
-    """Corrupt the N `picked` tokens, by dice [N] and random tokens [N], and collect them by row."""
-    labels = ids[picked].astype(np.int64)
-    masked, replaced = split[0], split[0] + split[1]
-    corrupted = ids.copy()
-    corrupted[picked] = np.where(kind < masked, mask_id, np.where(kind < replaced, others, labels))
-    counts = picked.sum(axis=1)
-    chosen = np.arange(int(counts.max(initial=0))) < counts[:, None]
-    places = np.zeros(chosen.shape, dtype=np.int64)
-    places[chosen] = np.nonzero(picked)[1]
-    return Masked(ids=corrupted, places=places, chosen=chosen, labels=labels)

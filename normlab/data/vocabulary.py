@@ -15,7 +15,7 @@ character leave nothing out.
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import ClassVar, Literal, SupportsInt
 
@@ -36,8 +36,37 @@ CONTINUES = "##"
 MAX_ALPHABET = 1000  # characters that a WordPiece vocabulary may have, the most frequent
 
 
-class Tokenizer:
-    """A vocabulary and its segmentation. Ids 0 to 3 are padding, begin, end and unknown.
+class _Vocabulary:
+    """A segmentation of the `tokenizers` library, and which ids `decode` leaves out."""
+
+    hidden: ClassVar[frozenset[int]]
+
+    def __init__(self, segmenter: Segmenter) -> None:
+        self._segmenter = segmenter
+
+    def __len__(self) -> int:
+        return self._segmenter.get_vocab_size()
+
+    def tokens(self, ids: Iterable[SupportsInt]) -> list[str]:
+        """Return the vocabulary's entries for ids."""
+        return [str(self._segmenter.id_to_token(int(i))) for i in ids]
+
+    def decode(self, ids: Iterable[SupportsInt]) -> str:
+        """Return the text of ids, without padding and marks; unknown and masked ids are shown."""
+        return self.decode_batch([ids])[0]
+
+    def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
+        """Return `decode` of each sentence."""
+        kept = [[i for i in map(int, ids) if i not in self.hidden] for ids in sentences]
+        return self._segmenter.decode_batch(kept, skip_special_tokens=False)
+
+    def save(self, path: Path) -> None:
+        """Write a file in the format of the `tokenizers` library."""
+        path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
+
+
+class Tokenizer(_Vocabulary):
+    """The vocabulary of one side of a translation, or of both.
 
     Special ids never come out of `encode_batch`, except `unk_id`: the words `<pad>` or `</s>` in a
     text are text.
@@ -47,9 +76,10 @@ class Tokenizer:
     bos_id: ClassVar[int] = 1
     eos_id: ClassVar[int] = 2
     unk_id: ClassVar[int] = 3
+    hidden = frozenset({pad_id, bos_id, eos_id})
 
     def __init__(self, segmenter: Segmenter, *, form: Form) -> None:
-        self._segmenter = segmenter
+        super().__init__(segmenter)
         self.form: Form = form
 
     @classmethod
@@ -83,53 +113,38 @@ class Tokenizer:
         segmenter.train_from_iterator(lines, trainer=trainer)
         return cls(_no_special_text(segmenter), form=form)
 
-    def __len__(self) -> int:
-        return self._segmenter.get_vocab_size()
+    @classmethod
+    def load(cls, path: Path, *, form: Form) -> "Tokenizer":
+        """Read what `save` wrote."""
+        return cls(Segmenter.from_file(str(path)), form=form)
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """Return the ids of each line, without begin and end marks."""
         encodings = self._segmenter.encode_batch_fast(list(lines), add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
-    def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Return the text of ids, without padding and marks; an unknown id reads `< unk >`."""
-        return self.decode_batch([ids])[0]
-
     def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
-        """Return `decode` of each sentence."""
-        hidden = {self.pad_id, self.bos_id, self.eos_id}
-        kept = [[i for i in map(int, ids) if i not in hidden] for ids in sentences]
-        texts = self._segmenter.decode_batch(kept, skip_special_tokens=False)
+        texts = super().decode_batch(sentences)
         return [join_pieces(text) for text in texts] if self.form == "bpe" else texts
 
     def cut(self, line: str) -> str:
         """Cut the words of a line of `bpe` text into the longest known pieces, from their start."""
-        return " ".join(" ".join(self._pieces(word)) for word in line.split(" ") if word)
-
-    def _pieces(self, word: str) -> list[str]:
         pieces: list[str] = []
-        while len(word) > 1 and not self._known(word):
-            ends = (n for n in range(len(word) - 1, 0, -1) if self._known(word[:n] + "@@"))
-            end = next(ends, 1)
-            pieces.append(word[:end] + "@@")
-            word = word[end:]
-        return [*pieces, word]
+        for word in line.split():
+            while len(word) > 1 and not self._known(word):
+                ends = (n for n in range(len(word) - 1, 0, -1) if self._known(word[:n] + "@@"))
+                end = next(ends, 1)
+                pieces.append(word[:end] + "@@")
+                word = word[end:]
+            pieces.append(word)
+        return " ".join(pieces)
 
     def _known(self, piece: str) -> bool:
         return self._segmenter.token_to_id(piece) is not None
 
-    def save(self, path: Path) -> None:
-        """Write a file in the format of the `tokenizers` library."""
-        path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
 
-    @classmethod
-    def load(cls, path: Path, *, form: Form) -> "Tokenizer":
-        """Read what `save` wrote."""
-        return cls(Segmenter.from_file(str(path)), form=form)
-
-
-class DocumentTokenizer:
-    """A vocabulary of language models and its segmentation; the first ids are `SPECIALS`.
+class DocumentTokenizer(_Vocabulary):
+    """The vocabulary of a language model; the first ids are `SPECIALS`.
 
     Special ids never come out of `encode`, except `unk_id`: the word `[MASK]` in a text is text.
     """
@@ -142,9 +157,7 @@ class DocumentTokenizer:
     bos_id: ClassVar[int] = 5
     eos_id: ClassVar[int] = 6
     first_ordinary: ClassVar[int] = len(SPECIALS)
-
-    def __init__(self, segmenter: Segmenter) -> None:
-        self._segmenter = segmenter
+    hidden = frozenset({pad_id, cls_id, sep_id, bos_id, eos_id})
 
     @classmethod
     def train(
@@ -152,9 +165,8 @@ class DocumentTokenizer:
     ) -> "DocumentTokenizer":
         """Learn at most `vocab_size` entries from training text; the same text gives the same ids.
 
-        `lowercase` also takes accents off where `pieces` is `wordpiece`, as BERT does.
-
-        Raises: ValueError: `vocab_size` leaves no room beyond special tokens and single characters.
+        `lowercase` also takes accents off where `pieces` is `wordpiece`, as BERT does. Raises
+        ValueError where `vocab_size` does not even hold special tokens and single characters.
         """
         train = _train_wordpiece if pieces == "wordpiece" else _train_bytes
         segmenter = train(sentences, vocab_size, lowercase)
@@ -165,8 +177,10 @@ class DocumentTokenizer:
             )
         return cls(_no_special_text(segmenter))
 
-    def __len__(self) -> int:
-        return self._segmenter.get_vocab_size()
+    @classmethod
+    def load(cls, path: Path) -> "DocumentTokenizer":
+        """Read what `save` wrote."""
+        return cls(Segmenter.from_file(str(path)))
 
     @property
     def ordinary(self) -> range:
@@ -176,30 +190,12 @@ class DocumentTokenizer:
     def encode(self, sentences: Sequence[str]) -> list[tuple[list[int], list[bool]]]:
         """Return each sentence's ids, without marks, and whether each begins a word."""
         encodings = self._segmenter.encode_batch(list(sentences), add_special_tokens=False)
-        return [(encoding.ids, _begins(encoding.word_ids)) for encoding in encodings]
+        return [
+            (found.ids, [a != b for a, b in pairwise([-1, *found.word_ids])]) for found in encodings
+        ]
 
-    def decode(self, ids: Iterable[SupportsInt]) -> str:
-        """Return the text of ids, without padding and marks; `[UNK]` and `[MASK]` are shown."""
-        hidden = {self.pad_id, self.cls_id, self.sep_id, self.bos_id, self.eos_id}
-        kept = [i for i in map(int, ids) if i not in hidden]
-        return self._segmenter.decode(kept, skip_special_tokens=False).removeprefix(" ")
-
-    def tokens(self, ids: Iterable[SupportsInt]) -> list[str]:
-        """Return the vocabulary's entries for ids."""
-        return [str(self._segmenter.id_to_token(int(i))) for i in ids]
-
-    def save(self, path: Path) -> None:
-        """Write a file in the format of the `tokenizers` library."""
-        path.write_text(self._segmenter.to_str(pretty=True), "utf-8")
-
-    @classmethod
-    def load(cls, path: Path) -> "DocumentTokenizer":
-        """Read what `save` wrote."""
-        return cls(Segmenter.from_file(str(path)))
-
-
-def _begins(words: Sequence[int | None]) -> list[bool]:
-    return [i == 0 or words[i] != words[i - 1] for i in range(len(words))]
+    def decode_batch(self, sentences: Iterable[Iterable[SupportsInt]]) -> list[str]:
+        return [text.removeprefix(" ") for text in super().decode_batch(sentences)]
 
 
 def _no_special_text(segmenter: Segmenter) -> Segmenter:

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.batching import eval_batches
+from normlab.data.batching import Batching, BatchStream, eval_batches
 from normlab.distributed import Shard, sum_scalars
 from normlab.models.base import Spec
 from normlab.models.layers import noisy
@@ -51,34 +51,6 @@ class Batch:
             if torch.is_tensor(value)
         }
         return replace(self, **moved)
-
-
-class BatchStream(Iterator[Any]):
-    """Endless batches of one rank, resumable at the exact place.
-
-    `collate` makes a batch of the indices that `indices` draws and their epoch.
-    """
-
-    def __init__(self, indices: IndexStream, collate: Callable[[np.ndarray, int], Batch]):
-        self._indices, self._collate = indices, collate
-
-    @property
-    def epochs(self) -> float:
-        """Return the number of epochs drawn, a begun one by its share."""
-        place = self._indices.state_dict()
-        return place["epoch"] + place["index"] / self._indices.batches_per_epoch
-
-    def __next__(self) -> Any:
-        epoch = self._indices.epoch
-        return self._collate(next(self._indices), epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the place in the stream."""
-        return self._indices.state_dict()
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go to a place."""
-        self._indices.load_state_dict(state)
 
 
 @dataclass(frozen=True)
@@ -125,21 +97,29 @@ class Task(ABC):
     """Data, batches, summed losses and scores.
 
     Attributes:
+        batch_size, max_tokens, batching: how training examples share batches; exactly one size.
+        eval_batch_size: examples per batch in validation and test.
         conditions: under what the test is repeated, in addition to the run's own settings.
-        targets: values of validation scores; a record says after how many steps each was reached.
         headline: the score the task is judged by, where that is another than the loss.
         padded: whether examples differ in length, so that batches have padding.
-        eval_batch_size: examples per batch in validation and test.
         length_buckets: upper bounds of the length groups that get test scores of their own.
+        targets: values of validation scores; a record says after how many steps each was reached.
     """
 
+    batch_size: int | None
+    max_tokens: int | None
+    batching: Batching
     eval_batch_size: int
-    length_buckets: Sequence[int] = ()
-
     conditions: Sequence[Condition] = ()
     headline: str | None = None
     padded: bool = True
+    length_buckets: Sequence[int] = ()
     targets: Mapping[str, Sequence[float]] = {}
+
+    @property
+    @abstractmethod
+    def splits(self) -> Mapping[str, Any]:
+        """The data of each split by its name."""
 
     @abstractmethod
     def describe(self) -> dict[str, Any]:
@@ -149,40 +129,104 @@ class Task(ABC):
     def spec(self) -> Spec:
         """Return what goes into a model and what comes out; the data are read for it."""
 
+    @abstractmethod
+    def lengths(self, split: str) -> np.ndarray:
+        """Return the tokens of each example of a split, in each of its streams: int64 [n, k]."""
+
+    def training_lengths(self, seed: int, epoch: int) -> np.ndarray:
+        """Return the lengths, as `lengths` does, of the training examples of an epoch."""
+        return self.lengths("train")
+
+    @abstractmethod
+    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> Any:
+        """Return a batch of training examples as an epoch has them."""
+
+    @abstractmethod
+    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> Any:
+        """Return a batch of the examples that a split is scored on (see `batch`)."""
+
+    @abstractmethod
+    def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
+        """Return SUMS of the losses; the denominators are `batch.counts` of the same names."""
+
+    @property
+    @abstractmethod
+    def tallied(self) -> Mapping[str, tuple[int, ...]]:
+        """The names that `tally` returns with the shape of each after the first dimension."""
+
+    @abstractmethod
+    def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
+        """Return sums of each example, [B, ...]; [1, ...] is enough without `length_buckets`."""
+
+    @abstractmethod
+    def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
+        """Return scores from the sums of `tally` over examples."""
+
+    def floors(self) -> dict[str, float]:
+        """Return the untrained baseline of scores of the split `test`, names without split.
+
+        Of a loss or an accuracy: what the frequencies of the test's own targets give without any
+        input. Of translation: what copying the source gives.
+        """
+        return {}
+
+    def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
+        """Return logits `[N, V]` of the real targets, from whole sequences and token by token.
+
+        Both are given the true tokens so far; None for a task that does not generate. Examples of
+        one length, or one at a time: what ends earlier is fed padding, as real tokens.
+        """
+        return None
+
     def assemble_on(self, device: torch.device) -> None:
         """Let training batches be assembled on a device, where a task can."""
         return
 
-    @abstractmethod
     def train_batches(self, shard: Shard, seed: int) -> BatchStream:
         """Return the training batches of one rank, in an order that `seed` alone decides."""
+        return self.indices(shard, seed, collate=partial(self.training_batch, seed=seed))
 
     def calibration_batches(self, shard: Shard, seed: int) -> Iterator[Batch]:
         """Return training batches, as the last ones are, to estimate statistics on."""
         return self.train_batches(shard, seed)
 
-    @abstractmethod
-    def lengths(self, split: str) -> np.ndarray:
-        """Return the tokens of each example of a split, in each of its streams: int64 [n, k]."""
+    def indices(self, shard: Shard, seed: int, *, collate: Any = None) -> BatchStream:
+        """Return which training examples share a batch (see `BatchStream`)."""
+        return BatchStream(
+            partial(self.training_lengths, seed),
+            batching=self.batching,
+            batch_size=self.batch_size,
+            max_tokens=self.max_tokens,
+            seed=seed,
+            shard=shard,
+            collate=collate,
+        )
 
-    @abstractmethod
-    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Batch:
+    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
+        """Return the lengths, int64 [n, k], of each micro-batch of the first epoch of a rank."""
+        lengths, stream = self.training_lengths(seed, 0), self.indices(shard, seed)
+        return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
+
+    def padding_share(self) -> float:
+        """Return the share of padding in the training batches of an epoch."""
+        lengths = self.planned(Shard(0, 1), 0)
+        places = sum(int(x.max(axis=0).sum()) * len(x) for x in lengths)
+        return 1 - sum(int(x.sum()) for x in lengths) / places
+
+    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
         """Return a batch of chosen examples, padded until each stream is `padding` padding.
 
         `padding` is a share from 0 to below 1; streams that have more of it are left as they are.
         """
+        if not 0 <= padding < 1:
+            raise ValueError(f"padding={padding}: a share from 0 to below 1")
+        self.split(split)
+        return self.evaluation_batch(split, np.asarray(indices, np.int64), padding=padding)
 
     def reach(self, room: int) -> int:
         """Return the positions of the longest sequence that a run may feed a model of `room`."""
         splits = ("train", "valid", *self.test_splits())
         return max(int(self.lengths(split).max()) for split in splits)
-
-    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
-        """Return the lengths, int64 [n, k], of each micro-batch of the first epoch of a rank.
-
-        None where that is not known before they are drawn.
-        """
-        return []
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
         """Return the fewest tokens that a norm may be given of a batch of these lengths [n, k]."""
@@ -196,30 +240,22 @@ class Task(ABC):
         """
         yield max(1, len(self.lengths(split)) // count)
 
-    def stepwise(self, model: Any, batch: Any) -> tuple[Tensor, Tensor] | None:
-        """Return logits `[N, V]` of the real targets, from whole sequences and token by token.
+    def split(self, name: str) -> Any:
+        """Return a split; ValueError where there is no such one."""
+        if name not in self.splits:
+            raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.splits)}")
+        return self.splits[name]
 
-        Both are given the true tokens so far; None for a task that does not generate. Examples of
-        one length, or one at a time: what ends earlier is fed padding, as real tokens.
-        """
-        return None
+    def test_splits(self) -> list[str]:
+        """Return the names of the splits that the end of a run scores, `test` first."""
+        names = [name for name in self.splits if name.startswith("test")]
+        return sorted(names, key=lambda name: (name != "test", name))
 
-    @abstractmethod
-    def losses(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return SUMS of the losses; the denominators are `batch.counts` of the same names."""
-
-    @abstractmethod
-    def tally(self, model: Any, batch: Any) -> dict[str, Tensor]:
-        """Return sums of each example, [B, ...]; [1, ...] is enough without `length_buckets`."""
-
-    @abstractmethod
-    def scores(self, sums: Mapping[str, Any]) -> dict[str, Score]:
-        """Return scores from the sums of `tally` over examples."""
-
-    @property
-    @abstractmethod
-    def tallied(self) -> Mapping[str, tuple[int, ...]]:
-        """The names that `tally` returns with the shape of each after the first dimension."""
+    def score_names(self) -> Sequence[str]:
+        """Return the names of a validation's scores."""
+        return list(
+            self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
+        )
 
     def evaluate(
         self,
@@ -276,36 +312,6 @@ class Task(ABC):
                     found = self.scores(part)
                     scores |= {f"{name}/{figure}": score for figure, score in found.items()}
         return scores
-
-    def score_names(self) -> Sequence[str]:
-        """Return the names of a validation's scores."""
-        return list(
-            self.scores({name: np.ones(shape).tolist() for name, shape in self.tallied.items()})
-        )
-
-    @property
-    @abstractmethod
-    def splits(self) -> Mapping[str, Any]:
-        """The data of each split by its name."""
-
-    def split(self, name: str) -> Any:
-        """Return a split; ValueError where there is no such one."""
-        if name not in self.splits:
-            raise ValueError(f"no split {name!r}: the corpus has {', '.join(self.splits)}")
-        return self.splits[name]
-
-    def test_splits(self) -> list[str]:
-        """Return the names of the splits that the end of a run scores, `test` first."""
-        names = [name for name in self.splits if name.startswith("test")]
-        return sorted(names, key=lambda name: (name != "test", name))
-
-    def floors(self) -> dict[str, float]:
-        """Return the untrained baseline of scores of the split `test`, names without split.
-
-        Of a loss or an accuracy: what the frequencies of the test's own targets give without any
-        input. Of translation: what copying the source gives.
-        """
-        return {}
 
     def recalibrated(
         self, model: nn.Module, batches: Iterable[Any], *, force: bool = False

@@ -1,53 +1,44 @@
 """What masked and causal language modelling share: documents, their examples and batches.
 
-A task of this kind says what an example is (`examples`) and what a model gets right of each
-(`tally`). Sums by example make every score, of a whole split and of its length buckets.
+A task of this kind says what an example is (`examples`), how a batch of them is made (`collate`)
+and what a model gets right of each (`tally`).
 """
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
-from typing import Any, Protocol, runtime_checkable
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Int
 from torch import Tensor
 
-from normlab.data.batching import EVAL_SEED, Batching, padding_share
-from normlab.data.batching import BatchStream as IndexStream
+from normlab.data.batching import EVAL_SEED, Batching, BatchStream
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
 from normlab.distributed import Shard
 from normlab.models.base import Longest, Text
 from normlab.norms.base import EvalStats
-from normlab.tasks.base import Batch, BatchStream, Task, conditions_of
+from normlab.tasks.base import Batch, Task, conditions_of
 
 
-@runtime_checkable
-class Examples(Protocol):
-    """The examples of a split in one epoch."""
+class Pass(NamedTuple):
+    """One pass over a split: the most tokens of an example, and what examples are drawn by."""
 
-    def __len__(self) -> int:
-        """Return how many there are."""
-        ...
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Tokens of each, int64 [examples]."""
-        ...
-
-    def describe(self) -> dict[str, int]:
-        """Return counts for the record."""
-        ...
+    split: str
+    limit: int
+    seed: int
+    epoch: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextBatch(Batch):
     """What batches of one stream of text have in common."""
 
-    ids: Tensor
-    valid: Tensor
+    ids: Int[Tensor, "B P"]
+    valid: Bool[Tensor, "B P"]
 
 
 @dataclass(frozen=True)
@@ -80,6 +71,9 @@ class LengthChange:
             raise ValueError(f"task.length_change.step={self.step} must be above 0")
 
 
+NEVER = LengthChange(None, None)
+
+
 class DocumentStream(BatchStream):
     """Training batches of documents; from some batch on, those of another `max_length`.
 
@@ -89,25 +83,32 @@ class DocumentStream(BatchStream):
     def __init__(
         self, task: "DocumentTask", shard: Shard, seed: int, *, limit: int, later: LengthChange
     ):
-        self._task, self._shard, self._seed = task, shard, seed
+        self._limit, self._later, self._drawn = limit, later.max_length, 0
         self._change_at = None if later.step is None else (later.step - 1) * task.accumulate
-        self._later = later.max_length
-        self._drawn = 0
-        self._plan(limit, epoch=0)
 
-    def _plan(self, limit: int | None, *, epoch: int) -> None:
-        assert limit is not None
-        indices = self._task.index_stream(self._shard, seed=self._seed, limit=limit)
-        indices.load_state_dict({"epoch": epoch, "index": 0})
-        collate = partial(self._task.collate, "train", limit=limit, seed=self._seed)
-        self._indices, self._collate = indices, lambda chosen, epoch: collate(chosen, epoch=epoch)
+        def now(epoch: int) -> Pass:
+            return Pass("train", self._limit, seed, epoch)
+
+        super().__init__(
+            lambda epoch: task.drawn(now(epoch)).lengths[:, None],
+            batching=task.batching,
+            batch_size=task.batch_size,
+            max_tokens=task.max_tokens,
+            seed=seed,
+            shard=shard,
+            collate=lambda indices, epoch: task.collate(now(epoch), indices),
+        )
 
     def __next__(self) -> Any:
         if self._drawn == self._change_at:
-            place = self._indices.state_dict()
-            self._plan(self._later, epoch=place["epoch"] + (place["index"] > 0))
+            self._change()
+            self._go_to(self._epoch + (self._index > 0), 0)
         self._drawn += 1
         return super().__next__()
+
+    def _change(self) -> None:
+        assert self._later is not None
+        self._limit = self._later
 
     def state_dict(self) -> dict[str, Any]:
         return {"drawn": self._drawn, **super().state_dict()}
@@ -115,8 +116,8 @@ class DocumentStream(BatchStream):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._drawn = state["drawn"]
         if self._change_at is not None and self._drawn > self._change_at:
-            self._plan(self._later, epoch=state["epoch"])
-        super().load_state_dict({"epoch": state["epoch"], "index": state["index"]})
+            self._change()
+        super().load_state_dict(state)
 
 
 @dataclass(kw_only=True, eq=False)
@@ -129,12 +130,9 @@ class DocumentTask(Task):
         max_length: tokens of an example in training, with its marks.
         eval_max_length: of an example in validation and test; None is the longest of training.
         length_change: from when on training has another `max_length`.
-        batch_size, max_tokens, batching: how examples share batches; exactly one size is set.
-        accumulate: micro-batches a step, which `length_change` counts in.
-        eval_batch_size: examples a batch in validation and test.
+        accumulate: micro-batches per step, which `length_change` counts in.
         test_batch_sizes, test_eval_stats: under what else the test is scored, the sizes also with
             the statistics of the batch.
-        length_buckets, targets: see `Task`.
     """
 
     corpus: DocumentCorpus
@@ -160,23 +158,14 @@ class DocumentTask(Task):
         self.longest = max(self.max_length, self.length_change.max_length or 0)
         self.eval_limit = self.eval_max_length or self.longest
         self.conditions = conditions_of(self.test_batch_sizes, self.test_eval_stats)
-        self._examples = lru_cache(maxsize=4)(self.examples)
+        self.drawn = lru_cache(maxsize=4)(self.examples)
 
     @abstractmethod
-    def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Examples:
-        """Return the examples of an epoch, none longer than `limit` tokens."""
+    def examples(self, one: Pass) -> Any:
+        """Return the examples of a pass, with `lengths` and `describe`; `drawn` caches them."""
 
     @abstractmethod
-    def collate(
-        self,
-        split: str,
-        indices: np.ndarray,
-        *,
-        limit: int,
-        seed: int,
-        epoch: int,
-        padding: float = 0.0,
-    ) -> Any:
+    def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> Any:
         """Return a batch of examples; an example is the same in every batch."""
 
     @abstractmethod
@@ -194,32 +183,32 @@ class DocumentTask(Task):
             max_length=self.max_length,
         )
 
+    @property
+    def splits(self) -> Mapping[str, Any]:
+        return self.data.splits
+
     def describe(self) -> dict[str, Any]:
         """Return the data's description: the text, the examples of an epoch, and their padding."""
-        indices = self.index_stream(Shard(0, 1), seed=0, limit=self.max_length)
-        batches = [next(indices) for _ in range(indices.batches_per_epoch)]
-        first = self._examples("train", limit=self.max_length, seed=0, epoch=0)
-        held_out = [split for split in self.data.splits if split != "train"]
+        passes = {split: self.evaluated(split) for split in self.splits}
+        passes["train"] = self._trained(0, 0)
         return {
             **self.data.description,
-            "examples": {
-                "train": first.describe(),
-                **{split: self.evaluated(split).describe() for split in held_out},
-            },
-            "padding_share": padding_share(first.lengths[:, None], batches),
+            "examples": {split: self.drawn(one).describe() for split, one in passes.items()},
+            "padding_share": self.padding_share(),
         }
 
     def samples(self, count: int) -> list[str]:
         """Return the first training examples as a model is given them, marks and all."""
         batch = self.batch("train", range(count))
-        rows = zip(batch.ids.tolist(), batch.valid.tolist(), strict=True)
-        real = ([token for token, valid in zip(*row, strict=True) if valid] for row in rows)
-        return [" ".join(self.data.tokenizer.tokens(ids)) for ids in real]
+        rows = (ids[real] for ids, real in zip(batch.ids, batch.valid, strict=True))
+        return [" ".join(self.data.tokenizer.tokens(ids)) for ids in rows]
 
-    def evaluated(self, split: str) -> Examples:
-        """Return the examples that a split is scored on: the same in every run."""
-        self.split(split)
-        return self._examples(split, limit=self.eval_limit, seed=EVAL_SEED, epoch=0)
+    def _trained(self, seed: int, epoch: int) -> Pass:
+        return Pass("train", self.max_length, seed, epoch)
+
+    def evaluated(self, split: str) -> Pass:
+        """Return the pass that a split is scored on: the same in every run."""
+        return Pass(split, self.eval_limit, EVAL_SEED, 0)
 
     def text_spec(self, *, causal: bool) -> Text:
         """Return what a model of one stream is built from."""
@@ -227,7 +216,7 @@ class DocumentTask(Task):
             vocab=len(self.data.tokenizer),
             pad_id=DocumentTokenizer.pad_id,
             longest=Longest(
-                max(self.longest, self.eval_limit),
+                self.reach(0),
                 "examples have up to",
                 "raise it (learned positions beyond the longest training length stay as they were "
                 "drawn), or lower task.max_length or task.eval_max_length",
@@ -236,64 +225,32 @@ class DocumentTask(Task):
         )
 
     def reach(self, room: int) -> int:
-        """Return the most tokens that an example may have."""
         return max(self.longest, self.eval_limit)
 
-    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
-        """Return the lengths, int64 [n, 1], of each micro-batch of a rank's first text."""
-        lengths = self._examples("train", limit=self.max_length, seed=seed, epoch=0).lengths
-        indices = self.index_stream(shard, seed=seed, limit=self.max_length)
-        return [lengths[next(indices), None] for _ in range(indices.batches_per_epoch)]
+    def lengths(self, split: str) -> np.ndarray:
+        self.split(split)
+        return self.drawn(self.evaluated(split)).lengths[:, None]
+
+    def training_lengths(self, seed: int, epoch: int) -> np.ndarray:
+        return self.drawn(self._trained(seed, epoch)).lengths[:, None]
 
     def train_batches(self, shard: Shard, seed: int) -> DocumentStream:
-        """Return the endless training batches of one rank."""
         return DocumentStream(self, shard, seed, limit=self.max_length, later=self.length_change)
 
     def calibration_batches(self, shard: Shard, seed: int) -> DocumentStream:
         """Return training batches of the length that training ends with."""
         limit = self.length_change.max_length or self.max_length
-        return DocumentStream(self, shard, seed, limit=limit, later=LengthChange(None, None))
+        return DocumentStream(self, shard, seed, limit=limit, later=NEVER)
 
-    def index_stream(self, shard: Shard, *, seed: int, limit: int) -> IndexStream:
-        """Return which examples share a batch, for examples of at most `limit` tokens."""
+    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> Any:
+        return self.collate(self._trained(seed, epoch), indices)
 
-        def lengths(epoch: int) -> np.ndarray:
-            return self._examples("train", limit=limit, seed=seed, epoch=epoch).lengths[:, None]
-
-        return IndexStream(
-            lengths,
-            batching=self.batching,
-            batch_size=self.batch_size,
-            max_tokens=self.max_tokens,
-            seed=seed,
-            shard=shard,
-        )
-
-    def lengths(self, split: str) -> np.ndarray:
-        """Return the tokens of each example that the split is scored on, [n, 1]."""
-        return self.evaluated(split).lengths[:, None]
-
-    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> Any:
-        """Return a batch of chosen examples of those the split is scored on."""
-        if not 0 <= padding < 1:
-            raise ValueError(f"padding={padding}: a share from 0 to below 1")
-        self.evaluated(split)
-        return self.collate(
-            split,
-            np.asarray(indices, dtype=np.int64),
-            limit=self.eval_limit,
-            seed=EVAL_SEED,
-            epoch=0,
-            padding=padding,
-        )
+    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> Any:
+        return self.collate(self.evaluated(split), indices, padding=padding)
 
     def floors(self) -> dict[str, float]:
         """Return the scores of the test by the frequencies of its own targets alone."""
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
-
-    @property
-    def splits(self) -> Mapping[str, Any]:
-        return self.data.splits
 
 
 def padded_width(tokens: int, rows: int, width: int, padding: float) -> int:

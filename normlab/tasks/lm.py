@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from normlab.data.targets import Windows, text_windows
@@ -24,7 +24,7 @@ from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
+from normlab.tasks.documents import DocumentTask, Pass, TextBatch, padded_width
 
 LOSS = "loss"
 
@@ -36,8 +36,6 @@ class WindowBatch(TextBatch):
     `tgt_out` are the tokens that follow there.
     """
 
-    ids: Int[Tensor, "B P"]
-    valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "N"]
     tgt_out: Int[Tensor, "N"]
     characters: Tensor
@@ -53,29 +51,17 @@ class LanguageModeling(DocumentTask):
 
     one_by_one: int
 
-    def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Windows:
+    def examples(self, one: Pass) -> Windows:
         """Return the windows of a text, which are the same in every epoch of it."""
-        data = self.data.splits[split]
-        return text_windows(data.documents, data.text.lengths, max_length=limit)
+        data = self.data.splits[one.split]
+        return text_windows(data.documents, data.text.lengths, max_length=one.limit)
 
     def spec(self) -> Text:
         """Return the corpus's vocabulary; each token is told from those before it."""
         return self.text_spec(causal=True)
 
-    def collate(
-        self,
-        split: str,
-        indices: np.ndarray,
-        *,
-        limit: int,
-        seed: int,
-        epoch: int,
-        padding: float = 0.0,
-    ) -> WindowBatch:
-        """Assemble windows into one padded batch."""
-        windows = self._examples(split, limit=limit, seed=seed, epoch=epoch)
-        assert isinstance(windows, Windows)
-        data = self.data.splits[split]
+    def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> WindowBatch:
+        windows, data = self.drawn(one), self.data.splits[one.split]
         text = windows.batch(data, indices)
         rows, width = text.ids.shape
         tokens = int(text.valid.sum())
@@ -133,8 +119,7 @@ class LanguageModeling(DocumentTask):
 
     def blind_sums(self, split: str) -> dict[str, float]:
         """Return tokens, characters, and losses by the frequencies of tokens and ends."""
-        data, windows = self.data.splits[split], self.evaluated(split)
-        assert isinstance(windows, Windows)
+        data, windows = self.data.splits[split], self.drawn(self.evaluated(split))
         counts = np.bincount(data.text.ids, minlength=len(self.data.tokenizer))
         counts[DocumentTokenizer.eos_id] += windows.ends.sum()
         return {
@@ -179,7 +164,7 @@ class LanguageModeling(DocumentTask):
 
     def _one_by_one(self, model: GeneratesText, split: str) -> dict[str, Score]:
         """Score windows that lie evenly over the split, each a batch of its own."""
-        count = len(self.evaluated(split))
+        count = len(self.lengths(split))
         device = next(model.parameters()).device
         sums, tokens = np.zeros(2), 0
         chosen = np.unique(np.linspace(0, count - 1, min(self.one_by_one, count)).round())

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from normlab.data.batching import dice
@@ -22,7 +22,7 @@ from normlab.models.base import Text
 from normlab.norms.base import Stream
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
-from normlab.tasks.documents import DocumentTask, TextBatch, padded_width
+from normlab.tasks.documents import DocumentTask, Pass, TextBatch, padded_width
 
 MLM, NSP = "mlm", "nsp"
 TOP = 5
@@ -38,9 +38,7 @@ class MaskedBatch(TextBatch):
     the second segment follows the first and 1 where it is from elsewhere.
     """
 
-    ids: Int[Tensor, "B P"]
     segments: Int[Tensor, "B P"]
-    valid: Bool[Tensor, "B P"]
     places: Int[Tensor, "B M"]
     real: Int[Tensor, "N"]
     labels: Int[Tensor, "N"]
@@ -66,16 +64,16 @@ class MaskedLanguageModeling(DocumentTask):
     whole_word: bool
     headline = "mlm_accuracy"
 
-    def examples(self, split: str, *, limit: int, seed: int, epoch: int) -> Pairs:
+    def examples(self, one: Pass) -> Pairs:
         """Return the pairs of segments of an epoch."""
-        data = self.data.splits[split]
+        data = self.data.splits[one.split]
         return segment_pairs(
             data.documents,
             data.text.lengths,
-            max_length=limit,
+            max_length=one.limit,
             short_share=self.short_share,
-            seed=seed,
-            epoch=epoch,
+            seed=one.seed,
+            epoch=one.epoch,
             nsp=self.nsp,
         )
 
@@ -83,20 +81,9 @@ class MaskedLanguageModeling(DocumentTask):
         """Return the corpus's vocabulary; a token is told from all others."""
         return self.text_spec(causal=False)
 
-    def collate(
-        self,
-        split: str,
-        indices: np.ndarray,
-        *,
-        limit: int,
-        seed: int,
-        epoch: int,
-        padding: float = 0.0,
-    ) -> MaskedBatch:
-        """Assemble examples and corrupt them; an example is masked alike in every batch."""
-        pairs = self._examples(split, limit=limit, seed=seed, epoch=epoch)
-        assert isinstance(pairs, Pairs)
-        whole = pairs.batch(self.data.splits[split], indices)
+    def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> MaskedBatch:
+        pairs = self.drawn(one)
+        whole = pairs.batch(self.data.splits[one.split], indices)
         rows, width = whole.ids.shape
         masked = mask_tokens(
             whole.ids,
@@ -105,7 +92,14 @@ class MaskedLanguageModeling(DocumentTask):
             split=self.mask_split,
             ordinary=self.data.tokenizer.ordinary,
             mask_id=DocumentTokenizer.mask_id,
-            dice=dice("masks", seed=seed, epoch=epoch, examples=indices, width=width, count=DICE),
+            dice=dice(
+                "masks",
+                seed=one.seed,
+                epoch=one.epoch,
+                examples=indices,
+                width=width,
+                count=DICE,
+            ),
             whole_word=self.whole_word,
             begins=whole.begins,
         )
@@ -175,8 +169,7 @@ class MaskedLanguageModeling(DocumentTask):
 
     def blind_sums(self, split: str) -> dict[str, float]:
         """Return the sums by the frequencies of all tokens that may be masked, and of pairs."""
-        pairs, data = self.evaluated(split), self.data.splits[split]
-        assert isinstance(pairs, Pairs)
+        pairs, data = self.drawn(self.evaluated(split)), self.data.splits[split]
         counts = np.zeros(len(self.data.tokenizer), dtype=np.int64)
         for indices in np.array_split(np.arange(len(pairs)), len(pairs) // _PART + 1):
             found = pairs.batch(data, indices)

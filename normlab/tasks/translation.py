@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from normlab.data.batching import Batching, eval_batches, padding_share
-from normlab.data.batching import BatchStream as IndexStream
+from normlab.data.batching import Batching, eval_batches
 from normlab.data.corpus import Corpus
-from normlab.data.encoded import EncodedPairs, EncodedText, ResidentPairs
+from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
+from normlab.data.vocabulary import Tokenizer
 from normlab.distributed import Shard, gather_objects, is_main
-from normlab.metrics.counts import mean_score, perplexity
+from normlab.metrics.bleu import Tokenize, bleu_scores, corpus_chrf, tokenized_bleu, tokenizer_of
+from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import Longest, TextToText
 from normlab.models.decoding import Hypothesis, SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
@@ -28,11 +29,14 @@ from normlab.norms.base import Stream
 from normlab.progress import counted
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
-from normlab.tasks.base import Batch, BatchStream, Task
+from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
+from normlab.tasks.base import Batch, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
-from normlab.tasks.translated import floors, names, plain_scores, reduced, token_score
 
 LOSS = "loss"
+_NAMES = (
+    *("loss", "nll", "perplexity", "bleu", "brevity_penalty", "length_ratio", "chrf", "bleu_tok"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,48 +51,29 @@ class TranslationBatch(Batch):
     tgt_out: Int[Tensor, "N"]
 
 
+@dataclass(kw_only=True, eq=False)
 class Translation(Task):
     """Translate between the two languages of a corpus.
 
-    Args:
+    Attributes:
         corpus: where the text comes from.
         vocab_size, joint_vocabulary, max_length: see `prepare_translation`.
-        batch_size, max_tokens, batching: how training sentences share batches; exactly one of the
-            two sizes is set.
-        eval_batch_size: sentences a batch in validation and test.
         label_smoothing: share of the target distribution spread over the vocabulary.
         valid_search, test_search: how validation and test sentences are decoded.
     """
 
+    corpus: Corpus
+    vocab_size: int
+    joint_vocabulary: bool
+    max_length: int
+    batch_size: int | None
+    max_tokens: int | None
+    batching: Batching
+    eval_batch_size: int
+    label_smoothing: float
+    valid_search: SearchSettings
+    test_search: SearchSettings
     headline = "bleu"
-
-    def __init__(
-        self,
-        corpus: Corpus,
-        *,
-        vocab_size: int,
-        joint_vocabulary: bool,
-        max_length: int,
-        batch_size: int | None,
-        max_tokens: int | None,
-        batching: Batching,
-        eval_batch_size: int,
-        label_smoothing: float,
-        valid_search: SearchSettings,
-        test_search: SearchSettings,
-    ):
-        self.corpus = corpus
-        self.vocab_size = vocab_size
-        self.joint_vocabulary = joint_vocabulary
-        self.max_length = max_length
-        self.batch_size = batch_size
-        self.max_tokens = max_tokens
-        self.batching: Batching = batching
-        self.eval_batch_size = eval_batch_size
-        self.label_smoothing = label_smoothing
-        self.valid_search = valid_search
-        self.test_search = test_search
-        self._device: torch.device | None = None
 
     @cached_property
     def data(self) -> PreparedTranslation:
@@ -102,10 +87,7 @@ class Translation(Task):
 
     def describe(self) -> dict[str, Any]:
         """Return the data's description with the padding share of the batches it is trained in."""
-        stream = self._index_stream(Shard(0, 1), seed=0)
-        batches = [next(stream) for _ in range(stream.batches_per_epoch)]
-        share = padding_share(_lengths(self.data.pairs["train"]), batches)
-        return {**self.data.description, "padding_share": share}
+        return {**self.data.description, "padding_share": self.padding_share()}
 
     def spec(self) -> TextToText:
         """Return the vocabularies, and the split with the longest sentence."""
@@ -114,37 +96,35 @@ class Translation(Task):
         return TextToText(
             source_vocab=len(self.data.source_tokenizer),
             target_vocab=len(self.data.target_tokenizer),
-            pad_id=self.data.target_tokenizer.pad_id,
+            pad_id=Tokenizer.pad_id,
             longest=Longest(
                 longest[split], f"a sentence of {split} has", "raise it, or lower task.max_length"
             ),
         )
 
-    def train_batches(self, shard: Shard, seed: int) -> BatchStream:
-        """Return the endless training batches of one rank."""
-        pairs: EncodedPairs | ResidentPairs = self.data.pairs["train"]
-        if self._device is not None:
-            pairs = ResidentPairs.of(self.data.pairs["train"], self._device)
-        indices = self._index_stream(shard, seed=seed)
-        return BatchStream(indices, lambda chosen, _: self.collate(pairs, chosen))
-
-    def assemble_on(self, device: torch.device) -> None:
-        """Keep the training text on a device and assemble its batches there."""
-        self._device = device
-
-    def _index_stream(self, shard: Shard, *, seed: int) -> IndexStream:
-        return IndexStream(
-            _lengths(self.data.pairs["train"]),
-            batching=self.batching,
-            batch_size=self.batch_size,
-            max_tokens=self.max_tokens,
-            seed=seed,
-            shard=shard,
-        )
+    @property
+    def splits(self) -> Mapping[str, EncodedPairs]:
+        return self.data.pairs
 
     def lengths(self, split: str) -> np.ndarray:
         """Return the tokens of source and target with their end of sentence, [n, 2]."""
-        return _lengths(self.split(split))
+        return self.split(split).lengths
+
+    def assemble_on(self, device: torch.device) -> None:
+        """Keep the training text on a device and assemble its batches there."""
+        self._training_pairs = self.data.pairs["train"].to(device)
+
+    @cached_property
+    def _training_pairs(self) -> EncodedPairs:
+        return self.data.pairs["train"]
+
+    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> TranslationBatch:
+        return self.collate(self._training_pairs, indices)
+
+    def evaluation_batch(
+        self, split: str, indices: np.ndarray, *, padding: float
+    ) -> TranslationBatch:
+        return self.collate(self.split(split), indices, padding=padding)
 
     def reach(self, room: int) -> int:
         """Return the longest side of a pair, or the longest hypothesis that may be searched for."""
@@ -156,36 +136,16 @@ class Translation(Task):
         ]
         return max(super().reach(room), *limits)
 
-    def planned(self, shard: Shard, seed: int) -> list[np.ndarray]:
-        """Return the lengths, int64 [n, 2], of each micro-batch of a rank's first epoch."""
-        lengths, stream = self.lengths("train"), self._index_stream(shard, seed=seed)
-        return [lengths[next(stream)] for _ in range(stream.batches_per_epoch)]
-
-    def batch(
-        self, split: str, indices: Sequence[int], *, padding: float = 0.0
-    ) -> TranslationBatch:
-        """Return a batch of chosen sentence pairs, padded as `Task.batch` says."""
-        if not 0 <= padding < 1:
-            raise ValueError(f"padding={padding}: a share from 0 to below 1")
-        return self.collate(self.split(split), np.asarray(indices), padding=padding)
-
     def collate(
-        self,
-        pairs: EncodedPairs | ResidentPairs,
-        indices: np.ndarray,
-        *,
-        padding: float = 0.0,
+        self, pairs: EncodedPairs, indices: np.ndarray, *, padding: float = 0.0
     ) -> TranslationBatch:
-        """Assemble sentences into one padded batch; each side ends in the end of sentence.
+        """Assemble sentences into one padded batch on the device of the text.
 
-        It lies where the text does. Each side has at least a share `padding` of padding.
+        Each side ends in the end of sentence and has at least a share `padding` of padding.
         """
-        special = self.data.target_tokenizer
-        pad_id, bos_id, eos_id = special.pad_id, special.bos_id, special.eos_id
-        source = torch.as_tensor(pairs.source.padded(indices, pad_id=pad_id, suffix=eos_id))
-        both = torch.as_tensor(
-            pairs.target.padded(indices, pad_id=pad_id, prefix=bos_id, suffix=eos_id)
-        )
+        pad_id, bos_id, eos_id = Tokenizer.pad_id, Tokenizer.bos_id, Tokenizer.eos_id
+        source = pairs.source.padded(indices, pad_id=pad_id, suffix=eos_id)
+        both = pairs.target.padded(indices, pad_id=pad_id, prefix=bos_id, suffix=eos_id)
         # All that is counted is known from the lengths: no device is asked, and waited for.
         source_lengths, lengths = (
             side.counts(indices) + 1 for side in (pairs.source, pairs.target)
@@ -281,8 +241,22 @@ class Translation(Task):
         """Keep sentences that are spread evenly over the split."""
         pairs = self.split(split)
         chosen = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
-        with reduced(self, split, chosen):
+        with self.reduced(split, chosen):
             yield 1
+
+    @contextmanager
+    def reduced(self, split: str, chosen: np.ndarray) -> Iterator[None]:
+        """Within the block a split has only these sentences: BLEU needs all of it."""
+        whole = self.data
+        self.data = replace(
+            whole,
+            pairs={**whole.pairs, split: whole.pairs[split].select(chosen)},
+            texts={**whole.texts, split: whole.texts[split].pick(chosen.tolist())},
+        )
+        try:
+            yield
+        finally:
+            self.data = whole
 
     @torch.no_grad()
     def translate(self, model: Seq2Seq, lines: Sequence[str]) -> list[str]:
@@ -301,7 +275,7 @@ class Translation(Task):
         pairs = EncodedPairs(text, text)
         device = next(model.parameters()).device
         found: list[tuple[int, list[int]]] = []
-        for indices in counted(eval_batches(_lengths(pairs), batch_size=self.eval_batch_size), len):
+        for indices in counted(eval_batches(pairs.lengths, batch_size=self.eval_batch_size), len):
             batch = self.collate(pairs, indices).to(device)
             found += _numbered(indices, self.decode(model, batch, self.test_search))
         lines = self.data.target_tokenizer.decode_batch(ids for _, ids in sorted(found))
@@ -309,15 +283,14 @@ class Translation(Task):
 
     def decode(self, model, batch: TranslationBatch, settings: SearchSettings) -> list[Hypothesis]:
         """Return the best hypothesis of each sentence of a batch; `model` is as `search` has it."""
-        special = self.data.target_tokenizer
         return search(
             model,
             batch.source,
             Stream(batch.source_valid),
             settings,
-            bos_id=special.bos_id,
-            eos_id=special.eos_id,
-            pad_id=special.pad_id,
+            bos_id=Tokenizer.bos_id,
+            eos_id=Tokenizer.eos_id,
+            pad_id=Tokenizer.pad_id,
         )
 
     def _text_scores(
@@ -329,36 +302,79 @@ class Translation(Task):
         if outputs is not None and is_main():
             with atomic_write(outputs) as file:
                 file.writelines(line + "\n" for line in plain)
-        scores = plain_scores(self.data, split, plain)
-        return scores | {"bleu_tok": token_score(self.data, split, lines)}
+        return self.score_lines(split, plain) | {"bleu_tok": self._token_score(split, lines)}
 
     def score_lines(self, split: str, lines: Sequence[str]) -> dict[str, Score]:
-        """Score plain translations such as a run's `hypotheses.txt`; see `plain_scores`."""
+        """Score plain translations of a split in its order: BLEU with its parts, and chrF."""
         self.split(split)
-        return plain_scores(self.data, split, lines)
+        data = self.data
+        references = data.plain(data.texts[split].target)
+        lowercase = data.form != "raw"  # tokenized text has lost its case
+        return {
+            **bleu_scores(lines, references, lowercase=lowercase, tokenize=_bleu_tokenizer(data)),
+            "chrf": corpus_chrf(lines, references),
+        }
+
+    def _token_score(self, split: str, lines: list[str]) -> Score:
+        """Score decoded lines of a split by BLEU on lowercased Moses tokens."""
+        references = self.data.words(self.data.texts[split].target)
+        return tokenized_bleu(self.data.words(lines), references)
 
     def score_names(self) -> Sequence[str]:
-        """Return the names of a validation's scores."""
-        return names(self.corpus)
+        """Return the names of a validation's scores; ValueError where BLEU cannot cut the text."""
+        _bleu_tokenizer(self.corpus)
+        return _NAMES
 
     def floors(self) -> dict[str, float]:
-        """Return what the scores of the test are worth without learning."""
-        return floors(self.data, "test", label_smoothing=self.label_smoothing)
+        """Return BLEU and chrF of copying the source, and the losses of one guess for all tokens.
 
-    @property
-    def splits(self) -> Mapping[str, EncodedPairs]:
-        return self.data.pairs
+        Each loss is that of its best guess: the frequencies of the target tokens and, for the
+        smoothed loss, these frequencies smoothed like the targets (their entropy).
+        """
+        data, smoothing = self.data, self.label_smoothing
+        source = data.texts["test"].source
+        copied = self.score_lines("test", data.plain(source))
+        target = data.pairs["test"].target
+        counts = np.bincount(target.ids, minlength=len(data.target_tokenizer))
+        counts[data.target_tokenizer.eos_id] += len(target)
+        tokens, nll = int(counts.sum()), unigram_nll(counts.tolist())
+        guess = (1 - smoothing) * counts / tokens + smoothing / len(counts)
+        guess = guess[guess > 0]
+        return {
+            "loss": float(-(guess * np.log(guess)).sum()),
+            "nll": nll / tokens,
+            "perplexity": perplexity(nll, tokens).value,
+            "bleu": copied["bleu"].value,
+            "bleu_tok": self._token_score("test", source).value,
+            "chrf": copied["chrf"].value,
+        }
+
+
+def _bleu_tokenizer(data: Corpus | PreparedTranslation) -> Tokenize:
+    """Return how BLEU cuts the plain target text; ValueError where it cannot.
+
+    Text that came in words has been put together with spaces where its language has none.
+    """
+    return tokenizer_of(data.languages[1]) if data.form == "raw" else "13a"
+
+
+def samples(task: object, folder: Path, count: int = 3) -> list[tuple[str, str, str]]:
+    """Return source, reference and translation of some test sentences of the run in a folder.
+
+    Empty for a task that does not translate.
+    """
+    if not (isinstance(task, Translation) and (folder / HYPOTHESES_FILE).is_file()):
+        return []
+    text, (_, outputs) = task.data.texts["test"], read_hypotheses(folder)
+    chosen = np.linspace(0, len(outputs) - 1, min(count, len(outputs))).astype(int).tolist()
+    references = task.data.plain([text.target[i] for i in chosen])
+    return [(text.source[i], line, outputs[i]) for i, line in zip(chosen, references, strict=True)]
 
 
 def _numbered(
     indices: np.ndarray, hypotheses: Sequence[Hypothesis]
 ) -> Iterator[tuple[int, list[int]]]:
     return zip(map(int, indices), (h.tokens for h in hypotheses), strict=True)
-
-
-def _lengths(pairs: EncodedPairs) -> np.ndarray:
-    """Return tokens of both sides with their end of sentence, [n, 2]."""
-    return np.stack([pairs.source.lengths, pairs.target.lengths], axis=1) + 1
 
 
 def widened(

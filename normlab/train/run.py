@@ -23,7 +23,7 @@ from normlab.records.pairs import MadeBy, arithmetic_of, same_code
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
 from normlab.records.store import CONFIG_FILE, METRICS_FILE, RECORD_FILE, RunStore, run_id
 from normlab.tasks.base import Task
-from normlab.tasks.translated import samples
+from normlab.tasks.translation import samples
 from normlab.train.build import (
     build_evaluator,
     build_model,

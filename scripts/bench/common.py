@@ -11,7 +11,7 @@ from normlab.commands._arguments import HelpFormatter
 from normlab.config.compose import compose, to_dict
 from normlab.records.files import atomic_write
 from normlab.tasks.base import Task
-from normlab.tasks.pictures import Classification
+from normlab.tasks.images import Classification
 from normlab.tasks.translation import Translation
 from normlab.train.build import build_task
 from normlab.train.runtime import Runtime

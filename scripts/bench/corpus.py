@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.pictures import Pictures, PictureSource
+from normlab.data.images import Images, ImageSource
 
 _CORRELATION = 0.95  # between the logarithms of the lengths of a pair
 _SCORED_PAIRS = 200
@@ -83,7 +83,7 @@ class SyntheticCorpus(Corpus):
         return np.clip(np.rint(lengths), 1, self.max_length).astype(np.int64)
 
 
-class SyntheticImages(PictureSource):
+class SyntheticImages(ImageSource):
     """Noise of 32 x 32 pixels in ten classes: time does not depend on what images show."""
 
     licence = "none"
@@ -91,12 +91,12 @@ class SyntheticImages(PictureSource):
     valid_size = 256
     label = "noise"
 
-    def published(self) -> Mapping[str, Pictures]:
+    def published(self) -> Mapping[str, Images]:
         """Draw the splits, the same in every process."""
         rng = np.random.default_rng(1)
         sizes = {"train": 2048, "test": 256}
         return {
-            split: Pictures(
+            split: Images(
                 rng.integers(256, size=(count, 32, 32, 3), dtype=np.uint8),
                 np.arange(count) % len(self.classes),
             )

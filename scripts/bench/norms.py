@@ -25,7 +25,7 @@ from normlab.bench.speed import start
 from normlab.commands._terminal import print_table
 from normlab.models.folding import fold
 from normlab.norms.base import Norm, Stream, running_norms
-from normlab.tasks.pictures import Classification, PictureBatch
+from normlab.tasks.images import Classification, ImageBatch
 from normlab.tasks.translation import Translation, TranslationBatch
 from normlab.train.build import build_model, make_fast
 from normlab.train.runtime import Runtime
@@ -156,7 +156,7 @@ def reading(
     def call() -> Tensor:
         with torch.no_grad(), runtime.autocast():
             if isinstance(task, Classification):
-                return task.logits(model, cast("PictureBatch", batch))
+                return task.logits(model, cast("ImageBatch", batch))
             text = cast("TranslationBatch", batch)
             source, target = Stream(text.source_valid), Stream(text.tgt_valid)
             return model.project(model(text.source, source, text.tgt_in, target))

@@ -51,15 +51,6 @@ def test_the_first_ids_are_special(kind):
     assert tokenizer.ordinary == range(7, len(tokenizer))
 
 
-@every_kind
-@pytest.mark.parametrize("text", [" ".join(SPECIALS), "".join(SPECIALS), "a[MASK]b ##a [ MASK ]"])
-def test_special_words_in_a_text_are_text(kind, text):
-    tokenizer = TOKENIZERS[kind]
-    ids = ids_of(tokenizer, text)
-    assert {i for i in ids if i < tokenizer.first_ordinary} <= {tokenizer.unk_id}
-    assert max(ids) < len(tokenizer)
-
-
 @given(text=st.text() | st.text("[MASKUNPD]# "))
 @every_kind
 def test_only_the_unknown_special_comes_out(kind, text):
@@ -79,11 +70,6 @@ assigned = st.text(st.characters(exclude_categories=("Cs", "Cn")))
 def test_bpe_gives_every_text_back(text):
     tokenizer = TOKENIZERS["bpe", False]
     assert tokenizer.decode(ids_of(tokenizer, text)) == text
-
-
-def test_bpe_of_decomposed_text_is_that_of_composed():
-    tokenizer = TOKENIZERS["bpe", False]
-    assert ids_of(tokenizer, "nai\u0308ve") == ids_of(tokenizer, "na\u00efve")
 
 
 def test_lowercase():
@@ -128,11 +114,6 @@ def test_begins_of_bpe():
     assert words == ["\u0120the", "\u0120xyz", ",", "\u0120dog", "'s"]
 
 
-def test_texts_without_a_token():
-    assert TOKENIZERS["wordpiece", False].encode(["\u200b", ""]) == [([], []), ([], [])]
-    assert TOKENIZERS["bpe", False].encode([]) == []
-
-
 @every_kind
 def test_decode_shows_masks_and_hides_padding_and_marks(kind):
     tokenizer = TOKENIZERS[kind]
@@ -157,14 +138,13 @@ for pieces in ("wordpiece", "bpe"):
 """
 
 
-@pytest.mark.parametrize("seed", ["0", "11"])
-def test_the_same_text_gives_the_same_ids_in_another_process(seed):
+def test_the_same_text_gives_the_same_ids_in_another_process():
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(TEXT), json.dumps(SIZES)],
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "PYTHONHASHSEED": seed},
+        env={**os.environ, "PYTHONHASHSEED": "11"},
     )
     here = []
     for pieces in PIECES:
@@ -175,7 +155,7 @@ def test_the_same_text_gives_the_same_ids_in_another_process(seed):
 
 
 @pytest.mark.parametrize("pieces", PIECES)
-@pytest.mark.parametrize("vocab_size", [0, 7, 30])
+@pytest.mark.parametrize("vocab_size", [7, 30])
 def test_a_vocabulary_without_room_is_refused(pieces, vocab_size):
     with pytest.raises(ValueError, match=rf"vocab_size={vocab_size} is too small: .* \d+ entries"):
         DocumentTokenizer.train(TEXT, pieces=pieces, vocab_size=vocab_size, lowercase=False)

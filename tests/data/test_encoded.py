@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from normlab.data.encoded import EncodedPairs, EncodedText, ResidentText
+from normlab.data.encoded import EncodedPairs, EncodedText, columns_in, copy_runs
 
 SENTENCES = [[5, 6, 7], [], [8], [9, 10]]
 
@@ -22,27 +22,29 @@ def test_sentences_come_back_mapped(text, tmp_path):
     assert loaded.lengths.tolist() == [3, 0, 1, 2]
 
 
-@pytest.mark.parametrize("marks", [{}, {"prefix": 1}, {"suffix": 2}, {"prefix": 1, "suffix": 2}])
+@pytest.mark.parametrize("marks", [{"suffix": 2}, {"prefix": 1, "suffix": 2}])
 def test_padded_equals_a_loop(text, marks):
     indices = np.array([3, 0, 1])
     before = [marks["prefix"]] if "prefix" in marks else []
-    after = [marks["suffix"]] if "suffix" in marks else []
-    rows = [before + SENTENCES[i] + after for i in indices]
+    rows = [[*before, *SENTENCES[i], 2] for i in indices]
     width = max(map(len, rows))
     expected = [row + [0] * (width - len(row)) for row in rows]
-    padded = text.padded(indices, pad_id=0, **marks)
-    assert padded.tolist() == expected
-    assert padded.dtype == np.int64
-    resident = ResidentText.of(text, torch.device("cpu")).padded(indices, pad_id=0, **marks)
-    assert resident.tolist() == expected
-    assert resident.dtype == torch.int64
+    for each in (text, text.to(torch.device("cpu"))):
+        padded = each.padded(indices, pad_id=0, **marks)
+        assert padded.tolist() == expected
+        assert padded.dtype == torch.int64
 
 
-def test_select_packs_anew(text):
+def test_select_packs_again_and_lengths_of_pairs_count_the_end_mark(text):
     chosen = text.select(np.array([3, 0]))
     assert [chosen[0].tolist(), chosen[1].tolist()] == [[9, 10], [5, 6, 7]]
-
-
-def test_lengths_of_pairs_count_the_end_mark(text):
     pairs = EncodedPairs(text, EncodedText.from_sentences([[1], [2], [3, 3], [4]]))
     assert pairs.lengths.tolist() == [[4, 2], [1, 2], [2, 3], [3, 2]]
+
+
+def test_runs_of_tokens_become_rows():
+    out = np.zeros((3, 5), np.int64)
+    at, counts = np.array([1, 0, 4]), np.array([3, 0, 1])
+    copy_runs(out, at, np.arange(10, 20), np.array([2, 5, 9]), counts)
+    assert out.tolist() == [[0, 12, 13, 14, 0], [0] * 5, [0, 0, 0, 0, 19]]
+    assert np.array_equal(columns_in(out.shape, at, counts), out > 0)

@@ -69,12 +69,6 @@ def test_a_long_sentence_goes_on_and_is_counted():
     assert rows(batch, "ids")[-1] == [BOS]
 
 
-def test_a_whole_document_in_one_window():
-    windows, batch = cut([[3, 4]], max_length=8)
-    assert rows(batch, "next_ids") == [[*range(10, 17), EOS]]
-    assert windows.long_sentences == 0
-
-
 def test_padding():
     _, batch = cut([[4], [1]], max_length=9)
     assert batch.ids.tolist() == [[BOS, 10, 11, 12, 13], [BOS, 14, PAD, PAD, PAD]]
@@ -106,21 +100,6 @@ def test_every_token_and_end_mark_is_predicted_once(documents, max_length):
     assert predicted == expected
     assert windows.lengths.sum() == len(expected) == batch.valid.sum()
     assert windows.ends.sum() == len(documents)
-
-
-@given(documents=texts, max_length=sizes)
-def test_windows_hold_one_document_and_their_own_past(documents, max_length):
-    windows, batch = cut(documents, max_length)
-    data = encoded(documents)
-    bounds = data.text.offsets[data.documents]
-    for i, (ids, following) in enumerate(
-        zip(rows(batch, "ids"), rows(batch, "next_ids"), strict=True)
-    ):
-        assert ids == [BOS, *following[:-1]]
-        assert 1 <= len(ids) == windows.lengths[i] <= max_length
-        owners = np.searchsorted(bounds, np.array([x - 10 for x in following if x >= 10]), "right")
-        assert set(owners - 1) <= {windows.document[i]}
-        assert (EOS in following) == windows.ends[i] == (following[-1] == EOS)
 
 
 @given(documents=texts, max_length=sizes)

@@ -48,4 +48,4 @@ def translation(**changes):
         "valid_search": search,
         "test_search": search,
     }
-    return Translation(SmallCorpus(), **{**values, **changes})
+    return Translation(corpus=SmallCorpus(), **{**values, **changes})

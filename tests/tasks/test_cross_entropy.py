@@ -1,7 +1,5 @@
 """The summed loss and its hand-made gradient are those of torch's own cross-entropy."""
 
-import math
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -24,8 +22,7 @@ def gradient_of(loss, logits, pull):
     return found
 
 
-@pytest.mark.parametrize("pull", [1.0, 1 / 64, -2.5])
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7, 1.0])
+@pytest.mark.parametrize(("pull", "smoothing"), [(1.0, 0.0), (1 / 64, 0.1), (-2.5, 1.0)])
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("chunk", [1 << 20, 11 * 5, 3])
 def test_loss_and_gradient_equal_torchs(monkeypatch, dtype, smoothing, pull, chunk):
@@ -49,38 +46,12 @@ def test_loss_and_gradient_equal_torchs(monkeypatch, dtype, smoothing, pull, chu
     )
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_the_gradient_is_the_slope_of_the_loss(smoothing):
-    # torch.autograd.gradcheck goes back through one graph several times, which this function, whose
-    # gradient is scaled in place, refuses; so the slopes are taken here
-    logits, targets = example(torch.float64, rows=4, vocab=5)
-
-    def value(x):
-        return label_smoothed_cross_entropy(x, targets, smoothing)[0].item()
-
-    found = gradient_of(label_smoothed_cross_entropy(logits, targets, smoothing)[0], logits, 1.0)
-    step = 1e-6
-    for row in range(4):
-        for token in range(5):
-            up, down = logits.detach().clone(), logits.detach().clone()
-            up[row, token] += step
-            down[row, token] -= step
-            slope = (value(up) - value(down)) / (2 * step)
-            assert found[row, token].item() == pytest.approx(slope, abs=1e-7)
-
-
 def test_a_second_backward_through_one_graph_is_refused():
     logits, targets = example(torch.float32)
     loss, _ = label_smoothed_cross_entropy(logits, targets, 0.1)
     torch.autograd.grad(2 * loss, logits, retain_graph=True)
     with pytest.raises(RuntimeError):  # else it would be twice too large
         torch.autograd.grad(loss, logits)
-
-
-def test_uniform_logits_cost_the_logarithm_of_the_vocabulary():
-    loss, nll = label_smoothed_cross_entropy(torch.zeros(3, 8), torch.tensor([0, 5, 7]), 0.3)
-    assert loss.item() == pytest.approx(3 * math.log(8), rel=1e-6)
-    assert nll.item() == pytest.approx(3 * math.log(8), rel=1e-6)
 
 
 @pytest.mark.parametrize("size", [1e3, 1e30])

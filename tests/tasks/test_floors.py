@@ -19,7 +19,7 @@ def entropy(targets: torch.Tensor) -> float:
 
 def test_a_language_model_is_held_against_the_frequencies_of_its_own_targets():
     task = lm()
-    everything = task.batch("test", range(len(task.evaluated("test"))))
+    everything = task.batch("test", range(len(task.lengths("test"))))
     floors, nats = task.floors(), entropy(everything.tgt_out)
     assert floors["loss"] == pytest.approx(nats)
     assert floors["perplexity"] == pytest.approx(math.exp(nats))
@@ -30,7 +30,7 @@ def test_a_language_model_is_held_against_the_frequencies_of_its_own_targets():
 
 def test_a_masked_model_is_held_against_all_tokens_that_may_be_masked():
     task, all_masked = mlm(), mlm(mask_share=1.0)
-    batch = all_masked.batch("test", range(len(task.evaluated("test"))))
+    batch = all_masked.batch("test", range(len(task.lengths("test"))))
     floors, nats = task.floors(), entropy(batch.labels)
     share = np.sort(np.bincount(batch.labels.numpy()))[::-1] / len(batch.labels)
     assert floors["mlm_loss"] == pytest.approx(nats)

@@ -15,24 +15,12 @@ from normlab.models.architecture import CausalLM, TextArchitecture
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.models.layers import initialize
 from normlab.norms.base import Stream
-from normlab.tasks.documents import LengthChange
+from normlab.tasks.documents import NEVER, LengthChange
 from normlab.tasks.lm import LanguageModeling
 from tests.models.small import architecture, norms, placement, unsettle
 
-WORDS = [
-    "lantern",
-    "river",
-    "walking",
-    "walked",
-    "talks",
-    "blue",
-    "seven",
-    "na\u00efve",
-    "a",
-    "the",
-]
+WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "naïve", "a", "the"]
 SIZES = {"train": 120, "valid": 20, "test": 20, "test_odd": 8}
-NEVER = LengthChange(step=None, max_length=None)
 ALONE = Shard(0, 1)
 BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
 
@@ -144,9 +132,8 @@ def test_a_batch_is_its_windows():
     assert wide.tgt_out.tolist() == batch.tgt_out.tolist()
 
 
-@pytest.mark.parametrize("training", [False, True])
-def test_losses_are_sums_over_windows(task, training):
-    model = built(task).train(training)  # layer norm: a window's loss is its own
+def test_losses_are_sums_over_windows(task):
+    model = built(task).train()  # layer norm: a window's loss is its own
     indices = [0, 9, 21, 40, 2]
     batch = task.batch("train", indices)
     together = task.losses(model, batch)["loss"]
@@ -159,27 +146,7 @@ def test_losses_are_sums_over_windows(task, training):
     torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
 
 
-@torch.no_grad()
-def test_the_loss_is_that_of_every_real_token(task):
-    model = built(task)
-    batch = task.batch("valid", range(6))
-    table = model.project(model(batch.ids, Stream(batch.valid))).log_softmax(-1)
-    expected, following = 0.0, iter(batch.tgt_out.tolist())
-    for row in range(6):
-        for column in range(int(batch.valid[row].sum())):
-            expected -= table[row, column, next(following)].item()
-    assert task.losses(model, batch)["loss"].item() == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
-def test_a_training_step_has_a_finite_gradient_for_every_parameter(task, norm):
-    model = built(task, norm).train()
-    task.losses(model, next(task.train_batches(ALONE, 1)))["loss"].backward()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None and parameter.grad.isfinite().all(), name
-
-
-@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
+@pytest.mark.parametrize("norm", ["ln", "bn", "in"])
 def test_every_token_is_scored_once_whatever_the_batch_size(task, norm):
     model = built(task, norm)
     data = task.data.splits["valid"]
@@ -258,18 +225,7 @@ def test_one_token_at_a_time(task, norm, norm_values):
     assert not any("one_by_one" in name for name in again)
 
 
-def test_one_by_one_takes_all_windows_where_there_are_few():
-    task = lm(FewWords(), one_by_one=100)
-    scores = task.evaluate(built(task), "test", ALONE)
-    for name in ("one_by_one/loss", "one_by_one/teacher_forced_loss"):
-        assert scores[name].value == pytest.approx(scores["loss"].value)
-        assert scores[name].n == scores["loss"].n
-    none = lm(FewWords(), one_by_one=0)
-    assert "one_by_one/loss" not in none.evaluate(built(none), "test", ALONE)
-
-
-@pytest.mark.parametrize("batching", ["bucket", "random"])
-@pytest.mark.parametrize("count", [0, 7, 26, 70])
+@pytest.mark.parametrize(("count", "batching"), [(7, "bucket"), (26, "random"), (70, "bucket")])
 def test_a_stream_goes_on_where_its_state_says(batching, count):
     change = LengthChange(step=26, max_length=24)
     task = lm(max_length=10, length_change=change, batching=batching)
@@ -285,7 +241,7 @@ def test_a_stream_goes_on_where_its_state_says(batching, count):
 
 def test_an_epoch_has_every_token_once(task):
     stream = task.train_batches(ALONE, 1)
-    count = task.index_stream(ALONE, seed=1, limit=24).batches_per_epoch
+    count = task.indices(ALONE, 1).batches_per_epoch
     tokens = sorted(token for _, out in drawn(stream, count) for token in out)
     data = task.data.splits["train"]
     assert tokens == sorted([*data.text.ids.tolist(), *[EOS] * len(data)])
@@ -294,20 +250,6 @@ def test_an_epoch_has_every_token_once(task):
     parts = [drawn(rank, count // 2) for rank in ranks]
     interleaved = [batch for pair in zip(*parts, strict=True) for batch in pair]
     assert interleaved == drawn(task.train_batches(ALONE, 1), count // 2 * 2)
-
-
-def test_describe(task):
-    found = task.describe()
-    assert set(found["examples"]) == set(SIZES)
-    assert found["examples"]["test"] == {
-        "windows": len(task.lengths("test")),
-        "long_sentences": task.evaluated("test").long_sentences,
-    }
-    stream = task.train_batches(ALONE, 0)
-    count = task.index_stream(ALONE, seed=0, limit=24).batches_per_epoch
-    batches = [next(stream) for _ in range(count)]
-    share = sum(batch.padding for batch in batches) / sum(batch.positions for batch in batches)
-    assert found["padding_share"] == pytest.approx(share)
 
 
 def test_models_that_do_not_fit_are_refused(task):
@@ -338,9 +280,14 @@ def forced(task, model, prompt, count):
     return ids
 
 
-@pytest.mark.parametrize("pieces", ["bpe", "wordpiece"])
-@pytest.mark.parametrize("norm", ["ln", "bn", "in", "none"])
-@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"top_k": 1}], ids=str)
+@pytest.mark.parametrize(
+    ("pieces", "norm", "settings"),
+    [
+        ("bpe", "ln", {"temperature": 0.0}),
+        ("wordpiece", "bn", {"top_k": 1}),
+        ("bpe", "in", {"top_k": 1}),
+    ],
+)
 @torch.no_grad()
 def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
     task = lm(pieces=pieces, vocab_size={"bpe": 330, "wordpiece": 70}[pieces])
@@ -351,12 +298,6 @@ def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
     decode = task.data.tokenizer.decode
     expected = decode(ids)[len(decode(prompt_ids(task, prompt))) :]
     assert text == expected.rstrip("\N{REPLACEMENT CHARACTER}")
-
-
-def test_the_seed_decides_what_is_drawn(task):
-    model = built(task)
-    texts = ["".join(task.generate(model, "the", sampling(), seed=seed)) for seed in (1, 1, 2)]
-    assert texts[0] == texts[1] != texts[2]
 
 
 class Fixed(CausalLM):
@@ -421,12 +362,6 @@ def test_temperature_and_top_k(task):
     assert pieces == [" the", " the", " the"]
 
 
-def test_it_stops_at_the_end_of_the_text(task):
-    model = fixed(task, end=50.0)
-    assert list(task.generate(model, "the", sampling(), seed=0)) == []
-    assert model.fed == prompt_ids(task, "the")
-
-
 @pytest.mark.parametrize(("max_tokens", "count"), [(1, 1), (5, 5), (100, 19)])
 def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count):
     model = fixed(task, word=50.0)
@@ -435,34 +370,11 @@ def test_it_stops_at_max_tokens_and_at_the_last_position(task, max_tokens, count
     assert len(model.fed) == 1 + count <= 20
 
 
-@pytest.mark.parametrize("norm", ["ln", "bn", "in"])
-def test_a_real_model_fills_its_positions(task, norm):
-    model = built(task, norm, max_positions=24)
-    prompt = "a a a a a a a a a a a a a a a a a a a a a a a"
-    count = len(prompt_ids(task, prompt))
-    special = list(range(DocumentTokenizer.first_ordinary))
-    tokens = continuation(
-        model,
-        prompt_ids(task, prompt),
-        sampling(max_tokens=50),
-        special=special,
-        eos_id=EOS,
-        room=24,
-        seed=0,
-    )
-    assert count == 24 and len(list(tokens)) == 1
-
-
 def test_a_prompt_that_leaves_no_room_is_refused(task):
     model = fixed(task, room=4, word=50.0)
     assert "".join(task.generate(model, "a a a", sampling(), seed=0)) == " the"
     with pytest.raises(ValueError, match="the prompt has 4 tokens, and the model has 4 positions"):
         list(task.generate(model, "a a a a", sampling(), seed=0))
-
-
-def test_text_may_begin_with_nothing(task):
-    model = fixed(task, word=50.0)
-    assert "".join(task.generate(model, "", sampling(max_tokens=2), seed=0)) == "the the"
 
 
 def test_a_character_of_several_bytes_comes_whole(task):

@@ -1,4 +1,4 @@
-"""Pictures: sources, variation, norms as torch's, networks as published, and whole runs."""
+"""Images: sources, augmentation, norms as torch's, networks as published, and whole runs."""
 
 import io
 import tarfile
@@ -11,7 +11,7 @@ from torch import nn
 
 from normlab.config.compose import compose, to_dict
 from normlab.data import cifar10
-from normlab.data.pictures import Augmentation, Digits, by_class
+from normlab.data.images import Augmentation, Digits
 from normlab.models.folding import fold
 from normlab.models.resnet import normalized
 from normlab.norms.base import running_norms
@@ -51,14 +51,6 @@ def jpeg(side=32):
     return out.getvalue()
 
 
-def png(value):
-    from PIL import Image
-
-    out = io.BytesIO()
-    Image.new("RGB", (32, 32), (value, value, value)).save(out, "PNG")
-    return out.getvalue()
-
-
 def decoded(folder, monkeypatch, members, *, size=None):
     monkeypatch.setenv("NORMLAB_CACHE", str(folder / "cache"))
     monkeypatch.setattr(cifar10, "SIZES", {"train": size or len(members), "test": 1})
@@ -77,14 +69,6 @@ def test_splits_share_no_picture_and_each_class_has_its_part():
     assert np.array_equal(found["train"].pixels, Digits(valid_size=200).splits()["train"].pixels)
 
 
-def test_a_share_of_each_class_is_drawn_by_the_seed():
-    labels = np.repeat([0, 1, 2], [40, 20, 20])
-    first = by_class(labels, 0.5, seed=3)
-    assert np.bincount(labels[first]).tolist() == [20, 10, 10]
-    assert np.array_equal(first, by_class(labels, 0.5, seed=3))
-    assert not np.array_equal(first, by_class(labels, 0.5, seed=4))
-
-
 def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeypatch):
     members = [(f"cifar10/train/{name}/0.jpg", jpeg()) for name in ("dog", "ship", "airplane")]
     source, found = decoded(tmp_path, monkeypatch, members)
@@ -96,11 +80,10 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("members", "size", "message"),
     [
-        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no picture"),
-        ([("cifar10/train/dog/0.jpg", jpeg(16))], None, "16x16 pixels, not 32x32"),
-        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "'dragon', which is no class"),
-        ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 pictures of train, and CIFAR-10 has 2"),
-        ([("cifar10/train/dog/0.jpg", jpeg())] * 2, 1, "has more than 1 pictures of train"),
+        ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no 32x32 image"),
+        ([("cifar10/train/dog/0.jpg", jpeg(16))], None, "no 32x32 image"),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "'dragon' is not in"),
+        ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 images of train, and CIFAR-10 has 2"),
     ],
 )
 def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message):
@@ -109,50 +92,26 @@ def test_a_damaged_source_is_named(tmp_path, monkeypatch, members, size, message
     assert not list((tmp_path / "cache").glob("cifar10-*/*.npy")), "nothing half decoded stays"
 
 
-def test_a_class_that_there_is_not_is_named_with_its_picture(tmp_path, monkeypatch):
+def test_the_binary_archive_and_an_unknown_class_in_it(tmp_path, monkeypatch):
     monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cifar10, "SIZES", {"train": 2, "test": 1})
-    content = {"data_batch_1.bin": [3, 77], "test_batch.bin": [0]}
-    with tarfile.open(tmp_path / cifar10.BINARY, "w:gz") as tar:
+    monkeypatch.setattr(cifar10, "SIZES", {"train": 20, "test": 1})
+    content = {"data_batch_1.bin": [*range(10)] * 2, "test_batch.bin": [3]}
+
+    def write(folder, pixel):
+        folder.mkdir()
+        members = []
         for name, labels in content.items():
-            rows = b"".join(bytes([label]) + bytes(3072) for label in labels)
-            info = tarfile.TarInfo(f"cifar-10-batches-bin/{name}")
-            info.size = len(rows)
-            tar.addfile(info, io.BytesIO(rows))
-    source = cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None)
-    said = r"binary\.tar\.gz: picture 2 of .*data_batch_1\.bin is of class 77, .* get it again from"
-    with pytest.raises(ValueError, match=said):
-        source.published()
-    assert not list((tmp_path / "cache").glob("cifar10-*/*.npy"))
+            rows = b"".join(bytes([label]) + bytes([pixel]) * 3072 for label in labels)
+            members.append((f"cifar-10-batches-bin/{name}", rows))
+        archive(folder / cifar10.BINARY, members)
+        return cifar10.Cifar10(str(folder), valid_size=10, train_size=None).splits()
 
-
-def test_a_source_of_ones_own_may_give_no_class_that_there_is_not(monkeypatch):
-    published = Digits.published
-
-    def damaged(self):
-        found = published(self)
-        found["test"].labels[4] = 10
-        return found
-
-    monkeypatch.setattr(Digits, "published", damaged)
-    with pytest.raises(
-        ValueError, match=r"digits 8x8: picture 5 of test is of class 10, .* 0 to 9"
-    ):
-        Digits(valid_size=200).splits()
-
-
-def test_a_picture_of_a_folder_that_was_replaced_is_decoded_anew(tmp_path, monkeypatch):
-    monkeypatch.setenv("NORMLAB_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(cifar10, "SIZES", {"train": 1, "test": 1})
-    for split in cifar10.SIZES:
-        (tmp_path / split / "cat").mkdir(parents=True)
-        (tmp_path / split / "cat" / "0.png").write_bytes(png(200))
-    source = cifar10.Cifar10(str(tmp_path), valid_size=1, train_size=None)
-    assert source.published()["train"].pixels.max() == 200
-    size = (changed := tmp_path / "train" / "cat" / "0.png").stat().st_size
-    changed.write_bytes(png(100))
-    assert changed.stat().st_size == size
-    assert source.published()["train"].pixels.max() == 100
+    found = write(tmp_path / "good", 7)
+    assert (found["test"].labels.tolist(), found["test"].pixels.max()) == ([3], 7)
+    assert sorted(found["train"].labels) == sorted(found["valid"].labels) == [*range(10)]
+    content["test_batch.bin"] = [77]
+    with pytest.raises(ValueError, match=r"CIFAR-10: image 1 of test is of class 77, "):
+        write(tmp_path / "bad", 7)
 
 
 def test_a_damaged_archive_and_an_empty_folder_say_where_the_pictures_come_from(tmp_path):
@@ -281,7 +240,7 @@ def test_projections_and_gains_of_zero_are_options():
         (("task=digits", "model=tiny"), "model=resnet8, resnet20 or vit"),
         (("task=toy", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
-        (("task=digits", "max_tokens=100"), "counted in pictures; give batch_size"),
+        (("task=digits", "max_tokens=100"), "counted in images; give batch_size"),
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
     ],
 )

@@ -1,8 +1,8 @@
-"""Naming the class of a picture: one picture is one example, one unit, and many positions."""
+"""Naming the class of an image: one image is one example, one unit, and many positions."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,12 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from normlab.data.batching import BatchStream as IndexStream
-from normlab.data.pictures import Augmentation, Pictures, PictureSource
-from normlab.distributed import Shard
+from normlab.data.images import Augmentation, Images, ImageSource
 from normlab.metrics.counts import mean_score, unigram_nll
 from normlab.models.base import Image
 from normlab.norms.base import EvalStats
 from normlab.records.record import Score
-from normlab.tasks.base import Batch, BatchStream, Task, conditions_of
+from normlab.tasks.base import Batch, Task, conditions_of
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 
 LOSS = "loss"
@@ -27,8 +25,8 @@ _TALLIED = 3  # counts, confidences and hits of each bin
 
 
 @dataclass(frozen=True, kw_only=True)
-class PictureBatch(Batch):
-    """Pictures as tensors, with the number of their class. There is no padding."""
+class ImageBatch(Batch):
+    """Images as tensors, with the number of their class. There is no padding."""
 
     pixels: UInt8[Tensor, "B H W C"]
     labels: Int[Tensor, "B"]
@@ -36,19 +34,17 @@ class PictureBatch(Batch):
 
 @dataclass(kw_only=True, eq=False)
 class Classification(Task):
-    """Name the class of a picture.
+    """Name the class of an image; batch sizes count images.
 
     Attributes:
-        source: where the pictures come from.
-        augmentation: how training pictures are varied.
+        source: where the images come from.
+        augmentation: how training images are shifted and mirrored.
         label_smoothing: share of the target distribution spread over the classes.
-        batch_size: pictures a micro-batch.
-        eval_batch_size: pictures a batch in validation and test.
         test_batch_sizes, test_eval_stats: under what else the test is scored, the sizes also with
             the statistics of the batch.
     """
 
-    source: PictureSource
+    source: ImageSource
     augmentation: Augmentation
     label_smoothing: float
     batch_size: int | None
@@ -56,25 +52,26 @@ class Classification(Task):
     eval_batch_size: int
     test_batch_sizes: Sequence[int]
     test_eval_stats: Sequence[EvalStats]
+    batching = "random"
     headline = "accuracy"
     padded = False
 
     def __post_init__(self) -> None:
         if self.batch_size is None:
             raise ValueError(
-                f"max_tokens={self.max_tokens}: a batch of pictures is counted in pictures; give "
+                f"max_tokens={self.max_tokens}: a batch of images is counted in images; give "
                 "batch_size"
             )
         self.conditions = conditions_of(self.test_batch_sizes, self.test_eval_stats)
 
     @cached_property
-    def data(self) -> dict[str, Pictures]:
+    def data(self) -> dict[str, Images]:
         """Return the splits, read on first use."""
         return self.source.splits()
 
     @cached_property
     def _standard(self) -> tuple[Tensor, Tensor]:
-        """Return mean and standard deviation of each channel over the training pictures."""
+        """Return mean and standard deviation of each channel over the training images."""
         pixels = self.data["train"].pixels
         sums = np.zeros((2, pixels.shape[-1]))
         for part in np.array_split(pixels, len(pixels) // 1000 + 1):
@@ -93,58 +90,43 @@ class Classification(Task):
             **self.source.description(),
             "classes": list(self.source.classes),
             "size": {"height": height, "width": width, "channels": channels},
-            "sizes": {split: len(pictures) for split, pictures in self.data.items()},
-            "checksums": {split: pictures.checksum() for split, pictures in self.data.items()},
+            "sizes": {split: len(images) for split, images in self.data.items()},
+            "checksums": {split: images.checksum() for split, images in self.data.items()},
             "padding_share": 0.0,
         }
 
     def spec(self) -> Image:
-        """Return the size of the pictures and the number of their classes."""
+        """Return the size of the images and the number of their classes."""
         height, width, channels = self.data["train"].pixels.shape[1:]
         return Image(height, width, channels, len(self.source.classes))
 
-    def train_batches(self, shard: Shard, seed: int) -> BatchStream:
-        """Return the endless training batches of one rank."""
-        indices = IndexStream(
-            self.lengths("train"),
-            batching="random",
-            batch_size=self.batch_size,
-            max_tokens=None,
-            seed=seed,
-            shard=shard,
-        )
-        return BatchStream(indices, partial(self.varied, seed=seed))
+    @property
+    def splits(self) -> Mapping[str, Images]:
+        return self.data
 
-    def varied(self, indices: np.ndarray, epoch: int, *, seed: int) -> PictureBatch:
-        """Return training pictures as an epoch varies them."""
+    def lengths(self, split: str) -> np.ndarray:
+        """Return the pixels of each image, [n, 1]."""
+        images = self.split(split)
+        height, width = images.pixels.shape[1:3]
+        return np.full((len(images), 1), height * width)
+
+    def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> ImageBatch:
         chosen = self.data["train"].pick(indices)
         pixels = self.augmentation(chosen.pixels, indices=indices, seed=seed, epoch=epoch)
         return _batch(pixels, chosen.labels)
 
-    def lengths(self, split: str) -> np.ndarray:
-        """Return the pixels of each picture, [n, 1]."""
-        pictures = self.split(split)
-        height, width = pictures.pixels.shape[1:3]
-        return np.full((len(pictures), 1), height * width)
-
-    def batch(self, split: str, indices: Sequence[int], *, padding: float = 0.0) -> PictureBatch:
-        """Return chosen pictures as they are; they have no padding, whatever is asked."""
-        chosen = self.split(split).pick(np.asarray(indices, dtype=np.int64))
+    def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> ImageBatch:
+        """Return images as they are; they have no padding, whatever is asked."""
+        chosen = self.data[split].pick(indices)
         return _batch(chosen.pixels, chosen.labels)
 
-    def logits(self, model: nn.Module, batch: PictureBatch) -> Float[Tensor, "B K"]:
-        """Return the model's logits of pictures whose channels have mean 0 and variance 1."""
-        mean, deviation = self._tables(model)
+    def logits(self, model: nn.Module, batch: ImageBatch) -> Float[Tensor, "B K"]:
+        """Return the model's logits of images whose channels have mean 0 and variance 1."""
+        mean, deviation = (table.to(next(model.parameters())) for table in self._standard)
         return model((batch.pixels.to(mean.dtype) - mean) / deviation)
 
-    def _tables(self, model: nn.Module) -> tuple[Tensor, Tensor]:
-        """Return mean and deviation of the channels where, and as, the model computes."""
-        kind = next(model.parameters())
-        mean, deviation = self._standard
-        return mean.to(kind), deviation.to(kind)
-
-    def losses(self, model: nn.Module, batch: PictureBatch) -> dict[str, Tensor]:
-        """Return the cross-entropy summed over the pictures."""
+    def losses(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
+        """Return the cross-entropy summed over the images."""
         logits = self.logits(model, batch)
         return {LOSS: label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
 
@@ -152,7 +134,7 @@ class Classification(Task):
     def tallied(self) -> Mapping[str, tuple[int, ...]]:
         return {"nll": (), "bins": (_TALLIED, _BINS)}
 
-    def tally(self, model: nn.Module, batch: PictureBatch) -> dict[str, Tensor]:
+    def tally(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
         """Return the loss without smoothing, and count, confidence and hit in their bin."""
         logits = self.logits(model, batch)
         confidence, named = logits.double().softmax(-1).max(-1)
@@ -168,7 +150,7 @@ class Classification(Task):
         """Return loss without smoothing, accuracy, and calibration error.
 
         The calibration error is the mean distance of confidence and accuracy over 15 equal bins of
-        confidence, weighed by their pictures (Guo et al. 2017, equation 3).
+        confidence, weighed by their images (Guo et al. 2017, equation 3).
         """
         counts, confidences, hits = np.asarray(sums["bins"])
         total = int(counts.sum())
@@ -187,14 +169,10 @@ class Classification(Task):
             "accuracy": float(classes.max() / classes.sum()),
         }
 
-    @property
-    def splits(self) -> Mapping[str, Pictures]:
-        return self.data
 
-
-def _batch(pixels: np.ndarray, labels: np.ndarray) -> PictureBatch:
+def _batch(pixels: np.ndarray, labels: np.ndarray) -> ImageBatch:
     count, height, width, _ = pixels.shape
-    return PictureBatch(
+    return ImageBatch(
         pixels=torch.from_numpy(np.ascontiguousarray(pixels)),
         labels=torch.from_numpy(np.ascontiguousarray(labels)),
         counts={LOSS: count},

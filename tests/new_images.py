@@ -5,10 +5,10 @@ NEW_SOURCE = '''
 
 import numpy as np
 
-from normlab.data.pictures import Pictures, PictureSource
+from normlab.data.images import Images, ImageSource
 
 
-class Stripes(PictureSource):
+class Stripes(ImageSource):
     """Pictures of 6 by 5 pixels whose rows or whose columns are alike."""
 
     licence = "none"
@@ -27,12 +27,12 @@ class Stripes(PictureSource):
         return {"source": "drawn"}
 
 
-def _drawn(count: int, *, seed: int) -> Pictures:
+def _drawn(count: int, *, seed: int) -> Images:
     rng = np.random.default_rng(seed)
     pixels = np.empty((count, 6, 5, 1), np.uint8)
     pixels[::2] = rng.integers(256, size=(count // 2, 1, 5, 1))
     pixels[1::2] = rng.integers(256, size=(count // 2, 6, 1, 1))
-    return Pictures(pixels, np.arange(count) % 2)
+    return Images(pixels, np.arange(count) % 2)
 '''
 NEW_TASK_CONFIG = """# normlab train task=stripes model=one_layer norm=bn
 # Stripes, upright or lying.
@@ -40,9 +40,9 @@ defaults:
   - override /model@_global_.model: one_layer
   - override /optim@_global_.optim: sgd
   - _self_
-_target_: normlab.tasks.pictures.Classification
+_target_: normlab.tasks.images.Classification
 source: {_target_: normlab.data.stripes.Stripes, valid_size: 20}
-augmentation: {_target_: normlab.data.pictures.Augmentation, shift: 0, flip: false}
+augmentation: {_target_: normlab.data.images.Augmentation, shift: 0, flip: false}
 label_smoothing: 0.0
 batch_size: ${batch_size}
 max_tokens: ${max_tokens}
