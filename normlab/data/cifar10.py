@@ -121,13 +121,14 @@ def _compressed(archive: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     pixels, labels = [np.empty((0, SIDE, SIDE, CHANNELS), np.uint8)], []
     for name, content in members(archive, (".jpg", ".jpeg", ".png")):
         folder = Path(name).parent.name
+        if folder not in CLASSES:
+            raise ValueError(f"{archive}: {name}: {folder!r} is no class ({', '.join(CLASSES)})")
+        labels.append(CLASSES.index(folder))
         try:
-            labels.append(CLASSES.index(folder))
             with Image.open(io.BytesIO(content)) as image:
                 pixels.append(np.asarray(image.convert("RGB")).reshape(1, SIDE, SIDE, CHANNELS))
         except (OSError, ValueError, SyntaxError) as error:  # Pillow raises these for a bad file
             raise ValueError(
-                f"{archive}: {name} is no {SIDE}x{SIDE} image of a class ({', '.join(CLASSES)}): "
-                f"{error}; get it again"
+                f"{archive}: {name} is no {SIDE}x{SIDE} image: {error}; get it again"
             ) from error
     return np.concatenate(pixels), np.array(labels, np.int64)

@@ -1,8 +1,8 @@
 """The English that every Python carries: help topics and the docstrings of the standard library.
 
 A document is a topic of `pydoc`, or a module with its docstrings in the order of their lines.
-Source files are parsed, never imported: nothing of theirs runs. What of a text is prose is decided
-block by block (between blank lines), then sentence by sentence:
+Source files are parsed, never imported. What is prose is decided for each block (between blank
+lines), then for each sentence:
 
 - a block that is code, a table or a grammar is left out: it holds a prompt (`>>>`), a rule of
   `*`, `=`, `-` or `+`, a `|` or a `::=`; so is a block further in than one that ended in `::`;
@@ -74,32 +74,25 @@ class PydocCorpus(DocumentCorpus):
                 "your own text add task/corpus=documents; normlab list task/corpus lists all"
             )
         self.label = f"documentation of Python {platform.python_version()}"
-        self._valid_share, self._test_share = valid_share, test_share
+        self._shares = {"valid_share": valid_share, "test_share": test_share}
 
-    def splits(self) -> dict[str, list[Document]]:
-        """Return the splits; those of one Python are the same in every process."""
-        splits: dict[str, list[Document]] = {"train": [], "valid": [], "test": []}
-        shares = {"valid_share": self._valid_share, "test_share": self._test_share}
+    def stream(self) -> Iterator[tuple[str, Document]]:
         for document in self._read[0]:
-            splits[split_by_hash(document.origin, **shares)].append(document)
-        return splits
+            yield split_by_hash(document.origin, **self._shares), document
 
     def key(self) -> str:
-        """Return a string of the Python, its sources, and the rules that cut them."""
-        digest = hashlib.sha256(f"{self._valid_share} {self._test_share}".encode())
+        digest = hashlib.sha256(repr(self._shares).encode())
         for path in _sources().values():
             digest.update(path.read_bytes())
         return f"pydoc-{platform.python_version()}-{digest.hexdigest()}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
-        """Add the Python version and the library that splits sentences."""
         python = f"{platform.python_implementation()} {platform.python_version()}"
         return {
             **super().describe(),
             "python": python,
             "sentences_by": splitter(),
-            "valid_share": self._valid_share,
-            "test_share": self._test_share,
+            **self._shares,
         }
 
     def left_out(self) -> dict[str, int]:
@@ -138,26 +131,25 @@ def _texts() -> Iterator[tuple[str, list[str]]]:
 def _sources() -> dict[str, Path]:
     """Return the source files of the standard library by module, tests left out."""
     root = Path(sysconfig.get_paths()["stdlib"])
-    found = dict(_modules(root, "", sys.stdlib_module_names))
-    return dict(sorted(found.items()))
+    return dict(sorted(_modules(root, "")))
 
 
-def _modules(folder: Path, prefix: str, names: frozenset[str]) -> Iterator[tuple[str, Path]]:
+def _modules(folder: Path, prefix: str) -> Iterator[tuple[str, Path]]:
     for module in pkgutil.iter_modules([str(folder)]):
-        if (not prefix and module.name not in names) or module.name in _TESTS:
+        if (not prefix and module.name not in sys.stdlib_module_names) or module.name in _TESTS:
             continue
         path = folder / (f"{module.name}/__init__.py" if module.ispkg else f"{module.name}.py")
-        # The topics stand on their own; a compiled module has no source to read.
+        # The topics are documents of their own; a compiled module has no source to read.
         if path.is_file() and path.parent.name != "pydoc_data":
             yield prefix + module.name, path
         if module.ispkg:
-            yield from _modules(folder / module.name, f"{prefix}{module.name}.", names)
+            yield from _modules(folder / module.name, f"{prefix}{module.name}.")
 
 
 def _docstrings(path: Path) -> list[str]:
     """Return the docstrings of a source file in the order of their lines."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of invalid escapes, which are not ours to mend
+        warnings.simplefilter("ignore")  # of invalid escapes in the standard library
         tree = ast.parse(path.read_bytes())
     nodes = [node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED)]
     nodes.sort(key=lambda node: getattr(node, "lineno", 0))

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from normlab.data.corpus import Corpus, Form, ParallelText
-from normlab.data.multi30k import Multi30k
 from normlab.data.prepare import length_statistics, prepare_translation
 
 
@@ -134,19 +133,3 @@ def test_plain_and_words_of_raw_text(tmp_path):
 def test_length_statistics_by_hand():
     figures = length_statistics(np.array([1, 2, 3, 10]))
     assert figures == {"mean": 4.0, "median": 2.5, "p95": 8.9, "max": 10}  # 3 + 0.85 * 7
-
-
-def test_multi30k_counts(normlab_data, tmp_path):
-    corpus = Multi30k(str(normlab_data / "multi30k"), source_language="de", target_language="en")
-    data = prepare(corpus, tmp_path, vocab_size=4000, max_length=128)
-    assert {split: len(pairs) for split, pairs in data.pairs.items()} == {
-        "train": 29_000,
-        "valid": 1_014,
-        "test": 1_000,
-        "test_2017": 1_000,
-    }
-    assert data.description["label"] == "Multi30k"
-    assert len(data.target_tokenizer) == 4000
-    pairs = data.pairs["test"]
-    decoded = data.target_tokenizer.decode_batch(pairs.target[i] for i in range(len(pairs)))
-    assert decoded == data.texts["test"].target

@@ -265,7 +265,7 @@ def test_one_document_has_no_pairs():
 def test_documents_that_all_have_one_sentence_have_no_pairs():
     with pytest.raises(ValueError, match=r"all 3 have one: .*nsp=false"):
         made([[3], [4], [5]])
-    assert made([[3], [4], [5]], nsp=False).a_tokens.tolist() == [3, 4, 5]
+    assert made([[3], [4], [5]], nsp=False).a.tokens.tolist() == [3, 4, 5]
 
 
 @pytest.mark.parametrize(

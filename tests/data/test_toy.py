@@ -144,10 +144,10 @@ def test_documents_are_of_one_cast_each():
 
 
 def test_settings_decide_the_key_and_a_split_needs_a_sentence():
-    keys = {ToyCorpus().key(), ToyCorpus(size=7).key(), ToyCorpus(seed=2).key()}
-    keys |= {ToyDocuments().key(), ToyDocuments(seed=2).key()}
+    keys = {ToyCorpus(size=9).key(), ToyCorpus(size=7).key(), ToyCorpus(size=9, seed=2).key()}
+    keys |= {ToyDocuments(size=9).key(), ToyDocuments(size=9, seed=2).key()}
     assert len(keys) == 5
     with pytest.raises(ValueError, match=r"task\.corpus\.test_size=0"):
-        ToyCorpus(test_size=0)
+        ToyCorpus(size=1, test_size=0)
     with pytest.raises(ValueError, match=r"task\.corpus\.size=0"):
         ToyDocuments(size=0)

@@ -82,7 +82,7 @@ def test_archives_are_read_in_their_order_and_labelled_as_jpeg(tmp_path, monkeyp
     [
         ([("cifar10/train/dog/0.jpg", jpeg()[:300])], None, r"dog/0\.jpg is no 32x32 image"),
         ([("cifar10/train/dog/0.jpg", jpeg(16))], None, "no 32x32 image"),
-        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "'dragon' is not in"),
+        ([("cifar10/train/dragon/0.jpg", jpeg())], None, "'dragon' is no class"),
         ([("cifar10/train/dog/0.jpg", jpeg())], 2, "has 1 images of train, and CIFAR-10 has 2"),
     ],
 )
@@ -238,7 +238,7 @@ def test_projections_and_gains_of_zero_are_options():
         (("task=digits", "placement=post"), "placement: a residual network"),
         (("task=digits", "norm@ffn_inner_norm=bn"), "norm@ffn_inner_norm: this model has no such"),
         (("task=digits", "model=tiny"), "model=resnet8, resnet20 or vit"),
-        (("task=toy", "model=resnet8"), "model=tiny, mini, small"),
+        (("task=toy", "task.corpus.size=50", "model=resnet8"), "model=tiny, mini, small"),
         (("task=digits", "model=vit", "model.patch=3"), "patch=3 does not divide .* 8x8"),
         (("task=digits", "max_tokens=100"), "counted in images; give batch_size"),
         (("task=digits", "task.source.valid_size=1790"), "valid_size=1790: there are"),
@@ -288,6 +288,7 @@ def test_a_run_ends_with_its_scores_and_floors(tmp_path, overrides):
 
 def test_an_interrupted_run_ends_as_if_it_had_not_been(tmp_path, monkeypatch):
     chosen = (*SMALL, "norm=bn", "task.augmentation.shift=1", "observe.checkpoint_every=2")
+    chosen += ("task.test_batch_sizes=[]", "task.test_eval_stats=[]")
     whole = train(run_of(tmp_path / "whole", *chosen))
     step = Trainer.step
 
