@@ -101,11 +101,11 @@ class Lexicon:
 def lexicon() -> Lexicon:
     """Read the words of the package."""
     table: dict[str, Any] = yaml.safe_load(_lexicon_text())
-    nouns = {
+    nouns: dict[str, Any] = {
         kind: [Noun(*pair, gender) for gender in GENDERS for pair in table[kind][gender].items()]
         for kind in ("living", "things")
     }
-    words = {
+    words: dict[str, Any] = {
         kind: [Word(*pair) for pair in table[kind].items()]
         for kind in ("adjectives", "times", "places", "conjunctions")
     }
