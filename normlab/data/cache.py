@@ -9,7 +9,7 @@ import shutil
 import tarfile
 import urllib.request
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,11 @@ def file_checksum(path: Path) -> str:
     check_is_file(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines of text, UTF-8, into a folder that is being built."""
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
 
 
 def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None = None) -> Path:

@@ -211,11 +211,6 @@ def check_german_english(corpus: str, source: str, target: str) -> tuple[str, st
     return source, target
 
 
-def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write lines that `read_lines` returns unchanged."""
-    path.write_bytes("".join(line + "\n" for line in lines).encode())
-
-
 def read_lines(path: Path) -> list[str]:
     """Read the lines of a parallel text, of at most `MOST_TEXT` bytes (see `stream_lines`)."""
     return list(stream_lines(path, most=MOST_TEXT))

@@ -13,7 +13,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from normlab.data.cache import cache_key, cached_folder, download, file_checksum, unpack
+from normlab.data.cache import (
+    cache_key,
+    cached_folder,
+    download,
+    file_checksum,
+    unpack,
+    write_lines,
+)
 from normlab.data.corpus import (
     Corpus,
     Form,
@@ -27,7 +34,6 @@ from normlab.data.corpus import (
     read_parallel,
     read_table,
     unavailable,
-    write_lines,
 )
 from normlab.data.vocabulary import moses_tokens
 

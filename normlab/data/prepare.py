@@ -15,8 +15,8 @@ from typing import IO, Any
 import numpy as np
 import tokenizers
 
-from normlab.data.cache import cache_key, cached_folder, file_checksum
-from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, paired, write_lines
+from normlab.data.cache import cache_key, cached_folder, file_checksum, write_lines
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, paired
 from normlab.data.documents import Document, DocumentCorpus
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (

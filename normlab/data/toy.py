@@ -102,14 +102,14 @@ def lexicon() -> Lexicon:
     """Read the words of the package."""
     table: dict[str, Any] = yaml.safe_load(_lexicon_text())
     nouns: dict[str, Any] = {
-        kind: [Noun(*pair, gender) for gender in GENDERS for pair in table[kind][gender].items()]
+        kind: [Noun(de, en, gender) for gender in GENDERS for de, en in table[kind][gender].items()]
         for kind in ("living", "things")
     }
     words: dict[str, Any] = {
         kind: [Word(*pair) for pair in table[kind].items()]
         for kind in ("adjectives", "times", "places", "conjunctions")
     }
-    verbs = [Verb(*pair, case) for case, pairs in table["verbs"].items() for pair in pairs.items()]
+    verbs = [Verb(de, en, case) for case, x in table["verbs"].items() for de, en in x.items()]
     return Lexicon(**nouns, **words, verbs=verbs)
 
 
