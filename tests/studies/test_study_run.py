@@ -185,7 +185,8 @@ def test_the_real_command_tells_of_data_that_are_not_there(place, monkeypatch):
     assert problem is not None and "none" in problem and not problem.startswith("normlab")
 
 
-def test_a_light_import():
+def test_a_light_import(monkeypatch):
+    monkeypatch.undo()
     code = "import sys, normlab.commands.study; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
