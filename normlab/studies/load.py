@@ -92,7 +92,7 @@ class _Figures(Struct):
     figures: dict[str, float | str]
 
 
-def _typed(node: Any, *, key: str = "") -> Any:
+def _typed(node: Any, *, key: object = "") -> Any:
     """Return numbers and truth values as one types them on the command line, but for `figures`."""
     if isinstance(node, dict) and key != "figures":
         return {_typed(name): _typed(value, key=name) for name, value in node.items()}
