@@ -3,14 +3,17 @@
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
-from normlab.records.record import RunRecord
+from normlab.commands.train import objective
+from normlab.config.compose import compose
+from normlab.records.record import Score
 from normlab.records.store import RunStore
+from tests.records.examples import record
 from tests.tiny_runs import Ended, tiny, write_corpus
 
 MINUTES = 60  # seconds
@@ -38,8 +41,8 @@ def sweep(corpus: Path, runs: Path, *overrides: str) -> Ended:
 @pytest.mark.skipif(sys.platform != "linux", reason="cells die with their sweep on Linux only")
 def test_a_sweep_that_is_killed_goes_on_when_it_is_started_again(corpus: Path, tmp_path: Path):
     runs = tmp_path / "runs"
-    long = ("budget.steps=200", "validate.every=200", "norm=ln,bn", "sink=[console,jsonl]")
-    argv = tiny(corpus, runs, "probe=[]", "observe.checkpoint_every=20", *long)
+    long = ("budget.steps=100", "validate.every=100", "norm=ln,bn", "sink=[console,jsonl]")
+    argv = tiny(corpus, runs, "probe=[]", "observe.checkpoint_every=10", *long)
     command = [sys.executable, "-m", "normlab", "train", "-m", "observe.processes=2", *argv]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL)
     try:
@@ -59,53 +62,30 @@ def test_a_sweep_that_is_killed_goes_on_when_it_is_started_again(corpus: Path, t
     assert any("resumed at step" in log for log in logs)
 
 
-def search(corpus: Path, runs: Path, *overrides: str) -> Ended:
+def test_a_search_finds_the_best_rate_and_a_diverged_trial_is_the_worst(corpus, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_optuna_sweeper", reason="pip install '.[optuna]'")
-    return sweep(corpus, runs, "hydra/sweeper=optuna", "hydra.sweeper.n_jobs=1", *overrides)
-
-
-def found(ended: Ended) -> dict:
-    """Return what a search prints at its end."""
-    assert ended.status == 0, ended.output
-    return yaml.safe_load(ended.output[ended.output.index("name: optuna") :])
-
-
-def rates(records: list[RunRecord]) -> set[float]:
-    return {record.config["optim"]["lr"] for record in records}
-
-
-def test_searches_at_once_tune_each_norm_alike_by_its_validation_score(
-    corpus: Path, tmp_path: Path
-):
     runs = tmp_path / "runs"
-    alike = ("optim.lr=tag(log,interval(1e-4,1e-1))", "hydra.sweeper.sampler.seed=3")
-    with ThreadPoolExecutor(2) as pool:
-        searches = [
-            pool.submit(search, corpus, runs, *alike, f"norm={norm}", f"hydra.sweeper.n_trials={n}")
-            for norm, n in (("ln", 3), ("bn", 1))
-        ]
-    best, _ = (found(done.result()) for done in searches)
-    records = [record for record in RunStore(runs).records() if record.choice("norm") == "ln"]
-    losses = {record.config["optim"]["lr"]: record.scores["valid/loss"].value for record in records}
-    assert len(losses) == 3
-    assert best["best_value"] == min(losses.values())
+    words = ("hydra/sweeper=optuna", "hydra/sweeper/sampler=grid", "hydra.sweeper.n_jobs=1")
+    words += ("optim.lr=choice(0.01,0.1,1e30)", "optim=sgd", "norm=none")
+    ended = sweep(corpus, runs, *words, "hydra.sweeper.n_trials=3")
+    assert ended.status == 0, ended.output
+    best = yaml.safe_load(ended.output[ended.output.index("name: optuna") :])
+    losses = {
+        record.config["optim"]["lr"]: record.scores["valid/loss"].value
+        for record in RunStore(runs).records()
+        if record.outcome.status == "finished"
+    }
+    assert len(losses) == 2 and best["best_value"] == min(losses.values())
     assert losses[best["best_params"]["optim.lr"]] == best["best_value"]
-    (other,) = [record for record in RunStore(runs).records() if record not in records]
-    assert rates([other]) < rates(records)
-
-    away = ("norm=bn", "hydra.sweeper.n_trials=1", "hydra.sweeper.direction=maximize")
-    ended = search(corpus, runs, *alike, *away)
-    assert ended.status == 1
-    assert "hydra.sweeper.direction=maximize" in ended.output.splitlines()[-1]
-    assert "give hydra.sweeper.direction=minimize" in ended.output.splitlines()[-1]
 
 
-def test_a_trial_that_diverges_is_the_worst_and_ends_no_search(corpus: Path, tmp_path: Path):
-    grid = ("hydra/sweeper/sampler=grid", "optim.lr=choice(0.01,1e30)", "optim=sgd")
-    ended = search(corpus, tmp_path / "runs", *grid, "norm=none", "hydra.sweeper.n_trials=2")
-    assert found(ended)["best_params"] == {"optim.lr": 0.01}
-    records = RunStore(tmp_path / "runs").records()
-    assert {record.outcome.status for record in records} == {"finished", "diverged"}
+def test_a_search_for_the_worst_score_is_refused():
+    run = record()
+    config = compose([])
+    scores = {"valid/loss": Score(2.5, higher_is_better=False, n=1)}
+    assert objective(replace(run, scores=scores), config, "minimize") == 2.5
+    with pytest.raises(ValueError, match=r"give hydra\.sweeper\.direction=minimize"):
+        objective(replace(run, scores=scores), config, "maximize")
 
 
 def test_a_cell_that_fails_elsewhere_is_listed_and_costs_only_itself(corpus: Path, tmp_path: Path):

@@ -66,7 +66,7 @@ def test_the_place_of_an_object_takes_no_plain_value_and_no_unknown_option(place
 def test_the_whole_tree_is_checked_before_anything_is_built(config, monkeypatch):
     built = []
     monkeypatch.setattr(
-        "normlab.config.registry._Plan.build", lambda plan, live: built.append(plan)
+        "normlab.config.registry._build", lambda *given, **live: built.append(given)
     )
     with pytest.raises(ValueError, match=r"task\.test_search\.url does not exist"):
         check_nodes(changed(config, "task.test_search", {"url": "x"}))

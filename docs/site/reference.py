@@ -11,7 +11,7 @@ from io import StringIO
 from normlab import commands
 from normlab.commands.list import Key, keys
 from normlab.config import registry
-from normlab.config.constraints import constraint_of
+from normlab.config.ranges import range_of
 from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
@@ -52,7 +52,7 @@ def _keys() -> str:
 
 
 def _key(key: Key) -> list[str]:
-    constraint = constraint_of(key.name)
+    constraint = range_of(key.name)
     unit = "" if constraint is None else constraint.unit
     said = "" if key.description == unit else key.description
     return [f"`{key.name}`", f"`{key.default}`", unit, key.allowed, said]

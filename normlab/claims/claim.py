@@ -39,7 +39,7 @@ from normlab.claims.endpoint import (
     Timing,
 )
 from normlab.claims.level import Document, Level, Trains
-from normlab.config.files import read_yaml
+from normlab.config.registry import read_yaml
 from normlab.studies.load import convert
 
 Says = Literal["difference", "equality", "trains", "fails", "figure", "definition"]

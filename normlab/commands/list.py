@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, get_type_hints
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._terminal import complain, print_table
 from normlab.config import registry
-from normlab.config.constraints import CONSTRAINTS, constraint_of
+from normlab.config.ranges import RANGES, range_of
 from normlab.records.files import read_json
 from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord, plain
@@ -30,7 +30,6 @@ _POOLS = re.compile(r"Pools over ([a-z]+(?:(?:, | and )[a-z]+)*)")
 _PAPER = re.compile(r"\([^()]*\b((?:19|20)\d\d)\)")
 
 _LINE = re.compile(r"(?P<indent> *)(?P<name>\w+):(?: +(?P<value>[^#]*?))?(?: +# (?P<said>.*))?")
-_NOT_KEYS = ("defaults", "hydra")
 
 _EXAMPLES = """examples:
   normlab list               every group and its options
@@ -246,50 +245,39 @@ class Key(NamedTuple):
 
 
 def keys() -> list[Key]:
-    """Return the keys of the schema in the order of the config file, then those of options."""
-    own = list(_of_the_schema())
+    """Return the keys of every run as the config file has them, then those of options."""
+    from normlab.config.schema import PARTS, RunConfig, top_level_keys
+
+    lines, own = _lines_of_the_config(), []
+    for name in top_level_keys():
+        part, _, last = name.rpartition(".")
+        hint = get_type_hints(PARTS.get(part, RunConfig))[last]
+        default, said = lines[name]
+        own.append(Key(name, default, _allowed(name, hint), said or _unit(name)))
     named = {key.name for key in own}
-    options = [
-        Key(name, "", _allowed(name, None), constraint.unit)
-        for name, constraint in CONSTRAINTS.items()
-        if name not in named
-    ]
-    return own + options
+    others = [name for name in RANGES if name not in named]
+    return own + [Key(name, "", _allowed(name, None), _unit(name)) for name in others]
 
 
-def _of_the_schema() -> Iterator[Key]:
-    from normlab.config.compose import CONFIG_NAME
-    from normlab.config.schema import RunConfig
-
-    top, node = "", RunConfig
-    for line in (registry.CONFIG_DIR / f"{CONFIG_NAME}.yaml").read_text("utf-8").splitlines():
-        found = _LINE.fullmatch(line)
-        if found is None:
-            continue
-        if not found["indent"]:
-            top = found["name"]
-        if top in _NOT_KEYS:
-            continue
-        hints = get_type_hints(RunConfig)
-        if found["indent"]:
-            name, node = f"{top}.{found['name']}", hints[top]
-        elif dataclasses.is_dataclass(hints[top]):
-            continue
-        else:
-            name, node = top, RunConfig
-        hint = get_type_hints(node)[name.rpartition(".")[2]]
-        yield Key(name, found["value"] or "", _allowed(name, hint), found["said"] or _unit(name))
+def _lines_of_the_config() -> dict[str, tuple[str, str]]:
+    """Return the default and the comment of each dotted key of `configs/config.yaml`."""
+    found, top = {}, ""
+    for line in (registry.CONFIG_DIR / "config.yaml").read_text("utf-8").splitlines():
+        if (key := _LINE.fullmatch(line)) is not None:
+            top = top if key["indent"] else key["name"]
+            name = f"{top}.{key['name']}" if key["indent"] else top
+            found[name] = key["value"] or "", key["said"] or ""
+    return found
 
 
 def _allowed(name: str, hint: Any) -> str:
     if isinstance(hint, type) and issubclass(hint, Enum):
         return ", ".join(member.name for member in hint)
-    constraint = constraint_of(name)
-    if constraint is not None:
-        return constraint.rule.removeprefix("must be ").replace("must not be", "not")
+    if (found := range_of(name)) is not None:
+        return found.allowed
     return "true, false" if hint is bool else ""
 
 
 def _unit(name: str) -> str:
-    constraint = constraint_of(name)
-    return "" if constraint is None else constraint.unit
+    found = range_of(name)
+    return "" if found is None else found.unit

@@ -324,7 +324,9 @@ def summary(record: "RunRecord") -> str:
 
 def help_text() -> str:
     """Return the help page: usage, examples, groups with their options, keys."""
-    from normlab.config.registry import option_names, run_groups, sites, top_level_keys
+    from normlab.config.registry import option_names, run_groups
+    from normlab.config.schema import top_level_keys
+    from normlab.config.sites import NORM_KEYS
 
     groups = {group: option_names(group) for group in run_groups()}
     return "\n".join(
@@ -340,7 +342,7 @@ def help_text() -> str:
             "groups:",
             *(listing(f"  {group}=", names, between=" | ") for group, names in groups.items()),
             "",
-            listing("the norm of one site: ", (f"{site}=OPTION" for site in sites())),
+            listing("the norm of one site: ", (f"norm@{key}=OPTION" for key in NORM_KEYS[1:])),
             "",
             listing("keys: ", top_level_keys()),
             "",

@@ -6,8 +6,10 @@ sets values of the task. Which recipe a run has by default depends on its task a
 Hydra cannot express, so it is added to the overrides before Hydra reads them. No torch here.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
+from pathlib import Path
 from typing import Any, cast
 
 from hydra import compose as hydra_compose
@@ -19,19 +21,26 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config import constraints, suggest
-from normlab.config.files import start_from_node
-from normlab.config.registry import CONFIG_DIR, OPTION, TARGET, named
-from normlab.config.schema import PARTS, Precision, RunConfig, TestedWeights
-from normlab.config.sites import NORM_KEYS, settle_sites
+from normlab.config import ranges, suggest
+from normlab.config.registry import (
+    CONFIG_DIR,
+    START_FILE,
+    TARGET,
+    named,
+    option_names,
+    option_settings,
+    sha256,
+)
+from normlab.config.schema import OPTIONS, PARTS, Precision, RunConfig
+from normlab.config.sites import NORM_KEYS, SITES, label
 from normlab.config.suggest import check_single, typed
 from normlab.machine import MOST_THREADS, settled_precision
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
 _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
-_OPTIONS = ("task", "model", "placement", "optim", "schedule")
-_NODES = ("norm", *_OPTIONS, *PARTS)
+_PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
+_RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
 # The recipe of a task without a scale, and at scale=gpu. The other scales replace recipes.
 _RECIPES: dict[str | None, dict[str, str]] = {
@@ -106,21 +115,26 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         for group, option in choices.items()
         if not group.startswith("hydra/") and isinstance(option, str | None)
     }
+    if classes := [text for text in given if TARGET in text]:
+        raise ValueError(
+            f"{classes[0]:.60}: a run chooses options, and classes are named in the files of "
+            "configs/ alone: give GROUP=OPTION"
+        )
     written = typed(given)
     _settle_recipe(config, config.choices, written)
     _name_options(config)
-    settle_sites(config)
+    _settle_sites(config)
     _settle_batch_size(config, written)
-    if isinstance(config.start_from, str):
-        config.start_from = start_from_node(config.start_from)
-    _check_targets(config.observe.targets)
-    _check_tested(config)
+    if isinstance(folder := config.start_from, str):
+        if not (path := Path(folder) / START_FILE).is_file():
+            raise ValueError(f"start_from={folder}: no folder of a trained run, no {START_FILE}")
+        config.start_from = {"run_dir": folder, "sha256": sha256(path)}
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
     plain = to_dict(config)
     _check_plain(plain, "")
-    constraints.check(plain)
+    ranges.check(plain)
     return config
 
 
@@ -168,15 +182,12 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
 def _name_options(config: DictConfig) -> None:
     """Put the name of an option where Hydra has put its class."""
     choices = dict(config.choices)
-    for key in (*_OPTIONS, *NORM_KEYS):
+    for key in (*OPTIONS, *NORM_KEYS):
         if isinstance(node := config[key], DictConfig):
             config[key] = named(cast("dict[str, Any]", OmegaConf.to_container(node)), key, choices)
     for group in ("probe", "sink"):  # their options are named by their keys
-        for name, node in config.observe[group].items():
-            if isinstance(node, DictConfig):
-                plain = cast("dict[str, Any]", OmegaConf.to_container(node))
-                found = named(plain, f"observe.{group}.{name}", {})
-                config.observe[group][name] = {key: found[key] for key in found if key != OPTION}
+        node = cast("dict[str, Any]", OmegaConf.to_container(config.observe[group]))
+        config.observe[group] = named(node, group, {})
 
 
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
@@ -196,26 +207,46 @@ def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
             config[key] = None
 
 
-def _check_targets(targets: object) -> None:
-    """Refuse targets that are not lists of numbers by the name of a score."""
-    plain = OmegaConf.to_container(targets) if OmegaConf.is_config(targets) else targets
-    if plain is None:
-        return
-    lists = list(plain.values()) if isinstance(plain, dict) else [None]
-    if not all(isinstance(v, list) and all(isinstance(x, int | float) for x in v) for v in lists):
-        raise ValueError(
-            f"observe.targets={plain}: give lists of values by the name of a validation score, as "
-            "'observe.targets={mlm_accuracy:[0.25,0.5]}'"
-        )
+def _settle_sites(config: DictConfig) -> None:
+    """Replace the norms' names in `sites` by their nodes, and move rules that have a key to it.
+
+    `{*:bn,decoder.*:ln}` is `norm=bn norm@decoder_norm=ln`, the same experiment under the same
+    name. The label of the remaining rules becomes a choice, `sites`.
+    """
+    rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
+    if not isinstance(rules, dict) or (not rules and config.sites is not None):
+        raise ValueError(f"sites={config.sites!r:.60} is no list of rules: give {_RULES}")
+    choices: dict[str, Any] = dict(config.choices)
+    found = {str(pattern): _norm_of_rule(str(pattern), value) for pattern, value in rules.items()}
+    keys = {site.rule: site.key for site in SITES}
+    for pattern in list(found):
+        if pattern not in keys:  # a rule before it reaches the same places
+            break
+        followers = [site.key for site in SITES[1:] if site.default == "norm"]
+        for key in followers if pattern == "*" else ():
+            config[key] = choices[key] = None
+        choices[keys[pattern]], config[keys[pattern]] = found.pop(pattern)
+    config.sites = {pattern: node for pattern, (_, node) in found.items()} or None
+    if found:
+        choices["sites"] = label({pattern: name for pattern, (name, _) in found.items()})
+    config.choices = choices
 
 
-def _check_tested(config: DictConfig) -> None:
-    test = OmegaConf.select(config, "validate.test")
-    if (average := config.validate.average) and test in (TestedWeights.best, "best"):
+def _norm_of_rule(pattern: str, value: object) -> tuple[str, dict[str, Any]]:
+    """Return the name and the node of the norm that a rule of `sites` gives."""
+    if not _PATH.fullmatch(pattern):
         raise ValueError(
-            f"validate.test=best and validate.average={average} name different weights to test: "
-            "the best, or the mean of the last validations; give one of them"
+            f"sites: {pattern!r:.60} is no path: give words and * between dots, as {_RULES}"
         )
+    given = dict(value) if isinstance(value, Mapping) else {"norm": value}
+    name, there = given.pop("norm", None), option_names("norm")
+    if name not in there:
+        raise ValueError(
+            f"sites: {pattern} has no norm {name!r:.60}: there are {', '.join(there)}; give values "
+            f"as 'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
+        )
+    node = option_settings("norm", name, f"sites.{pattern}")
+    return str(name), named(node, "norm", {"norm": name}) | given
 
 
 def _check_plain(value: object, key: str) -> None:
@@ -247,8 +278,8 @@ def error_line(error: Exception) -> str:
             return f"{key} is added to the config by a plus: give +{key}=VALUE"
         return f"{key} does not exist; normlab train --cfg job shows all keys.{suggest.meant(key)}"
     given = lines[0].removeprefix("Error merging override ")
-    if given != lines[0] and (rule := suggest.expected(given.partition("=")[0])):
-        return f"{given}: {rule}"
+    if given != lines[0] and (found := ranges.range_of(given.partition("=")[0])):
+        return f"{given} {found.rule}"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
     said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
     keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
@@ -269,8 +300,8 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     plain: a config written by hand must not read this machine's environment.
     """
     _check_plain(plain, "")
-    _check_shape(plain)
-    config = OmegaConf.create(dict(plain))
+    check_complete(plain)
+    config = _typed(plain)
     copies: list[str] = []
     for change in changes:
         key, equals, value = change.partition("=")
@@ -282,36 +313,27 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
             raise ValueError(f"{change!r}: {key} cannot be changed whole; give {key}.KEY=value")
         if key in _COPIED:
             copies += (f"{copy}={value}" for copy in _copies(plain, key))
-    changed = OmegaConf.from_dotlist([*changes, *copies])
-    merged = cast("DictConfig", OmegaConf.merge(config, changed))
-    _check_tested(merged)
-    threads, given = merged.observe.threads, "observe.threads" in typed(changes)
+    changed = _typed(config, OmegaConf.from_dotlist([*changes, *copies]))
+    threads, given = changed.observe.threads, "observe.threads" in typed(changes)
     if isinstance(threads, int) and threads > MOST_THREADS and not given:
-        merged.observe.threads = None  # the run's own machine has more cores
-    constraints.check(to_dict(merged))
-    return merged
+        changed.observe.threads = None  # the run's own machine has more cores
+    ranges.check(to_dict(changed))
+    return changed
 
 
-def _check_shape(plain: Mapping[str, Any]) -> None:
-    """Refuse the config of a record that lacks a key of the schema, or has one of another type."""
-    for name in _NODES:
-        if name in plain and not isinstance(plain[name], Mapping):
-            raise ValueError(f"the run's config has {plain[name]!r:.60} at {name}, not a node")
-    check_complete(plain)
-    for prefix, schema in {"": RunConfig, **PARTS}.items():
-        structured, node = OmegaConf.structured(schema), plain[prefix] if prefix else plain
-        for key in (part.name for part in fields(schema) if part.name not in PARTS):
-            try:
-                OmegaConf.update(structured, key, node[key])
-            except Exception as error:  # OmegaConf raises errors of many kinds
-                raise ValueError(
-                    f"the run's config has {node[key]!r:.60} at {f'{prefix}.{key}'.lstrip('.')}: "
-                    f"{str(error).splitlines()[0]}"
-                ) from None
+def _typed(*parts: Any) -> DictConfig:
+    """Merge configs into the schema; ValueError naming a key that is unknown or of another type."""
+    try:
+        return cast("DictConfig", OmegaConf.merge(OmegaConf.structured(RunConfig), *parts))
+    except Exception as error:  # OmegaConf raises errors of many kinds
+        raise ValueError(f"the run's config: {error_line(error)}") from None
 
 
 def check_complete(plain: Mapping[str, Any]) -> None:
-    """Raise ValueError naming the keys of the schema that the plain config of a run lacks."""
+    """Raise ValueError naming what the plain config of a run lacks of the schema."""
+    for name in ("norm", *OPTIONS, *PARTS):
+        if not isinstance(node := plain.get(name, {}), Mapping):
+            raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")
     keys = [part.name for part in fields(RunConfig) if part.name not in plain]
     keys += [
         f"{name}.{part.name}"

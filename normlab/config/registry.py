@@ -5,15 +5,30 @@ the file its description. Lists need neither torch nor hydra. A node of a run's 
 option with its values; the class is looked up in the option's file when the object is built.
 """
 
+import hashlib
 import inspect
 import re
 import types
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+import yaml
+
+from normlab.config.ranges import Range
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # An installed wheel has the folder inside the package, a checkout at its root.
@@ -21,11 +36,39 @@ _INSTALLED = _PACKAGE / "configs"
 CONFIG_DIR = _INSTALLED if _INSTALLED.is_dir() else _PACKAGE.parent / "configs"
 OPTION, TARGET = "option", "_target_"
 """Keys of a node: its option, in a run's config; its class, in the option's file."""
+START_FILE = "checkpoints/last.pt"
+"""The file in a run's folder that another run starts from."""
 
 _COMMAND = re.compile(r"^[`$ ]*(normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NOT_OF_A_RUN = ("claim", "study")  # groups that a run does not choose from
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
 _PLAIN = (str, bool, int, float, type(None))
+
+
+def read_yaml(path: Path) -> Any:
+    """Parse a YAML file; ValueError naming the file if it is not YAML."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+
+
+def parse_config(text: str) -> Any:
+    """Parse a run's `config.yaml`; YAMLError if it is not YAML, or has an alias.
+
+    A few lines with aliases can expand beyond any memory.
+    """
+    for token in yaml.scan(text, Loader=_LOADER):
+        if isinstance(token, yaml.AliasToken):
+            line = token.start_mark.line + 1
+            raise yaml.YAMLError(f"line {line} has an alias, which no config of a run has")
+    return yaml.load(text, Loader=_LOADER)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal digits."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -46,70 +89,28 @@ class Option:
     details: str
 
 
-def groups(root: Path = CONFIG_DIR) -> list[str]:
+def groups() -> list[str]:
     """List the groups: the folders with a YAML file, as paths such as `norm` or `hydra/sweeper`."""
-    folders = {path.parent for path in root.rglob("*.yaml")} - {root}
-    return sorted(folder.relative_to(root).as_posix() for folder in folders)
+    folders = {path.parent for path in CONFIG_DIR.rglob("*.yaml")} - {CONFIG_DIR}
+    return sorted(folder.relative_to(CONFIG_DIR).as_posix() for folder in folders)
 
 
-def run_groups(root: Path = CONFIG_DIR) -> list[str]:
+def run_groups() -> list[str]:
     """List the groups that a run chooses from: all but studies and claims."""
-    return [group for group in groups(root) if group not in _NOT_OF_A_RUN]
+    return [group for group in groups() if group not in _NOT_OF_A_RUN]
 
 
-def sites(root: Path = CONFIG_DIR) -> list[str]:
-    """List the other places of a group, such as `norm@decoder_norm`.
-
-    They are the entries with an `@` in the defaults lists of the files at the root of the folder.
-    """
-    entries = [entry for node in _root_files(root) for entry in node.get("defaults", [])]
-    keys = [str(key) for entry in entries if isinstance(entry, dict) for key in entry]
-    names = [key.removeprefix("override ").removeprefix("optional ").strip("/") for key in keys]
-    return sorted({name for name in names if "@" in name})
-
-
-def top_level_keys(root: Path = CONFIG_DIR) -> list[str]:
-    """List the dotted keys of the YAML files at the root of the folder, such as `budget.steps`."""
-    found: set[str] = set()
-    for node in _root_files(root):
-        for key in node.keys() - {"defaults", "hydra"}:
-            found |= set(_leaves(node[key], key))
-    return sorted(found)
-
-
-def option_names(group: str, root: Path = CONFIG_DIR) -> list[str]:
+def option_names(group: str, root: Path | None = None) -> list[str]:
     """List the names of a group's options without opening their files; [] for no such group."""
-    return sorted(path.stem for path in (root / group).glob("*.yaml"))
+    return sorted(path.stem for path in ((root or CONFIG_DIR) / group).glob("*.yaml"))
 
 
-def options(group: str, root: Path = CONFIG_DIR) -> list[Option]:
+def options(group: str, root: Path | None = None) -> list[Option]:
     """List the options of a group; ValueError naming the groups if there is no such group."""
-    found = [_read(path, group) for path in sorted((root / group).glob("*.yaml"))]
+    found = [_read(path, group) for path in sorted(((root or CONFIG_DIR) / group).glob("*.yaml"))]
     if not found:
-        raise ValueError(f"no config group {group!r} in {root}; allowed: {', '.join(groups(root))}")
+        raise ValueError(f"no config group {group!r}; there are {', '.join(groups())}")
     return found
-
-
-def options_with(group: str, root: Path = CONFIG_DIR) -> dict[str, list[str]]:
-    """Return the options of a group by the dotted keys that their own files have."""
-    found: dict[str, list[str]] = {}
-    for path in sorted((root / group).glob("*.yaml")):
-        for key, value in (_yaml(path) or {}).items():
-            if not (key.startswith("_") or key == "defaults"):
-                for leaf in _leaves(value, str(key)):
-                    if TARGET not in leaf:
-                        found.setdefault(leaf, []).append(path.stem)
-    return found
-
-
-def _yaml(path: Path) -> Any:
-    import yaml  # names are listed faster without it
-
-    return yaml.safe_load(path.read_text(encoding="utf-8"))
-
-
-def _root_files(root: Path) -> list[dict[str, Any]]:
-    return [node for path in root.glob("*.yaml") if isinstance(node := _yaml(path), dict)]
 
 
 def _read(path: Path, group: str) -> Option:
@@ -126,11 +127,21 @@ def _read(path: Path, group: str) -> Option:
     return Option(group, path.stem, path, command, first, details)
 
 
+def options_with(group: str) -> dict[str, list[str]]:
+    """Return the options of a group by the dotted keys that their own files have."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((CONFIG_DIR / group).glob("*.yaml")):
+        for key, value in (read_yaml(path) or {}).items():
+            for leaf in _leaves(value, key) if key not in (TARGET, "defaults") else ():
+                found.setdefault(leaf, []).append(path.stem)
+    return found
+
+
 def _leaves(node: object, prefix: str) -> Iterator[str]:
     """Yield the dotted keys of a node, without those that are interpolated from elsewhere."""
     if isinstance(node, dict) and node:
         for key, value in node.items():
-            yield from _leaves(value, f"{prefix}.{key}")
+            yield from _leaves(value, f"{prefix}.{key}") if key != TARGET else ()
     elif "${" not in str(node):
         yield prefix
 
@@ -149,7 +160,7 @@ def option_settings(group: str, name: object, key: str) -> Mapping[str, Any]:
 @lru_cache(maxsize=512)
 def _settings(path: Path, changed: int) -> Mapping[str, Any]:
     """Read an option's file, with what it takes from other options of its group."""
-    from omegaconf import OmegaConf
+    from omegaconf import OmegaConf  # reads 1e-5 as a number, as Hydra does
 
     del changed  # a key of the cache
     content: Any = OmegaConf.to_container(OmegaConf.load(path)) or {}
@@ -179,36 +190,17 @@ def settings_of(node: object, key: str) -> Mapping[str, Any]:
 
 
 def named(node: Mapping[str, Any], key: str, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a node that Hydra composed, with its option in place of its class.
+    """Return a node that Hydra composed, with options in place of classes.
 
-    `choices` are the options by group. Raises ValueError for a class that is not the option's.
+    `choices` are the options by group, such as `task/corpus`.
     """
-    option = choices.get(key)
-    return _named({OPTION: option, **node}, settings_of({OPTION: option}, key), key, choices)
-
-
-def _named(
-    node: Mapping[str, Any], settings: Mapping[str, Any], key: str, choices: Mapping[str, Any]
-) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for name, value in node.items():
-        inner = f"{key}.{name}"
-        if name == TARGET:
-            if value != settings.get(TARGET):
-                raise ValueError(
-                    f"{inner}={value!r:.60}: a run chooses options, and classes stand in the files "
-                    f"of configs/: give {key.split('.')[0]}=OPTION"
-                )
-        elif not isinstance(value, Mapping):
-            found[name] = value
-        elif TARGET in value and (option := choices.get(inner.replace(".", "/"))):
-            within = settings_of({OPTION: option}, inner)
-            found[name] = _named({OPTION: option, **value}, within, inner, choices)
-        else:
-            within = settings.get(name)
-            given = within if isinstance(within, Mapping) else {}  # a value, replaced by a node
-            found[name] = _named(value, given, inner, choices)
-    return found
+    inner = {
+        name: named(value, f"{key}.{name}", choices) if isinstance(value, Mapping) else value
+        for name, value in node.items()
+        if name != TARGET
+    }
+    option = choices.get(key.replace(".", "/")) if TARGET in node else None
+    return inner if option is None else {OPTION: option, **inner}
 
 
 _Kind = TypeVar("_Kind")
@@ -220,7 +212,7 @@ def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
     arguments that no config holds, such as a width. Nothing is built unless everything fits.
     """
-    return cast("_Kind", _plan(node, key, kind, live, settings_of(node, key)).build(live))
+    return cast("_Kind", _plan(node, key, kind, live, settings_of(node, key))(**live))
 
 
 def check(node: object, key: str, kind: type, live: Collection[str] = ()) -> None:
@@ -228,39 +220,18 @@ def check(node: object, key: str, kind: type, live: Collection[str] = ()) -> Non
     _plan(node, key, kind, live, settings_of(node, key))
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """A class and its checked values; nodes inside are plans of their own."""
-
-    key: str
-    target: type
-    values: Mapping[str, Any]
-
-    def build(self, live: Mapping[str, Any]) -> object:
-        values = {
-            name: value.build({}) if isinstance(value, _Plan) else value
-            for name, value in self.values.items()
-        }
-        try:
-            return self.target(**live, **values)
-        except (TypeError, ValueError) as error:
-            if self.target.__module__.startswith("normlab."):
-                raise
-            text = ", ".join(f"{name}={value!r}" for name, value in values.items())
-            raise ValueError(  # torch does not name the key
-                f"{self.key}: {self.target.__name__} refuses {text}: {error}"
-            ) from error
-
-
 def _plan(
     node: object, key: str, kind: type, live: Collection[str], settings: Mapping[str, Any]
-) -> _Plan:
-    """Check a node against its class, which `settings`, of the option's file, name."""
+) -> Callable[..., object]:
+    """Check a node against its class, which the option's file names in `settings`.
+
+    Returns what builds the object, given the `live` arguments.
+    """
     assert isinstance(node, Mapping), "settings_of refuses anything else"
     target = _target(str(settings.get(TARGET)), key, kind)
     parameters = inspect.signature(target).parameters
     allowed = [name for name in parameters if name not in live]
-    hints = get_type_hints(target.__init__)
+    hints = get_type_hints(target.__init__, include_extras=True)
     values: dict[str, Any] = {}
     for name, value in node.items():
         if name in (OPTION, TARGET):
@@ -271,7 +242,18 @@ def _plan(
     for name in allowed:
         if name not in values and parameters[name].default is inspect.Parameter.empty:
             raise ValueError(f"{key}.{name} is missing")
-    return _Plan(key, target, values)
+    return partial(_build, target, key, values)
+
+
+def _build(target: type, key: str, given: Mapping[str, Any], **live: Any) -> object:
+    values = {name: v() if isinstance(v, partial) else v for name, v in given.items()}
+    try:
+        return target(**live, **values)
+    except (TypeError, ValueError) as error:
+        if target.__module__.startswith("normlab."):
+            raise
+        text = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        raise ValueError(f"{key}: {target.__name__} refuses {text}: {error}") from error
 
 
 def _target(name: str, key: str, kind: type) -> type:
@@ -280,38 +262,37 @@ def _target(name: str, key: str, kind: type) -> type:
         target = getattr(import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ValueError(f"{key}: {name!r} cannot be imported: {error}") from error
-    if not inspect.isclass(target) or not issubclass(target, kind):
-        raise ValueError(
-            f"{key}: {name!r} is no {kind.__name__}: an option here names a class that derives "
-            f"from {kind.__module__}.{kind.__name__}"
-        )
-    if inspect.isabstract(target):
-        raise ValueError(f"{key}: {name!r} is abstract: name a class that derives from it")
+    if not inspect.isclass(target) or not issubclass(target, kind) or inspect.isabstract(target):
+        raise ValueError(f"{key}: {name!r} is no class that derives from {kind.__name__}")
     return target
 
 
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
-    """Return a plan for a node, or the value if it fits the annotation."""
+    """Return what builds a node, or the value if it fits the annotation."""
+    choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
     if isinstance(value, Mapping):
         own = settings_of(value, key) if OPTION in value or TARGET in value else settings
         if isinstance(own, Mapping) and TARGET in own:
-            kinds = [kind for kind in _choices(hint) if inspect.isclass(kind)]
-            if kinds := [kind for kind in kinds if kind not in _PLAIN]:
-                return _plan(value, key, kinds[0], (), own)
-            raise ValueError(f"{key} takes a value, not an option: allowed is {_say(hint)}")
-    if not any(_fits(value, choice) for choice in _choices(hint)):
-        raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(hint)}")
-    if isinstance(value, int) and not isinstance(value, bool):
-        return float(value) if float in _choices(hint) and int not in _choices(hint) else value
+            for kind in choices:
+                if inspect.isclass(kind) and kind not in _PLAIN:
+                    return _plan(value, key, kind, (), own)
+            raise ValueError(f"{key} takes a value, not an option: allowed is {_say(choices)}")
+    if not any(_fits(value, choice) for choice in choices):
+        raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(choices)}")
+    plain = {get_args(choice)[0] if _is_annotated(choice) else choice for choice in choices}
+    if isinstance(value, int) and not isinstance(value, bool) and float in plain:
+        return value if int in plain else float(value)
     return value
 
 
-def _choices(hint: Any) -> tuple[Any, ...]:
-    """Return the types of a union, or the one type that an annotation is."""
-    return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
+def _is_annotated(hint: Any) -> bool:
+    return get_origin(hint) is Annotated
 
 
 def _fits(value: Any, hint: Any) -> bool:
+    if _is_annotated(hint):
+        plain, *notes = get_args(hint)
+        return _fits(value, plain) and all(n.fits(value) for n in notes if isinstance(n, Range))
     if get_origin(hint) is Literal:
         return value in get_args(hint)
     if hint in (float, int):
@@ -322,9 +303,14 @@ def _fits(value: Any, hint: Any) -> bool:
     return True  # the target checks richer types itself
 
 
-def _say(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return ", ".join(map(str, get_args(hint)))
-    if len(_choices(hint)) > 1:
-        return " or ".join(map(_say, _choices(hint)))
-    return "null" if hint is type(None) else getattr(hint, "__name__", str(hint))
+def _say(choices: Collection[Any]) -> str:
+    """Name the types that a value may have, and their ranges."""
+    said = []
+    for hint in choices:
+        plain, *notes = get_args(hint) if _is_annotated(hint) else (hint,)
+        if get_origin(plain) is Literal:
+            text = ", ".join(map(str, get_args(plain)))
+        else:
+            text = "null" if plain is type(None) else getattr(plain, "__name__", str(plain))
+        said.append(" ".join([text, *(n.allowed for n in notes if isinstance(n, Range))]))
+    return " or ".join(said)

@@ -5,57 +5,20 @@ A wrong key or type fails while the config is composed, with its full path. Grou
 class that the option's file names. No torch here.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import Any
 
 from omegaconf import MISSING
 
+from normlab.config.sites import NORM_KEYS
 
-class Batching(Enum):
-    """How sentences come together in a batch."""
-
-    bucket = "bucket"
-    random = "random"
-
-
-class Precision(Enum):
-    """Arithmetic of the products; `auto` becomes bf16 where the hardware is fast at it."""
-
-    auto = "auto"
-    fp32 = "fp32"
-    bf16 = "bf16"
-    fp64 = "fp64"
-
-
-class Device(Enum):
-    """Where the model runs; `auto` is a GPU where there is one."""
-
-    auto = "auto"
-    cpu = "cpu"
-    cuda = "cuda"
-
-
-class AverageStatistics(Enum):
-    """What becomes of running statistics when weights are averaged."""
-
-    recalibrate = "recalibrate"
-    average = "average"
-
-
-class TestedWeights(Enum):
-    """Which weights a run is judged by."""
-
-    last = "last"
-    best = "best"
-
-
-class OtherCode(Enum):
-    """What to do with a run that other code has finished or begun."""
-
-    refuse = "refuse"
-    accept = "accept"
-    rerun = "rerun"
+Batching = Enum("Batching", ("bucket", "random"))
+Precision = Enum("Precision", ("auto", "fp32", "bf16", "fp64"))
+Device = Enum("Device", ("auto", "cpu", "cuda"))
+AverageStatistics = Enum("AverageStatistics", ("recalibrate", "average"))
+TestedWeights = Enum("TestedWeights", ("last", "best"))
+OtherCode = Enum("OtherCode", ("refuse", "accept", "rerun"))
 
 
 @dataclass
@@ -138,5 +101,19 @@ class RunConfig:
     choices: dict[str, Any] = field(default_factory=dict)
 
 
+OPTIONS = ("task", "model", "placement", "optim", "schedule")
+"""The nodes of `RunConfig` that are an option with its values, besides the norms."""
 PARTS = {"budget": BudgetConfig, "validate": ValidateConfig, "observe": ObserveConfig}
 """The nodes of `RunConfig` with a schema of their own."""
+
+
+def top_level_keys() -> list[str]:
+    """Return the dotted keys that every run has, whatever its options."""
+    nodes = (*OPTIONS, *NORM_KEYS, *PARTS, "choices", "probe", "sink")
+    schemas = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
+    return [
+        f"{prefix}{key.name}"
+        for prefix, schema in schemas.items()
+        for key in fields(schema)
+        if key.name not in nodes
+    ]

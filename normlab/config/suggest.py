@@ -4,29 +4,21 @@ import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
-from normlab.config import registry
-from normlab.config.constraints import constraint_of
+from normlab.config.registry import option_names, options_with, run_groups
+from normlab.config.schema import OPTIONS, top_level_keys
+from normlab.config.sites import NORM_KEYS
 
-_NODES = ("optim", "schedule", "model", "norm", "placement", "task")
 _LISTS = ("probe", "sink")  # groups of which a run has several options
 _MOST = 3  # suggestions
 _SYNONYMS = {  # common names of options that are named otherwise here
-    "norm": {
-        **dict.fromkeys(("layer", "layernorm", "layer_norm"), "ln"),
-        **dict.fromkeys(("batch", "batchnorm", "batch_norm"), "bn"),
-        **dict.fromkeys(("group", "groupnorm", "group_norm"), "gn"),
-        **dict.fromkeys(("instance", "instancenorm", "instance_norm"), "in"),
-        **dict.fromkeys(("rmsnorm", "rms_norm"), "rms"),
-        **dict.fromkeys(("powernorm", "power_norm"), "pn"),
-    },
-    "task": {"bert": "mlm", "gpt": "lm"},
+    "norm": dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn"),
+    "task": dict(bert="mlm", gpt="lm"),
 }
 _PLUGINS = {
-    "hydra/launcher=submitit_slurm": "hydra-submitit-launcher",
-    "hydra/launcher=submitit_local": "hydra-submitit-launcher",
-    "hydra/launcher=joblib": "hydra-joblib-launcher",
-    "hydra/launcher=ray": "hydra-ray-launcher",
-    "hydra/sweeper=optuna": "hydra-optuna-sweeper",
+    "submitit": "hydra-submitit-launcher",
+    "joblib": "hydra-joblib-launcher",
+    "ray": "hydra-ray-launcher",
+    "optuna": "hydra-optuna-sweeper",
 }
 # Hydra's own flags. Any other word that begins with a dash is a key written as a flag.
 _FLAGS = {
@@ -51,31 +43,35 @@ def meant(key: str) -> str:
     If other options of the group have the key, they are named instead.
     """
     node, _, own = key.partition(".")
-    if own and (having := registry.options_with(node).get(own)):
+    if own and (having := options_with(node).get(own)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
     known = _known_keys()
     if "." not in key:  # `name` may mean anything, but never the name of a corpus
         known = [name for name in known if not name.endswith(".name")]
+    by_last: dict[str, list[str]] = {}
+    for name in sorted(known, key=lambda name: name.count(".")):
+        by_last.setdefault(name.rpartition(".")[2], []).append(name)
     last = key.rpartition(".")[2]
-    same_last = [name for name in known if name.rpartition(".")[2] == last]
-    same_last.sort(key=lambda name: name.count("."))
-    by_last = {name.rpartition(".")[2]: name for name in reversed(known)}
-    near = get_close_matches(key, known, n=_MOST, cutoff=0.7)
-    near_last = [by_last[name] for name in get_close_matches(last, by_last, n=_MOST, cutoff=0.7)]
-    found = [*near, *same_last] if "." in key else same_last or near
-    return _did_you_mean(map(_with_options, list(dict.fromkeys(found or near_last))[:_MOST]))
+    near, same = get_close_matches(key, known, n=_MOST, cutoff=0.7), by_last.get(last, [])
+    found = [*near, *same] if "." in key else same or near
+    if not found:
+        found = [by_last[name][0] for name in get_close_matches(last, by_last, _MOST, cutoff=0.7)]
+    return _did_you_mean(map(_with_options, list(dict.fromkeys(found))[:_MOST]))
 
 
 def _known_keys() -> list[str]:
-    of_options = (f"{node}.{key}" for node in _NODES for key in registry.options_with(node))
-    top = registry.top_level_keys()
-    return [*registry.run_groups(), *registry.sites(), *top, *of_options]
+    of_options = [f"{node}.{key}" for node in (*OPTIONS, "norm") for key in options_with(node)]
+    return [*_groups(), *top_level_keys(), *of_options]
+
+
+def _groups() -> list[str]:
+    return [*run_groups(), *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 
 def _with_options(key: str) -> str:
     """Add to a key the options that have it, if they are few."""
     node, _, own = key.partition(".")
-    having = registry.options_with(node).get(own, []) if node in _NODES else []
+    having = options_with(node).get(own, []) if node in (*OPTIONS, "norm") else []
     return f"{key} (of {node}={', '.join(having)})" if 0 < len(having) <= _MOST else key
 
 
@@ -86,7 +82,8 @@ def _did_you_mean(names: Iterable[str]) -> str:
 
 def of_option(group: str, option: str, there: Sequence[str]) -> str:
     """Return ` Did you mean ...?` for an option that a group does not have."""
-    synonym = _SYNONYMS.get(group, {}).get(option.lower())
+    word = option.lower().replace("_", "")
+    synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word)
     if synonym is not None and synonym in there:
         return _did_you_mean([synonym])
     return _did_you_mean(get_close_matches(option.lower(), there, n=_MOST, cutoff=0.5))
@@ -94,7 +91,8 @@ def of_option(group: str, option: str, there: Sequence[str]) -> str:
 
 def no_option(group: str, option: str) -> str:
     """Say that a group has no such option, and which it has or which package has it."""
-    if (package := _PLUGINS.get(f"{group}={option}")) is not None:
+    package = _PLUGINS.get(option.partition("_")[0])
+    if group.startswith("hydra/") and package is not None:
         return (
             f"{group}={option} needs the package {package}, which is not installed: "
             f"pip install -c constraints.txt {package}"
@@ -103,19 +101,9 @@ def no_option(group: str, option: str) -> str:
         return (
             f"no config {option!r}: normlab has one, configs/config.yaml; leave --config-name out"
         )
-    there = registry.option_names(group)
+    there = option_names(group)
     listed, near = ", ".join(there) or "none", of_option(group, option, there)
     return f"no option {option!r} of the group {group!r}: there are {listed}.{near}"
-
-
-def expected(key: str) -> str:
-    """Say what the value of a key must be, such as `it takes a number and must be above 0`."""
-    constraint = constraint_of(key)
-    if constraint is None:
-        return ""
-    unit = f" ({constraint.unit})" if constraint.unit else ""
-    kind = "a whole number" if constraint.whole else "a number"
-    return f"it takes {kind}{unit} and {constraint.rule}"
 
 
 def check_arguments(arguments: Sequence[str]) -> None:
@@ -163,7 +151,7 @@ def check_single(arguments: Sequence[str]) -> None:
     """Raise ValueError for a list of options where a group takes one."""
     for key, value in typed(arguments).items():
         group = key.lstrip("+")
-        if value.startswith("[") and group in _groups_of_one():
+        if value.startswith("[") and group not in _LISTS and group in _groups():
             raise ValueError(
                 f"{group}={value}: {group} takes one option; a sweep over several is "
                 f"normlab train -m {group}={value.strip('[]').replace(' ', '')}"
@@ -182,12 +170,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
             name = key.lstrip("+")
             first = value if name in _LISTS else given.setdefault(name, value)
             if first != value:
-                one = f"{name} takes one option" if name in _groups_of_one() else ""
+                takes = "takes one option" if name in _groups() else "takes one value"
                 raise ValueError(
-                    f"{name}={first} and {name}={value} are both given: "
-                    f"{one or f'give one value of {name}'}"
+                    f"{name}={first} and {name}={value} are both given: {name} {takes}"
                 )
-
-
-def _groups_of_one() -> set[str]:
-    return {*registry.run_groups(), *registry.sites()}.difference(_LISTS)

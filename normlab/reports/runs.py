@@ -194,7 +194,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """Read the config of a run that has no record; ValueError naming the file and what to do."""
     import yaml  # only a run without a record needs it
 
-    from normlab.config.files import parse_config
+    from normlab.config.registry import parse_config
 
     try:
         config = parse_config(read_file(path).decode())

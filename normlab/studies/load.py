@@ -10,8 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta, Struct, structs
 
-from normlab.config.files import read_yaml
-from normlab.config.registry import CONFIG_DIR, option_names, options
+from normlab.config.registry import CONFIG_DIR, option_names, options, read_yaml
 from normlab.studies.study import (
     ANALYSES,
     SMOKE,

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from normlab import distributed
-from normlab.config.files import START_FILE, sha256
+from normlab.config.registry import START_FILE, sha256
 from normlab.norms.model import ModelNorms
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 

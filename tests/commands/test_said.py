@@ -44,7 +44,7 @@ def test_the_demo_says_what_its_numbers_say():
         ("norm.center=false", "norm=gn has it."),
         ("task.source.train_size=9", "task=cifar10 has it."),
         ("momentum=0.9", "Did you mean optim.momentum (of optim=rmsprop, sgd) or norm.momentum?"),
-        ("batch_size=abc", "batch_size=abc: it takes a whole number (sequences)"),
+        ("batch_size=abc", "batch_size=abc must be above 0, a whole number (sequences)"),
         ("placement=[deepnorm,pre]", "placement takes one option"),
         ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),
         ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm takes one option"),
@@ -67,7 +67,7 @@ def test_a_group_that_is_given_twice_is_refused(command, capsys):
 
 def test_a_key_that_is_given_twice_is_refused(capsys):
     assert cli(["train", "seed=1", "seed=2", "budget.steps=0"]) == 1
-    assert "seed=1 and seed=2 are both given: give one value of seed" in capsys.readouterr().err
+    assert "seed=1 and seed=2 are both given: seed takes one value" in capsys.readouterr().err
     check_given_once(["seed=1", "seed=1", "probe=[tid]", "+probe=[spikes]", "~schedule", "a"])
 
 

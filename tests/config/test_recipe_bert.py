@@ -5,7 +5,6 @@ import math
 import pytest
 
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import instantiate
 from normlab.tasks.documents import DocumentTask
 from normlab.train.build import (
     build_model,
@@ -15,7 +14,6 @@ from normlab.train.build import (
     parameter_kinds,
 )
 from normlab.train.run import train
-from normlab.train.schedule import Schedule
 
 PUBLISHED = {
     # BERT-base (Devlin et al. 2019): text, model, batch, masking.
@@ -89,16 +87,6 @@ def test_every_value_is_the_published_one(placement):
     assert config["choices"]["recipe"] == "bert"
 
 
-def test_the_rate_rises_and_falls_in_a_line():
-    config = to_dict(compose(["task=mlm", "recipe=bert", "placement=post"]))
-    rate = instantiate(config["schedule"], "schedule", Schedule)
-    assert rate(1) == pytest.approx(1e-8)
-    assert rate(5_000) == pytest.approx(5e-5)
-    assert rate(10_000) == pytest.approx(1e-4 * 0.990001)
-    assert rate(500_001) == pytest.approx(5e-5)
-    assert rate(1_000_000) == pytest.approx(1e-10)
-
-
 def test_the_last_tenth_has_sequences_of_512():
     for steps, first in ((1_000_000, 900_001), (1_000, 901), (10, 10)):
         overrides = ["task=mlm", "recipe=bert", f"budget.steps={steps}"]
@@ -121,13 +109,8 @@ SMALL = (
     *("probe=[]", "task.max_length=24", "task.eval_max_length=24", "model.max_positions=48"),
     *("task.length_change.max_length=48", "task.corpus.valid_share=0.2", "device=cpu"),
     *("task.corpus.test_share=0.2", "observe.threads=1", "precision=fp32"),
-    *(
-        "task.test_eval_stats=[]",
-        "task.test_batch_sizes=[]",
-        "optim.lr=1e-2",
-        "budget.steps=60",
-        "validate.every=10",
-    ),
+    *("task.test_eval_stats=[]", "task.test_batch_sizes=[]", "optim.lr=1e-2"),
+    *("budget.steps=60", "validate.every=30"),
 )
 
 
@@ -143,11 +126,9 @@ def text(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("placement", RATES)
-def test_a_short_run_of_the_recipe_trains(text, placement, monkeypatch):
+def test_a_short_run_of_the_recipe_trains(text, monkeypatch):
     monkeypatch.setenv("NORMLAB_CACHE", str(text / "cache"))
-    warmup = {"pre": 0, "post": 10}[placement]
-    words = [*SMALL, f"placement={placement}", f"schedule.warmup={warmup}"]
+    words = [*SMALL, "placement=post", "schedule.warmup=10"]
     record = train(compose([*words, f"data_dir={text}/text.txt", f"runs_dir={text}/runs"]))
     assert record.outcome.status == "finished"
     # 60 pieces at most: chance is 4.1 nats and, for the pairs, 0.7.

@@ -2,6 +2,7 @@
 
 import json
 import math
+from functools import cache
 
 import pytest
 import yaml
@@ -108,6 +109,7 @@ SMALL = [
 ]
 
 
+@cache
 def composed(*overrides):
     return to_dict(compose(["task=iwslt", *overrides]))
 
@@ -154,12 +156,12 @@ def test_iwslt_has_the_recipe_of_rbn_without_a_scale_and_at_scale_gpu():
     plain = composed()
     assert plain["choices"]["recipe"] == "rbn"
     full = composed("scale=gpu")
-    assert full["choices"].pop("scale") == "gpu" and plain["choices"].pop("scale") is None
-    assert full == plain
+    assert full["choices"]["scale"] == "gpu" and plain["choices"]["scale"] is None
+    assert {**full, "choices": 0} == {**plain, "choices": 0}
     assert composed("recipe=none")["choices"]["model"] == "tiny"
 
 
-@pytest.mark.parametrize("task", ["toy", "multi30k", "translation"])
+@pytest.mark.parametrize("task", ["toy", "multi30k"])
 def test_other_translation_has_it_at_scale_gpu_alone(task):
     assert to_dict(compose([f"task={task}"]))["choices"]["recipe"] is None
     config = to_dict(compose([f"task={task}", "scale=gpu", "placement=post"]))
@@ -203,7 +205,7 @@ def test_a_key_on_the_command_line_wins(recipe):
     instantiate(config["schedule"], "schedule", Schedule)
 
 
-@pytest.mark.parametrize("overrides", [["task=iwslt"], ["scale=gpu"], ["scale=cpu"], []])
+@pytest.mark.parametrize("overrides", [["task=iwslt"], []])
 def test_a_typed_batch_size_drops_the_other_whoever_set_it(overrides):
     sentences = to_dict(compose([*overrides, "batch_size=8"]))
     assert sentences["batch_size"] == sentences["task"]["batch_size"] == 8
@@ -232,11 +234,6 @@ def test_a_run_that_missed_its_recipe_is_refused(monkeypatch):
         compose(["task=iwslt"])
 
 
-def test_an_interval_of_validation_is_steps_or_epoch():
-    with pytest.raises(ValueError, match=r"validate\.every=often is neither a number of steps nor"):
-        composed("validate.every=often")
-
-
 def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
     words = ["norm=bn", "task=iwslt", "batch_size=32"]
     assert train_command.main([*words, "--cfg", "job"]) == 0
@@ -248,7 +245,7 @@ def test_the_config_that_is_shown_is_the_one_that_runs(capsys):
     assert yaml.safe_load(capsys.readouterr().out) == shown["validate"]
 
 
-@pytest.mark.parametrize(("recipe", "placement"), dict(list(PAGE)).items())  # each recipe once
+@pytest.mark.parametrize(("recipe", "placement"), [("admin", "post"), ("fairseq", "post")])
 def test_a_recipe_trains_when_it_is_made_small(tmp_path, recipe, placement):
     corpus = write_corpus(tmp_path / "text", train=60)
     words = ["task=translation", f"recipe={recipe}", f"placement={placement}", *SMALL]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.config.files import START_FILE, start_from_node
+from normlab.config.registry import START_FILE, sha256
 from normlab.norms.base import Clock
 from normlab.records.record import fingerprint
 from normlab.train.build import make_norm
@@ -52,7 +52,8 @@ def test_only_tensors_that_the_model_holds_then_count_as_taken(tmp_path: Path):
     (path := tmp_path / START_FILE).parent.mkdir()
     weights = {**pn.state_dict(), "weight": torch.full((8,), 2.0)}
     torch.save({"format": FORMAT, "model": weights}, path)
-    found = start_from(own := make_norm("pn", 8), start_from_node(str(tmp_path)))
+    node = {"run_dir": str(tmp_path), "sha256": sha256(path)}
+    found = start_from(own := make_norm("pn", 8), node)
     assert "4 of 5 tensors taken; initialized _extra_state" in found
     assert torch.equal(own.weight, torch.full((8,), 2.0)) and own.clock.step == 0
 

@@ -1,0 +1,240 @@
+"""Random attacks: configs, records, texts, archives and run folders that a stranger could send."""
+
+import copy
+import gzip
+import io
+import json
+import random
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from normlab.cli import main
+from normlab.config.compose import compose, from_dict, to_dict
+from normlab.data.cache import MAX_BYTES, unpack
+from normlab.data.corpus import FolderCorpus
+from normlab.records.labels import batch_label, corpus_label, norm_label
+from normlab.records.record import RunRecord
+from normlab.records.store import RunStore
+from normlab.train.build import check_nodes
+from normlab.train.checkpoint import load_checkpoint
+from tests.records.examples import record
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(width=64)
+    | st.text(max_size=8)
+    | st.sampled_from(("nan", "../../x", "${oc.env:HOME}", "<script>", "\x1b[2J", "a\nb", 10**400)),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+CONFIG = to_dict(compose(["norm=bn", "task=mlm"]))
+RECORD = json.loads(record().to_json())
+
+
+def often(count: int) -> Callable[..., Any]:
+    checks = list(HealthCheck)
+    return settings(
+        max_examples=count,
+        database=None,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=checks,
+    )
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the paths of all values in nested lists and mappings."""
+    if path:
+        yield path
+    pairs = (
+        node.items()
+        if isinstance(node, dict)
+        else enumerate(node if isinstance(node, list) else ())
+    )
+    for key, value in pairs:
+        yield from places(value, (*path, key))
+
+
+def changed(content: Any, path: tuple[Any, ...], value: Any, *, remove: bool) -> Any:
+    """Return nested content with another value at a path, or without it."""
+    result = copy.deepcopy(content)
+    node = result
+    for part in path[:-1]:
+        node = node[part]
+    if remove:
+        del node[path[-1]]
+    else:
+        node[path[-1]] = value
+    return result
+
+
+def in_one_line(act: Callable[[], object]) -> None:
+    """Carry something out; it ends well, or with an error of one line."""
+    try:
+        act()
+    except (ValueError, OSError) as error:
+        assert "\n" not in str(error).strip(), error
+
+
+@often(60)
+@given(st.sampled_from(list(places(CONFIG))), VALUES, st.booleans())
+def test_a_config_is_refused_in_one_line_or_fits(path, value, remove):
+    hostile = changed(CONFIG, path, value, remove=remove)
+    in_one_line(lambda: check_nodes(to_dict(from_dict(hostile))))
+
+
+@often(150)
+@given(st.sampled_from(list(places(RECORD))), VALUES, st.booleans(), st.binary(max_size=6))
+def test_a_record_is_refused_in_one_line_or_can_be_listed(path, value, remove, noise):
+    def listed(text: bytes) -> None:
+        found = RunRecord.from_json(text, origin="here")
+        labels = norm_label(found.config.get("choices", {})), batch_label(found.config)
+        assert all(map(str, (*labels, corpus_label(found.config), found.outcome)))
+        assert RunRecord.from_json(found.to_json(), origin="again") == found
+
+    text = json.dumps(changed(RECORD, path, value, remove=remove)).encode()
+    in_one_line(lambda: listed(text))
+    at = len(text) * len(noise) // 7
+    in_one_line(lambda: listed(text[:at] + noise + text[at + 1 :]))
+
+
+@often(40)
+@given(st.lists(st.binary(max_size=60), min_size=6, max_size=6), st.booleans())
+def test_a_text_of_any_bytes_is_refused_in_one_line_or_read(tmp_path_factory, contents, packed):
+    folder = tmp_path_factory.mktemp("text")
+    names = [f"{split}.{code}" for split in ("train", "valid", "test") for code in ("de", "en")]
+    for name, content in zip(names, contents, strict=True):
+        (folder / (f"{name}.gz" if packed else name)).write_bytes(content)
+
+    def read() -> None:
+        codes = {"source_language": "de", "target_language": "en"}
+        corpus = FolderCorpus(str(folder), **codes, form="raw", infix="", empty_lines="drop")
+        for text in corpus.splits().values():
+            text.checked()
+
+    in_one_line(read)
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, to: str = "", size: int = 0) -> bytes:
+    """Return header and text of a member of a tar archive; a `size` is claimed alone."""
+    text = b"" if size or kind != tarfile.REGTYPE else b"text\n"
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname, info.size, info.mode = kind, to, size or len(text), 0o7777
+    return info.tobuf(tarfile.GNU_FORMAT) + text + bytes(-len(text) % 512)
+
+
+ARCHIVES = {
+    "a path outside": member("a") + member("../stolen"),
+    "an absolute path": member("/tmp/normlab-stolen"),
+    "a path outside through a folder": member("de-en/../../stolen"),
+    "a link outside": member("a", tarfile.SYMTYPE, "..") + member("a/stolen"),
+    "a hard link": member("a", tarfile.LNKTYPE, "/etc/passwd") + member("a"),
+    "a device": member("a", tarfile.CHRTYPE),
+    "a pipe": member("a", tarfile.FIFOTYPE),
+    "a bomb": member("a", size=MAX_BYTES + 10**9),
+    "one name twice": member("a") + member("a", tarfile.DIRTYPE),
+    "a long name": member("a/" * 60 + "ü\n\x1b[2J"),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("kind", ARCHIVES)
+def test_an_archive_is_refused_in_one_line_or_unpacks_to_text(kind, tmp_path):
+    folder = tmp_path / "root" / "within"
+    folder.mkdir(parents=True)
+    whole = gzip.compress(ARCHIVES[kind] + bytes(1024), 1)
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 8
+    for content in (whole, bytes(damaged), whole[: len(whole) // 2]):
+        (tmp_path / "root" / "archive").write_bytes(content)
+        in_one_line(lambda: unpack(tmp_path / "root" / "archive", folder))
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"within", "archive"}
+    assert not Path("/tmp/normlab-stolen").exists()
+    for path in folder.rglob("*"):
+        assert (path.is_file() or path.is_dir()) and path.resolve().is_relative_to(folder)
+
+
+@pytest.mark.parametrize("how", ["bomb", "pickle", "twice", "damaged"])
+def test_a_checkpoint_is_never_code_and_never_larger_than_it_is(how, tmp_path):
+    torch.save({"format": 1, "model": {"weight": torch.zeros(3)}}, tmp_path / "whole.pt")
+    source, path = zipfile.ZipFile(tmp_path / "whole.pt"), tmp_path / "last.pt"
+    with zipfile.ZipFile(path, "w") as target:
+        for entry in source.infolist():
+            data = source.read(entry)
+            if how == "pickle" and entry.filename.endswith("data.pkl"):
+                data = b"cos\nsystem\n(S'touch stolen'\ntR."
+            packed = how == "bomb" and entry.filename.endswith("/data/0")
+            kind = zipfile.ZIP_DEFLATED if packed else zipfile.ZIP_STORED
+            target.writestr(entry.filename, bytes(10**8) if packed else data, kind)
+            if how == "twice":
+                target.writestr(entry.filename, b"other")
+    if how == "damaged":
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 1
+        path.write_bytes(content)
+    in_one_line(lambda: load_checkpoint(path))
+    assert not Path("stolen").exists()
+
+
+def removed(path: Path) -> None:
+    path.unlink()
+
+
+def folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def looped(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def nested(path: Path) -> None:
+    path.write_bytes(b'{"a":' * 10_000 + b"1" + b"}" * 10_000)
+
+
+def noisy(path: Path) -> None:
+    path.write_bytes(random.Random(1).randbytes(3000))
+
+
+@pytest.mark.parametrize("harm", [removed, folder, looped, nested, noisy])
+def test_a_harmed_run_folder_ends_no_list_and_is_left_as_it_is(harm, tmp_path, capsys):
+    store = RunStore(tmp_path / "runs")
+    for seed in (1, 2):
+        run = store.write(record(seed=seed), tmp_path / "runs" / f"run{seed}" / "seed1").parent
+        (run / "config.yaml").write_text(json.dumps(RECORD["config"]))
+        (run / "metrics.jsonl").write_text('{"step": 1, "train/loss": 2.0}\n')
+    for name in ("record.json", "config.yaml", "metrics.jsonl"):
+        root = tmp_path / name
+        shutil.copytree(tmp_path / "runs", root)
+        harm(root / "run1" / "seed1" / name)
+        before = sorted(map(str, root.rglob("*")))
+        page = ["--out", str(tmp_path / "page")]
+        for argv in (["list", "runs", "--runs-dir", str(root)], ["report", str(root), *page]):
+            assert main(argv) in (0, 1)
+            said = capsys.readouterr()
+            assert "Traceback" not in said.err and "\x1b" not in said.err
+            assert "finished" in said.out or argv[0] == "report"
+        assert sorted(map(str, root.rglob("*"))) == before
+
+
+def test_a_whole_checkpoint_is_read(tmp_path):
+    content = io.BytesIO()
+    torch.save({"weight": torch.zeros(3)}, content)
+    with pytest.raises(ValueError, match=r"last\.pt"):
+        (tmp_path / "last.pt").write_bytes(content.getvalue()[:-20])
+        load_checkpoint(tmp_path / "last.pt")
