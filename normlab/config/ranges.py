@@ -130,7 +130,7 @@ _SECONDS = Range(least=0, most=10**6, unit="seconds")
 _MOMENTUM = Range(above=0, most=1, unit="weight of the newest batch")
 _OF_RUN, _DROPOUT = _share("the run's steps"), Range(least=0, below=1, unit="probability")
 _RATE, _RATE_OR_ZERO = Range(above=0, unit="learning rate"), Range(least=0, unit="learning rate")
-_PAIRS, _PICTURES = _size("pairs", 10**8), _size("pictures", 10**8)
+_PAIRS, _IMAGES = _size("pairs", 10**8), _size("images", 10**8)
 _PART_OF_TEXT = Range(above=0, below=1, unit="share of the text")
 
 # By the start of the keys. `norm.` stands for every key of a norm and the rules of `sites`; a star
@@ -231,7 +231,7 @@ _TABLE: Mapping[str, Mapping[tuple[str, ...], Range]] = {
         ("mask_share",): Range(above=0, most=1, unit="share of the tokens"),
         ("mask_split",): replace(_share("masked, random, unchanged"), length=3),
         ("short_share",): _share("the examples"),
-        ("source.valid_size", "source.train_size"): _PICTURES,
+        ("source.valid_size", "source.train_size"): _IMAGES,
         ("augmentation.shift",): Range(least=0, most=1000, unit="pixels", whole=True),
         ("corpus.seed",): Range(least=0, most=2**32 - 1, whole=True),
         ("corpus.size", "corpus.valid_size", "corpus.test_size"): _PAIRS,
