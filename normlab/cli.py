@@ -2,12 +2,14 @@
 
 import errno
 import os
+import re
 import sys
 from difflib import get_close_matches
 from importlib import import_module
 
 from normlab.commands import COMMANDS, names
 
+_NO_MEMORY = re.compile("out of memory|can't allocate memory")  # as torch says
 _ROOM = "what was there is kept: make room, then start the same command again"
 _FILE_THERE = "a file is where a folder has to be: move it, or name another place"
 _CURES = {
@@ -90,4 +92,7 @@ def _message(error: Exception) -> str | None:
     if isinstance(error, OSError):
         cure = _CURES.get(error.errno or 0)
         return f"{error}; {cure}" if cure else str(error)
+    if isinstance(error, RuntimeError) and _NO_MEMORY.search(str(error)):
+        said = str(error).splitlines()[0]
+        return f"{said}; this machine has too little memory: make the model or the batch smaller"
     return str(error) if isinstance(error, ValueError) else None

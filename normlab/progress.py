@@ -1,6 +1,6 @@
-"""How far a piece of long work is: who does it says so, who shows it listens.
+"""How far long work is: the worker says so, and a listener shows it.
 
-Where nobody listens, saying costs nothing; what is said never changes the work.
+Without a listener, saying costs nothing; what is said never changes the work.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 PREPARING, TRAINING, VALIDATING, TESTING = "preparing", "training", "validating", "testing"
-
 Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What is being done: the phase, how many of how many, and in training the step's loss.
+    """What is being done: the phase, how much of how much, and in training the step's loss.
 
-    In training `done` counts steps, in validating and testing examples. `total` is None where
-    nobody knows.
+    In training `done` counts steps, in validating and testing examples; `total` may be unknown.
     """
 
     phase: str
@@ -34,46 +32,34 @@ class Stage:
 
 
 Listener = Callable[[Stage], object]
-
-
-@dataclass
-class _Heard:
-    listener: Listener
-    stage: Stage
-
-
-_HEARD: ContextVar[_Heard | None] = ContextVar("heard", default=None)
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_PHASE: ContextVar[str] = ContextVar("phase", default=PREPARING)
 
 
 @contextmanager
 def heard_by(listener: Listener) -> Generator[None]:
     """Within the block, `listener` is told every stage."""
-    token = _HEARD.set(_Heard(listener, Stage(PREPARING)))
+    token = _LISTENER.set(listener)
     try:
         yield
     finally:
-        _HEARD.reset(token)
+        _LISTENER.reset(token)
 
 
 def say(stage: Stage) -> None:
-    """Tell whoever listens what is being done from now on."""
-    heard = _HEARD.get()
-    if heard is not None:
-        heard.stage = stage
-        heard.listener(stage)
+    """Tell the listener what is being done from now on."""
+    _PHASE.set(stage.phase)
+    if (listener := _LISTENER.get()) is not None:
+        listener(stage)
 
 
 def counted(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
-    """Yield the items of the phase that was said last, and say after each how far that is.
+    """Yield the items of the current phase, and say after each how far it is.
 
     `size` is what an item counts for, as the examples of a batch.
     """
-    heard = _HEARD.get()
-    if heard is None:
-        yield from items
-        return
-    total = sum(map(size, items))
-    say(replace(heard.stage, done=0, total=total))
+    stage = Stage(_PHASE.get(), 0, sum(map(size, items)))
+    say(stage)
     for item in items:
         yield item
-        say(replace(heard.stage, done=heard.stage.done + size(item), total=total))
+        say(stage := replace(stage, done=stage.done + size(item)))

@@ -41,16 +41,16 @@ SHORT_PRIVATE_FUNCTIONS = 32
 
 TORCHLESS = (
     *("records", "studies", "metrics", "machine", "config", "cli", "progress", "commands"),
-    *("reports", "claims", "notebook"),
+    *("reports", "claims", "notebook", "train.run"),
 )
-CONFIGURED = ("config", "train.build", "train.run", "commands")
+CONFIGURED = ("config", "train.fit", "train.run", "commands")
 """Where hydra and omegaconf may appear."""
 # Where a file may be written without `atomic_write`: into a folder that is renamed as a whole, a
 # log that is appended to, what a benchmark throws away, and how far a run is.
 WRITERS = (
     *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.vocabulary"),
     *("train.sinks.files", "studies.local", "bench.cost", "train.checkpoint", "data.cifar10"),
-    "train.export",
+    "train.loaded",
 )
 
 

@@ -13,7 +13,7 @@ import normlab.data.corpus
 import normlab.norms.batch
 import normlab.norms.local
 import normlab.tasks.translation
-import normlab.train.run
+import normlab.train.fit
 
 os.environ["TOKENIZERS_PARALLELISM"] = "false"  # no pool of threads that a fork would lose
 torch.set_num_threads(1)

@@ -14,18 +14,12 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from normlab.config.registry import instantiate
-from normlab.norms.model import ModelNorms
-from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
 from normlab.tasks.images import Classification
-from normlab.train.build import build_evaluator, build_model, build_optimizer, build_task, make_fast
+from normlab.train.build import build_model, build_task, build_trainer, make_fast
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
-from normlab.train.schedule import Schedule
-from normlab.train.sinks.base import SinkGroup
-from normlab.train.stopping import Budget
 
 _NEVER = 1 << 62
 _ROWS = 2048  # of the matrix products that measure the machine's peak
@@ -122,38 +116,15 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     if config["observe"]["fast"]:
         make_fast(model, task, runtime.device)
-    probes = {
-        name: instantiate(node, f"observe.probe.{name}", Probe)
-        for name, node in config["observe"]["probe"].items()
+    endless = {
+        **config,
+        "budget": {"steps": _NEVER},
+        "divergence_factor": float("inf"),
+        "validate": {**config["validate"], "every": _NEVER},
+        "observe": {**config["observe"], "checkpoint_every": _NEVER, "targets": {}},
     }
-    return Trainer(
-        task=task,
-        model=model,
-        optimizer=build_optimizer(config, model),
-        schedule=instantiate(config["schedule"], "schedule", Schedule),
-        settings=LoopSettings(
-            budget=Budget(steps=_NEVER),
-            accumulate=config["accumulate"],
-            clip_norm=config["clip_norm"],
-            divergence_factor=float("inf"),
-            validate_every=_NEVER,
-            select_by="loss",
-            patience=None,
-            best_by=(),
-            average=0,
-            log_every=config["observe"]["log_every"],
-            checkpoint_every=_NEVER,
-            targets={},
-            stamp={},
-        ),
-        runtime=runtime,
-        evaluator=build_evaluator(config, task, runtime),
-        norms=ModelNorms(model),
-        probes=ProbeGroup(probes),
-        sinks=SinkGroup({}),
-        checkpoints=Checkpoints(Path(gettempdir()), writes=False),
-        seed=config["seed"],
-    )
+    checkpoints = Checkpoints(Path(gettempdir()), writes=False)
+    return build_trainer(endless, task, model, runtime, checkpoints=checkpoints)
 
 
 def flop_per_token(trainer: Trainer, runtime: Runtime) -> float:

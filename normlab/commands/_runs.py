@@ -71,17 +71,17 @@ def none_below(places: Sequence[Path], which: str = "") -> str:
 
 
 def nearest(place: Path) -> Path | None:
-    """Return the path that is nearly called like one that does not exist, if there is any.
+    """Return a path with nearly the name of one that does not exist, if there is any.
 
-    `runs_dir=F`, as a run is told, is called nearly like `F`.
+    For `runs_dir=F`, as a run is told, that is `F`.
     """
     key, _, folder = str(place).partition("=")
     if key == "runs_dir" and not place.exists():
         return Path(folder)
     if place.exists() or not place.parent.is_dir():
         return None
-    beside = [path.name for path in place.parent.iterdir()]
-    return next((place.with_name(n) for n in get_close_matches(place.name, beside, n=1)), None)
+    names = [path.name for path in place.parent.iterdir()]
+    return next((place.with_name(n) for n in get_close_matches(place.name, names, n=1)), None)
 
 
 def load(

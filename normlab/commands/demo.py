@@ -1,16 +1,15 @@
 """`normlab demo`: the first table, in minutes: LN, BN and no norm on the built-in corpus."""
 
 import shlex
-import statistics
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 
 from normlab.commands._arguments import command_parser
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
 
-_NORMS = ("ln", "bn", "none")
 _NAMES = {"ln": "LN", "bn": "BN", "none": "no norm"}
 _SEEDS = (1, 2)
 _SCORE = "test/loss"
@@ -34,34 +33,31 @@ def main(argv: list[str]) -> int:
     parser = command_parser("demo", does, _EXAMPLES)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="as of `normlab train`")
     extra = parser.parse_args(argv).overrides
-    from normlab.commands.train import run_hydra
+    given = {text.partition("=")[0] for text in extra}
+    settings = [*(text for text in _OVERRIDES if text.partition("=")[0] not in given), *extra]
+    from normlab.commands.train import main as train
 
     print("Six small Transformers learn to translate: three norms, two seeds of each.", flush=True)
-    status = run_hydra(
-        ["-m", f"norm={','.join(_NORMS)}", f"seed={','.join(map(str, _SEEDS))}", *_settings(extra)],
-        again=shlex.join(["normlab", "demo", *extra]),
-    )
+    sweep = [f"norm={','.join(_NAMES)}", f"seed={','.join(map(str, _SEEDS))}"]
+    status = train(["-m", *sweep, *settings], again=shlex.join(["normlab", "demo", *extra]))
     if status:
         return status
-    found = {norm: _records(norm, extra) for norm in _NORMS}
-    print(f"\n{sentence(found)}\n\nnext:")
-    for command in _next(extra):
-        print(f"  {command}")
+    found = {norm: _records(norm, settings) for norm in _NAMES}
+    folder = shlex.quote(str(found["bn"][0][0]))
+    print(f"\n{sentence({norm: [record for _, record in of] for norm, of in found.items()})}")
+    print(f"\nnext:\n  normlab report {folder}\n  normlab explain ln bn")
+    print("  normlab train norm=bn task=toy budget.steps=1500")
     return 0
 
 
-def _settings(extra: Sequence[str]) -> list[str]:
-    """Return the overrides of every run; what is given takes the place of the demo's own."""
-    given = {text.partition("=")[0] for text in extra}
-    return [*(text for text in _OVERRIDES if text.partition("=")[0] not in given), *extra]
-
-
-def _records(norm: str, extra: Sequence[str]) -> list[RunRecord]:
+def _records(norm: str, settings: Sequence[str]) -> list[tuple[Path, RunRecord]]:
+    """Return the folder and the record of each seed."""
     from normlab.config.compose import compose, to_dict
 
-    config = to_dict(compose([f"norm={norm}", *_settings(extra)]))
+    config = to_dict(compose([f"norm={norm}", *settings]))
     store = RunStore(config["runs_dir"])
-    return [store.read(store.run_dir({**config, "seed": seed})) for seed in _SEEDS]
+    folders = [store.run_dir({**config, "seed": seed}) for seed in _SEEDS]
+    return [(folder, store.read(folder)) for folder in folders]
 
 
 def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
@@ -74,11 +70,9 @@ def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
         for norm, records in found.items()
     }
     lost = [_NAMES[norm] for norm, values in scores.items() if len(values) < len(found[norm])]
-    order = sorted(
-        (norm for norm in scores if scores[norm]), key=lambda n: statistics.fmean(scores[n])
-    )
+    order = sorted((norm for norm in scores if scores[norm]), key=lambda norm: fmean(scores[norm]))
     steps = max(record.outcome.step for records in found.values() for record in records)
-    parts = [f"{_NAMES[norm]} {statistics.fmean(scores[norm]):.2f}" for norm in order]
+    parts = [f"{_NAMES[norm]} {fmean(scores[norm]):.2f}" for norm in order]
     said = [f"Test loss after {steps:,} steps, the lower the better: {', '.join(parts)}."]
     apart = [
         f"{_NAMES[a]} is below {_NAMES[b]}"
@@ -92,15 +86,3 @@ def sentence(found: Mapping[str, Sequence[RunRecord]]) -> str:
     if lost:
         said.append(f"A run of {' and '.join(lost)} diverged.")
     return " ".join(said)
-
-
-def _next(extra: Sequence[str]) -> list[str]:
-    from normlab.config.compose import compose, to_dict
-
-    config = to_dict(compose(["norm=bn", *_settings(extra)]))
-    folder = RunStore(Path(config["runs_dir"])).run_dir(config)
-    return [
-        f"normlab report {shlex.quote(str(folder))}",
-        "normlab explain ln bn",
-        "normlab train norm=bn task=toy budget.steps=1500",
-    ]

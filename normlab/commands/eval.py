@@ -4,16 +4,18 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from math import isclose
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+from msgspec import to_builtins
 
 from normlab.commands._arguments import add_run, as_path, command_parser
 from normlab.commands._runs import load, runs_of
 from normlab.commands._terminal import at_work, print_table
-
-if TYPE_CHECKING:
-    from normlab.records.record import Score
+from normlab.records.files import atomic_write
+from normlab.records.record import Score
+from normlab.records.store import RunStore
 
 EVAL_FILE = "eval.jsonl"
 """Results of `normlab eval` in a run folder: one line per split, weights and settings."""
@@ -48,8 +50,12 @@ def main(argv: list[str]) -> int:
     add("--json", action="store_true", help="print JSON")
     add("--outputs", type=as_path, help="write the model's outputs to this file")
     arguments = parser.parse_intermixed_args(argv)
-    changes = [change for change in arguments.changes if not change.startswith("fold=")]
-    fold = _fold(arguments.changes)
+    # Whether to fold is the one setting that is not in a run's config.
+    folds = [text for text in arguments.changes if text.startswith("fold=")]
+    changes = [text for text in arguments.changes if text not in folds]
+    for text in folds:
+        if text not in ("fold=true", "fold=false"):
+            raise ValueError(f"{text}: it is true or false")
     if arguments.limit is not None and (arguments.limit < 1 or arguments.outputs):
         raise ValueError(f"--limit {arguments.limit}: at least 1, and without --outputs")
     folders = runs_of(arguments.run)
@@ -57,22 +63,21 @@ def main(argv: list[str]) -> int:
         return max(_check_kept(folder, changes) for folder in folders)
     if arguments.outputs and len(folders) > 1:
         raise ValueError(f"--outputs takes one run, and {arguments.run} has {len(folders)}")
-    found: dict[Path, dict[str, Score]] = {}
-    records: dict[Path, Mapping[str, Score]] = {}
+    found: dict[Path, Mapping[str, Score]] = {}
     for folder in folders:
+        fold = folds[-1:] == ["fold=true"]
         run = load(folder, changes, weights=arguments.weights, fold=fold)
         with at_work(f"scoring {folder}"):
             scores = run.evaluate(arguments.split, outputs=arguments.outputs, limit=arguments.limit)
-        found[folder], records[folder] = scores, run.record.scores
+        found[folder] = scores
         _keep(folder / EVAL_FILE, arguments, scores)
     if arguments.json:
-        from msgspec import to_builtins
-
         plain = {str(folder): to_builtins(scores) for folder, scores in found.items()}
         print(json.dumps(plain if len(plain) > 1 else plain[str(folders[0])], indent=1))
         return 0
     if len(folders) == 1:
-        _show_one(found[folders[0]], records[folders[0]], arguments.weights)
+        record = RunStore(folders[0]).read(folders[0]).scores
+        _show_one(found[folders[0]], record, arguments.weights)
     else:
         _show_seeds(found)
     what = " ".join(arguments.changes) or "the run's own settings"
@@ -80,7 +85,9 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _show_one(scores: "Mapping[str, Score]", record: "Mapping[str, Score]", weights: str | None):
+def _show_one(
+    scores: Mapping[str, Score], record: Mapping[str, Score], weights: str | None
+) -> None:
     for name, score in scores.items():
         split, _, own = name.partition("/")
         former = record.get(name if weights is None else f"{split}/{weights}/{own}")
@@ -89,11 +96,10 @@ def _show_one(scores: "Mapping[str, Score]", record: "Mapping[str, Score]", weig
         print(f"{name:<18} {score.value:>10.4g}{known}{signature}")
 
 
-def _show_seeds(found: "Mapping[Path, Mapping[str, Score]]") -> None:
+def _show_seeds(found: Mapping[Path, Mapping[str, Score]]) -> None:
     """Print one row per score: its value for each run, and their mean."""
-    names = dict.fromkeys(name for scores in found.values() for name in scores)
     rows = []
-    for name in names:
+    for name in dict.fromkeys(name for scores in found.values() for name in scores):
         values = [scores[name].value for scores in found.values() if name in scores]
         cells = [f"{s[name].value:.4g}" if name in s else "-" for s in found.values()]
         rows.append([name, *cells, f"{fmean(values):.4g}"])
@@ -101,43 +107,29 @@ def _show_seeds(found: "Mapping[Path, Mapping[str, Score]]") -> None:
     print_table(columns, rows, numeric=columns[1:])
 
 
-def _keep(path: Path, arguments: argparse.Namespace, scores: "Mapping[str, Score]") -> None:
+def _keep(path: Path, arguments: argparse.Namespace, scores: Mapping[str, Score]) -> None:
     """Add a line to the results of a run; the same settings replace their former line."""
-    from msgspec import to_builtins
-
-    from normlab.records.files import atomic_write
-
-    keys = ("split", "weights", "limit")
-    asked = {"changes": sorted(arguments.changes)} | {key: vars(arguments)[key] for key in keys}
-
-    def same(line: str) -> bool:
-        try:
-            return asked.items() <= json.loads(line).items()
-        except (ValueError, AttributeError):
-            return True  # damaged: no result
-
+    asked = {key: vars(arguments)[key] for key in ("split", "weights", "limit")}
+    asked = {"format": "normlab.eval/1", "changes": sorted(arguments.changes), **asked}
+    start = json.dumps(asked)[:-1]
     lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-    kept = [line for line in lines if not same(line)]
-    kept.append(json.dumps({"format": "normlab.eval/1", **asked, "scores": to_builtins(scores)}))
+    kept = [line for line in lines if not line.startswith(f"{start}, ")]
+    kept.append(json.dumps({**asked, "scores": to_builtins(scores)}))
     with atomic_write(path) as file:
         file.writelines(f"{line}\n" for line in kept)
 
 
 def _check_kept(run: Path, changes: Sequence[str]) -> int:
     """Print the scores of the kept translations and those of the record; 1 if they differ."""
-    from math import isclose
-
     from normlab.config.compose import from_dict, to_dict
-    from normlab.records.store import RunStore
     from normlab.train.build import build_task
     from normlab.train.loaded import rescored
 
     record = RunStore(run).read(run)
-    scores = rescored(run, build_task(to_dict(from_dict(record.config, changes))))
     differing: list[str] = []
-    for name, score in scores.items():
-        former = record.scores.get(name)
-        if former is None:
+    task = build_task(to_dict(from_dict(record.config, changes)))
+    for name, score in rescored(run, task).items():
+        if (former := record.scores.get(name)) is None:
             continue
         print(f"{name:<24} {score.value:>10.4f}  (record: {former.value:.4f})  {score.signature}")
         if not isclose(score.value, former.value, rel_tol=1e-9, abs_tol=1e-9):
@@ -145,12 +137,3 @@ def _check_kept(run: Path, changes: Sequence[str]) -> int:
     for name in differing:
         print(f"{run}: {name} of the kept translations differs from the record", file=sys.stderr)
     return 1 if differing else 0
-
-
-def _fold(changes: Sequence[str]) -> bool:
-    """Tell whether to fold norms, the one setting that is not in the run's config."""
-    values = [change.removeprefix("fold=") for change in changes if change.startswith("fold=")]
-    for value in values:
-        if value not in ("true", "false"):
-            raise ValueError(f"fold={value}: it is true or false")
-    return values[-1:] == ["true"]

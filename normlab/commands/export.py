@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     if not all(change.startswith("device=") for change in changes):
         raise ValueError(f"{arguments.device}: one run at a time, and only device= can be changed")
 
-    from normlab.train.export import export
+    from normlab.train.loaded import export
 
     run = one_run(arguments.run)
     out = arguments.out or run / "export"

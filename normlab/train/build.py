@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, get_args
 
+import msgspec
 import torch
 from torch import nn
 
@@ -12,17 +13,21 @@ from normlab.config.suggest import of_option
 from normlab.models.base import ModelArchitecture, stacks
 from normlab.models.layers import initialize
 from normlab.norms.base import Norm
+from normlab.norms.model import ModelNorms
 from normlab.placements.admin import needs_profile, profile
 from normlab.placements.base import NormFactory, Norms, Placement
+from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
-from normlab.train.evaluate import Evaluator
+from normlab.train.checkpoint import Checkpoints
+from normlab.train.evaluate import Evaluator, best_by
+from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
+from normlab.train.sinks.base import SinkGroup
+from normlab.train.stopping import Budget
 
 Kind = Literal["norm", "bias", "embedding", "other"]
-_GROUP_KEYS = ("rate", "weight_decay")
-_GROUPS_EXAMPLE = "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
-_OF_BEFORE = ("no_decay",)  # in records of before, whose optimizers are not built again
+Setting = Literal["rate", "weight_decay"]
 
 
 def make_norm(option: str, dim: int, **values: Any) -> Norm:
@@ -40,9 +45,9 @@ def check_nodes(config: Mapping[str, Any]) -> None:
     """Raise ValueError where a node of a plain config cannot be built, before anything is."""
     nodes: dict[str, tuple[Any, type, tuple[str, ...]]] = {
         "task": (config["task"], Task, ()),
-        "model": (_sizes(config["model"]), ModelArchitecture, ()),
+        "model": (_sizes(config), ModelArchitecture, ()),
         "placement": (config["placement"], Placement, ("dropout",)),
-        "optim": (_without_groups(config["optim"]), torch.optim.Optimizer, ("params",)),
+        "optim": (_without_groups(config), torch.optim.Optimizer, ("params",)),
         "schedule": (config["schedule"], Schedule, ()),
     }
     nodes |= {
@@ -71,6 +76,52 @@ def build_evaluator(config: Mapping[str, Any], task: Task, runtime: Runtime) -> 
     )
 
 
+def build_trainer(
+    config: Mapping[str, Any],
+    task: Task,
+    model: nn.Module,
+    runtime: Runtime,
+    *,
+    checkpoints: Checkpoints,
+    sinks: SinkGroup | None = None,
+    norms: ModelNorms | None = None,
+    stamp: Mapping[str, Any] | None = None,
+) -> Trainer:
+    """Build what trains a model by a plain config; `stamp` is written into its checkpoints."""
+    validate, observe = config["validate"], config["observe"]
+    probes = {
+        name: instantiate(node, f"observe.probe.{name}", Probe)
+        for name, node in observe["probe"].items()
+    }
+    return Trainer(
+        task=task,
+        model=model,
+        optimizer=build_optimizer(config, model),
+        schedule=instantiate(config["schedule"], "schedule", Schedule),
+        settings=LoopSettings(
+            budget=Budget(**config["budget"]),
+            accumulate=config["accumulate"],
+            clip_norm=config["clip_norm"],
+            divergence_factor=config["divergence_factor"],
+            validate_every=validate["every"],
+            select_by=validate["select_by"],
+            patience=validate["patience"],
+            best_by=best_by(validate, task.headline),
+            average=validate["average"],
+            log_every=observe["log_every"],
+            checkpoint_every=observe["checkpoint_every"],
+            stamp=stamp or {},
+        ),
+        runtime=runtime,
+        evaluator=build_evaluator(config, task, runtime),
+        norms=norms or ModelNorms(model),
+        probes=ProbeGroup(probes),
+        sinks=sinks or SinkGroup({}),
+        checkpoints=checkpoints,
+        seed=config["seed"],
+    )
+
+
 def check_scores(config: Mapping[str, Any], task: Task) -> None:
     """Raise ValueError where a run goes by a score that its task has not, before it trains."""
     there = task.score_names()
@@ -91,7 +142,7 @@ def build_model(config: Mapping[str, Any], task: Task) -> nn.Module:
     Raises:
         ValueError: the model does not fit the task, or has no place for a norm that is given.
     """
-    sizes = instantiate(_sizes(config["model"]), "model", ModelArchitecture)
+    sizes = instantiate(_sizes(config), "model", ModelArchitecture)
     placement = instantiate(config["placement"], "placement", Placement, dropout=sizes.dropout)
     norms = _norms(config)
     model = sizes.build(task.spec(), placement, norms)
@@ -148,7 +199,7 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     learning rate; BERT decays neither norms nor biases. Kinds of equal settings are one group, and
     those without any are the first. Without the key all parameters are one group.
     """
-    node = _without_groups(config["optim"])
+    node = _without_groups(config)
     settings = group_settings(config["optim"])
     if not settings:
         return instantiate(node, "optim", torch.optim.Optimizer, params=model.parameters())
@@ -159,35 +210,16 @@ def build_optimizer(config: Mapping[str, Any], model: nn.Module) -> torch.optim.
     return instantiate(node, "optim", torch.optim.Optimizer, params=filled)
 
 
-def group_settings(optim: Mapping[str, Any]) -> dict[str, dict[str, float]]:
-    """Return the settings of `optim.groups` by kind; ValueError naming what is none."""
-    groups = optim.get("groups") or {}
-    if not isinstance(groups, Mapping):
+def group_settings(optim: Mapping[str, Any]) -> dict[Kind, dict[Setting, float]]:
+    """Return the settings of `optim.groups` by kind; ValueError saying what does not fit."""
+    try:
+        return msgspec.convert(optim.get("groups") or {}, dict[Kind, dict[Setting, float]])
+    except msgspec.ValidationError as error:
         raise ValueError(
-            f"optim.groups={groups!r:.60}: give settings by kind, as {_GROUPS_EXAMPLE}"
-        )
-    for kind, own in groups.items():
-        if kind not in get_args(Kind):
-            raise ValueError(
-                f"optim.groups.{kind} does not exist: kinds are {', '.join(get_args(Kind))}"
-            )
-        if not isinstance(own, Mapping):
-            raise ValueError(
-                f"optim.groups.{kind}={own!r:.60}: give settings, as {_GROUPS_EXAMPLE}"
-            )
-        for key, value in own.items():
-            if key not in _GROUP_KEYS:
-                raise ValueError(
-                    f"optim.groups.{kind}.{key} does not exist: there are {', '.join(_GROUP_KEYS)}"
-                )
-            if not isinstance(value, int | float):
-                raise ValueError(f"optim.groups.{kind}.{key}={value!r:.60} is not a number")
-    return {kind: {key: float(value) for key, value in own.items()} for kind, own in groups.items()}
-
-
-def _without_groups(optim: object) -> dict[str, Any]:
-    """Leave out `groups`, which is no value of torch's optimizer."""
-    return _without(optim, "optim", "groups", *_OF_BEFORE)
+            f"optim.groups={optim['groups']!r:.60}: {error}; give settings "
+            f"({', '.join(get_args(Setting))}) by kind ({', '.join(get_args(Kind))}), as "
+            "'+optim.groups={norm: {weight_decay: 0, rate: 0.5}}'"
+        ) from None
 
 
 def parameter_kinds(model: nn.Module) -> Iterator[tuple[nn.Parameter, Kind]]:
@@ -213,10 +245,7 @@ def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     """Take the fast path (`observe.fast`): the same training to rounding and dropout's draws.
 
     The blocks of the model are compiled, for any size, and training batches are assembled on the
-    device, where the task can do that. Blocks that are alike share their code, and the gradients of
-    one can be summed over processes while those of the next are made.
-
-    Raises ValueError for a model without blocks, which it would leave as it is.
+    device, where the task can do that. Raises ValueError for a model without blocks.
     """
     blocks = [block for stack in stacks(model).values() for block in stack.blocks]
     if not blocks:
@@ -229,16 +258,19 @@ def make_fast(model: nn.Module, task: Task, device: torch.device) -> None:
     task.assemble_on(device)
 
 
-def _sizes(model: object) -> dict[str, Any]:
-    """Leave out `depth`, from which the numbers of layers have taken their values."""
-    return _without(model, "model", "depth")
+def _sizes(config: Mapping[str, Any]) -> dict[str, Any]:
+    return _without(config, "model", "depth")  # the numbers of layers have taken its value
 
 
-def _without(node: object, key: str, *names: str) -> dict[str, Any]:
-    """Return a node of the config but for some of its keys; ValueError where it is none."""
-    if not isinstance(node, Mapping):
+def _without_groups(config: Mapping[str, Any]) -> dict[str, Any]:
+    return _without(config, "optim", "groups")  # which torch's optimizer does not know
+
+
+def _without(config: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
+    """Return a node of the config without one of its keys; ValueError if it is no node."""
+    if not isinstance(node := config[key], Mapping):
         raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
-    return {name: value for name, value in node.items() if name not in names}
+    return {each: value for each, value in node.items() if each != name}
 
 
 def _factory(node: Mapping[str, Any], key: str) -> NormFactory:

@@ -24,12 +24,12 @@ from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
 FORMAT = "normlab.checkpoint/1"
 Weights = Mapping[str, Tensor]
-_COUNTERS = "_extra_state"  # torch's name of what a module saves beside tensors
-_NAMED = 3  # tensors that a message lists by name
+_COUNTERS = "_extra_state"  # torch's name of what a module saves besides tensors
+_AGAIN = "remove the file and start the run again, which then starts from step 1"
 
 
 class Checkpoints:
-    """The checkpoint folder of one run, of which rank 0 is the only writer."""
+    """The checkpoint folder of one run; only rank 0 writes."""
 
     def __init__(self, folder: Path, *, writes: bool = True):
         self.folder = folder
@@ -54,7 +54,7 @@ class Checkpoints:
                 try:
                     torch.save({"format": FORMAT, **content}, file)
                 except RuntimeError as error:
-                    # A disk that fills up: closing the archive fails in its turn, and hides why.
+                    # On a full disk, closing the archive fails too, and hides the OSError.
                     if isinstance(error.__context__, OSError):
                         raise error.__context__ from None
                     raise
@@ -62,30 +62,24 @@ class Checkpoints:
     def keep_for_average(self, step: int, weights: Weights, count: int) -> None:
         """Save the weights of a validation, and remove those no longer among the last `count`."""
         if self.writes and count:
-            self.save(self._step_path(step), {"model": dict(weights)})
-            for path in self._averaged(step, count=None)[:-count]:
+            self.save(self.folder / f"step-{step:08d}.pt", {"model": dict(weights)})
+            for path in self.kept(step)[:-count]:
                 path.unlink(missing_ok=True)
+
+    def kept(self, step: int) -> list[Path]:
+        """Return the weights that are kept to be averaged, of validations up to `step`."""
+        latest = self.folder / f"step-{step:08d}.pt"
+        return [path for path in sorted(self.folder.glob("step-*.pt")) if path <= latest]
 
     def average(self, step: int, count: int) -> dict[str, Tensor]:
         """Return the mean of the last `count` kept weights up to `step`, running statistics too.
 
         Averaged statistics do not belong to averaged weights: recalibrate them before use.
         """
-        paths = self._averaged(step, count=count)
+        paths = self.kept(step)[-count:]
         if not paths:
             raise ValueError(f"{self.folder} holds no weights to average")
         return average_weights(weights_of(load_checkpoint(path), path) for path in paths)
-
-    def kept(self, step: int) -> bool:
-        """Tell whether weights of a validation up to `step` are kept to be averaged."""
-        return bool(self._averaged(step, count=None))
-
-    def _step_path(self, step: int) -> Path:
-        return self.folder / f"step-{step:08d}.pt"
-
-    def _averaged(self, step: int, *, count: int | None) -> list[Path]:
-        paths = [p for p in sorted(self.folder.glob("step-*.pt")) if p <= self._step_path(step)]
-        return paths if count is None else paths[-count:]
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
@@ -93,8 +87,6 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     try:
         check_is_file(path)
         with zipfile.ZipFile(path) as archive:
-            if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-                raise zipfile.BadZipFile("packed parts, which torch does not write")
             if (part := archive.testzip()) is not None:  # torch does not look at the checksums
                 raise zipfile.BadZipFile(f"wrong checksum of {part}")
         content = torch.load(path, map_location="cpu", weights_only=True)
@@ -103,11 +95,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     except PermissionError:
         raise
     except Exception as error:  # damaged bytes make the reader fail in any way there is
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else "unreadable"
-        raise ValueError(
-            f"{path}: damaged checkpoint ({reason}); remove the file and start the run again, "
-            f"which then starts from step 1"
-        ) from error
+        raise ValueError(f"{path}: damaged checkpoint ({_line(error)}); {_AGAIN}") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{path}: not a checkpoint of the format {FORMAT}; remove the file")
     return content
@@ -119,33 +107,21 @@ def reading(path: Path) -> Generator[None]:
     try:
         yield
     except (KeyError, TypeError, AttributeError, IndexError, RuntimeError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error).strip()
-        line = reason.splitlines()[0] if reason else type(error).__name__
         raise ValueError(
-            f"{path}: damaged checkpoint, or one of another model ({line:.200}); remove the file "
-            "and start the run again, which then starts from step 1"
+            f"{path}: damaged checkpoint, or one of another model ({_line(error)}); {_AGAIN}"
         ) from error
 
 
-def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
-    """Return the weights in a checkpoint; ValueError naming a file that holds none.
+def _line(error: Exception) -> str:
+    said = f"no {error}" if isinstance(error, KeyError) else str(error).strip()
+    return f"{(said or type(error).__name__).splitlines()[0]:.200}"
 
-    No tensor may be larger than what the file stores of it: copying it would fill the memory.
-    """
+
+def weights_of(content: Mapping[str, Any], path: Path) -> dict[str, Tensor]:
+    """Return the weights in a checkpoint; ValueError naming a file that holds none."""
     weights = content.get("model")
     if not isinstance(weights, dict) or not all(map(torch.is_tensor, weights.values())):
         raise ValueError(f"{path}: damaged checkpoint (no weights at model); remove the file")
-    for name, value in weights.items():
-        if value.layout is not torch.strided or value.is_complex() or value.is_quantized:
-            raise ValueError(
-                f"{path}: {name} is {value.dtype}, {value.layout}: no weights of a model; remove "
-                "the file"
-            )
-        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
-            raise ValueError(
-                f"{path}: {name} of shape {tuple(value.shape)} has strides {value.stride()}: the "
-                "file stores fewer values; remove it"
-            )
     return weights
 
 
@@ -159,12 +135,10 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
         missing = "lacks" if names[0] in own else "has"
         raise ValueError(f"{path} is of another model: it {missing} {names[0]}")
     for name, value in weights.items():
-        expected = own[name]
-        floating = value.is_floating_point() == expected.is_floating_point()
-        if value.shape != expected.shape or not floating:
+        if not _fits(value, own[name]):
             raise ValueError(
                 f"{path} is of another model: {name} is {value.dtype} {tuple(value.shape)}, and "
-                f"the config's model has {expected.dtype} {tuple(expected.shape)}"
+                f"the config's model has {own[name].dtype} {tuple(own[name].shape)}"
             )
         if not value.isfinite().all():
             raise ValueError(
@@ -172,6 +146,12 @@ def put_weights(model: nn.Module, weights: Weights, path: Path) -> None:
                 "diverged, and there is nothing to evaluate"
             )
     model.load_state_dict(weights)
+
+
+def _fits(value: Tensor | None, own: Tensor) -> bool:
+    if value is None or value.shape != own.shape:
+        return False
+    return value.is_floating_point() == own.is_floating_point()
 
 
 def average_weights(states: Iterable[Weights]) -> dict[str, Tensor]:
@@ -218,30 +198,15 @@ def start_from(model: nn.Module, node: Mapping[str, Any]) -> str:
         )
     for name in taken:
         own[name].copy_(weights[name])
-    fresh = [name for name in own if name not in taken]
-    unused = [name for name in weights if name not in taken]
-    parts = [f"start_from={folder}: {len(taken)} of {len(own)} tensors taken"]
-    parts += [f"initialized {_some(fresh)}"] if fresh else []
-    parts += [f"not used {_some(unused)}"] if unused else []
-    return "; ".join(parts)
-
-
-def _fits(value: Tensor | None, place: Tensor) -> bool:
-    if value is None or value.shape != place.shape:
-        return False
-    return value.is_floating_point() == place.is_floating_point()
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
+    unused = len(weights.keys() - set(taken))
+    return (
+        f"start_from={folder}: {len(taken)} of {len(own)} tensors taken, the others are "
+        f"initialized; {unused} of the file are not used"
+    )
 
 
 def check_kept(checkpoints: Checkpoints, best_by: Sequence[str], step: int, average: int) -> None:
-    """Raise ValueError where a run resumed at `step`, once validated, lacks weights for its test.
-
-    They are the best by each score of `best_by`, and those of the last `average` validations.
-    """
+    """Raise ValueError if a run that resumes after `step` lacks weights that its test needs."""
     missing = [path for path in map(checkpoints.best, best_by) if not path.exists()]
     if average and not checkpoints.kept(step):
         missing.append(checkpoints.folder / "step-*.pt")
@@ -277,10 +242,7 @@ def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any
 def restore_states(
     state: Mapping[str, Sequence[Any]], norms: ModelNorms, device: torch.device
 ) -> None:
-    """Restore this process's part of a gathered state.
-
-    Raises ValueError for a state of another number of processes.
-    """
+    """Restore this process's part; ValueError for a state of another number of processes."""
     count, world = len(state["random"]), distributed.world()
     if count != world.size:
         raise ValueError(

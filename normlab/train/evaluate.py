@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -97,10 +98,12 @@ class Evaluator:
     def seen(self, model: nn.Module, *, recalibrate: bool = False) -> dict[str, Score]:
         """Return the training losses of training examples in evaluation mode: `test/seen/loss`.
 
-        The examples lie evenly over all lengths and are the same in every run; nothing is dropped
-        or varied. What a test's loss is above theirs is what the model knows of them alone, where
-        both losses are smoothed alike. Other losses than `loss` are called `mlm_loss`.
+        The examples are spread evenly over all lengths and are the same in every run, without
+        dropout or augmentation. Other losses than `loss` are called `mlm_loss`. Empty without
+        `test_seen`.
         """
+        if not self.test_seen:
+            return {}
         say(Stage(TESTING))
         size = self.task.eval_batch_size
         batches = eval_batches(self.task.lengths("train"), batch_size=size)
@@ -145,41 +148,26 @@ class Evaluator:
             yield
         model.train(was_training)
 
-    def validation(self, model: nn.Module) -> dict[str, Score]:
-        """Score the validation split."""
-        return self.scores(model, "valid")
-
     def test(
-        self,
-        model: nn.Module,
-        weights: Mapping[str, Tensor],
-        *,
-        recalibrate: bool,
-        outputs: Path | None,
+        self, model: nn.Module, weights: "Weights", *, outputs: Path | None = None
     ) -> dict[str, Score]:
-        """Load weights and score every test split; what they make of it is kept in `outputs`.
+        """Load weights and score every test split.
 
-        The first is scored again under each of the `conditions` that the model can tell apart.
+        With `outputs`, what they make of each split is kept in that folder, and the first split is
+        scored again under each of the `conditions` that the model can tell apart.
         """
-        model.load_state_dict(weights)
+        model.load_state_dict(weights.state)
+        score = partial(self.scores, model, recalibrate=weights.recalibrate)
         scores: dict[str, Score] = {}
         for split in self.task.test_splits():
             kept = None if outputs is None else outputs / hypotheses_file(split)
-            scores |= self.scores(model, split, recalibrate=recalibrate, outputs=kept)
+            scores |= score(split, outputs=kept)
+        if outputs is None:
+            return whole(scores)
         for condition in self.conditions:
             if condition.matters(model):
-                scores |= self.scores(model, "test", recalibrate=recalibrate, condition=condition)
-        return scores | (self.seen(model, recalibrate=recalibrate) if self.test_seen else {})
-
-    def test_briefly(
-        self, model: nn.Module, weights: Mapping[str, Tensor], *, recalibrate: bool
-    ) -> dict[str, Score]:
-        """Load weights and return the scores of every test split as a whole."""
-        model.load_state_dict(weights)
-        scores: dict[str, Score] = {}
-        for split in self.task.test_splits():
-            scores |= self.scores(model, split, recalibrate=recalibrate)
-        return whole(scores)
+                scores |= score("test", condition=condition)
+        return scores | self.seen(model, recalibrate=weights.recalibrate)
 
 
 def whole(scores: Mapping[str, Score]) -> dict[str, Score]:
@@ -223,21 +211,17 @@ def load_weights(
         count = validate["average"] or 1
         recalibrate = validate["average_statistics"] == "recalibrate"
         return Weights(name, step, checkpoints.average(step, count), recalibrate)
-    if name == LAST:
-        path = checkpoints.last
-        content = load_checkpoint(path)
-        with reading(path):
-            return Weights(name, int(content["progress"]["step"]), weights_of(content, path))
-    if name != BEST and not name.startswith(f"{BEST}_"):
+    if name not in (LAST, BEST) and not name.startswith(f"{BEST}_"):
         raise ValueError(
             f"no weights {name!r}: there are {LAST}, {AVERAGE}, {BEST} and {BEST}_<score>, such as "
             f"{BEST}_{LOSS}"
         )
     score = validate["select_by"] if name == BEST else name.removeprefix(f"{BEST}_")
-    path = checkpoints.best(score)
+    path = checkpoints.last if name == LAST else checkpoints.best(score)
     content = load_checkpoint(path)
     with reading(path):
-        return Weights(name, int(content["step"]), weights_of(content, path))
+        at = content["progress"] if name == LAST else content
+        return Weights(name, int(at["step"]), weights_of(content, path))
 
 
 def score_weights(
@@ -251,12 +235,11 @@ def score_weights(
 ) -> tuple[dict[str, Score], dict[str, int]]:
     """Test the weights that a run of `step` steps is judged by, and the best ones.
 
-    Returns their scores, and the step of each by its name. What the judged weights write for each
-    test split is kept in the folder `outputs`. Weights of one step are scored once. The model is
-    left with some of these weights.
+    Returns their scores, and the step of each by its name. What the judged weights make of each
+    test split is kept in the folder `outputs`. Weights of one step are scored once.
     """
     first = load_weights(judged_by(validate), validate, checkpoints, step=step)
-    scores = evaluator.test(model, first.state, recalibrate=first.recalibrate, outputs=outputs)
+    scores = evaluator.test(model, first, outputs=outputs)
     steps = {first.name: first.step}
     by_step = {} if first.name == AVERAGE else {first.step: whole(scores)}
     others = []
@@ -266,8 +249,7 @@ def score_weights(
     for name in others:
         other = load_weights(name, validate, checkpoints, step=step)
         if other.step not in by_step:
-            found = evaluator.test_briefly(model, other.state, recalibrate=other.recalibrate)
-            by_step[other.step] = found
+            by_step[other.step] = evaluator.test(model, other)
         scores |= renamed(by_step[other.step], name)
         steps[name] = other.step
     return scores, steps

@@ -1,28 +1,29 @@
 """A finished run, its model and task ready to use."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from normlab.config.compose import from_dict, to_dict
-from normlab.config.registry import option_names
-from normlab.models.folding import fixed_map
 from normlab.models.folding import fold as fold_norms
 from normlab.norms.base import running_norms
+from normlab.records.files import atomic_write
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import HYPOTHESES_FILE, RunStore, hypotheses_splits, read_hypotheses
-from normlab.tasks.base import Task
-from normlab.train.build import build_evaluator, build_model, build_task, check_nodes, make_norm
-from normlab.train.checkpoint import Checkpoints, put_weights, reading
+from normlab.tasks.base import Batch, Task
+from normlab.train.build import build_evaluator, build_model, build_task, check_nodes
+from normlab.train.checkpoint import FORMAT, Checkpoints, put_weights, reading
 from normlab.train.evaluate import Evaluator, judged_by, load_weights
-from normlab.train.preflight import check_memory
 from normlab.train.runtime import Runtime
 
-_WIDTH = 8  # of a norm that is asked what it can
+WEIGHTS_FILE = "model.pt"
+_COMPARED = 8  # validation examples on which a folded model must agree with the run's
+_AGREES = 1e-3  # of the largest logit: float32 through some tens of layers, folded in float64
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class LoadedRun:
     evaluator: Evaluator
     weights: str
     recalibrate: bool
+    folded: Sequence[str] = ()
 
     def evaluate(
         self, split: str = "test", *, outputs: Path | None = None, limit: int | None = None
@@ -52,9 +54,7 @@ class LoadedRun:
         for condition in self.evaluator.conditions:
             if condition.noise is not None:
                 scores |= score(condition=condition)
-        if self.evaluator.test_seen:
-            scores |= self.evaluator.seen(self.model, recalibrate=self.recalibrate)
-        return scores
+        return scores | self.evaluator.seen(self.model, recalibrate=self.recalibrate)
 
 
 def load_run(
@@ -68,17 +68,20 @@ def load_run(
 
     `weights` are `last`, `average`, `best` or `best_<score>`, such as `best_loss`.
     `changes` are dotted `key=value` settings of the config that replace those of the run, such as
-    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` puts norms with running statistics
-    into the products beside them (see `normlab.models.folding`).
+    `task.test_search.beam=1` or `norm.eval_stats=batch`. `fold` folds norms with running statistics
+    into the adjacent products (see `normlab.models.folding`).
 
     Raises ValueError naming a missing or damaged file, a key that does not fit, or why nothing can
     be folded.
     """
     folder = Path(run_dir)
     record = RunStore(folder).read(folder)
-    config = to_dict(from_dict(_without_more_tests(record.config), changes or ()))
+    # Tests that the run repeated are repeated here only if `changes` ask for them.
+    given, none = dict(record.config), {"test_noise": [], "test_seen": 0}
+    if isinstance(observe := given.get("observe"), dict):
+        given["observe"] = {**observe, **none}
+    config = to_dict(from_dict(given, changes or ()))
     check_nodes(config)
-    check_memory(config, training=False)
     runtime = Runtime.start(
         device=config["device"],
         precision=config["precision"],
@@ -95,18 +98,61 @@ def load_run(
     with reading(folder / "checkpoints"):
         put_weights(model, found.state, folder / "checkpoints")
     model.to(runtime.device, runtime.parameter_dtype).eval()
-    if fold:
-        _fold(model, recalibrate=found.recalibrate)
-    evaluator = build_evaluator(config, task, runtime)
-    return LoadedRun(record, config, model, task, runtime, evaluator, found.name, found.recalibrate)
+    folded = _fold(model, recalibrate=found.recalibrate) if fold else ()
+    evaluator, again = build_evaluator(config, task, runtime), found.recalibrate
+    return LoadedRun(record, config, model, task, runtime, evaluator, found.name, again, folded)
 
 
-def _without_more_tests(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a run's config without the tests that it repeated, which are to be asked for anew."""
-    observe = config.get("observe")
-    if not isinstance(observe, Mapping):
-        return config
-    return {**config, "observe": {**observe, "test_noise": [], "test_seen": 0}}
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the file, the folded norms, the largest difference of the outputs."""
+
+    record: RunRecord
+    file: Path
+    folded: Sequence[str]
+    apart: float
+
+
+def export(run_dir: Path, folder: Path, *, fold: bool, changes: Sequence[str] = ()) -> Exported:
+    """Write a finished run's tested weights into a folder, with norms folded if asked.
+
+    The file holds a state dict under `model`, the config, and the names of the folded norms, which
+    have no weights any more. `changes` are `key=value` settings that replace those of the run, such
+    as `device=cpu`. Raises ValueError where nothing can be folded, and where the outputs of the
+    folded model do not agree with the run's.
+    """
+    run = load_run(run_dir, [*changes])
+    written = load_run(run_dir, [*changes], fold=True) if fold else run
+    batch = run.task.batch("valid", range(min(_COMPARED, len(run.task.lengths("valid")))))
+    batch = batch.to(run.runtime.device)
+    expected = outputs(run.task, run.model, batch)
+    difference = (outputs(run.task, written.model, batch) - expected).abs().max()
+    apart = float(difference / expected.abs().max().clamp(min=1e-12))
+    if not apart <= _AGREES:
+        raise ValueError(
+            f"{run_dir}: the folded model's outputs differ by {apart:.2g} of the largest; nothing "
+            "is exported"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(folder / WEIGHTS_FILE, "wb") as file:
+        content = {
+            "format": FORMAT,
+            "run_id": run.record.run_id,
+            "config": run.record.config,
+            "folded": [*written.folded],
+            "model": {name: value.cpu() for name, value in written.model.state_dict().items()},
+        }
+        torch.save(content, file)
+    return Exported(run.record, folder / WEIGHTS_FILE, written.folded, apart)
+
+
+@torch.no_grad()
+def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
+    """Return logits of a batch's true tokens, or its losses where a task has no such logits."""
+    if (found := task.stepwise(model, batch)) is not None:
+        return found[0]
+    losses = task.losses(model, batch)
+    return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)])
 
 
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
@@ -129,30 +175,21 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
     return found
 
 
-def _fold(model: nn.Module, *, recalibrate: bool) -> None:
-    """Fold norms for inference; ValueError where that is not possible."""
+def _fold(model: nn.Module, *, recalibrate: bool) -> Sequence[str]:
+    """Fold norms for inference and return their names; ValueError if that is not possible."""
     norms = running_norms(model)
+    cure = "norm.eval_stats=running"
     if norms and recalibrate:
+        cure = "validate.average_statistics=average, or validate.average=0 for the last weights"
+    if (norms and recalibrate) or any(norm.eval_stats == "recalibrated" for norm in norms):
         raise ValueError(
-            "fold=true needs the running statistics of training, and those of averaged weights are "
-            "re-estimated before the test: give validate.average_statistics=average, or "
-            "validate.average=0 for the last weights"
+            "fold=true needs the running statistics of training, and this run recalibrates them "
+            f"before the test: give {cure}"
         )
-    if any(norm.eval_stats == "recalibrated" for norm in norms):
-        raise ValueError(
-            "fold=true needs the running statistics of training, and norm.eval_stats=recalibrated "
-            "re-estimates them before the test: give norm.eval_stats=running"
-        )
-    if not fold_norms(model):
+    if not (folded := fold_norms(model)):
         raise ValueError(
             "fold=true finds no norm to fold: it takes norms that scale and shift each feature by "
-            f"running statistics (norm={' or '.join(_foldable())}, norm.eval_stats=running) "
-            "inside the branches (placement=pre), or behind convolutions"
+            "running statistics (norm=bn and its kin, norm.eval_stats=running) inside the branches "
+            "(placement=pre), or behind convolutions"
         )
-
-
-def _foldable() -> Iterator[str]:
-    """Yield the options of norms that fold, with the values of their files."""
-    for name in option_names("norm"):
-        if fixed_map(make_norm(name, _WIDTH).eval()) is not None:
-            yield name
+    return folded

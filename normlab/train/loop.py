@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any, Literal
 
 import torch
-from msgspec import to_builtins
 from torch import Tensor, nn
 
 from normlab import distributed
@@ -37,15 +36,13 @@ from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks.base import NO_SCORES, Row, SinkGroup
 from normlab.train.stopping import (
-    BestValidations,
     Budget,
-    Convergence,
     Diverged,
     Interrupts,
-    Targets,
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
+from normlab.train.validations import Validation, Validations
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,6 @@ class LoopSettings:
     """The values of a loop.
 
     Attributes:
-        accumulate: micro-batches per step.
         clip_norm: largest gradient norm; None for no clipping.
         validate_every, log_every, checkpoint_every: steps between two of each, or `epoch`.
         select_by: the validation score that `patience` goes by.
@@ -62,7 +58,6 @@ class LoopSettings:
         average: how many validations' weights are kept to be averaged.
         divergence_factor: a run has diverged when the mean loss of a log interval is above this
             many times the first step's.
-        targets: validation scores to reach (see `Targets`).
         stamp: plain values written into each checkpoint (by what code, on what data).
     """
 
@@ -77,23 +72,20 @@ class LoopSettings:
     divergence_factor: float
     log_every: int
     checkpoint_every: int
-    targets: Mapping[str, Sequence[float]]
     stamp: Mapping[str, Any]
 
 
 @dataclass
 class Progress:
-    """Where a run stands: part of the checkpoint."""
+    """How far a run is: part of the checkpoint. `interval` holds sums since the last row."""
 
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
     train_seconds: float = 0.0
     first_loss: float = math.nan
-    validations_since_best: int = 0
     rows: int = 0
     interval: dict[str, float] = field(default_factory=dict)
-    """Sums since the last row."""
 
 
 class Trainer:
@@ -122,12 +114,7 @@ class Trainer:
         self.norms = norms
         self.stream = task.train_batches(runtime.world, seed)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.progress = Progress()
-        self.targets = Targets(settings.targets)
-        self.best = BestValidations([settings.select_by, *settings.best_by])
-        self.convergence = Convergence()
-        self.valid_scores: dict[str, Score] = {}
-        """The scores of the last validation."""
+        self.progress, self.validations = Progress(), Validations()
         self._epoch_ended = False
         self._clock = time.perf_counter()
 
@@ -163,8 +150,8 @@ class Trainer:
         self._clock = time.perf_counter()
 
     def _end(self) -> str | None:
-        patience = self.settings.patience
-        if patience is not None and self.progress.validations_since_best >= patience:
+        patience, name = self.settings.patience, self.settings.select_by
+        if patience is not None and self.validations.since_best(name) >= patience:
             return "patience"
         return self._budget_spent()
 
@@ -187,70 +174,69 @@ class Trainer:
         batches = [next(self.stream) for _ in range(self.settings.accumulate)]
         self._epoch_ended = int(self.stream.epochs) > epoch
         counts, sums = self._sum_over_ranks(batches, stop_requested)
-        self.optimizer.zero_grad(set_to_none=True)
         rng_state = random_state(self.runtime.device)
+        self.optimizer.zero_grad(set_to_none=True)
         self.norms.begin_step(step, self.settings.budget.steps)
         self.probes.before_forward(step)
         totals = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
-        loss, penalty = totals
         for batch in batches:
-            share = self._loss(batch, counts)
-            loss += share.detach().double()
+            loss = self._loss(batch, counts)
+            totals[0].add_(loss.detach())
             if (term := self.norms.penalty()) is not None:
-                extra = term / max(*counts.values(), 1)  # per token of the main loss
-                penalty += extra.detach().double()
-                share = share + extra
-            complete = self.parameters if batch is batches[-1] else ()
-            with distributed.summed_gradients(complete):
-                share.backward()
+                penalty = term / max(*counts.values(), 1)  # per token of the main loss
+                totals[1].add_(penalty.detach())
+                loss = loss + penalty
+            loss.backward()
         self.norms.commit()
-        loss, penalty = distributed.all_reduce_sum(totals)
-        norm = torch.nn.utils.get_total_norm(
-            [p.grad for p in self.parameters if p.grad is not None]
-        )
-        loss_value, penalty_value, norm_value = torch.stack([loss, penalty, norm.double()]).tolist()
-        if not math.isfinite(loss_value + penalty_value):
+        distributed.sum_gradients(self.parameters)
+        totals = distributed.all_reduce_sum(totals)
+        grads = [p.grad for p in self.parameters if p.grad is not None]
+        grad_norm = torch.nn.utils.get_total_norm(grads)
+        loss, penalty, norm = torch.cat([totals, grad_norm.double()[None]]).tolist()
+        if not math.isfinite(loss + penalty):
             layer = self._first_nonfinite_layer(batches, counts, rng_state)
-            raise Diverged(step, f"loss is {loss_value + penalty_value}", layer)
-        if not math.isfinite(norm_value):
+            raise Diverged(step, f"loss is {loss + penalty}", layer)
+        if not math.isfinite(norm):
             layer = first_nonfinite_gradient(self.model)
-            raise Diverged(step, f"gradient norm is {norm_value}", layer)
+            raise Diverged(step, f"gradient norm is {norm}", layer)
         rate = self.schedule(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate * group.get("rate", 1.0)
         view = StepView(
             step=step,
             model=self.model,
-            loss=loss,
-            grad_norm=norm,
+            loss=totals[0],
+            grad_norm=grad_norm,
             lr=rate,
             tokens=int(sums["tokens"]),
             padding_share=sums["padding"] / sums["positions"],
         )
         self.probes.before_update(view)
-        if self.settings.clip_norm is not None:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.settings.clip_norm, norm)
+        if (limit := self.settings.clip_norm) is not None:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
         self.optimizer.step()
         self.probes.after_update(view)
+        stop = sums.pop("stop") > 0
         seconds = time.perf_counter() - started
-        self._record(loss_value, penalty_value, norm_value, rate, sums, seconds)
-        return sums["stop"] > 0
+        self._count({"loss": loss, "penalty": penalty, "steps": 1, "seconds": seconds, **sums})
+        self._log_step({"train/grad_norm": norm, "train/lr": rate})
+        return stop
 
     def _sum_over_ranks(
         self, batches: list[Batch], stop_requested: bool
     ) -> tuple[dict[str, float], dict[str, float]]:
         """Return the denominators of the losses, and the step's sums, over batches and ranks."""
         names = sorted(batches[0].counts)
+        counts = {name: sum(batch.counts[name] for batch in batches) for name in names}
         sums = {
             "tokens": sum(batch.tokens for batch in batches),
             "positions": sum(batch.positions for batch in batches),
             "padding": sum(batch.padding for batch in batches),
             "stop": int(stop_requested),
         }
-        local = [sum(batch.counts[name] for batch in batches) for name in names]
-        total = distributed.sum_scalars([*map(float, local), *map(float, sums.values())])
-        counts = dict(zip(names, total[: len(names)], strict=True))
-        return counts, dict(zip(sums, total[len(names) :], strict=True))
+        totals = distributed.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
+        counts = dict(zip(names, totals, strict=False))
+        return counts, dict(zip(sums, totals[len(names) :], strict=True))
 
     def _loss(self, batch: Batch, counts: Mapping[str, float]) -> Tensor:
         """Return one micro-batch's share of the step's loss."""
@@ -272,40 +258,33 @@ class Trainer:
             first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
             for batch in batches
         ]
-        layers = [layer for share in distributed.gather_objects(found) for layer in share]
+        layers = [layer for own in distributed.gather_objects(found) for layer in own]
         return next((layer for layer in layers if layer is not None), None)
 
-    def _record(
-        self,
-        loss: float,
-        penalty: float,
-        norm: float,
-        rate: float,
-        sums: Mapping[str, float],
-        seconds: float,
-    ) -> None:
-        """Count the step, and log a row when one is due."""
+    def _count(self, step: Mapping[str, float]) -> None:
+        """Add a step to the progress."""
         at = self.progress
         at.step += 1
-        at.tokens += int(sums["tokens"])
-        at.train_seconds += seconds
+        at.tokens += int(step["tokens"])
+        at.train_seconds += step["seconds"]
         if math.isnan(at.first_loss):
-            at.first_loss = loss
-        counted = {name: sums[name] for name in ("positions", "padding", "tokens")}
-        step = {"loss": loss, "penalty": penalty, "steps": 1, "seconds": seconds, **counted}
-        since = at.interval = {name: at.interval.get(name, 0) + step[name] for name in step}
+            at.first_loss = step["loss"]
+        at.interval = {name: at.interval.get(name, 0) + value for name, value in step.items()}
         self._tick()
-        say(Stage(TRAINING, at.step, self.settings.budget.steps, loss))
+        say(Stage(TRAINING, at.step, self.settings.budget.steps, step["loss"]))
+
+    def _log_step(self, last: Row) -> None:
+        """Log the means since the last row if a row is due; Diverged where the loss blew up."""
         if not any(map(self._due, (self.settings.log_every, self.settings.validate_every))):
             return
+        at, since = self.progress, self.progress.interval
         at.interval = {}
         mean = since["loss"] / since["steps"]
         row = {
             "step": at.step,
             "tokens": at.tokens,
             "train/loss": mean,
-            "train/grad_norm": norm,
-            "train/lr": rate,
+            **last,
             "train/padding_share": since["padding"] / since["positions"],
             "time/seconds": at.seconds,
             "train/tokens_per_second": since["tokens"] / since["seconds"],
@@ -321,22 +300,16 @@ class Trainer:
     def _validate(self) -> None:
         """Score the validation split, log it, and keep the weights that are best by a score."""
         self.norms.share_statistics()
-        scores = self.valid_scores = self.evaluator.validation(self.model)
-        at = self.progress
-        better = self.best.see(scores, step=at.step)
-        self.targets.see(scores, step=at.step, tokens=at.tokens)
-        self.convergence.see(scores, step=at.step, tokens=at.tokens)
-        at.validations_since_best += 1
-        if self.settings.select_by in better:
-            at.validations_since_best = 0
-        for name in better:
-            if name in self.settings.best_by:
+        at, settings = self.progress, self.settings
+        scores = self.evaluator.scores(self.model, "valid")
+        self.validations.seen.append(this := Validation(at.step, at.tokens, scores))
+        for name in settings.best_by:
+            if self.validations.best(name) is this:
                 content = {"model": self.model.state_dict(), "step": at.step}
                 self.checkpoints.save(self.checkpoints.best(name), content)
-        self.checkpoints.keep_for_average(at.step, self.model.state_dict(), self.settings.average)
+        self.checkpoints.keep_for_average(at.step, self.model.state_dict(), settings.average)
         self._tick()
-        row = {"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}
-        self._log(row, scores)
+        self._log({"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}, scores)
 
     def _log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         self.sinks.log(row, scores)
@@ -351,12 +324,12 @@ class Trainer:
         """Write the whole state, from which `resume` continues bitwise on a CPU.
 
         The weights are those that inference would take, with the mean of statistics that ranks keep
-        by themselves; these go beside them, and the run keeps them.
+        by themselves; each rank's own statistics are saved next to them.
         """
         self._tick()
         self.sinks.sync()
-        own = self.norms.own_statistics()
         states = gather_states(self.norms, self.runtime.device)
+        own = self.norms.own_statistics()
         self.norms.share_statistics()
         self.checkpoints.save(
             self.checkpoints.last,
@@ -367,30 +340,21 @@ class Trainer:
                 "stream": self.stream.state_dict(),
                 "probes": self.probes.state_dict(),
                 "progress": asdict(self.progress),
-                "targets": asdict(self.targets),
-                "best": self.best.state_dict(),
-                "convergence": asdict(self.convergence),
-                "valid_scores": to_builtins(self.valid_scores),
+                "validations": self.validations.state_dict(),
                 **states,
             },
         )
         self.norms.restore_statistics(own)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Restore what `save` wrote.
-
-        Raises ValueError where weights that the test needs are missing, and says what to do.
-        """
+        """Restore what `save` wrote; ValueError if weights that the test needs are missing."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.stream.load_state_dict(state["stream"])
         self.probes.load_state_dict(state["probes"])
         self.progress = Progress(**state["progress"])
-        self.targets = Targets(**state["targets"])
-        self.best.load_state_dict(state["best"])
-        if self.best.found:
-            settings, step = self.settings, self.progress.step
-            check_kept(self.checkpoints, settings.best_by, step, settings.average)
-        self.convergence = Convergence(**state["convergence"])
-        self.valid_scores = {name: Score(**score) for name, score in state["valid_scores"].items()}
+        self.validations.load_state_dict(state["validations"])
+        if self.validations.seen:
+            settings = self.settings
+            check_kept(self.checkpoints, settings.best_by, self.progress.step, settings.average)
         restore_states(state, self.norms, self.runtime.device)

@@ -1,12 +1,6 @@
-"""The machine a run is on: device, precision, threads, memory, environment.
-
-Runs settle what is `auto` in their config, by `normlab.machine`; what is `auto` still, as of a
-benchmark, is settled here in the same way. The record says what it became.
-"""
+"""The machine of a run: device, precision, threads, memory, environment."""
 
 import ctypes
-import hashlib
-import json
 import os
 import platform
 import resource
@@ -22,13 +16,12 @@ import torch
 
 from normlab import distributed
 from normlab.machine import instruction_set, settled_device, settled_precision
-from normlab.records.store import RECORD_FILE
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
 _M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # glibc's names of the settings
 _FLOAT32_ERROR = 1e-5  # of the product below; in float32 it is 1.5e-6, in bf16 0.06
-_CODE = ("normlab", "configs", "pyproject.toml")  # what makes a run, of a checkout
+_CODE = ("normlab", "configs", "pyproject.toml")  # of a checkout: results may differ meanwhile
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
 
 
@@ -52,15 +45,15 @@ class Runtime:
         """Join the process group if there is one, and settle what is `auto`.
 
         Threads default to `OMP_NUM_THREADS`, and without it to the physical cores, shared among the
-        processes of this machine.
-        `rank_timeout` are the minutes that a process of several waits for another one.
-
-        Raises ValueError for a GPU that torch does not find.
+        processes of this machine. `rank_timeout` are the minutes that a process of several waits
+        for another one. Raises ValueError for a GPU that torch does not find.
         """
         world = distributed.initialize(timeout_minutes=rank_timeout)
         precision = cast("Precision", settled_precision(precision, device=device))
-        device = _found_by_torch(device)
+        device = settled_device(device)
         if device == "cuda":
+            if not torch.cuda.is_available():
+                raise ValueError("device=cuda: torch finds no GPU here; use device=cpu")
             device = f"cuda:{os.environ.get('LOCAL_RANK', '0')}"
             torch.cuda.set_device(device)
         local_ranks = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
@@ -90,15 +83,16 @@ class Runtime:
         return peak if sys.platform == "darwin" else peak * 1024
 
     def environment(self) -> dict[str, Any]:
-        """Return what a record says of the commit, the versions and the machine."""
+        """Return what a record says about the commit, the versions and the machine."""
         commit, dirty = _git_state()
         on_gpu = self.device.type == "cuda"
+        processor = cpu_capabilities().get("cpu_name") or platform.processor() or platform.machine()
         return {
             "commit": commit,
             "dirty": dirty,
             "versions": {"python": platform.python_version()}
             | {name: version(name) for name in _RECORDED_PACKAGES},
-            "device": torch.cuda.get_device_name(self.device) if on_gpu else _processor(),
+            "device": torch.cuda.get_device_name(self.device) if on_gpu else str(processor),
             "device_type": self.device.type,
             "instruction_set": instruction_set(self.device.type),
             "threads": torch.get_num_threads(),
@@ -111,7 +105,7 @@ def keep_freed_memory() -> None:
     """Ask glibc to keep freed memory for the next step instead of giving it back.
 
     Training allocates and frees the same large tensors at every step; by default each of them is
-    mapped anew and its pages cleared, which can take longer than computing their content.
+    mapped again and its pages cleared, which can take longer than computing their content.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -125,8 +119,9 @@ def keep_freed_memory() -> None:
 def choose_float32_library() -> None:
     """Let oneDNN multiply float32 matrices where that keeps their precision.
 
-    torch's default on a CPU is MKL, which runs some processors at half their speed. Leave to use
-    oneDNN is given as leave to round to bf16, which it does on some processors: a product shows.
+    torch's default on a CPU is MKL, which runs some processors at half their speed. The setting
+    that allows oneDNN also allows rounding to bf16, which it does on some processors: a product
+    shows.
     """
     torch.set_float32_matmul_precision("medium")
     matrix = torch.arange(256.0 * 256).sin().view(256, 256)
@@ -136,7 +131,7 @@ def choose_float32_library() -> None:
 
 
 def cpu_capabilities() -> dict[str, Any]:
-    """Return what torch knows of the processor, empty in versions that cannot tell."""
+    """Return what torch knows about the processor; nothing before torch could tell."""
     tell = getattr(torch.cpu, "get_capabilities", None)
     return dict(tell()) if tell is not None else {}
 
@@ -155,73 +150,20 @@ def _physical_cores() -> int:
     return max(1, min(int(cores), usable or 1))
 
 
-def _found_by_torch(device: str) -> str:
-    """Return `cpu` or `cuda` for what is asked for, if torch has it."""
-    settled, has_gpu = settled_device(device), torch.cuda.is_available()
-    if device == "auto" and (settled == "cuda") != has_gpu:
-        raise ValueError(
-            f"device=auto: torch finds {'a' if has_gpu else 'no'} GPU and the driver says "
-            f"otherwise; use device=cpu, or mend the driver (see nvidia-smi)"
-        )
-    if settled == "cuda" and not has_gpu:
-        raise ValueError("device=cuda: torch finds no GPU here; use device=cpu or auto")
-    return settled
-
-
-def _processor() -> str:
-    return str(cpu_capabilities().get("cpu_name") or platform.processor() or platform.machine())
-
-
 def _git_state() -> tuple[str | None, bool | None]:
-    """Return commit and whether code or configs differ from it; None outside a checkout.
-
-    Results may: they are published while a study goes on.
-    """
+    """Return the commit and whether code or configs differ from it; None outside a checkout."""
     folder = Path(__file__).resolve().parents[2]
-    if not (folder / ".git").exists():
-        return None, None
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(
+            command, capture_output=True, text=True, check=True, timeout=20
+        ).stdout.strip()
+
     try:
-        commit = _git(folder, "rev-parse", "HEAD")
-        status = ("status", "--porcelain", "--untracked-files=no")
-        return commit, bool(_git(folder, *status, "--", *_CODE))
+        if not (folder / ".git").exists():
+            return None, None
+        status = git("status", "--porcelain", "--untracked-files=no", "--", *_CODE)
+        return git("rev-parse", "HEAD"), bool(status)
     except (OSError, subprocess.SubprocessError):
         return None, None
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    result = subprocess.run(
-        ["git", "-C", str(folder), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=20,
-    )
-    return result.stdout.strip()
-
-
-def check_same_place(folder: Path, code: object, state: Path) -> None:
-    """Raise ValueError on all ranks unless all read from one folder and run the same code.
-
-    `state` is the checkpoint that the run would resume from.
-    """
-    places = {"lock": folder / ".lock", "record": folder / RECORD_FILE, "state": state}
-    distributed.check_agreement(
-        {f"the {name} in {folder}": _size(path) for name, path in places.items()},
-        cure="runs_dir must be a folder that all ranks share",
-    )
-    distributed.check_agreement(
-        {"the code": str(code)}, cure="install the same version for all ranks"
-    )
-
-
-def check_same_data(checksums: object) -> None:
-    """Raise ValueError on all ranks unless all have read the same data."""
-    digest = hashlib.sha256(json.dumps(checksums, sort_keys=True).encode()).hexdigest()[:10]
-    distributed.check_agreement(
-        {"the text of data_dir": digest}, cure="give all ranks the same data"
-    )
-
-
-def _size(path: Path) -> str:
-    """Describe a file, so that two that differ usually have different descriptions."""
-    return f"{path.stat().st_size} bytes long" if path.exists() else "missing"

@@ -1,9 +1,7 @@
 """Learning-rate schedules: from the number of an update (the first is 1) to a learning rate."""
 
 import math
-from typing import Protocol, TypeVar, runtime_checkable
-
-Number = TypeVar("Number", int, float)
+from typing import Any, Protocol, runtime_checkable
 
 
 @runtime_checkable
@@ -15,7 +13,23 @@ class Schedule(Protocol):
         ...
 
 
-class InverseSqrt:
+class Constant:
+    """Rise linearly for `warmup` updates, then stay."""
+
+    def __init__(self, *, lr: float, warmup: int):
+        self.lr, self.warmup = _above("optim.lr", lr), _at_least("schedule.warmup", warmup)
+
+    def __call__(self, step: int) -> float:
+        if step < self.warmup:
+            return self.lr * step / self.warmup
+        return self.lr * self.after_warmup(step)
+
+    def after_warmup(self, step: int) -> float:
+        """Return the share of the peak after the warm-up."""
+        return 1.0
+
+
+class InverseSqrt(Constant):
     """Rise linearly for `warmup` updates, then fall with the square root of the step.
 
     fairseq's `inverse_sqrt`; Vaswani et al. 2017, section 5.3, with the peak given as `lr`. The
@@ -23,12 +37,11 @@ class InverseSqrt:
     """
 
     def __init__(self, *, lr: float, warmup: int, initial: float = 0.0, minimum: float = 0.0):
-        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
-        self.initial = _not_negative("schedule.initial", initial)
-        self.minimum = _not_negative("schedule.minimum", minimum)
+        super().__init__(lr=lr, warmup=warmup)
+        self.initial = _at_least("schedule.initial", initial)
+        self.minimum = _at_least("schedule.minimum", minimum)
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate of update `step`."""
         if step < self.warmup:
             rate = self.initial + (self.lr - self.initial) * (step / self.warmup)
         else:
@@ -36,27 +49,22 @@ class InverseSqrt:
         return max(self.minimum, rate)
 
 
-class Cosine:
+class Cosine(Constant):
     """Rise linearly for `warmup` updates, then follow half a cosine to `final` x lr at `total`.
 
     Loshchilov and Hutter 2017, without restarts; the rate stays at its end after `total`.
     """
 
     def __init__(self, *, lr: float, warmup: int, total: int, final: float):
-        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
-        self.total, self.final = total, final
-        if total <= warmup:
-            raise ValueError(_too_long(warmup, total))
+        super().__init__(lr=lr, warmup=warmup)
+        self.total, self.final = _longer(total, warmup), final
 
-    def __call__(self, step: int) -> float:
-        """Return the learning rate of update `step`."""
-        if step < self.warmup:
-            return self.lr * step / self.warmup
+    def after_warmup(self, step: int) -> float:
         progress = min(1.0, (step - self.warmup) / (self.total - self.warmup))
-        return self.lr * (self.final + (1 - self.final) * (1 + math.cos(math.pi * progress)) / 2)
+        return self.final + (1 - self.final) * (1 + math.cos(math.pi * progress)) / 2
 
 
-class Linear:
+class Linear(Constant):
     """Rise linearly for `warmup` updates, on to the line that falls from lr to 0 after `total`.
 
     BERT's `optimization.py` (Devlin et al. 2019): the line begins at the first update, so the rate
@@ -65,27 +73,11 @@ class Linear:
     """
 
     def __init__(self, *, lr: float, warmup: int, total: int):
-        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
-        self.total = total
-        if total <= warmup:
-            raise ValueError(_too_long(warmup, total))
+        super().__init__(lr=lr, warmup=warmup)
+        self.total = _longer(total, warmup)
 
-    def __call__(self, step: int) -> float:
-        """Return the learning rate of update `step`."""
-        if step < self.warmup:
-            return self.lr * step / self.warmup
-        return self.lr * max(0.0, 1 - (step - 1) / self.total)
-
-
-class Constant:
-    """Rise linearly for `warmup` updates, then stay."""
-
-    def __init__(self, *, lr: float, warmup: int):
-        self.lr, self.warmup = _positive("optim.lr", lr), _not_negative("schedule.warmup", warmup)
-
-    def __call__(self, step: int) -> float:
-        """Return the learning rate of update `step`."""
-        return self.lr * min(1.0, step / max(self.warmup, 1))
+    def after_warmup(self, step: int) -> float:
+        return max(0.0, 1 - (step - 1) / self.total)
 
 
 class Rising:
@@ -95,27 +87,28 @@ class Rising:
     """
 
     def __init__(self, *, lr: float, doubling: int):
-        self.lr, self.doubling = _positive("optim.lr", lr), _positive("schedule.doubling", doubling)
+        self.lr, self.doubling = _above("optim.lr", lr), _above("schedule.doubling", doubling)
 
     def __call__(self, step: int) -> float:
-        """Return the learning rate of update `step`."""
         return self.lr * 2 ** ((step - 1) / self.doubling)
 
 
-def _too_long(warmup: int, total: int) -> str:
-    return (
-        f"schedule.total={total} must be above schedule.warmup={warmup}: give a longer run "
-        f"(budget.steps), or a shorter warm-up, such as schedule.warmup={total // 10}"
-    )
+def _longer(total: int, warmup: int) -> int:
+    if total <= warmup:
+        raise ValueError(
+            f"schedule.total={total} must be above schedule.warmup={warmup}: give a longer run "
+            f"(budget.steps), or a shorter warm-up, such as schedule.warmup={total // 10}"
+        )
+    return total
 
 
-def _positive(key: str, value: Number) -> Number:
+def _above(key: str, value: Any) -> Any:
     if not value > 0:
         raise ValueError(f"{key}={value} must be above 0")
     return value
 
 
-def _not_negative(key: str, value: Number) -> Number:
+def _at_least(key: str, value: Any) -> Any:
     if value < 0:
         raise ValueError(f"{key}={value} must not be negative")
     return value

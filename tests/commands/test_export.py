@@ -12,8 +12,7 @@ from normlab.config.compose import compose
 from normlab.config.registry import option_names
 from normlab.models.folding import fixed_map
 from normlab.train.build import make_norm
-from normlab.train.export import load_export, outputs
-from normlab.train.loaded import load_run
+from normlab.train.loaded import load_run, outputs
 from normlab.train.run import train
 from normlab.train.sinks.wandb_server import GROUPING
 from tests.tiny_runs import tiny, write_corpus
@@ -43,11 +42,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_norms_are_folded_and_the_outputs_agree(run, tmp_path, capsys):
     assert main([str(run), "--fold", "--out", str(tmp_path)]) == 0
     assert f"{len(PLACES)} norms folded, outputs agree to" in capsys.readouterr().out
-    loaded = load_run(run)
-    model = load_export(tmp_path / "model.pt", loaded.task)
+    content = torch.load(tmp_path / "model.pt", weights_only=True)
+    assert sorted(content["folded"]) == sorted(PLACES)
+    loaded, folded = load_run(run), load_run(run, fold=True)
+    for name, value in folded.model.state_dict().items():
+        torch.testing.assert_close(content["model"][name], value)
     batch = loaded.task.batch("valid", [0, 2, 3])
-    expected = outputs(loaded.task, loaded.model, batch)
-    torch.testing.assert_close(outputs(loaded.task, model, batch), expected, rtol=1e-4, atol=1e-5)
+    found, expected = (outputs(each.task, each.model, batch) for each in (folded, loaded))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_workspace_at_wandb_compares_norms(wandb_server, capsys):
@@ -89,10 +91,7 @@ def test_a_run_of_a_gpu_is_exported_without_one_and_keeps_its_config(run, tmp_pa
     assert content["config"]["device"] == "cuda"
 
 
-def test_a_file_that_is_no_export_is_named(run, tmp_path):
-    task = load_run(run).task
-    with pytest.raises(ValueError, match=r"last\.pt: damaged checkpoint, or one of another model"):
-        load_export(run / "checkpoints" / "last.pt", task)
+def test_what_is_no_run_and_a_setting_that_cannot_change_are_named(run, tmp_path):
     with pytest.raises(ValueError, match="no run below"):
         main([str(tmp_path), "device=cpu"])
     with pytest.raises(ValueError, match="precision=fp32: one run at a time, and only device="):

@@ -1,12 +1,9 @@
 """`normlab train`: messages of bad input, sweeps, the last line, the help page."""
 
-import errno
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -64,22 +61,9 @@ def assert_nothing_written(runs: Path) -> None:
 
 BAD = {
     "unknown key in a group": (["norm.epsilon=1"], ["epsilon"]),
-    "added key": (["+norm.epsilon=1"], ["norm.epsilon", "eps", "affine"]),
     "unknown option of a site": (["norm@decoder_norm=batch"], ["batch", "bn"]),
-    "type of a whole number": (["batch_size=many"], ["batch_size", "many"]),
-    "choice of a precision": (["precision=fp8"], ["precision", "fp32", "bf16"]),
-    "value of a norm": (
-        ["norm=bn", "norm.padding=foo"],
-        ["norm.padding", "foo", "exclude", "include", "fill"],
-    ),
     "groups that do not divide": (["norm=gn", "norm.groups=7"], ["groups", "7", "16"]),
-    "value of a site's norm": (
-        ["norm@decoder_norm=bn", "decoder_norm.eval_stats=never"],
-        ["decoder_norm.eval_stats", "never", "running", "recalibrated"],
-    ),
     "heads that do not divide": (["model.num_heads=3"], ["3", "16"]),
-    "target from elsewhere": (["norm._target_=os.system"], ["norm._target_", "os.system"]),
-    "both sizes": (["max_tokens=200"], ["batch_size=6", "max_tokens=200", "exactly one"]),
     "max_tokens below a sentence": (
         ["batch_size=null", "max_tokens=10"],
         ["max_tokens=10", "task.max_length"],
@@ -88,15 +72,9 @@ BAD = {
         ["norm=bn", "norm.eval_stats=recalibrated", "validate.recalibration_batches=0"],
         ["validate.recalibration_batches=0"],
     ),
-    "budget of nothing": (["budget.steps=null"], ["budget.steps", "minutes"]),
     "value of an optimizer": (["optim.betas=[2.0,3.0]"], ["optim", "beta"]),
-    "cosine without steps": (
-        ["schedule=cosine", "budget.steps=null", "budget.epochs=1"],
-        ["schedule.total"],
-    ),
     "data_dir that is not there": (["data_dir=/no/such/place"], ["/no/such/place"]),
     "no data_dir": (["data_dir=null"], ["data_dir"]),
-    "override without value": (["norm"], ["norm"]),
     "unknown probe": (["probe=[gradient]"], ["gradient", "grad_norm"]),
     "a GPU where there is none": (["device=cuda"], ["device=cuda", "device=cpu"]),
     "positions too few": (["model.max_positions=4"], ["max_positions"]),
@@ -111,59 +89,6 @@ def test_bad_input_is_one_clear_line(case: str, corpus: Path, tmp_path: Path, ca
     ended = in_process(["train", *tiny(corpus, tmp_path / "runs", *overrides)], capsys, monkeypatch)
     assert_clear(ended, *parts)
     assert_nothing_written(tmp_path / "runs")
-
-
-class FullDisk:
-    """The disk is full for files whose name has `where` in it."""
-
-    def __init__(self, where: str):
-        self.where = where
-
-    def install(self) -> None:
-        from normlab.records import files
-
-        def full(path: Path | int, mode: str, **how: Any):
-            file = open(path, mode, **how)  # noqa: SIM115
-            if mode.startswith("x") and self.where in str(path):
-                os.dup2(os.open("/dev/full", os.O_WRONLY), file.fileno())
-            return file
-
-        files.open = full
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-@pytest.mark.parametrize("where", ["last.pt", "record.json"])
-def test_a_full_disk_is_one_clear_line_and_the_run_goes_on_when_there_is_room(
-    where: str, corpus: Path, tmp_path: Path
-):
-    argv = ["train", *tiny(corpus, tmp_path / "runs", *SHORT)]
-    ended = run(argv, tmp_path / "log", FullDisk(where).install)
-    assert_clear(ended, os.strerror(errno.ENOSPC), where)
-    assert not list((tmp_path / "runs").rglob("record.json"))
-    assert not list((tmp_path / "runs").rglob("*.partial"))
-    again = run(argv, tmp_path / "log")
-    assert again.status == 0, again.output
-
-
-def test_a_full_disk_for_metrics_is_one_clear_line(corpus: Path, tmp_path: Path):
-    """The file of metrics is appended to, so it is a limit that ends it."""
-    metrics = tiny(corpus, tmp_path / "runs", *SHORT, "observe.log_every=1")
-    ended = run(["train", *metrics], tmp_path / "log", full_metrics)
-    assert_clear(ended, os.strerror(errno.ENOSPC), "metrics.jsonl")
-
-
-def full_metrics() -> None:
-    import normlab.train.sinks.files as jsonl
-
-    original = jsonl.Jsonl.open
-
-    def opened(self, run):
-        line = original(self, run)
-        assert self._file is not None
-        os.dup2(os.open("/dev/full", os.O_WRONLY), self._file.fileno())
-        return line
-
-    jsonl.Jsonl.open = opened
 
 
 def copy_of(runs: Path, folder: Path) -> Path:
@@ -186,7 +111,7 @@ def test_a_damaged_checkpoint_is_one_clear_line(finished: Path, corpus: Path, tm
     assert run(argv, tmp_path / "log").status == 0
 
 
-@pytest.mark.parametrize("damage", ["{", "\xff\xfe", '{"format": "normlab.record/9"}'])
+@pytest.mark.parametrize("damage", ["{", '{"format": "normlab.record/9"}'])
 def test_a_damaged_record_is_one_clear_line(
     damage: str, finished: Path, corpus: Path, tmp_path: Path, capsys, monkeypatch
 ):
@@ -196,15 +121,6 @@ def test_a_damaged_record_is_one_clear_line(
     ended = in_process(argv, capsys, monkeypatch)
     assert_clear(ended, str(record))
     assert record.read_text(encoding="latin-1") == damage
-
-
-def test_a_damaged_row_of_metrics_is_one_clear_line(corpus: Path, finished: Path, tmp_path: Path):
-    folder = copy_of(finished, tmp_path / "runs")
-    (folder / "record.json").unlink()
-    metrics = folder / "metrics.jsonl"
-    metrics.write_text("nonsense\n" + metrics.read_text(encoding="utf-8"), encoding="utf-8")
-    ended = run(["train", *tiny(corpus, tmp_path / "runs", *SHORT)], tmp_path / "log")
-    assert_clear(ended, str(metrics), "line 1")
 
 
 def test_the_last_line_says_outcome_and_scores(finished: Path, corpus: Path, tmp_path: Path):

@@ -12,11 +12,9 @@ from normlab.config import ranges
 from normlab.config.compose import compose, from_dict, to_dict
 from normlab.config.ranges import RANGES, Range
 from normlab.config.schema import top_level_keys
-from normlab.machine import MOST_THREADS, memory_bytes
-from normlab.train.build import build_model, build_task, check_scores
-from normlab.train.preflight import check_memory, parameters
-from normlab.train.run import _Run
-from tests.models.small import VOCAB, Words
+from normlab.machine import MOST_THREADS
+from normlab.train.build import build_task, check_scores
+from normlab.train.run import train
 
 RESULTS = Path(__file__).resolve().parents[2] / "results"
 
@@ -129,30 +127,9 @@ def test_a_run_that_goes_by_an_unknown_score_fails_before_its_data_are_read(task
     assert "loss" in build_task(plain).score_names()
     check_scores(plain, build_task(plain))
     with pytest.raises(ValueError, match=r"^validate.select_by=blue is no score .* it has .*loss"):
-        _Run(compose([f"task={task}", "validate.select_by=blue"]))
+        train(compose([f"task={task}", "validate.select_by=blue"]))
     with pytest.raises(ValueError, match=r"^observe.targets=blue is no score of this task"):
-        _Run(compose([f"task={task}", "observe.targets={blue:[1]}"]))
-
-
-@pytest.mark.parametrize("size", ["model=tiny", "model.share_embeddings=none"])
-def test_parameters_are_estimated_to_a_hundredth(size):
-    plain = to_dict(compose([size, f"task.vocab_size={VOCAB}"]))
-    true = sum(p.numel() for p in build_model(plain, Words()).parameters())
-    assert parameters(plain) == pytest.approx(true, rel=0.02)
-
-
-def test_a_model_beyond_memory_is_refused_with_numbers_before_it_is_built(config):
-    large = to_dict(compose(["model.dim=262144", "model.num_heads=1", "model.ffn_dim=1048576"]))
-    with pytest.raises(ValueError, match=r"model\.dim=262144.* GiB .* there are .* GiB of memory"):
-        _Run(compose(["model.dim=262144", "model.ffn_dim=1048576"]))
-    check_memory(large, training=True, available=2**60)
-    need = 4 * 4 * parameters(config)
-    check_memory(config, training=True, available=2 * need)
-    with pytest.raises(ValueError, match=r"4 copies"):
-        check_memory(config, training=True, available=need - 1)
-    check_memory(config, training=False, available=need)
-    found = memory_bytes()
-    assert found is None or found > 2**28
+        train(compose([f"task={task}", "observe.targets={blue:[1]}"]))
 
 
 def test_changes_of_a_record_obey_the_table(config):

@@ -1,4 +1,4 @@
-"""What TensorBoard itself reads from the files: curves without doubles, settings, samples."""
+"""What TensorBoard itself reads from the files: curves without doubles, the config, samples."""
 
 import math
 
@@ -44,6 +44,8 @@ def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
         assert curve(reader, "train/loss") == expected
         assert curve(reader, "valid/bleu") == [(1, 1.0), (2, 2.0), (3, 3.0)]
         assert curve(reader, "test/bleu") == [(100, pytest.approx(23.456))]
+    config = found.Tensors("config/text_summary")[0].tensor_proto.string_val[0].decode()
+    assert '"batch_size": 32' in config
     (text,) = found.Tensors("samples/text_summary")
     assert r"| ein \| Hund | a dog | a cat |" in text.tensor_proto.string_val[0].decode()
 
@@ -57,23 +59,6 @@ def test_a_run_that_begins_anew_leaves_nothing_of_the_former(tmp_path, read):
     found = read(tmp_path)
     assert curve(found, "train/loss") == [(1, 2.0)]
     assert math.isnan(curve(found, "train/gap")[0][1])
-
-
-def test_the_settings_are_hyperparameters_and_seeds_one_group(tmp_path, read):
-    from tensorboard.plugins.hparams import metadata
-
-    writer = sink.TensorBoard()
-    writer.open(info(tmp_path))
-    writer.close(record())
-    content = read(tmp_path).summary_metadata
-    tags = metadata.SESSION_START_INFO_TAG, metadata.SESSION_END_INFO_TAG
-    start, end = (content[tag].plugin_data.content for tag in tags)
-    began = metadata.parse_session_start_info_plugin_data(start)
-    assert began.group_name == "0123456789"
-    assert began.hparams["norm"].string_value == "bn"
-    assert began.hparams["optim.lr"].number_value == 5e-4
-    assert "norm.option" not in began.hparams and "observe.study" not in began.hparams
-    assert metadata.parse_session_end_info_plugin_data(end).status == 1  # a success
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path, capsys):

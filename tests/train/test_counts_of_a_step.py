@@ -5,18 +5,15 @@ A count may fall; if it has to rise, the reason belongs in `results/bench/LOG.md
 
 from collections import Counter
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from normlab.bench.cost import full_length
 from normlab.bench.speed import start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_names
 from normlab.distributed import Shard
-from normlab.train.build import build_model, build_task
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 
@@ -111,25 +108,3 @@ def test_one_forward_of_the_model_a_micro_batch(norm, runtime):
     running.trainer.model.register_forward_hook(lambda *_: calls.append(1))
     running.step()
     assert len(calls) == 3
-
-
-def test_padding_of_batches_of_like_length(runtime):
-    running = contender("ln", runtime, "observe.log_every=1000")
-    for _ in range(30):
-        running.step()
-    seen = running.trainer.progress.interval
-    assert seen["padding"] / seen["positions"] < 0.15
-
-
-def test_operators_of_a_decoding_step(runtime):
-    config = to_dict(compose(TOY))
-    task = build_task(config)
-    model, batch = build_model(config, task).eval(), task.batch("valid", [0, 1, 2, 3])
-
-    def decode(length):
-        settings = replace(task.test_search, length_factor=0.0, length_offset=length)
-        with full_length(model, task.data.target_tokenizer.eos_id):
-            task.decode(model, batch, settings)
-
-    added = counted(lambda: decode(7)) - counted(lambda: decode(6))
-    assert sum(added.values()) <= 73, added

@@ -90,11 +90,6 @@ def test_a_config_of_another_version_names_the_key_it_lacks(key: str, corpus: Pa
     assert not list(tmp_path.rglob("config.yaml"))
 
 
-def test_compose_refuses_what_the_command_line_refuses():
-    with pytest.raises(ValueError, match=r"batch_size=8 and max_tokens=100"):
-        normlab.compose(["batch_size=8", "max_tokens=100"])
-
-
 def test_a_norm_by_its_option_name_is_called_on_a_stream():
     norm = normlab.make_norm("bn", 3, padding="include", momentum=0.5)
     assert isinstance(norm, BatchNorm)

@@ -1,7 +1,6 @@
 """Runs that are killed, stopped, refused or started twice end as one that nobody disturbed."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 import torch
-from filelock import FileLock
 
 from normlab.records.store import RunStore
 from normlab.train.checkpoint import load_checkpoint
@@ -157,16 +155,21 @@ def test_a_signal_during_the_last_validation_is_not_lost(place: Place, undisturb
     assert_same(place.folder, undisturbed)
 
 
-def test_a_finished_run_returns_its_record_without_training(place: Place, undisturbed: Path):
+def test_a_finished_run_returns_its_record_without_torch(place: Place, undisturbed: Path):
     place.runs.mkdir()
     copied = place.runs / undisturbed.parent.name / undisturbed.name
     shutil.copytree(undisturbed, copied)
-    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*") if path.name != ".lock"}
-    no_step = Kill("normlab.train.loop.Trainer.step", 1)
-    ended = place.start(prepare=no_step.install)
-    assert ended.status == 0, ended.output
-    assert "finished at step 12" in ended.output
-    assert before == {path: path.stat().st_mtime_ns for path in before}
+    before = {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
+    code = (
+        "import sys; from normlab.cli import main; status = main(sys.argv[1:]);"
+        "print('torch' in sys.modules); sys.exit(status)"
+    )
+    command = [sys.executable, "-c", code, *place.argv()]
+    ended = subprocess.run(command, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    said, torch_is_loaded = ended.stdout.splitlines()
+    assert "finished at step 12" in said and torch_is_loaded == "False"
+    assert before == {path: path.stat().st_mtime_ns for path in copied.rglob("*")}
 
 
 @dataclass(frozen=True)
@@ -240,20 +243,6 @@ def test_a_rank_that_loses_the_other_says_so_and_the_run_goes_on_later(
     assert_same(place.folder, two_ranks)
 
 
-def test_ranks_whose_torchrun_is_killed_save_and_stop(place: Place, two_ranks: Path):
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    module = ["-m", "tests.train.killed_torchrun", *place.argv(*UNSYNCED)]
-    variables = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    killed = subprocess.run([*torchrun, *module], capture_output=True, env=variables)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    with FileLock(place.folder / ".lock", timeout=30):  # it is freed
-        outcome = RunStore(place.folder).read(place.folder).outcome
-    assert (outcome.status, outcome.reason) == ("interrupted", "SIGTERM")
-    again = start_ranks(place)
-    assert [end.status for end in again] == [0, 0], again
-    assert_same(place.folder, two_ranks)
-
-
 class OtherCode:
     """Makes the code of a process another one."""
 
@@ -275,31 +264,12 @@ def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
     for part in (str(copied), "observe.other_code=accept", "observe.other_code=rerun"):
         assert part in refused.output
     assert "made by other code (numerics " in refused.output
-    assert "than this (numerics 1000, " in refused.output
+    assert "than this (numerics 1000)" in refused.output
     assert "runs_dir" in refused.output
-    former = (copied / "record.json").read_bytes()
-
-    accepted = place.start("observe.other_code=accept", prepare=OtherCode.install)
-    assert accepted.status == 0
-    assert (copied / "record.json").read_bytes() == former
-
     rerun = place.start("observe.other_code=rerun", prepare=OtherCode.install)
     assert rerun.status == 0, rerun.output
     assert RunStore(copied).read(copied).numerics == 1000
     assert_same(copied, undisturbed)
-
-
-def test_a_run_that_other_code_began_is_refused_and_can_be_taken_on(
-    place: Place, undisturbed: Path
-):
-    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
-    refused = place.start(prepare=OtherCode.install)
-    assert refused.status == 1
-    assert "observe.other_code=accept" in refused.output
-    assert "observe.other_code=rerun" in refused.output
-    accepted = place.start("observe.other_code=accept", prepare=OtherCode.install)
-    assert accepted.status == 0
-    assert_same(place.folder, undisturbed)
 
 
 def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturbed: Path):

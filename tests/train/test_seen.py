@@ -10,7 +10,7 @@ from normlab.config.compose import compose, to_dict
 from normlab.distributed import Shard
 from normlab.train import evaluate
 from normlab.train.build import build_evaluator, build_model, build_task
-from normlab.train.evaluate import whole
+from normlab.train.evaluate import Weights, whole
 from normlab.train.runtime import Runtime
 
 ALONE = Runtime(torch.device("cpu"), "fp64", Shard(0, 1))
@@ -38,9 +38,9 @@ def test_all_training_examples_have_the_loss_of_a_test_of_them():
 
 
 @pytest.mark.parametrize(("asked", "names"), [(0, set()), (500, {"test/seen/loss"})])
-def test_a_test_has_training_examples_where_they_are_asked_for(asked, names):
+def test_a_test_has_training_examples_where_they_are_asked_for(asked, names, tmp_path):
     _, evaluator, model = built("task=digits", "model.width=4", f"observe.test_seen={asked}")
-    scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
+    scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
     assert {name for name in scores if "seen" in name} == names
     assert not names & set(whole(scores))
 

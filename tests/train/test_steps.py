@@ -13,7 +13,6 @@ import torch
 import normlab
 from normlab.config.compose import to_dict
 from normlab.config.registry import CONFIG_DIR, instantiate, option_names
-from normlab.distributed import all_reduce_sum
 from normlab.norms.base import Stream, running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.train.checkpoint import load_checkpoint
@@ -208,11 +207,11 @@ from normlab.probes.base import Probe, ProbeGroup, StepView
 torch.set_num_threads(1)  # threads share sums out by what else a kernel does
 config = to_dict(compose(sys.argv[1:]))
 finals = []
-for watched, fast in ((True, True), (False, True), (False, False)):
+for fast in (True, False):
     task = build_task(config)
     torch.manual_seed(0)
     model = build_model(config, task).train()
-    nodes = config["observe"]["probe"] if watched else {}
+    nodes = config["observe"]["probe"] if fast else {}
     group = ProbeGroup(
         {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes.items()}
     )
@@ -234,13 +233,12 @@ for watched, fast in ((True, True), (False, True), (False, False)):
         optimizer.step()
         group.after_update(view)
     finals.append(model.state_dict())
-    if watched:
+    if fast:
         seen = {name.split("/")[1] for name in group.summary()}
         assert seen >= {"tid", "activations", "attention", "residual", "statistics_gradient"}, seen
-watched, fast, plain = finals
-# One graph a stack, for all its layers and all sizes, of each of the two fast models.
-assert counters["frames"]["ok"] == 4, counters
-assert all(torch.equal(watched[name], fast[name]) for name in fast)
+fast, plain = finals
+# One graph per stack, for all its layers and all sizes.
+assert counters["frames"]["ok"] == 2, counters
 for name in plain:
     torch.testing.assert_close(fast[name], plain[name], rtol=1e-4, atol=1e-5)
 """
@@ -304,7 +302,7 @@ def test_rows_and_record_say_what_was_done(undisturbed: Path):
     assert len((undisturbed / "hypotheses.txt").read_text(encoding="utf-8").splitlines()) == 6
 
 
-@pytest.mark.parametrize("limit", ["tokens=400", "epochs=1", "minutes=1e-6"])
+@pytest.mark.parametrize("limit", ["tokens=400", "epochs=1"])
 def test_a_run_ends_at_each_limit(limit: str, corpus: Path, tmp_path: Path):
     values = ("budget.steps=null", "validate.every=100", "observe.log_every=1", f"budget.{limit}")
     record = normlab.train(normlab.compose(tiny(corpus, tmp_path, *values)))
@@ -317,7 +315,7 @@ def test_a_run_ends_at_each_limit(limit: str, corpus: Path, tmp_path: Path):
     if limit == "tokens=400":
         assert tokens[-2] < 400 <= tokens[-1]
     else:
-        assert record.outcome.step == {"epochs=1": 7, "minutes=1e-6": 1}[limit]  # 40 in sixes: 7
+        assert record.outcome.step == 7  # 40 sentences in sixes
     assert "test/bleu" in record.scores
 
 
@@ -326,14 +324,3 @@ def test_a_batch_of_one_token_is_refused_under_batch_norm():
     with pytest.raises(ValueError, match=r"batch of one token.*batch_size") as caught:
         norm(torch.randn(1, 1, 4), Stream(torch.ones(1, 1, dtype=torch.bool)))
     assert "norm=ln" in str(caught.value)
-
-
-def sum_on_a_rank() -> float:
-    from normlab.distributed import initialize
-
-    rank = initialize().rank
-    return all_reduce_sum(torch.tensor(float(rank + 1))).item()
-
-
-def test_the_ranks_of_these_tests_are_a_group():
-    assert on_ranks(2, sum_on_a_rank) == [3.0, 3.0]

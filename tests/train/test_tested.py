@@ -9,7 +9,6 @@ import normlab
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.train.evaluate import Evaluator, best_by, judged_by
-from normlab.train.stopping import BestValidations
 from tests.tiny_runs import tiny
 
 LOSSES, BLEUS = (1.0, 2.0, 3.0), (1.0, 9.0, 3.0)  # the first is best, and the second
@@ -92,22 +91,6 @@ def test_weights_of_the_last_step_are_not_decoded_again(trained):
     assert record.weights == {"last": 12, "best_loss": 12, "best_bleu": 12}
     assert decoded == 1
     assert of(record, "test") == of(record, "test/best_loss") == of(record, "test/best_bleu")
-
-
-def scored(value: float, *, higher: bool) -> dict[str, Score]:
-    return {"valid/a": Score(value, higher, 1)}
-
-
-@pytest.mark.parametrize(("higher", "step"), [(True, 3), (False, 2)])
-def test_the_first_of_the_best_is_kept_by_the_direction_of_the_score(higher: bool, step: int):
-    best = BestValidations(["a"])
-    values = (float("nan"), 1.0, 5.0, 5.0, float("nan"), 1.0)
-    for number, value in enumerate(values, 1):
-        best.see(scored(value, higher=higher), step=number)
-    assert best.found["a"].step == step
-    again = BestValidations(["a"])
-    again.load_state_dict(best.state_dict())
-    assert again.found == best.found
 
 
 VALIDATE = {"average": 0, "test": "last", "best": True, "select_by": "chrf"}

@@ -11,17 +11,11 @@ import torch
 
 from normlab import distributed
 from normlab.config.compose import compose, to_dict
-from normlab.config.registry import instantiate
-from normlab.norms.model import ModelNorms
-from normlab.probes.base import ProbeGroup
-from normlab.train.build import build_model, build_optimizer, build_task, calibrate_model
+from normlab.train.build import build_model, build_task, calibrate_model
+from normlab.train.build import build_trainer as assembled
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.evaluate import Evaluator
-from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
-from normlab.train.schedule import Schedule
-from normlab.train.sinks.base import SinkGroup
-from normlab.train.stopping import Budget
 from tests.tiny_runs import fork_server, tiny
 
 # One draw of 8 sentences at random is the next two draws of 4; without dropout, in float64,
@@ -41,34 +35,14 @@ def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
     task = build_task(config)
     model = build_model(config, task).to(runtime.parameter_dtype)
     calibrate_model(config, model, task, runtime)
-    settings = LoopSettings(
-        budget=Budget(**config["budget"]),
-        accumulate=config["accumulate"],
-        clip_norm=config["clip_norm"],
-        validate_every=config["validate"]["every"],
-        select_by="loss",
-        patience=None,
-        best_by=(),
-        average=0,
-        divergence_factor=config["divergence_factor"],
-        log_every=config["observe"]["log_every"],
-        checkpoint_every=config["observe"]["checkpoint_every"],
-        targets={},
-        stamp={},
-    )
-    trainer = Trainer(
-        task=task,
-        model=model,
-        optimizer=build_optimizer(config, model),
-        schedule=instantiate(config["schedule"], "schedule", Schedule),
-        settings=settings,
-        runtime=runtime,
-        evaluator=Evaluator(task, runtime, recalibration_batches=4),
-        norms=ModelNorms(model),
-        probes=ProbeGroup({}),
-        sinks=SinkGroup({}),
+    validate = {**config["validate"], "best": False, "test": "last", "average": 0}
+    observe = {**config["observe"], "probe": {}, "targets": {}}
+    trainer = assembled(
+        {**config, "validate": validate, "observe": observe},
+        task,
+        model,
+        runtime,
         checkpoints=Checkpoints(folder / "checkpoints", writes=distributed.is_main()),
-        seed=config["seed"],
     )
     trainer.start()
     return trainer

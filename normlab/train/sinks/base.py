@@ -6,8 +6,7 @@ that keeps the best of each knows which direction is better.
 """
 
 import logging
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -41,35 +40,33 @@ class RunInfo:
     unit: str = "tokens"
 
 
-class Sink(ABC):
-    """Receive the rows of one run."""
+class Sink:
+    """Receive the rows of one run; a sink takes what it overrides."""
 
     required: ClassVar[bool] = False
 
-    @abstractmethod
     def open(self, run: RunInfo) -> str | None:
         """Prepare for the first row, and drop rows after `run.resumed_step` if any are kept.
 
         Returns a line for people where there is something to know (W&B kept offline, and why).
         """
 
-    @abstractmethod
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         """Take one row, with the scores of this step's validation if there was one."""
 
-    def sync(self) -> None:  # noqa: B027 - optional hook
+    def sync(self) -> None:
         """Force the rows so far onto the disk, before a checkpoint that resumes after them."""
 
-    def stage(self, stage: Stage) -> None:  # noqa: B027 - optional hook
+    def stage(self, stage: Stage) -> None:
         """Take what the run does now, at every step and batch, also before it opens."""
 
-    def sample(self, source: str, reference: str, output: str) -> None:  # noqa: B027 - optional
+    def sample(self, source: str, reference: str, output: str) -> None:
         """Take one example of what the tested weights make, before the run closes."""
 
-    def note(self, text: str) -> None:  # noqa: B027 - optional hook
+    def note(self, text: str) -> None:
         """Take one line for people (resumed, early stop, diverged, a sink lost)."""
 
-    def close(self, record: RunRecord | None) -> None:  # noqa: B027 - optional hook
+    def close(self, record: RunRecord | None) -> None:
         """Finish; `record` is None when the run ends without one (interrupted, an exception)."""
 
 
@@ -84,58 +81,53 @@ class SinkGroup(Sink):
         self._sinks = dict(sinks)
 
     def open(self, run: RunInfo) -> None:
-        lines: list[str] = []
-        self._each(lambda sink: lines.append(sink.open(run) or ""))
-        for line in filter(None, lines):
+        for line in filter(None, self._each("open", run)):
             self.note(line)
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        assert "step" in row, "a row without its step"
-        self._each(lambda sink: sink.log(row, scores))
+        self._each("log", row, scores)
 
     def sync(self) -> None:
-        self._each(lambda sink: sink.sync())
+        self._each("sync")
 
     def stage(self, stage: Stage) -> None:
-        self._each(lambda sink: sink.stage(stage))
+        self._each("stage", stage)
 
     def sample(self, source: str, reference: str, output: str) -> None:
-        self._each(lambda sink: sink.sample(source, reference, output))
+        self._each("sample", source, reference, output)
 
     def note(self, text: str) -> None:
-        self._each(lambda sink: sink.note(text))
+        self._each("note", text)
 
     def close(self, record: RunRecord | None) -> None:
-        self._each(lambda sink: sink.close(record))
+        self._each("close", record)
 
-    def _each(self, call: Callable[[Sink], None]) -> None:
+    def _each(self, method: str, *arguments: object) -> list[Any]:
+        answers: list[Any] = []
         lost: list[str] = []
         fatal: Exception | None = None
         for name, sink in list(self._sinks.items()):
             try:
-                call(sink)
+                answers.append(getattr(sink, method)(*arguments))
             except Exception as error:
                 if sink.required:
                     fatal = fatal or error
                     continue
                 del self._sinks[name]
-                lost.append(
-                    f"sink {name} stopped, training goes on: "
-                    f"{type(error).__name__}: {first_line(error)}"
-                )
+                lost.append(f"sink {name} stopped, training continues: {first_line(error)}")
         if fatal is not None:  # after the others, so that closing restores the terminal
             raise fatal
         for text in lost:
-            # Without a sink left to say it, the standard log still reaches the terminal.
-            if not self._sinks:
+            if not self._sinks:  # the standard log still reaches the terminal
                 logging.getLogger("normlab").warning(text)
             self.note(text)
+        return answers
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message, for a note of one line."""
+    """Return the kind of an error and the first line of its message."""
     lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
 
 
 def merged(row: Row, scores: Mapping[str, Score]) -> dict[str, float | int]:

@@ -32,14 +32,10 @@ class Jsonl(Sink):
         self._file: IO[str] | None = None
 
     def open(self, run: RunInfo) -> str | None:
-        kept = 0
         path = run.run_dir / METRICS_FILE
         run.run_dir.mkdir(parents=True, exist_ok=True)
-        if run.resumed_step == 0:
-            path.unlink(missing_ok=True)
-        else:
-            kept = truncate_to(path, run.resumed_step)
-        self._file = path.open("a", encoding="utf-8", newline="\n")
+        kept = truncate_to(path, run.resumed_step) if run.resumed_step else 0
+        self._file = path.open("a" if run.resumed_step else "w", encoding="utf-8", newline="\n")
         sync_folder(run.run_dir)
         if kept < run.resumed_rows:
             return (
@@ -49,30 +45,29 @@ class Jsonl(Sink):
         return None
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        assert self._file is not None, "log before open"
-        with _naming(self._file):
-            self._file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
-            self._file.flush()
+        with self._named() as file:
+            file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
+            file.flush()
 
     def sync(self) -> None:
-        assert self._file is not None, "sync before open"
-        with _naming(self._file):
-            os.fsync(self._file.fileno())
+        with self._named() as file:
+            os.fsync(file.fileno())
 
     def close(self, record: RunRecord | None) -> None:
         if self._file is not None:
-            file, self._file = self._file, None
-            with _naming(file):  # what a full disk did not take is tried again
+            with self._named() as file:  # what a full disk did not take is tried again
+                self._file = None
                 file.close()
 
-
-@contextmanager
-def _naming(file: IO[str]) -> Iterator[None]:
-    """Name the file in an `OSError` of writing, which does not by itself."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, file.name) from error
+    @contextmanager
+    def _named(self) -> Iterator[IO[str]]:
+        """Name the file in an `OSError` of writing, which does not by itself."""
+        file = self._file
+        assert file is not None, "a sink that is not open"
+        try:
+            yield file
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, file.name) from error
 
 
 def truncate_to(path: Path, step: int) -> int:
@@ -92,22 +87,22 @@ class Pace:
 
     def __init__(self) -> None:
         self._first: tuple[int, float] | None = None
-        self._step: int = 0
-        self._total: int | None = None
+        self._last = Stage(TRAINING)
 
     def see(self, stage: Stage) -> None:
         """Take a stage; only training steps count."""
         if stage.phase == TRAINING:
             self._first = self._first or (stage.done, time.monotonic())
-            self._step, self._total = stage.done, stage.total
+            self._last = stage
 
     @property
     def left(self) -> float | None:
         """The seconds of training that are left; None if unknown."""
-        if self._first is None or self._total is None or self._step <= self._first[0]:
+        done, total = self._last.done, self._last.total
+        if self._first is None or total is None or done <= self._first[0]:
             return None
         elapsed = time.monotonic() - self._first[1]
-        return elapsed / (self._step - self._first[0]) * (self._total - self._step)
+        return elapsed / (done - self._first[0]) * (total - done)
 
 
 class Live(Sink):
@@ -121,12 +116,6 @@ class Live(Sink):
         self._partial = folder / f".{PROGRESS_FILE}.{os.getpid()}.partial"
         self._pace = Pace()
         self._phase, self._written, self._loss = "", 0.0, None
-
-    def open(self, run: RunInfo) -> None:
-        pass
-
-    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
-        pass
 
     def stage(self, stage: Stage) -> None:
         self._pace.see(stage)

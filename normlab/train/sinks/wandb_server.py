@@ -1,13 +1,12 @@
 """The W&B server: which one, whether there is a login, and a workspace there that compares norms.
 
 W&B itself prompts for a missing login and waits long for a server that is down; the functions here
-look first, without a connection and without a prompt. A workspace groups runs by `GROUPING`,
-top-level config keys that the W&B sink sets, so that the members of a group are its seeds.
+look first, without a prompt. A workspace groups runs by `GROUPING`, top-level config keys that the
+W&B sink sets, so that the members of a group are its seeds.
 """
 
 import configparser
 import contextlib
-import netrc
 import os
 import socket
 from collections.abc import Mapping, Sequence
@@ -56,35 +55,21 @@ class Login:
 
 def find_login() -> Login:
     """Look for a key where W&B looks: environment, netrc, settings file; opens no connection."""
-    settings = _settings_file()
-    default = default_host()
-    host = os.environ.get("WANDB_BASE_URL") or settings.get("base_url") or default
-    for name in ("WANDB_API_KEY", "WANDB_IDENTITY_TOKEN_FILE"):
-        if os.environ.get(name):
-            return Login(host, name)
-    netrc_path = Path(os.environ.get("NETRC") or Path.home() / ".netrc").expanduser()
-    with contextlib.suppress(OSError, netrc.NetrcParseError):
-        entries = netrc.netrc(netrc_path)
-        for url in (host, CLOUD) if host == default else (host,):
-            entry = entries.authenticators(urlsplit(url).netloc)
-            if entry and entry[2]:
-                return Login(host, str(netrc_path))
-    return Login(host, "W&B settings file" if settings.get("api_key") else None)
+    import wandb  # its default server depends on its version
+    from requests.utils import get_netrc_auth
 
-
-def default_host() -> str:
-    """Return the server that the installed W&B talks to unless told otherwise."""
-    import wandb  # which server that is depends on its version
-
-    return wandb.Settings.model_fields["base_url"].default
-
-
-def _settings_file() -> dict[str, str]:
     folder = Path(os.environ.get("WANDB_CONFIG_DIR") or Path.home() / ".config" / "wandb")
     parser = configparser.ConfigParser(interpolation=None)
     with contextlib.suppress(OSError, configparser.Error, UnicodeDecodeError):
         parser.read(folder.expanduser() / "settings", encoding="utf-8")
-    return dict(parser["default"]) if parser.has_section("default") else {}
+    settings = dict(parser["default"]) if parser.has_section("default") else {}
+    default = wandb.Settings.model_fields["base_url"].default
+    host = os.environ.get("WANDB_BASE_URL") or settings.get("base_url") or default
+    if os.environ.get("WANDB_API_KEY"):
+        return Login(host, "WANDB_API_KEY")
+    if any(get_netrc_auth(url) for url in ((host, CLOUD) if host == default else (host,))):
+        return Login(host, "netrc")
+    return Login(host, "W&B settings file" if settings.get("api_key") else None)
 
 
 def resolve_mode(mode: Mode, login: Login) -> Literal["online", "offline", "disabled"]:

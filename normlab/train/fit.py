@@ -1,0 +1,244 @@
+"""One run from its first or resumed step to its record."""
+
+import json
+import sys
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from normlab import distributed
+from normlab.config.registry import instantiate
+from normlab.norms.model import ModelNorms
+from normlab.progress import PREPARING, Stage, heard_by, say
+from normlab.records.files import atomic_write
+from normlab.records.pairs import arithmetic_of
+from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
+from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
+from normlab.tasks.base import Task
+from normlab.tasks.translation import samples
+from normlab.train.build import (
+    build_model,
+    build_task,
+    build_trainer,
+    calibrate_model,
+    check_nodes,
+    check_scores,
+    make_fast,
+)
+from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
+from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
+from normlab.train.loop import Trainer
+from normlab.train.preflight import check_start, notices, seeing_future
+from normlab.train.run import Run
+from normlab.train.runtime import Runtime
+from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
+from normlab.train.sinks.files import Live
+from normlab.train.validations import Validations
+
+
+def carry_out(run: Run) -> RunRecord:
+    """Train a run to its record, in this process or as one of several."""
+    config = run.config
+    check_nodes(config)
+    task = build_task(config)
+    check_scores(config, task)
+    with ExitStack() as stack:
+        stack.enter_context(distributed.lost_ranks_named())
+        stack.callback(distributed.shutdown)
+        runtime = Runtime.start(
+            device=config["device"],
+            precision=config["precision"],
+            threads=config["observe"]["threads"],
+            rank_timeout=config["observe"]["rank_timeout"],
+        )
+        sinks = _sinks(run)
+        if distributed.is_main():
+            stack.enter_context(run.lock())
+        files = [run.folder / RECORD_FILE, run.folder / "checkpoints" / "last.pt"]
+        sizes = [file.stat().st_size if file.exists() else None for file in files]
+        distributed.check_agreement({f"what {run.folder} holds": sizes, "the code": run.made_by})
+        if (done := run.finished(processes=runtime.world.size)) is not None:
+            return done
+        with heard_by(sinks.stage):
+            try:
+                record = _Fit(run, task, runtime, sinks).carry_out()
+            except BaseException:
+                sinks.close(None)
+                raise
+            sinks.close(record)
+            return record
+
+
+def _sinks(run: Run) -> SinkGroup:
+    """Return where the metrics go; only the main rank has sinks."""
+    if not distributed.is_main():
+        return SinkGroup({})
+    nodes = run.config["observe"]["sink"].items()
+    named = {name: instantiate(node, f"observe.sink.{name}", Sink) for name, node in nodes}
+    return SinkGroup({**named, "progress": Live(run.folder)})
+
+
+class _Fit:
+    """A run that is being trained."""
+
+    def __init__(self, run: Run, task: Task, runtime: Runtime, sinks: SinkGroup):
+        self.run, self.task, self.runtime, self.sinks = run, task, runtime, sinks
+        self.config = run.config
+        self.environment = runtime.environment()
+        self.data: dict[str, Any] = {}
+        self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=distributed.is_main())
+        self.milestones: dict[str, int] = {}
+
+    def carry_out(self) -> RunRecord:
+        """Prepare, train, test, and write the record."""
+        say(Stage(PREPARING))
+        config, steps = self.config, self.config["budget"]["steps"]
+        trainer = self._trainer()
+        if distributed.is_main():
+            with atomic_write(self.run.folder / CONFIG_FILE) as file:
+                file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
+        self.sinks.open(
+            RunInfo(
+                run_dir=self.run.folder,
+                run_id=run_id(config),
+                fingerprint=fingerprint(config),
+                config=config,
+                choices=config["choices"],
+                total_steps=steps,
+                resumed_step=trainer.progress.step,
+                resumed_rows=trainer.progress.rows,
+                unit=self.data.get("unit", "tokens"),
+            )
+        )
+        for line in notices(trainer.model, self.milestones, steps):
+            self.sinks.note(line)
+        outcome = trainer.fit()
+        record = self._record(trainer, outcome)
+        if distributed.is_main():
+            self.run.store.write(record, self.run.folder)
+        if outcome.status == "finished":
+            for sample in samples(self.task, self.run.folder):
+                self.sinks.sample(*sample)
+        return record
+
+    def _trainer(self) -> Trainer:
+        """Build the model with its first values, or with those of the last checkpoint."""
+        config, task, runtime = self.config, self.task, self.runtime
+        torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
+        model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
+        check_start(config, task, model, runtime.world)
+        norms = ModelNorms(model, freeze_statistics=config.get("freeze_statistics"))
+        self.milestones = norms.milestones(config["budget"]["steps"])
+        self.data = json.loads(json.dumps(task.describe()))
+        distributed.check_agreement({"the data": self.data.get("checksums")})
+        state = self._state_to_resume()
+        if state is None:
+            calibrate_model(config, model, task, runtime)
+            if config.get("start_from") is not None:
+                taken = start_from(model, config["start_from"])
+                if distributed.is_main():
+                    print(taken, file=sys.stderr)
+        if config["observe"]["fast"]:
+            make_fast(model, task, runtime.device)
+        stamp = {
+            "numerics": self.run.made_by[0],
+            "own_norms": self.run.made_by[1],
+            "commit": self.environment["commit"],
+            "arithmetic": list(arithmetic_of(self.environment)),
+            "checksums": self.data.get("checksums"),
+        }
+        trainer = build_trainer(
+            config,
+            task,
+            model,
+            runtime,
+            norms=norms,
+            sinks=self.sinks,
+            checkpoints=self.checkpoints,
+            stamp=stamp,
+        )
+        if state is not None:
+            with reading(self.checkpoints.last):
+                trainer.resume(state)
+        return trainer
+
+    def _state_to_resume(self) -> dict[str, Any] | None:
+        """Return the last state; None for a run that starts from step 1."""
+        path = self.checkpoints.last
+        if not path.exists():
+            return None
+        state = load_checkpoint(path)
+        with reading(path):
+            made_by = state["numerics"], state["own_norms"]
+            here = arithmetic_of(self.environment)
+            if not self.run.takes_code(made_by, state["commit"]):
+                return None
+            if not self.run.takes_arithmetic(state["arithmetic"], here):
+                return None
+            self.run.check_data(state["checksums"], self.data)
+        return state
+
+    def _record(self, trainer: Trainer, outcome: Outcome) -> RunRecord:
+        """Test the weights of a run that has finished, and return the record."""
+        lost = outcome.status == "diverged"
+        wanted = self.config["observe"]["targets"]
+        targets = self.task.targets if wanted is None else wanted
+        validations = trainer.validations
+        scores = self._valid_scores(validations)
+        scores |= validations.reached(targets, lost=lost) | validations.converged(lost=lost)
+        weights: dict[str, int] = {}
+        if outcome.status == "finished":
+            tested, weights = score_weights(
+                trainer.evaluator,
+                trainer.model,
+                self.config["validate"],
+                self.checkpoints,
+                step=outcome.step,
+                outputs=self.run.folder,
+            )
+            scores |= tested
+        at = trainer.progress
+        parameters = {id(p): p.numel() for p in trainer.model.parameters()}
+        return RunRecord(
+            run_id=run_id(self.config),
+            fingerprint=fingerprint(self.config),
+            seed=self.config["seed"],
+            numerics=self.run.made_by[0],
+            own_norms=dict(self.run.made_by[1]),
+            config=self.config,
+            outcome=outcome,
+            scores=scores,
+            stability=trainer.probes.summary(),
+            budget=BudgetUsed(
+                steps=at.step,
+                tokens=at.tokens,
+                wall_seconds=at.seconds,
+                tokens_per_second=at.tokens / at.train_seconds if at.train_seconds else 0.0,
+                peak_memory_bytes=self.runtime.peak_memory_bytes(),
+            ),
+            environment=self.environment,
+            data=self.data,
+            params=sum(parameters.values()),
+            last_steps=trainer.probes.recent() if lost else {},
+            milestones=self.milestones,
+            sees_future=seeing_future(trainer.model),
+            weights=weights,
+            floors={} if outcome.status == "interrupted" else self.task.floors(),
+        )
+
+    def _valid_scores(self, validations: Validations) -> dict[str, Score]:
+        """Return the scores of the validation that goes with the tested weights, and of the best.
+
+        Averaged weights are not validated: with them go the scores of the last validation.
+        """
+        if not validations.seen:
+            return {}
+        validate = self.config["validate"]
+        judged = judged_by(validate) == BEST
+        tested = validations.best(validate["select_by"]) if judged else validations.seen[-1]
+        scores = dict(tested.scores)
+        for name in best_by(validate, self.task.headline) if validate["best"] else ():
+            scores |= renamed(validations.best(name).scores, f"{BEST}_{name}")
+        return scores

@@ -1,0 +1,61 @@
+"""What a run may use of what its folder holds: code, arithmetic, data, number of processes."""
+
+import pytest
+from msgspec.structs import replace
+
+from normlab import machine
+from normlab.config.compose import compose
+from normlab.train.numerics import NUMERICS
+from normlab.train.run import Run
+from tests.sinks.runs import record
+
+HERE, THERE = ("cpu", "fp32", "AVX2"), ("cpu", "fp32", "AVX512-BF16")
+
+
+def run(tmp_path, *overrides: str) -> Run:
+    return Run(compose(["task=toy", f"runs_dir={tmp_path}", "device=cpu", *overrides]))
+
+
+def test_other_code_is_refused_accepted_or_trained_again(tmp_path):
+    assert run(tmp_path).takes_code((NUMERICS, {"mine": "a"}), "abc")
+    with pytest.raises(
+        ValueError, match=r"other code \(numerics 0, commit abc\).*runs_dir"
+    ) as said:
+        run(tmp_path).takes_code((0, {}), "abc")
+    assert "other_code=accept" in str(said.value) and "other_code=rerun" in str(said.value)
+    assert run(tmp_path, "observe.other_code=accept").takes_code((0, {}), None)
+    assert not run(tmp_path, "observe.other_code=rerun").takes_code((0, {}), None)
+
+
+def test_a_run_resumes_in_the_arithmetic_in_which_it_was_begun(tmp_path):
+    assert run(tmp_path).takes_arithmetic([*HERE], HERE)
+    for policy in ("refuse", "accept"):
+        with pytest.raises(ValueError, match=r"AVX512-BF16.*AVX2.*other_code=rerun.*runs_dir"):
+            run(tmp_path, f"observe.other_code={policy}").takes_arithmetic(THERE, HERE)
+    assert not run(tmp_path, "observe.other_code=rerun").takes_arithmetic(THERE, HERE)
+
+
+def test_a_record_is_returned_whatever_the_machine_and_refused_for_another_number_of_ranks(
+    tmp_path,
+):
+    here = run(tmp_path)
+    environment = {"world_size": 1, "device_type": "cpu", "instruction_set": "AVX512-BF16"}
+    made = record(numerics=NUMERICS, config=here.config, environment=environment)
+    assert here.finished(processes=1) is None
+    here.store.write(made, here.folder)
+    found = here.finished(processes=1)
+    assert found is not None and found.run_id == made.run_id
+    with pytest.raises(ValueError, match="made by 1 processes and this run has 2"):
+        here.finished(processes=2)
+    stopped = replace(made, outcome=replace(made.outcome, status="interrupted"))
+    here.store.write(stopped, here.folder)
+    assert here.finished(processes=1) is None
+
+
+def test_auto_is_another_run_where_it_becomes_another_precision(tmp_path, monkeypatch):
+    folders = set()
+    for features in ("avx2 fma", "avx2 fma avx512_bf16"):
+        known = frozenset(features.split())
+        monkeypatch.setattr(machine, "processor_features", lambda known=known: known)
+        folders.add(run(tmp_path, "precision=auto").folder)
+    assert len(folders) == 2
