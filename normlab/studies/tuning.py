@@ -6,11 +6,13 @@ not depend on how many runs there are at a time.
 
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -251,59 +253,47 @@ def sign_of(score: str) -> int:
 def with_rates(text: str, scale: str, rates: Mapping[str, Sequence[str] | None]) -> str:
     """Return the text of a study's file with these rates of a scale; nothing else changes.
 
-    None removes the rates of a row. Rates of other rows stay, and so do comments, but for one on
-    the line of a rate that changes. Raises ValueError for a scale written within braces.
+    None removes the rates of a row. Lines of rates that stay keep their comments. Raises ValueError
+    for a scale written within braces.
     """
     wanted = yaml.safe_load(text)
-    node = _child(_child(yaml.compose(text), "scales"), scale)
-    if node.flow_style:
-        raise ValueError(
-            f"scales.{scale}: written within braces, where there is no place for rates: "
-            "write one key per line"
-        )
     before = wanted["scales"][scale].pop("rates", None) or {}
-    after = {name: values for name, values in {**before, **rates}.items() if values is not None}
+    after = {name: list(of) for name, of in {**before, **rates}.items() if of is not None}
     if after:
-        wanted["scales"][scale]["rates"] = {name: list(values) for name, values in after.items()}
-    lines = text.splitlines(keepends=True)
-    if not lines[-1].endswith("\n"):
-        lines[-1] += "\n"
-    indent = " " * node.value[0][0].start_mark.column
-    head, kept = f"{indent}rates:\n", dict[str, str]()
-    keys = {key.value: (key, value) for key, value in node.value}
+        wanted["scales"][scale]["rates"] = after
+    lines = (text.rstrip("\n") + "\n").splitlines(keepends=True)
+    heading = re.compile(rf"  {re.escape(scale)}:\s*(#.*)?\n")
+    first = next((n + 1 for n, line in enumerate(lines) if heading.fullmatch(line)), None)
+    if first is None:
+        raise ValueError(f"scales.{scale}: write one key per line")
+    keys = {
+        line.split(":")[0].strip(): first + n
+        for n, line in enumerate(_deeper(lines, first, 4))
+        if line[4] not in " #"
+    }
+    last = first + len(_deeper(lines, first, 4))
+    start = end = keys.get("rates", keys.get("tuning", last))
+    head, kept = "    rates:\n", {}
     if "rates" in keys:
-        key, old = keys["rates"]
-        first, end = key.start_mark.line, _last_line(old) + 1
-        if not old.flow_style:
-            head = "".join(lines[first : old.start_mark.line])
-            kept = {
-                name.value: "".join(lines[name.start_mark.line : _last_line(value) + 1])
-                for name, value in old.value
-                if list(after.get(name.value, ())) == before[name.value]
-            }
-    else:  # before the key that says how rates are chosen, or after the last
-        first = keys["tuning"][0].start_mark.line if "tuning" in keys else _last_line(node) + 1
-        end = first
+        old = _deeper(lines, start + 1, 6)
+        end = start + 1 + len(old)
+        head = lines[start] if old else head
+        for line in old:
+            for name, of in (yaml.safe_load(line) or {}).items():
+                kept[name] = line if after.get(name) == of else ""
     block = [
-        kept.get(name) or f"{indent}  {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n"
+        kept.get(name) or f"      {_scalar(name)}: [{', '.join(map(_scalar, values))}]\n"
         for name, values in after.items()
     ]
-    lines[first:end] = [head, *block] if block else []
+    lines[start:end] = [head, *block] if block else []
     changed = "".join(lines)
     assert yaml.safe_load(changed) == wanted, "only the rates of one scale change"
     return changed
 
 
-def _child(node: Any, key: str) -> Any:
-    return next(value for name, value in node.value if name.value == key)
-
-
-def _last_line(node: Any) -> int:
-    """Return the last line of a node, before any comment that follows."""
-    while isinstance(node, yaml.CollectionNode) and node.value and not node.flow_style:
-        last = node.value[-1]
-        node = last[1] if isinstance(node, yaml.MappingNode) else last
-    return node.end_mark.line
+def _deeper(lines: Sequence[str], start: int, indent: int) -> list[str]:
+    """Return the lines from one on that are indented at least so far."""
+    return [*takewhile(lambda line: line.startswith(" " * indent), lines[start:])]
 
 
 def _scalar(text: str) -> str:

@@ -277,7 +277,7 @@ def test_a_scale_that_can_hold_no_rates_is_refused_before_any_trial(place, capsy
     braces = yaml.safe_load(text)["scales"]["smoke"]
     start, end = text.index("\n    overrides:"), text.index("  cpu:")
     edit(place, (text[start:end], f" {json.dumps(braces)}\n"))
-    with pytest.raises(ValueError, match=r"one.yaml: scales.smoke: written within braces"):
+    with pytest.raises(ValueError, match=r"one.yaml: scales.smoke: write one key per line"):
         command.main(["tune", "one"])
     assert place.lines("calls") == []
 
