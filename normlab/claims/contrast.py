@@ -8,11 +8,10 @@ from typing import ClassVar
 
 from msgspec import field
 
-from normlab.claims.asked import SeedsEndpoint, stopped
 from normlab.claims.endpoint import Chosen, Side, keys
 from normlab.claims.judge import Judgement, Look, decide, figures, less_often, of_decision, stuck
 from normlab.claims.runs import Where
-from normlab.claims.sample import Sample
+from normlab.claims.sample import Sample, SeedsEndpoint, stopped
 
 NOT_ALL = "not all seeds train"
 

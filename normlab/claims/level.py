@@ -6,7 +6,6 @@ from typing import Annotated, ClassVar
 
 from msgspec import Meta, field
 
-from normlab.claims.asked import SeedsEndpoint, stopped
 from normlab.claims.contrast import NOT_ALL
 from normlab.claims.endpoint import Chosen, Side, keys
 from normlab.claims.judge import (
@@ -25,7 +24,7 @@ from normlab.claims.judge import (
     stuck,
 )
 from normlab.claims.runs import Where, value_of
-from normlab.claims.sample import Sample
+from normlab.claims.sample import Sample, SeedsEndpoint, stopped
 from normlab.metrics.spread import p_value, t_interval
 from normlab.records.record import RunRecord
 

@@ -64,9 +64,10 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
     if known and (unknown := set(file.claims) - known):
         raise _wrong(path, "claims", f"no {min(unknown)}: normlab claims lists those there are")
     _among(path, "figures", file.figures, file.rows)
+    figures: dict[str, dict[str, float | str]] = {}
     for row, said in file.figures.items():
         _among(path, f"figures.{row}", said, (*file.columns, STABILITY))
-        convert({"figures": said}, _Figures, path)
+        figures[row] = convert({"figures": said}, _Figures, path).figures
     grid = {
         axis: values if isinstance(values, dict) else {each: (f"{axis}={each}",) for each in values}
         for axis, values in file.grid.items()
@@ -75,14 +76,12 @@ def load_study(name: str, root: Path = CONFIG_DIR) -> Study:
         name=name,
         description=option.description,
         grid=grid,
+        figures=figures,
         scales={
             scale: _scale(path, scale, value, file.rows, grid)
             for scale, value in file.scales.items()
         },
-        **{
-            key: getattr(file, key)
-            for key in ("document", "table", "claims", "rows", "columns", "figures")
-        },
+        **{key: getattr(file, key) for key in ("document", "table", "claims", "rows", "columns")},
         document_data=file.document_data,
     )
 
