@@ -121,25 +121,6 @@ def test_runs_come_seed_by_seed_point_by_point(written):
     assert [row for _, row in tables[0][:3]] == ["ln", "bn", "none"]
 
 
-def test_overrides_of_a_run(written):
-    run = written().planned("cpu", seeds=[7], extra=["data_dir=here"])[1]
-    assert (run.row, run.seed) == ("bn", 7)
-    assert run.overrides == (
-        *("task=multi30k", "norm.sync=false", "norm=bn", "placement=pre"),
-        *("batch_size=8", "optim.lr=1e-3"),
-        *("data_dir=here", "seed=7", "observe.study=good"),
-    )
-
-
-def test_a_scale_keeps_some_rows_and_values(written):
-    planned = written().planned("smoke")
-    assert {run.row for run in planned} == {"ln", "bn"}
-    assert {run.point for run in planned} == {
-        "placement=pre batch_size=8",
-        "placement=pre batch_size=32",
-    }
-
-
 def test_an_override_of_the_grid_keeps_its_values_alone(written):
     planned = written().planned("cpu", seeds=[1], extra=["placement=post", "batch_size=32,8"])
     assert list(dict.fromkeys(run.point for run in planned)) == [

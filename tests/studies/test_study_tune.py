@@ -216,11 +216,6 @@ def test_rows_of_whole_runs_are_tried_without_the_overrides_of_trials(place, cap
     assert short == {"ln"}
 
 
-def test_a_scale_without_tuning_is_named(place):
-    with pytest.raises(ValueError, match=r"one.yaml: scales.cpu.tuning: missing"):
-        command.main(["tune", "one", "scale=cpu"])
-
-
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
