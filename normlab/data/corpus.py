@@ -2,10 +2,11 @@
 
 import gzip
 import hashlib
+import math
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -41,7 +42,7 @@ class ParallelText:
             raise ValueError(
                 f"the two sides differ in length: {self.origins[0]} has {len(self.source)} lines "
                 f"and {self.origins[1]} has {len(self.target)}; line i of one must translate "
-                "line i of the other, so repair the files (a lost line shifts all that follow)"
+                "line i of the other, so repair the files"
             )
 
     def __len__(self) -> int:
@@ -66,34 +67,57 @@ class ParallelText:
         They are dropped and counted, or the first raises ValueError; so do a line break inside a
         sentence and a text without any pair.
         """
-        for number, pair in enumerate(zip(self.source, self.target, strict=True), 1):
+        kept: list[int] = []
+        for i, pair in enumerate(zip(self.source, self.target, strict=True)):
+            blank = [not line.strip() for line in pair]
             for origin, line in zip(self.origins, pair, strict=True):
                 if "\n" in line:
-                    raise ValueError(f"{origin}, sentence {number}: a line break inside a sentence")
-                if not line.strip() and empty_lines == "error":
-                    raise ValueError(
-                        f"{origin}, line {number}: the line is empty; remove the pair from both "
-                        "files (task.corpus.empty_lines=drop does so for your own training text)"
-                    )
-        pairs = enumerate(zip(self.source, self.target, strict=True))
-        kept = [i for i, (source, target) in pairs if source.strip() and target.strip()]
+                    raise ValueError(f"{origin}, sentence {i + 1}: a line break inside a sentence")
+            if not any(blank):
+                kept.append(i)
+            elif empty_lines == "error":
+                raise ValueError(
+                    f"{self.origins[blank.index(True)]}, line {i + 1}: the line is empty; remove "
+                    "the pair from both files (task.corpus.empty_lines=drop does so for your own "
+                    "training text)"
+                )
         if not kept:
             raise ValueError(f"{' and '.join(self.origins)}: no pair, or all have an empty side")
         return self.pick(kept, dropped=len(self) - len(kept))
 
 
-class Corpus(ABC):
-    """A source of parallel text.
+class Source(ABC):
+    """Where text comes from.
 
-    A concrete corpus sets the attributes and `splits`. `name` is a short identifier, `label` what a
-    table must call results on it, `licence` what its origin states, `languages` the source and
-    target codes. `form` says what the lines are: `raw` text, `tokenized` (space-separated Moses
-    tokens, scored after detokenizing) or `bpe` (pieces, `@@ ` marks a join).
+    `name` is a short identifier, `label` what a table must call results on the text, `licence` what
+    its origin states.
     """
 
     name: str
     label: str
     licence: str
+
+    @abstractmethod
+    def key(self) -> str:
+        """Return a string that changes whenever the text does, for the cache of prepared data."""
+
+    def origin(self) -> str:
+        """Return where the text comes from without a data_dir; reads nothing."""
+        return "built in"
+
+    def describe(self) -> dict[str, object]:
+        """Return plain values for the record: what the text is, its licence, sizes, checksums."""
+        return {"source": self.name, "label": self.label, "licence": self.licence}
+
+
+class Corpus(Source):
+    """A source of parallel text.
+
+    `languages` are the source and target codes. `form` says what the lines are: `raw` text,
+    `tokenized` (space-separated Moses tokens, scored after detokenizing) or `bpe` (pieces, `@@ `
+    marks a join).
+    """
+
     languages: tuple[str, str]
     form: Form
 
@@ -101,26 +125,17 @@ class Corpus(ABC):
     def splits(self) -> dict[str, ParallelText]:
         """Return `train`, `valid` and `test`, and any further test set as `test_<name>`."""
 
-    def origin(self) -> str:
-        """Return where the text comes from without a data_dir; reads nothing."""
-        return "built in"
-
     def key(self) -> str:
-        """Return a string that changes whenever the text does, for the cache of prepared data."""
         digest = hashlib.sha256()
         for split, text in sorted(self.splits().items()):
-            files = " ".join(map(_file_name, text.origins))
-            sides = " ".join(text.checksums())
+            files, sides = map(" ".join, (map(_file_name, text.origins), text.checksums()))
             digest.update(f"{split} {sides} {text.dropped} {files}\n".encode())
         return f"{self.name}-{'-'.join(self.languages)}-{self.form}-{digest.hexdigest()}"
 
     def describe(self) -> dict[str, object]:
-        """Return plain values for the record: what the text is, its licence, sizes, checksums."""
         splits = self.splits()
         return {
-            "source": self.name,
-            "label": self.label,
-            "licence": self.licence,
+            **super().describe(),
             "languages": list(self.languages),
             "form": self.form,
             "sizes": {split: len(text) for split, text in splits.items()},
@@ -216,29 +231,28 @@ def read_lines(path: Path) -> list[str]:
     return list(stream_lines(path, most=MOST_TEXT))
 
 
-def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
+def stream_lines(path: Path, *, most: float = math.inf) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file, gzip-packed where its name ends in `.gz`.
 
     Raises ValueError naming the file, and the line that is not UTF-8; also above `most` bytes.
     """
-    read = 0
-
-    def limited(read_line: Callable[[int], bytes]) -> Iterator[bytes]:
-        nonlocal read
-        while line := read_line(-1 if most is None else most + 1):
-            read += len(line)
-            if most is not None and read > most:
-                raise ValueError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
-            yield line
-
     try:
         check_is_file(path)
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            yield from decoded(limited(file.readline), origin=str(path))
+            yield from decoded(_limited(file, path, most), origin=str(path))
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(
             f"cannot read {path}: {error}; restore the file or download it again"
         ) from error
+
+
+def _limited(file: Any, path: Path, most: float) -> Iterator[bytes]:
+    read = 0
+    while line := file.readline(-1 if most == math.inf else most + 1):
+        read += len(line)
+        if read > most:
+            raise ValueError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
+        yield line
 
 
 def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
@@ -248,10 +262,9 @@ def decoded(lines: Iterable[bytes], *, origin: str) -> Iterator[str]:
     """
     number = 0
     for number, line in enumerate(lines, 1):
-        ended = line.removesuffix(b"\n")
-        whole = ended.removesuffix(b"\r") if ended != line else line
+        end = b"\r\n" if line.endswith(b"\r\n") else b"\n"
         try:
-            yield whole.decode("utf-8-sig" if number == 1 else "utf-8")
+            yield line.removesuffix(end).decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
             raise ValueError(
                 f"{origin}, line {number}: not UTF-8 ({error.reason}); convert the file, for "
@@ -274,13 +287,13 @@ def read_parallel(
 
     Raises ValueError naming file and line, or the folder's files where one is missing.
     """
-    paths: list[Path] = []
-    for name in (f"{stem}.{source}", f"{stem}.{target}"):
-        path = find_text(folder, name)
+    names = (f"{stem}.{source}", f"{stem}.{target}")
+    paths = [find_text(folder, name) for name in names]
+    for name, path in zip(names, paths, strict=True):
         if path is None:
             raise ValueError(missing_text(folder, name))
-        paths.append(path)
-    return paired([read_lines(path) for path in paths], paths).checked(empty_lines=empty_lines)
+    found = [path for path in paths if path is not None]
+    return paired([read_lines(path) for path in found], found).checked(empty_lines=empty_lines)
 
 
 def paired(sides: Sequence[list[str]], files: Sequence[Path | str]) -> ParallelText:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from normlab.data.cache import file_checksum
-from normlab.data.corpus import REQUIRED, stream_lines
+from normlab.data.corpus import REQUIRED, Source, stream_lines
 
 RULES = "normlab.text/1"
 """Of how text is cut: raise it when the same files or the same Python give other documents."""
@@ -33,17 +33,13 @@ class Document:
         return "".join(sentence + "\n" for sentence in self.sentences)
 
 
-class DocumentCorpus:
-    """A source of documents.
+class DocumentCorpus(Source):
+    """A source of documents in one `language` (its ISO 639 code).
 
     A concrete corpus sets the attributes and either `splits`, or `stream` where the text may be
-    larger than the memory. `name` is a short identifier, `label` what a table must call results on
-    it, `licence` what its origin states, `language` its ISO 639 code.
+    larger than the memory.
     """
 
-    name: str
-    label: str
-    licence: str
     language: str
 
     def splits(self) -> dict[str, list[Document]]:
@@ -67,26 +63,14 @@ class DocumentCorpus:
         """Return how many of what the reader left out on purpose; nothing unless overridden."""
         return {}
 
-    def origin(self) -> str:
-        """Return where the text comes from without a data_dir; reads nothing."""
-        return "built in"
-
     def key(self) -> str:
-        """Return a string that changes whenever the text does, for the cache of prepared data."""
         digest = hashlib.sha256()
         for split, documents in sorted(self.splits().items()):
             digest.update("\n".join([split, *(document.text for document in documents)]).encode())
         return f"{self.name}-{digest.hexdigest()}"
 
     def describe(self) -> dict[str, object]:
-        """Return plain values for the record: what the text is, its licence, what was left out."""
-        return {
-            "source": self.name,
-            "label": self.label,
-            "licence": self.licence,
-            "language": self.language,
-            "left_out": self.left_out(),
-        }
+        return {**super().describe(), "language": self.language, "left_out": self.left_out()}
 
 
 def by_rank(splits: Mapping[str, Any]) -> list[tuple[str, Any]]:

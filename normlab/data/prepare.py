@@ -16,7 +16,7 @@ import numpy as np
 import tokenizers
 
 from normlab.data.cache import cache_key, cached_folder, file_checksum, write_lines
-from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, paired
+from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, paired
 from normlab.data.documents import Document, DocumentCorpus
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (
@@ -92,7 +92,7 @@ class PreparedDocuments:
 
 
 def _prepared(
-    corpus: Corpus | DocumentCorpus,
+    corpus: Source,
     settings: Mapping[str, object],
     build: Callable[[Path], dict[str, Any]],
     cache: Path | None,

@@ -75,6 +75,9 @@ class Translation(Task):
     test_search: SearchSettings
     headline = "bleu"
 
+    def __post_init__(self) -> None:
+        self._device: torch.device | None = None
+
     @cached_property
     def data(self) -> PreparedTranslation:
         """Return the tokenized corpus, prepared on first use."""
@@ -112,11 +115,12 @@ class Translation(Task):
 
     def assemble_on(self, device: torch.device) -> None:
         """Keep the training text on a device and assemble its batches there."""
-        self._training_pairs = self.data.pairs["train"].to(device)
+        self._device = device
 
     @cached_property
     def _training_pairs(self) -> EncodedPairs:
-        return self.data.pairs["train"]
+        pairs = self.data.pairs["train"]
+        return pairs if self._device is None else pairs.to(self._device)
 
     def training_batch(self, indices: np.ndarray, epoch: int, *, seed: int) -> TranslationBatch:
         return self.collate(self._training_pairs, indices)
