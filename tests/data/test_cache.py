@@ -44,16 +44,6 @@ def test_a_damaged_entry_is_built_again(tmp_path, damage):
     assert (entry / "a.txt").read_text() == "text" and is_whole(entry)
 
 
-def test_a_failed_build_leaves_nothing(tmp_path):
-    def build(folder):
-        (folder / "a.txt").write_text("half")
-        raise ValueError("bad line 3")
-
-    with pytest.raises(ValueError, match="bad line 3"):
-        cached_folder("x", build, root=tmp_path)
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == []
-
-
 def _slow_build(folder):
     (folder / str(os.getpid())).write_text("built")
     time.sleep(0.3)

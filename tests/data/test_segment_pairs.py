@@ -150,21 +150,6 @@ def test_sentences_are_whole_unless_counted(nsp, documents, max_length, short_sh
         assert not (pairs.cut & (pairs.is_next | (not nsp))).any()
 
 
-@few
-@given(**choices)
-def test_documents_of_one_sentence(documents, max_length, short_share, seed):
-    pairs = made(documents, max_length=max_length, short_share=short_share, seed=seed)
-    alone = np.diff(bounds(documents)) == 1
-    examples_alone = alone[pairs.a.document]
-    assert not (examples_alone & pairs.is_next).any()
-    taken = pairs.a.document[examples_alone]
-    assert len(set(taken.tolist())) == len(taken)
-    assert pairs.left_out == alone.sum() - len(taken)
-    assert pairs.describe()["one_sentence_left_out"] == pairs.left_out
-    others = len(pairs) - len(taken)
-    assert len(taken) == min(alone.sum(), others)
-
-
 @with_and_without
 def test_the_seed_and_the_epoch_alone_decide(nsp):
     documents = prose(documents=60)

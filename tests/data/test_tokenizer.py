@@ -36,11 +36,6 @@ def test_markup_in_text_is_text(raw):
     assert wordwise.decode(wordwise.encode_batch(["a </s> b"])[0]) == "a </s> b"
 
 
-def test_decoding_leaves_marks_out(raw):
-    (ids,) = raw.encode_batch(["Ein Haus"])
-    assert raw.decode([1, *ids, 2, 0, 0]) == "Ein Haus"
-
-
 def test_unknown_characters_are_unknown(raw):
     (ids,) = raw.encode_batch(["Ein \u6f22 Haus"])
     assert ids.count(raw.unk_id) == 1
@@ -49,14 +44,6 @@ def test_unknown_characters_are_unknown(raw):
 
 def test_composed_and_decomposed_text_are_one(raw):
     assert raw.encode_batch(["Anfu\u0308hrung"]) == raw.encode_batch(["Anf\u00fchrung"])
-
-
-def test_punctuation_stands_alone_in_raw_text_only():
-    lines = ["wahr. falsch. klar."] * 20
-    raw = Tokenizer.train(lines, form="raw", vocab_size=60)
-    words = Tokenizer.train(lines, form="tokenized", vocab_size=60)
-    assert len(raw.encode_batch(["wahr."])[0]) == 2
-    assert len(words.encode_batch(["wahr."])[0]) == 1
 
 
 def test_pieces_are_the_training_pieces():
@@ -81,13 +68,6 @@ def test_join_pieces():
     assert join_pieces("die pyra@@ mi@@ de .") == "die pyramide ."
     assert join_pieces("am ende@@") == "am ende"
     assert join_pieces("a@@b @@c") == "a@@b @@c"
-
-
-def test_saved_and_loaded_alike(raw, tmp_path):
-    raw.save(tmp_path / "source.json")
-    loaded = Tokenizer.load(tmp_path / "source.json", form="raw")
-    assert len(loaded) == len(raw)
-    assert loaded.encode_batch(LINES) == raw.encode_batch(LINES)
 
 
 def test_training_is_the_same_in_another_process(raw):

@@ -1,10 +1,15 @@
-"""A translation task over a few dozen sentences in memory."""
+"""Small texts in memory, and small models of them."""
 
 import itertools
+import random
 
 from normlab.data.corpus import Corpus, ParallelText
+from normlab.data.documents import Document, DocumentCorpus
+from normlab.models.architecture import TextArchitecture
 from normlab.models.decoding import SearchSettings
+from normlab.models.layers import initialize
 from normlab.tasks.translation import Translation
+from tests.models.small import norms, placement, unsettle
 
 _NOUNS = [("Hund", "dog"), ("Baum", "tree"), ("Mann", "man"), ("Tisch", "table"), ("Tag", "day")]
 _VERBS = [("sieht", "sees"), ("malt", "paints"), ("kennt", "knows")]
@@ -49,3 +54,53 @@ def translation(**changes):
         "test_search": search,
     }
     return Translation(corpus=SmallCorpus(), **{**values, **changes})
+
+
+WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "quickly", "a", "the"]
+SIZES = {"train": 150, "valid": 40, "test": 40, "test_odd": 12}
+
+
+class SmallDocuments(DocumentCorpus):
+    """Documents of one to seven sentences of random words."""
+
+    name = label = "small"
+    licence, language = "free", "en"
+
+    def splits(self):
+        rng = random.Random(0)
+
+        def sentence():
+            return " ".join(rng.choices(WORDS, k=rng.randint(2, 7))) + "."
+
+        return {
+            split: [
+                Document(f"{split} {i}", tuple(sentence() for _ in range(rng.randint(1, 7))))
+                for i in range(count)
+            ]
+            for split, count in SIZES.items()
+        }
+
+
+def text_model(task, norm="ln", place="pre", norm_values=None, **changes):
+    values = {
+        "dim": 16,
+        "ffn_dim": 24,
+        "num_heads": 2,
+        "num_layers": 1,
+        "activation": "gelu",
+        "dropout": 0.0,
+        "attention_dropout": 0.0,
+        "activation_dropout": 0.0,
+        "positions": "learned",
+        "max_positions": 40,
+        "scale_embeddings": False,
+    }
+    arch = TextArchitecture(**{**values, **changes})
+    model = arch.build(task.spec(), placement(place), norms(norm, **(norm_values or {})))
+    initialize(model, 1)
+    unsettle(model, 1)
+    return model.double().eval()
+
+
+def values_of(scores):
+    return {name: score.value for name, score in scores.items()}

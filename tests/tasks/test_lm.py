@@ -1,52 +1,26 @@
 """Causal language modelling: losses, scores, token by token, and text that a model writes."""
 
 import math
-import random
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.documents import Document
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed import Shard
-from normlab.models.architecture import CausalLM, TextArchitecture
+from normlab.models.architecture import CausalLM
 from normlab.models.decoding import SamplingSettings, continuation
-from normlab.models.layers import initialize
 from normlab.norms.base import Stream
 from normlab.tasks.documents import NEVER, LengthChange
 from normlab.tasks.lm import LanguageModeling
-from tests.models.small import architecture, norms, placement, unsettle
+from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
-WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "naïve", "a", "the"]
-SIZES = {"train": 120, "valid": 20, "test": 20, "test_odd": 8}
 ALONE = Shard(0, 1)
 BOS, EOS = DocumentTokenizer.bos_id, DocumentTokenizer.eos_id
 
 
-class SmallCorpus(DocumentCorpus):
-    """Documents of one to five sentences of random words."""
-
-    name = label = "small"
-    licence, language = "free", "en"
-
-    def splits(self):
-        rng = random.Random(0)
-
-        def sentence():
-            return " ".join(rng.choices(WORDS, k=rng.randint(2, 7))) + "."
-
-        return {
-            split: [
-                Document(f"{split} {i}", tuple(sentence() for _ in range(rng.randint(1, 5))))
-                for i in range(count)
-            ]
-            for split, count in SIZES.items()
-        }
-
-
-class FewWords(SmallCorpus):
+class FewWords(SmallDocuments):
     """Two documents to score, of 9 + 4 and of 3 characters with those after sentences."""
 
     name = "few"
@@ -75,37 +49,12 @@ def lm(corpus=None, **changes):
         "targets": {},
         "one_by_one": 4,
     }
-    return LanguageModeling(corpus=corpus or SmallCorpus(), **{**values, **changes})
+    return LanguageModeling(corpus=corpus or SmallDocuments(), **{**values, **changes})
 
 
 @pytest.fixture(scope="module")
 def task():
     return lm()
-
-
-def built(task, norm="ln", place="pre", norm_values=None, **changes):
-    values = {
-        "dim": 16,
-        "ffn_dim": 24,
-        "num_heads": 2,
-        "num_layers": 1,
-        "activation": "gelu",
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "positions": "learned",
-        "max_positions": 30,
-        "scale_embeddings": False,
-    }
-    arch = TextArchitecture(**{**values, **changes})
-    model = arch.build(task.spec(), placement(place), norms(norm, **(norm_values or {})))
-    initialize(model, 1)
-    unsettle(model, 1)
-    return model.double().eval()
-
-
-def values(scores):
-    return {name: score.value for name, score in scores.items()}
 
 
 def drawn(stream, count):
@@ -133,7 +82,7 @@ def test_a_batch_is_its_windows():
 
 
 def test_losses_are_sums_over_windows(task):
-    model = built(task).train()  # layer norm: a window's loss is its own
+    model = text_model(task).train()  # layer norm: a window's loss is its own
     indices = [0, 9, 21, 40, 2]
     batch = task.batch("train", indices)
     together = task.losses(model, batch)["loss"]
@@ -148,21 +97,21 @@ def test_losses_are_sums_over_windows(task):
 
 @pytest.mark.parametrize("norm", ["ln", "bn", "in"])
 def test_every_token_is_scored_once_whatever_the_batch_size(task, norm):
-    model = built(task, norm)
+    model = text_model(task, norm)
     data = task.data.splits["valid"]
     scores = [task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 3, 64)]
     assert {score["loss"].n for score in scores} == {len(data.text.ids) + len(data)}
-    characters = sum(len(document.text) for document in SmallCorpus().splits()["valid"])
+    characters = sum(len(document.text) for document in SmallDocuments().splits()["valid"])
     assert {score["bits_per_character"].n for score in scores} == {characters}
     for other in scores[1:]:
-        assert values(other) == pytest.approx(values(scores[0]), rel=1e-10)
+        assert values_of(other) == pytest.approx(values_of(scores[0]), rel=1e-10)
     assert scores[0]["perplexity"].value == pytest.approx(math.exp(scores[0]["loss"].value))
     assert not any(score.higher_is_better for score in scores[0].values())
 
 
 def test_bits_per_character_by_hand():
     task = lm(FewWords(), length_buckets=[4])
-    model = built(task, "none")
+    model = text_model(task, "none")
     with torch.no_grad():
         model.decoder.embedding.tokens.weight.zero_()  # every token is equally likely
     bits, tokens = math.log2(len(task.data.tokenizer)), len(task.data.splits["test"].text.ids) + 2
@@ -175,44 +124,13 @@ def test_bits_per_character_by_hand():
     assert (found.value, found.n) == (pytest.approx(shorter * bits / 3), 3)
 
 
-def test_buckets_of_length_add_up_to_the_whole(task):
-    model = built(task)
-    scores = task.evaluate(model, "test", ALONE)
-    names = ["length_1_12", "length_13_20", "length_over_20"]
-    heads = {name.split("/")[0] for name in scores if name.startswith("length")}
-    assert heads == set(names)
-    for figure in ("loss", "bits_per_character"):
-        parts, whole = [scores[f"{name}/{figure}"] for name in names], scores[figure]
-        assert abs(sum(part.n for part in parts) - whole.n) <= (2 if "bits" in figure else 0)
-        total = sum(part.n * part.value for part in parts)
-        assert total == pytest.approx(whole.n * whole.value)
-    long = task.batch("test", np.flatnonzero(task.lengths("test")[:, 0] > 20).tolist())
-    loss = task.losses(model, long)["loss"].item() / long.tokens
-    assert scores["length_over_20/loss"].value == pytest.approx(loss, rel=1e-10)
-
-
-def test_a_window_of_an_end_alone_has_no_characters():
-    class Ends(FewWords):
-        name = "ends"
-
-        def splits(self):
-            return {**super().splits(), "test": [Document("a", ("xyz",))]}
-
-    task = lm(Ends(), max_length=4, length_buckets=[1])  # blank, x, y, z; then the end
-    assert task.lengths("test").tolist() == [[4], [1]]
-    scores = task.evaluate(built(task), "test", ALONE)
-    assert scores["length_1_1/loss"].n == 1
-    assert "length_1_1/bits_per_character" not in scores
-    assert scores["bits_per_character"].n == 4
-
-
 EXACT = [("ln", {}), ("bn", {}), ("none", {})]
 LOOKING = [("in", {}), ("bn", {"eval_stats": "batch"})]
 
 
 @pytest.mark.parametrize(("norm", "norm_values"), [*EXACT, *LOOKING])
 def test_one_token_at_a_time(task, norm, norm_values):
-    model = built(task, norm, norm_values=norm_values)
+    model = text_model(task, norm, norm_values=norm_values)
     scores = task.evaluate(model, "test", ALONE)
     found, forced = scores["one_by_one/loss"], scores["one_by_one/teacher_forced_loss"]
     assert found.n == forced.n < scores["loss"].n
@@ -237,26 +155,6 @@ def test_a_stream_goes_on_where_its_state_says(batching, count):
     widths = [batch.ids.shape[1] for batch in before]
     assert max(widths[:25], default=0) <= 10
     assert count < 70 or max(widths[25:]) > 20
-
-
-def test_an_epoch_has_every_token_once(task):
-    stream = task.train_batches(ALONE, 1)
-    count = task.indices(ALONE, 1).batches_per_epoch
-    tokens = sorted(token for _, out in drawn(stream, count) for token in out)
-    data = task.data.splits["train"]
-    assert tokens == sorted([*data.text.ids.tolist(), *[EOS] * len(data)])
-    assert stream.epochs == 1
-    ranks = [task.train_batches(Shard(rank, 2), 1) for rank in range(2)]
-    parts = [drawn(rank, count // 2) for rank in ranks]
-    interleaved = [batch for pair in zip(*parts, strict=True) for batch in pair]
-    assert interleaved == drawn(task.train_batches(ALONE, 1), count // 2 * 2)
-
-
-def test_models_that_do_not_fit_are_refused(task):
-    with pytest.raises(ValueError, match="model=bert_tiny"):
-        architecture().build(task.spec(), placement("pre"), norms())
-    with pytest.raises(ValueError, match=r"up to 24 tokens, and model\.max_positions=23"):
-        built(task, max_positions=23)
 
 
 def sampling(**changes):
@@ -291,7 +189,7 @@ def forced(task, model, prompt, count):
 @torch.no_grad()
 def test_greedy_is_the_likeliest_under_teacher_forcing(pieces, norm, settings):
     task = lm(pieces=pieces, vocab_size={"bpe": 330, "wordpiece": 70}[pieces])
-    model = built(task, norm)
+    model = text_model(task, norm)
     prompt = "the blue\na river"
     text = "".join(task.generate(model, prompt, sampling(**settings), seed=1))
     ids = forced(task, model, prompt, 8)

@@ -1,7 +1,6 @@
 """Masked language modelling: batches, losses, scores, and a stream that resumes."""
 
 import math
-import random
 from contextlib import nullcontext
 
 import numpy as np
@@ -9,44 +8,18 @@ import pytest
 import torch
 
 from normlab.config.sites import NORM_KEYS as SITES
-from normlab.data.documents import Document, DocumentCorpus
 from normlab.data.vocabulary import DocumentTokenizer
 from normlab.distributed import Shard
-from normlab.models.architecture import TextArchitecture
-from normlab.models.layers import initialize
 from normlab.tasks.base import Condition
 from normlab.tasks.documents import NEVER, LengthChange, Pass
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator
 from normlab.train.preflight import check_start
 from normlab.train.runtime import Runtime
-from tests.models.small import norms, placement, unsettle
+from tests.tasks.sentences import SmallDocuments, text_model, values_of
 
-WORDS = ["lantern", "river", "walking", "walked", "talks", "blue", "seven", "quickly", "a", "the"]
-SIZES = {"train": 150, "valid": 40, "test": 40, "test_odd": 12}
 ALONE = Shard(0, 1)
 PLAIN = {"nsp": False, "short_share": 0.0}
-
-
-class SmallCorpus(DocumentCorpus):
-    """Documents of one to seven sentences of random words."""
-
-    name = label = "small"
-    licence, language = "free", "en"
-
-    def splits(self):
-        rng = random.Random(0)
-
-        def sentence():
-            return " ".join(rng.choices(WORDS, k=rng.randint(2, 7))) + "."
-
-        return {
-            split: [
-                Document(f"{split} {i}", tuple(sentence() for _ in range(rng.randint(1, 7))))
-                for i in range(count)
-            ]
-            for split, count in SIZES.items()
-        }
 
 
 def mlm(**changes):
@@ -72,37 +45,12 @@ def mlm(**changes):
         "mask_split": [0.8, 0.1, 0.1],
         "whole_word": False,
     }
-    return MaskedLanguageModeling(corpus=SmallCorpus(), **{**values, **changes})
+    return MaskedLanguageModeling(corpus=SmallDocuments(), **{**values, **changes})
 
 
 @pytest.fixture(scope="module")
 def task():
     return mlm()
-
-
-def built(task, norm="ln", place="pre", **changes):
-    values = {
-        "dim": 16,
-        "ffn_dim": 24,
-        "num_heads": 2,
-        "num_layers": 1,
-        "activation": "gelu",
-        "dropout": 0.0,
-        "attention_dropout": 0.0,
-        "activation_dropout": 0.0,
-        "positions": "learned",
-        "max_positions": 40,
-        "scale_embeddings": False,
-    }
-    arch = TextArchitecture(**{**values, **changes})
-    model = arch.build(task.spec(), placement(place), norms(norm))
-    initialize(model, 1)
-    unsettle(model, 1)
-    return model.double().eval()
-
-
-def values(scores):
-    return {name: score.value for name, score in scores.items()}
 
 
 def restored(batch):
@@ -137,7 +85,7 @@ def test_a_norm_that_may_be_given_one_masked_token_is_refused_at_the_start(chang
     if refused:
         said = pytest.raises(ValueError, match=r"single token.*raise batch_size.*task\.mask_share")
     with said:
-        check_start(config, task, built(task, norm), ALONE)
+        check_start(config, task, text_model(task, norm), ALONE)
 
 
 def test_a_batch_is_its_examples_masked(task):
@@ -170,19 +118,19 @@ def test_an_example_is_masked_alike_in_every_batch(whole_word):
 
 @pytest.mark.parametrize("norm", ["ln", "bn", "in"])
 def test_scores_do_not_depend_on_the_batch_size(task, norm):
-    model = built(task, norm)
+    model = text_model(task, norm)
     one, three, many = (
         task.evaluate(model, "valid", ALONE, batch_size=size) for size in (1, 3, 64)
     )
-    assert values(one) == pytest.approx(values(three), rel=1e-10)
-    assert values(one) == pytest.approx(values(many), rel=1e-10)
+    assert values_of(one) == pytest.approx(values_of(three), rel=1e-10)
+    assert values_of(one) == pytest.approx(values_of(many), rel=1e-10)
     assert {name: score.n for name, score in one.items()} == {
         name: score.n for name, score in many.items()
     }
 
 
 def test_losses_are_sums_over_examples(task):
-    model = built(task).train()  # layer norm: an example's loss is its own
+    model = text_model(task).train()  # layer norm: an example's loss is its own
     indices = [0, 9, 21, 40, 2]
     batch = task.batch("train", indices)
     together, singles = task.losses(model, batch), [task.batch("train", [i]) for i in indices]
@@ -192,13 +140,15 @@ def test_losses_are_sums_over_examples(task):
         assert loss.item() == pytest.approx(sum(x[name].item() for x in alone), rel=1e-12)
         assert batch.counts[name] == sum(single.counts[name] for single in singles)
     (of_all,) = torch.autograd.grad(sum(together.values()), model.token_head.weight)
-    of_each = sum(torch.autograd.grad(sum(x.values()), model.token_head.weight)[0] for x in alone)
+    of_each = sum(
+        torch.autograd.grad(sum(x.values()), model.token_head.weight)[0] for x in alone
+    )
     torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
 
 
 @torch.no_grad()
 def test_the_loss_is_each_part_over_its_own_count(task):
-    model = built(task)
+    model = text_model(task)
     scores = task.evaluate(model, "valid", ALONE)
     batch = task.batch("valid", range(len(task.lengths("valid"))))
     losses = task.losses(model, batch)
@@ -220,7 +170,7 @@ def test_the_loss_is_each_part_over_its_own_count(task):
 
 
 def test_buckets_of_length_add_up_to_the_whole(task):
-    model = built(task)
+    model = text_model(task)
     scores = task.evaluate(model, "test", ALONE)
     names = ["length_1_16", "length_17_24", "length_25_28", "length_over_28"]
     assert {name.split("/")[0] for name in scores if "/" in name} == set(names)
@@ -238,26 +188,9 @@ def test_buckets_of_length_add_up_to_the_whole(task):
         assert found.value == pytest.approx(loss.item() / long.counts[name], rel=1e-10)
 
 
-def test_a_bucket_without_a_token_to_predict_has_no_score():
-    class Unreadable(SmallCorpus):
-        name = "unreadable"
-
-        def splits(self):
-            splits = super().splits()
-            splits["test"] = [*splits["test"], Document("odd", ("\u6f22 \u5b57",))]
-            return splits
-
-    task = mlm(**PLAIN, length_buckets=[4, 20])  # [CLS] [UNK] [UNK] [SEP], and nothing as short
-    task.corpus = Unreadable()
-    assert task.lengths("test").min() == 4
-    scores = task.evaluate(built(task), "test", ALONE)
-    assert not any(name.startswith("length_1_4/") for name in scores)
-    assert scores["length_5_20/loss"].n + scores["length_over_20/loss"].n == scores["loss"].n
-
-
 def test_without_pairs_there_is_no_pair_loss():
     task = mlm(nsp=False)
-    model = built(task)
+    model = text_model(task)
     batch = task.batch("valid", range(5))
     assert set(task.losses(model, batch)) == set(batch.counts) == {"mlm"}
     assert not batch.segments.any()
@@ -278,14 +211,6 @@ def test_the_stream_takes_examples_and_masks_of_its_epoch(size):
         assert plain(batch) == plain(expected)
         assert size[1] is None or batch.positions <= size[1]
     assert stream.epochs == pytest.approx(2 + 3 / indices.batches_per_epoch, rel=0.1)
-
-
-def test_the_seed_and_nothing_else_decides_the_batches(task):
-    torch.manual_seed(1)
-    first = drawn(task.train_batches(ALONE, 3), 9)
-    torch.manual_seed(2)
-    assert drawn(mlm().train_batches(ALONE, 3), 9) == first
-    assert drawn(task.train_batches(ALONE, 4), 9) != first
 
 
 CHANGED = {"length_change": LengthChange(step=6, max_length=32), "max_length": 20, "accumulate": 2}
@@ -348,8 +273,8 @@ def test_lengths_of_evaluation():
 )
 def test_too_few_positions_are_refused(changes):
     with pytest.raises(ValueError, match=r"up to 32 tokens, and model\.max_positions=31: raise it"):
-        built(mlm(**changes), max_positions=31)
-    built(mlm(**changes), max_positions=32)
+        text_model(mlm(**changes), max_positions=31)
+    text_model(mlm(**changes), max_positions=32)
 
 
 def test_conditions():
@@ -373,12 +298,12 @@ def test_the_test_is_repeated_under_conditions_that_matter(task):
     )
     heads = {}
     for norm in ("ln", "bn"):
-        model = built(task, norm)
+        model = text_model(task, norm)
         weights = {name: value.clone() for name, value in model.state_dict().items()}
         scores = evaluator.test(model, weights, recalibrate=False, outputs=None)
         whole = [name for name in scores if name.endswith("/loss") and "length" not in name]
         heads[norm] = {name.removesuffix("/loss") for name in whole}
-        assert values(scores)["test/batch_size_1/loss"] == pytest.approx(
+        assert values_of(scores)["test/batch_size_1/loss"] == pytest.approx(
             scores["test/loss"].value, rel=1e-10
         )
         after = model.state_dict()
@@ -396,26 +321,11 @@ def test_the_test_is_repeated_under_conditions_that_matter(task):
     assert heads["bn"] == heads["ln"] | stats | both
 
 
-def test_describe(task):
-    found = task.describe()
-    train = task.drawn(Pass("train", 32, 0, 0))
-    assert found["examples"]["train"] == train.describe()
-    assert set(found["examples"]) == set(SIZES)
-    assert found["examples"]["valid"]["examples"] == len(task.lengths("valid"))
-    assert set(train.describe()) == {"examples", "true_pairs", "cut", "one_sentence_left_out"}
-    stream = task.train_batches(ALONE, 0)
-    count = task.indices(ALONE, 0).batches_per_epoch
-    batches = [next(stream) for _ in range(count)]
-    share = sum(batch.padding for batch in batches) / sum(batch.positions for batch in batches)
-    assert found["padding_share"] == pytest.approx(share)
-    assert found["sizes"]["train"] <= SIZES["train"] and found["one_sentence"]["train"] > 0
-
-
 def test_padding_may_be_asked_for(task):
     batch = task.batch("valid", range(6), padding=0.75)
     assert batch.padding / batch.positions == pytest.approx(0.75, abs=0.02)
     assert batch.ids.shape == batch.valid.shape == batch.segments.shape
-    model = built(task, max_positions=120)
+    model = text_model(task, max_positions=120)
     wide, narrow = (task.losses(model, x) for x in (batch, task.batch("valid", range(6))))
     for name in wide:
         assert wide[name].item() == pytest.approx(narrow[name].item(), rel=1e-10)
@@ -426,10 +336,10 @@ def test_padding_may_be_asked_for(task):
 @pytest.mark.parametrize(("norm", "positions"), [("bn", "learned"), ("ln", "sinusoidal")])
 def test_examples_may_be_longer_than_any_of_training(norm, positions):
     task = mlm(max_length=12, eval_max_length=32)
-    model = built(task, norm, positions=positions)
+    model = text_model(task, norm, positions=positions)
     task.losses(model.train(), next(task.train_batches(ALONE, 1)))
     assert task.lengths("test").max() > 24
-    scores = values(task.evaluate(model.eval(), "test", ALONE))
+    scores = values_of(task.evaluate(model.eval(), "test", ALONE))
     assert all(math.isfinite(value) for value in scores.values())
 
 

@@ -111,13 +111,6 @@ def test_the_seed_and_nothing_else_decides_the_batches():
     assert drawn(task, 3) == first != drawn(task, 4)
 
 
-def test_describe_has_the_padding_share_of_the_training_batches(task):
-    stream = task.train_batches(Shard(0, 1), 0)
-    batches = [next(stream) for _ in range(math.ceil(140 / 8))]
-    share = sum(b.padding for b in batches) / sum(b.positions for b in batches)
-    assert task.describe()["padding_share"] == pytest.approx(share)
-
-
 @pytest.mark.parametrize("norm", ["ln", "bn", "in"])
 def test_evaluation_means_are_over_tokens(task, norm):
     model = built(task, norm)
@@ -204,13 +197,3 @@ def test_a_line_that_cannot_be_translated_is_named(task, line):
     model = built(task, max_positions=50)
     with pytest.raises(ValueError, match=r"line 2 has \d+ tokens: a sentence has 1 to 49"):
         task.translate(model, ["der Hund .", line])
-
-
-def test_separate_vocabularies_have_separate_matrices():
-    task = translation(joint_vocabulary=False, vocab_size=40)
-    model = built(task, share_embeddings="target")
-    tokenizers = task.data.source_tokenizer, task.data.target_tokenizer
-    assert tokenizers[0] is not tokenizers[1]
-    assert len(model.encoder.embedding.tokens.weight) == len(tokenizers[0])
-    assert len(model.output.weight) == len(tokenizers[1])
-    assert model.output is model.decoder.embedding.tokens
