@@ -1,8 +1,7 @@
-"""Which sentences share a batch, in which order, and the random numbers of each example.
+"""Which examples share a batch, in which order, and the random numbers of each example.
 
-All of it is a function of (lengths, settings, seed, epoch) alone, not of the model, the norm, the
-device or the number of processes. So seed k of two norms sees identical batches, and a resumed run
-draws the batch that it would have drawn.
+All of it depends on (lengths, settings, seed, epoch) alone, not on the model, the norm, the device
+or the number of processes: seed k of two norms sees the same batches, and so does a resumed run.
 """
 
 import zlib

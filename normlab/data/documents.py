@@ -94,18 +94,35 @@ def split_by_hash(text: str, *, valid_share: float, test_share: float) -> str:
     return "valid" if place < test_share + valid_share else "train"
 
 
-class FolderDocuments(DocumentCorpus):
+class CutDocuments(DocumentCorpus):
+    """Documents that are cut out of lines, and into splits, by the settings of the user.
+
+    `form` says what a line is: a sentence, or a paragraph whose sentences are found by rules for
+    `language`. Text without splits has about `valid_share` and `test_share` of its documents held
+    out by a hash of their text, equal documents together. `name` is part of the experiment: runs on
+    two texts of one name would be taken for the same.
+    """
+
+    form: TextForm
+
+    def __init__(
+        self, name: str, form: TextForm, language: str, *, valid_share: float, test_share: float
+    ) -> None:
+        self.name, self.form, self.language = name, form, language
+        self.shares = {"valid_share": valid_share, "test_share": test_share}
+
+    def describe(self) -> dict[str, object]:
+        by = "lines" if self.form == "sentences" else splitter()
+        return {**super().describe(), "form": self.form, "sentences_by": by}
+
+
+class FolderDocuments(CutDocuments):
     """Text of the user's own, UTF-8, plain or `.gz`.
 
     `data_dir` is a text file, or a folder with `train.txt`, `valid.txt`, `test.txt` (and further
-    `test_<name>.txt`), or a folder of other `.txt` files. Without splits a hash of each document's
-    text decides which it is in: about `valid_share` and `test_share` are held out, equal documents
-    together. A folder `data_dir/<name>` goes first.
-
-    `form` says what a line is: a sentence, or a paragraph whose sentences are found by rules for
-    `language`. `boundary` says what ends a document: a blank line, or the file alone; then a blank
-    line ends a paragraph, whose lines are joined. `name` is part of the experiment: runs on two
-    texts of one name would be taken for the same.
+    `test_<name>.txt`), or a folder of other `.txt` files, without splits. A folder
+    `data_dir/<name>` goes first. `boundary` says what ends a document: a blank line, or the file
+    alone; then a blank line ends a paragraph, whose lines are joined.
     """
 
     licence = "as stated by the owner of the text"
@@ -126,13 +143,11 @@ class FolderDocuments(DocumentCorpus):
                 "this task reads your own text: set data_dir to a folder with train.txt, valid.txt "
                 "and test.txt (plain or .gz), or to one file of documents with a blank line between"
             )
-        self.name, self.language = name, language
+        super().__init__(name, form, language, valid_share=valid_share, test_share=test_share)
         place = Path(data_dir).expanduser()
         self._place = place / name if (place / name).is_dir() else place
         self.label = _stem(self._place.resolve())
-        self._form: TextForm = form
         self._boundary: Boundary = boundary
-        self._shares = {"valid_share": valid_share, "test_share": test_share}
 
     def stream(self) -> Iterator[tuple[str, Document]]:
         files = self._files()
@@ -142,7 +157,7 @@ class FolderDocuments(DocumentCorpus):
         count = 0
         for document in self._read(files.get("all", [])):
             count += 1
-            yield split_by_hash(document.text, **self._shares), document
+            yield split_by_hash(document.text, **self.shares), document
         if "all" in files and count < len(REQUIRED):
             raise ValueError(
                 f"{self._place} holds {count} document(s), too few to split into train, valid and "
@@ -156,27 +171,21 @@ class FolderDocuments(DocumentCorpus):
             for split, paths in self._files().items()
             for path in paths
         ]
-        settings = (self._form, self._boundary, self.language, sorted(self._shares.items()))
+        settings = (self.form, self._boundary, self.language, sorted(self.shares.items()))
         return f"{self.name}-{files}-{settings}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
         files = self._files()
-        cut_here = {"split_by": "hash of the text", **self._shares} if "all" in files else {}
-        return {
-            **super().describe(),
-            "form": self._form,
-            "boundary": self._boundary,
-            "sentences_by": "lines" if self._form == "sentences" else splitter(),
-            "files": {split: [path.name for path in paths] for split, paths in files.items()},
-            **cut_here,
-        }
+        held_out = {"split_by": "hash of the text", **self.shares} if "all" in files else {}
+        names = {split: [path.name for path in paths] for split, paths in files.items()}
+        return {**super().describe(), "boundary": self._boundary, "files": names, **held_out}
 
     def _read(self, paths: list[Path]) -> Iterator[Document]:
         read = read_documents if self._boundary == "blank_line" else whole_document
         for path in paths:
             document = None
             lines = stream_lines(path)
-            for document in read(lines, form=self._form, language=self.language, origin=path.name):
+            for document in read(lines, form=self.form, language=self.language, origin=path.name):
                 yield document
             if document is None:
                 raise ValueError(f"{path} holds no sentence, only blank lines; give it text")

@@ -27,7 +27,6 @@ from normlab.data.corpus import (
     ParallelText,
     check_german_english,
     find_text,
-    has_tables,
     missing_text,
     paired,
     read_lines,
@@ -64,7 +63,7 @@ class Iwslt14(Corpus):
     """IWSLT'14 de-en, tokenized and lowercased, or in the pieces that fairseq's script wrote.
 
     Args:
-        data_dir: `de-en.tgz` or a folder with it, its files, the hub's Parquet files, or
+        data_dir: `de-en.tgz`, or a folder with it, with its files, or with
             `{train,valid,test}[.bpe|.tok].{de,en}[.gz]`; null downloads.
         source_language, target_language: de and en, or the other way round.
         train_from: `valid` trains on the valid split where there is no training text, every 23rd
@@ -161,8 +160,6 @@ class Iwslt14(Corpus):
         if (release := find_release(path)) is not None:
             content = {file.name: file_checksum(file) for file in sorted(release.glob("*.de-en.*"))}
             return _cached(content, lambda _: read_release(release))
-        if path.is_dir() and has_tables(path):
-            return _from_tables(str(path))
         return self._from_prepared(path)
 
     def _from_archive(self, archive: Path) -> Splits:
@@ -172,7 +169,7 @@ class Iwslt14(Corpus):
     def _from_network(self) -> Splits:
         try:
             if self._download == "hub":
-                return _from_tables(HUB, revision=HUB_REVISION)
+                return _from_hub()
             archive = download(URL, f"iwslt14-{ARCHIVE}")
         except Exception as error:
             raise unavailable(
@@ -247,11 +244,10 @@ def _read_archive(archive: Path, place: Path) -> Splits:
         return read_release(release)
 
 
-def _from_tables(path: str, *, revision: str | None = None) -> Splits:
+def _from_hub() -> Splits:
     """Read the hub's tables: raw text; `validation` and `test` are four of the five sets."""
-    tables = read_table(
-        path, splits=("train", "validation", "test"), languages=LANGUAGES, revision=revision
-    )
+    splits = ("train", "validation", "test")
+    tables = read_table(HUB, splits=splits, languages=LANGUAGES, revision=HUB_REVISION)
     train = tables["train"]
     kept = train.pick([i for i, line in enumerate(train.source) if training_lines([line])])
     raw = paired([training_lines(kept.source), training_lines(kept.target)], train.origins)

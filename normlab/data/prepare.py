@@ -17,7 +17,7 @@ import tokenizers
 
 from normlab.data.cache import cache_key, cached_folder, file_checksum, write_lines
 from normlab.data.corpus import REQUIRED, Corpus, Form, ParallelText, Source, paired
-from normlab.data.documents import Document, DocumentCorpus
+from normlab.data.documents import DocumentCorpus
 from normlab.data.encoded import EncodedDocuments, EncodedPairs, EncodedText, ends
 from normlab.data.vocabulary import (
     PIECE_JOIN,
@@ -71,9 +71,9 @@ class PreparedTranslation:
     def source_line(self, line: str) -> str:
         """Turn a sentence of a user into the form of the source text, for `encode_batch`.
 
-        `raw`: as it is. `tokenized`: Moses tokens. `bpe`: the same, and each word is cut into the
-        longest known pieces from its start, as the merges themselves are not part of such text; a
-        line that holds pieces already stays. Lowercased where the training text is.
+        `raw`: as it is. `tokenized`: Moses tokens, lowercased where the training text is. `bpe`:
+        the same, and each word is cut into the longest known pieces from its start, unless the
+        line holds pieces already.
         """
         if self.form == "raw" or PIECE_JOIN in line:
             return line
@@ -226,7 +226,7 @@ def prepare_documents(
     `max_length` changes no array: the description counts the sentences that are longer
     (`long_sentences`), which examples cut and windows continue. A document that has come before,
     in its split or one that is kept first, is left out and counted. Raises ValueError for a split
-    that is missing or empty, and for a document that cannot be one.
+    that is missing or empty.
     """
     how = {"pieces": pieces, "lowercase": lowercase}
 
@@ -272,7 +272,6 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     repeated, sizes = Counter[str](), Counter[str]()
     with ExitStack() as stack:
         for split, document in corpus.stream():
-            _check(split, document)
             text = document.text.encode()
             mark = hashlib.sha256(text).digest()[:8]
             if mark in seen:
@@ -288,17 +287,6 @@ def _write_text(corpus: DocumentCorpus, folder: Path) -> dict[str, int]:
     return {split: repeated[split] for split in order}
 
 
-def _check(split: str, document: Document) -> None:
-    if not document.sentences:
-        raise ValueError(f"{document.origin} ({split}) has no sentence")
-    for number, sentence in enumerate(document.sentences, 1):
-        if not sentence.strip() or "\n" in sentence:
-            raise ValueError(
-                f"{document.origin} ({split}), sentence {number}: blank, or with a line "
-                "break inside"
-            )
-
-
 def _read_text(path: Path) -> Iterator[list[str]]:
     """Yield the sentences of each document that `_write_text` wrote."""
     with path.open(encoding="utf-8", newline="\n") as file:
@@ -312,10 +300,9 @@ def _encode_split(
 ) -> dict[str, Any]:
     """Write the arrays of a split in place of its text; return what the record says of them.
 
-    Sentences without a token, such as one of control characters, are left out and counted, and so
-    are documents that have no other sentence. `characters` and `bytes` (UTF-8) include the line
-    break after each sentence, `words` stand between blanks. `lengths` are tokens per sentence,
-    `document_lengths` tokens per document; `one_sentence` counts documents of one sentence.
+    Sentences without a token, such as control characters, are left out and counted, and so are
+    documents without another sentence. `characters` and `bytes` (UTF-8) include the line break after each
+    sentence. `lengths` are tokens per sentence, `document_lengths` tokens per document.
     """
     path = folder / f"{split}.txt"
     counts = Counter(characters=0, bytes=0, words=0, without_token=0)

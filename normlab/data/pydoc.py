@@ -96,7 +96,6 @@ class PydocCorpus(DocumentCorpus):
         }
 
     def left_out(self) -> dict[str, int]:
-        """Return how many code blocks, sentences and repeated paragraphs are not in the corpus."""
         return dict(self._read[1])
 
     @cached_property

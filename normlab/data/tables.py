@@ -11,8 +11,8 @@ from typing import Any, Literal
 from normlab.data.corpus import has_tables, unavailable
 from normlab.data.documents import (
     RULES,
+    CutDocuments,
     Document,
-    DocumentCorpus,
     TextForm,
     by_rank,
     cut,
@@ -28,17 +28,15 @@ SPLITS = {"train": "train", "validation": "valid", "valid": "valid", "test": "te
 _TITLE = re.compile(r"= [^=](.*[^=])? =")
 
 
-class HubDocuments(DocumentCorpus):
+class HubDocuments(CutDocuments):
     """A data set with a column of text, such as WikiText.
 
     `path` and `config` name it on the hub; `data_dir` is a folder of its files instead, with those
     of a config in a folder of that name or not. `rows` says what a row of `column` is: `documents`,
     whose lines are paragraphs; `lines`, where an empty row ends a document; `articles`, WikiText's
-    lines, where a title between blank rows begins one (titles stay, as do all other lines).
-
-    `form` says whether a line is a sentence or a paragraph of `language`. A data set without
-    validation or test rows has `valid_share` or `test_share` of its training documents held out, by
-    a hash of their text. `max_documents` keeps the first so many of each split, null all.
+    lines, where a title between blank rows begins one (titles stay, as do all other lines). Only a
+    data set without validation or test rows has training documents held out. `max_documents` keeps
+    the first so many of each split, null all.
 
     `datasets` keeps the rows as one memory-mapped Arrow copy in its own cache. `revision` is the
     data set's commit on the hub; null takes the newest.
@@ -61,15 +59,14 @@ class HubDocuments(DocumentCorpus):
         max_documents: int | None,
         revision: str | None = None,
     ) -> None:
-        self.name, self.licence, self.language = name, licence, language
+        super().__init__(name, form, language, valid_share=valid_share, test_share=test_share)
+        self.licence = licence
         self._folder = None if data_dir is None else Path(data_dir).expanduser()
         source = f"{path} ({config})" if config else path
         self.label = source if self._folder is None else f"{self._folder.resolve().name} (files)"
         self._path, self._config, self._revision = path, config, revision
         self._rows: Rows = rows
         self._column = column
-        self._form: TextForm = form
-        self._shares = {"valid_share": valid_share, "test_share": test_share}
         self._max_documents = max_documents
 
     def origin(self) -> str:
@@ -81,7 +78,7 @@ class HubDocuments(DocumentCorpus):
             documents = self._documents(rows, f"{self._path}:{split}")
             for document in islice(documents, self._max_documents):
                 # What a hash gives to a split that the data set has rows of stays in train.
-                hashed = split_by_hash(document.text, **self._shares) if split == "train" else split
+                hashed = split_by_hash(document.text, **self.shares) if split == "train" else split
                 yield (split if hashed in self._tables else hashed), document
 
     def key(self) -> str:
@@ -90,7 +87,7 @@ class HubDocuments(DocumentCorpus):
             digest.update(f"{split} {len(table)}\n".encode())
             for texts in _batches(table, self._column):
                 digest.update("\x1e".join(texts).encode())
-        settings = (self._rows, self._form, self.language, self._max_documents, self._shares)
+        settings = (self._rows, self.form, self.language, self._max_documents, self.shares)
         return f"{self.name}-{digest.hexdigest()}-{settings}-{RULES}-{splitter()}"
 
     def describe(self) -> dict[str, object]:
@@ -99,10 +96,8 @@ class HubDocuments(DocumentCorpus):
             "path": self._path,
             "config": self._config,
             "rows": self._rows,
-            "form": self._form,
-            "sentences_by": "lines" if self._form == "sentences" else splitter(),
             "max_documents": self._max_documents,
-            **self._shares,
+            **self.shares,
             **({} if self._revision is None else {"revision": self._revision}),
         }
 
@@ -160,7 +155,6 @@ class HubDocuments(DocumentCorpus):
             ) from error
 
     def left_out(self) -> dict[str, int]:
-        """Return how many rows have no text."""
         if self._rows != "documents":
             return {}
         batches = (x for table in self._tables.values() for x in _batches(table, self._column))
@@ -168,16 +162,14 @@ class HubDocuments(DocumentCorpus):
 
     def _documents(self, texts: Iterable[str], origin: str) -> Iterator[Document]:
         if self._rows == "lines":
-            yield from read_documents(texts, form=self._form, language=self.language, origin=origin)
+            yield from read_documents(texts, form=self.form, language=self.language, origin=origin)
         elif self._rows == "articles":
-            yield from articles(texts, form=self._form, language=self.language, origin=origin)
+            yield from articles(texts, form=self.form, language=self.language, origin=origin)
         else:
             for number, text in enumerate(texts):
                 lines = text.replace("\n", "\n\n").split("\n")  # a line is a whole paragraph
                 row = f"{origin}, row {number}"
-                yield from whole_document(
-                    lines, form=self._form, language=self.language, origin=row
-                )
+                yield from whole_document(lines, form=self.form, language=self.language, origin=row)
 
 
 def articles(

@@ -188,7 +188,6 @@ class DocumentTask(Task):
         return self.data.splits
 
     def describe(self) -> dict[str, Any]:
-        """Return the data's description: the text, the examples of an epoch, and their padding."""
         passes = {split: self.evaluated(split) for split in self.splits}
         passes["train"] = self._trained(0, 0)
         return {
@@ -238,7 +237,6 @@ class DocumentTask(Task):
         return DocumentStream(self, shard, seed, limit=self.max_length, later=self.length_change)
 
     def calibration_batches(self, shard: Shard, seed: int) -> DocumentStream:
-        """Return training batches of the length that training ends with."""
         limit = self.length_change.max_length or self.max_length
         return DocumentStream(self, shard, seed, limit=limit, later=NEVER)
 
@@ -249,7 +247,6 @@ class DocumentTask(Task):
         return self.collate(self.evaluated(split), indices, padding=padding)
 
     def floors(self) -> dict[str, float]:
-        """Return the scores of the test by the frequencies of its own targets alone."""
         return {name: score.value for name, score in self.scores(self.blind_sums("test")).items()}
 
 

@@ -81,7 +81,6 @@ class Classification(Task):
         return torch.from_numpy(mean), torch.from_numpy(np.sqrt(square - mean**2))
 
     def describe(self) -> dict[str, Any]:
-        """Return the data's description."""
         height, width, channels = self.data["train"].pixels.shape[1:]
         return {
             "label": self.source.label,
@@ -96,7 +95,6 @@ class Classification(Task):
         }
 
     def spec(self) -> Image:
-        """Return the size of the images and the number of their classes."""
         height, width, channels = self.data["train"].pixels.shape[1:]
         return Image(height, width, channels, len(self.source.classes))
 
@@ -105,7 +103,6 @@ class Classification(Task):
         return self.data
 
     def lengths(self, split: str) -> np.ndarray:
-        """Return the pixels of each image, [n, 1]."""
         images = self.split(split)
         height, width = images.pixels.shape[1:3]
         return np.full((len(images), 1), height * width)
@@ -116,7 +113,6 @@ class Classification(Task):
         return _batch(pixels, chosen.labels)
 
     def evaluation_batch(self, split: str, indices: np.ndarray, *, padding: float) -> ImageBatch:
-        """Return images as they are; they have no padding, whatever is asked."""
         chosen = self.data[split].pick(indices)
         return _batch(chosen.pixels, chosen.labels)
 
@@ -126,7 +122,6 @@ class Classification(Task):
         return model((batch.pixels.to(mean.dtype) - mean) / deviation)
 
     def losses(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
-        """Return the cross-entropy summed over the images."""
         logits = self.logits(model, batch)
         return {LOSS: label_smoothed_cross_entropy(logits, batch.labels, self.label_smoothing)[0]}
 
@@ -135,7 +130,6 @@ class Classification(Task):
         return {"nll": (), "bins": (_TALLIED, _BINS)}
 
     def tally(self, model: nn.Module, batch: ImageBatch) -> dict[str, Tensor]:
-        """Return the loss without smoothing, and count, confidence and hit in their bin."""
         logits = self.logits(model, batch)
         confidence, named = logits.double().softmax(-1).max(-1)
         hits = (named == batch.labels).double()
@@ -162,7 +156,6 @@ class Classification(Task):
         }
 
     def floors(self) -> dict[str, float]:
-        """Return loss and accuracy by the frequencies of the test's own classes alone."""
         classes = np.bincount(self.data["test"].labels, minlength=len(self.source.classes))
         return {
             "loss": unigram_nll(classes.tolist()) / float(classes.sum()),

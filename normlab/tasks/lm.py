@@ -52,12 +52,10 @@ class LanguageModeling(DocumentTask):
     one_by_one: int
 
     def examples(self, one: Pass) -> Windows:
-        """Return the windows of a text, which are the same in every epoch of it."""
         data = self.data.splits[one.split]
         return text_windows(data.documents, data.text.lengths, max_length=one.limit)
 
     def spec(self) -> Text:
-        """Return the corpus's vocabulary; each token is told from those before it."""
         return self.text_spec(causal=True)
 
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> WindowBatch:
@@ -88,14 +86,12 @@ class LanguageModeling(DocumentTask):
         return model.project(x.flatten(0, 1).index_select(0, batch.places))
 
     def losses(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
-        """Return the cross-entropy summed over the real tokens."""
         return {
             LOSS: label_smoothed_cross_entropy(self.logits(model, batch), batch.tgt_out, 0.0)[0]
         }
 
     @torch.no_grad()
     def stepwise(self, model: GeneratesText, batch: WindowBatch) -> tuple[Tensor, Tensor]:
-        """Return the tokens' logits by teacher forcing, and one token at a time."""
         rows, length = batch.ids.shape
         state = model.start_decoding(rows, max_length=length)
         steps = [model.decode_step(batch.ids[:, t], state) for t in range(length)]
@@ -107,7 +103,6 @@ class LanguageModeling(DocumentTask):
         return {"tokens": (), "nll": (), "characters": ()}
 
     def tally(self, model: GeneratesText, batch: WindowBatch) -> dict[str, Tensor]:
-        """Return tokens, their losses, and the characters they make, by window."""
         nll = -log_probabilities(self.logits(model, batch), batch.tgt_out)
         row = batch.places // batch.ids.shape[1]
         zero = torch.zeros(len(batch.ids), dtype=torch.float64, device=nll.device)
@@ -118,7 +113,6 @@ class LanguageModeling(DocumentTask):
         }
 
     def blind_sums(self, split: str) -> dict[str, float]:
-        """Return tokens, characters, and losses by the frequencies of tokens and ends."""
         data, windows = self.data.splits[split], self.drawn(self.evaluated(split))
         counts = np.bincount(data.text.ids, minlength=len(self.data.tokenizer))
         counts[DocumentTokenizer.eos_id] += windows.ends.sum()

@@ -65,7 +65,6 @@ class MaskedLanguageModeling(DocumentTask):
     headline = "mlm_accuracy"
 
     def examples(self, one: Pass) -> Pairs:
-        """Return the pairs of segments of an epoch."""
         data = self.data.splits[one.split]
         return segment_pairs(
             data.documents,
@@ -78,7 +77,6 @@ class MaskedLanguageModeling(DocumentTask):
         )
 
     def spec(self) -> Text:
-        """Return the corpus's vocabulary; a token is told from all others."""
         return self.text_spec(causal=False)
 
     def collate(self, one: Pass, indices: np.ndarray, *, padding: float = 0.0) -> MaskedBatch:
@@ -121,7 +119,6 @@ class MaskedLanguageModeling(DocumentTask):
         )
 
     def fewest_pooled(self, lengths: np.ndarray) -> int:
-        """Return the fewest tokens that may be masked, which the norm of their head is given."""
         least = np.zeros(len(lengths)) if self.whole_word else lengths[:, 0] - MARKS
         return int(np.maximum(np.floor(self.mask_share * least), 1).sum())
 
@@ -133,7 +130,6 @@ class MaskedLanguageModeling(DocumentTask):
         return model.token_logits(x, batch.places, batch.real), model.pair_logits(x)
 
     def losses(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
-        """Return cross-entropies summed over masked tokens and, with `nsp`, over pairs."""
         tokens, pairs = self.logits(model, batch)
         found = {MLM: label_smoothed_cross_entropy(tokens, batch.labels, 0.0)[0]}
         if self.nsp:
@@ -146,7 +142,6 @@ class MaskedLanguageModeling(DocumentTask):
         return dict.fromkeys(("tokens", "nll", "hits", "hits_in_top", *pairs), ())
 
     def tally(self, model: MaskedLM, batch: MaskedBatch) -> dict[str, Tensor]:
-        """Return masked tokens, their losses and hits, and the same of pairs, by example."""
         tokens, pairs = self.logits(model, batch)
         row = batch.real // batch.places.shape[1]
         best = tokens.topk(min(TOP, tokens.shape[-1])).indices == batch.labels[:, None]
@@ -168,7 +163,6 @@ class MaskedLanguageModeling(DocumentTask):
         return found
 
     def blind_sums(self, split: str) -> dict[str, float]:
-        """Return the sums by the frequencies of all tokens that may be masked, and of pairs."""
         pairs, data = self.drawn(self.evaluated(split)), self.data.splits[split]
         counts = np.zeros(len(self.data.tokenizer), dtype=np.int64)
         for indices in np.array_split(np.arange(len(pairs)), len(pairs) // _PART + 1):

@@ -89,11 +89,9 @@ class Translation(Task):
         )
 
     def describe(self) -> dict[str, Any]:
-        """Return the data's description with the padding share of the batches it is trained in."""
         return {**self.data.description, "padding_share": self.padding_share()}
 
     def spec(self) -> TextToText:
-        """Return the vocabularies, and the split with the longest sentence."""
         longest = {split: int(pairs.lengths.max()) for split, pairs in self.data.pairs.items()}
         split = max(longest, key=lambda name: longest[name])
         return TextToText(
@@ -110,11 +108,9 @@ class Translation(Task):
         return self.data.pairs
 
     def lengths(self, split: str) -> np.ndarray:
-        """Return the tokens of source and target with their end of sentence, [n, 2]."""
         return self.split(split).lengths
 
     def assemble_on(self, device: torch.device) -> None:
-        """Keep the training text on a device and assemble its batches there."""
         self._device = device
 
     @cached_property
@@ -131,7 +127,6 @@ class Translation(Task):
         return self.collate(self.split(split), indices, padding=padding)
 
     def reach(self, room: int) -> int:
-        """Return the longest side of a pair, or the longest hypothesis that may be searched for."""
         searched = {name: self.test_search for name in self.test_splits()}
         searched["valid"] = self.valid_search
         limits = [
@@ -176,13 +171,11 @@ class Translation(Task):
         )
 
     def losses(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        """Return the label-smoothed cross-entropy summed over the target tokens."""
         loss, _ = self._cross_entropy(model, batch)
         return {LOSS: loss}
 
     @torch.no_grad()
     def stepwise(self, model: Seq2Seq, batch: TranslationBatch) -> tuple[Tensor, Tensor]:
-        """Return the target tokens' logits by teacher forcing, and by incremental decoding."""
         source, target = Stream(batch.source_valid), Stream(batch.tgt_valid)
         stream = model(batch.source, source, batch.tgt_in, target)
         whole = model.project(stream).flatten(0, 1)
@@ -204,7 +197,6 @@ class Translation(Task):
         return {"loss": (), "nll": (), "tokens": ()}
 
     def tally(self, model: Seq2Seq, batch: TranslationBatch) -> dict[str, Tensor]:
-        """Return loss, negative log-likelihood and tokens of the batch, in one row each."""
         loss, nll = self._cross_entropy(model, batch)
         return {"loss": loss[None], "nll": nll[None], "tokens": torch.tensor([batch.tokens])}
 
@@ -242,7 +234,6 @@ class Translation(Task):
 
     @contextmanager
     def some(self, split: str, count: int) -> Iterator[int]:
-        """Keep sentences that are spread evenly over the split."""
         pairs = self.split(split)
         chosen = np.linspace(0, len(pairs) - 1, min(count, len(pairs))).round().astype(int)
         with self.reduced(split, chosen):
@@ -325,7 +316,6 @@ class Translation(Task):
         return tokenized_bleu(self.data.words(lines), references)
 
     def score_names(self) -> Sequence[str]:
-        """Return the names of a validation's scores; ValueError where BLEU cannot cut the text."""
         _bleu_tokenizer(self.corpus)
         return _NAMES
 

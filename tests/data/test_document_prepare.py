@@ -186,19 +186,6 @@ def test_a_split_without_documents_of_its_own_is_named(tmp_path, train):
         prepare({**SPLITS, "train": train}, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ([], r"valid 0 \(valid\) has no sentence"),
-        (["One.", " \t"], r"valid 0 \(valid\), sentence 2: blank"),
-        (["One.\nTwo."], r"valid 0 \(valid\), sentence 1: .*a line break inside"),
-    ],
-)
-def test_a_document_that_cannot_be_one_is_named(tmp_path, document, message):
-    with pytest.raises(ValueError, match=message):
-        prepare({**SPLITS, "valid": [document]}, tmp_path)
-
-
 def test_a_vocabulary_of_a_large_text_is_learned_from_every_kth_document(tmp_path, monkeypatch):
     splits = {**SPLITS, "train": [[f"Word{i} is here."] for i in range(40)]}
     monkeypatch.setattr("normlab.data.prepare.SAMPLE_CHARACTERS", 200)

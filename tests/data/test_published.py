@@ -215,14 +215,15 @@ def write_parquet(folder, split, rows):
 
 def test_the_hub_tables_take_the_same_protocol(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "hf"))
-    de = TRAIN_TAGS["de"].splitlines()
-    en = TRAIN_TAGS["en"].splitlines()
     folder = tmp_path / "tables"
-    write_parquet(folder, "train", list(zip(de, en, strict=True)))
+    sides = (TRAIN_TAGS[lang].splitlines() for lang in ("de", "en"))
+    write_parquet(folder, "train", list(zip(*sides, strict=True)))
     write_parquet(folder, "validation", [("Eins.", "One.")])
     write_parquet(folder, "test", [("Zwei.", "Two.")])
+    monkeypatch.setattr(iwslt, "HUB", str(folder))
+    monkeypatch.setattr(iwslt, "HUB_REVISION", None)
     released = corpus(write_release(tmp_path / "files")).splits()
-    splits = corpus(folder).splits()
+    splits = corpus(None, download="hub").splits()
     assert splits["train"].source == released["train"].source
     assert splits["valid"].target == released["valid"].target
     assert splits["test"].target == ["one .", "two ."]

@@ -140,9 +140,7 @@ def test_losses_are_sums_over_examples(task):
         assert loss.item() == pytest.approx(sum(x[name].item() for x in alone), rel=1e-12)
         assert batch.counts[name] == sum(single.counts[name] for single in singles)
     (of_all,) = torch.autograd.grad(sum(together.values()), model.token_head.weight)
-    of_each = sum(
-        torch.autograd.grad(sum(x.values()), model.token_head.weight)[0] for x in alone
-    )
+    of_each = sum(torch.autograd.grad(sum(x.values()), model.token_head.weight)[0] for x in alone)
     torch.testing.assert_close(of_all, of_each, rtol=1e-9, atol=1e-11)
 
 
