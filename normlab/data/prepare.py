@@ -301,8 +301,8 @@ def _encode_split(
     """Write the arrays of a split in place of its text; return what the record says of them.
 
     Sentences without a token, such as control characters, are left out and counted, and so are
-    documents without another sentence. `characters` and `bytes` (UTF-8) include the line break after each
-    sentence. `lengths` are tokens per sentence, `document_lengths` tokens per document.
+    documents without another sentence. `characters` and `bytes` (UTF-8) include the line break
+    after each sentence. `lengths` are tokens per sentence, `document_lengths` tokens per document.
     """
     path = folder / f"{split}.txt"
     counts = Counter(characters=0, bytes=0, words=0, without_token=0)

@@ -1,21 +1,19 @@
 """Words and subwords: Moses tokens, and the vocabularies of translation and of language models.
 
-Translation has one segmentation per form of text. `raw`: joint byte-pair encoding (Sennrich et al.
-2016) of text whose spaces are kept as a visible mark and whose punctuation is separate, so that
-decoding gives the text back (up to Unicode NFC). `tokenized`: the same over space-separated words,
-punctuation not split again. `bpe`: the text is segmented already, so the vocabulary is its training
-pieces, and decoding joins `@@ `.
+Translation. `raw`: byte-pair encoding (Sennrich et al. 2016) of text whose spaces are kept as a
+visible mark and whose punctuation is separate, so that decoding gives the text back (up to Unicode
+NFC). `tokenized`: the same over space-separated words. `bpe`: the text is segmented already, so the
+vocabulary is its training pieces, and decoding joins `@@ `.
 
-Masked and causal language models have two. `wordpiece`: BERT's (Devlin et al. 2019): words and
-punctuation apart, `##` before a piece that continues a word, an unknown id for a word with a rare
-character. `bpe`: byte pairs over bytes (Radford et al. 2019), which encodes every text, so bits per
-character leave nothing out.
+Language models. `wordpiece`: BERT's (Devlin et al. 2019): words and punctuation apart, `##` before
+a piece that continues a word, an unknown id for a word with a rare character. `bpe`: byte pairs
+over bytes (Radford et al. 2019), which encode every text.
 """
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar, Literal, SupportsInt
 
@@ -207,9 +205,7 @@ def _no_special_text(segmenter: Segmenter) -> Segmenter:
 
 def _pieces_of(lines: Iterable[str]) -> Segmenter:
     """Build the vocabulary of pieces, the most frequent first; the published `<unk>` is unknown."""
-    counts = Counter(chain.from_iterable(line.split(" ") for line in lines))
-    for word in ("<unk>", ""):
-        counts.pop(word, None)
+    counts = Counter(x for line in lines for x in line.split(" ") if x not in ("", "<unk>"))
     pieces = sorted(counts, key=lambda piece: (-counts[piece], piece))
     vocabulary = {piece: number for number, piece in enumerate([*PAIR_SPECIALS, *pieces])}
     segmenter = Segmenter(models.WordLevel(vocabulary, unk_token=PAIR_SPECIALS[3]))
@@ -219,10 +215,8 @@ def _pieces_of(lines: Iterable[str]) -> Segmenter:
 
 def _train_bytes(sentences: Sequence[str], vocab_size: int, lowercase: bool) -> Segmenter:
     segmenter = Segmenter(models.BPE())
-    steps: list[normalizers.Normalizer] = [normalizers.NFC()]
-    segmenter.normalizer = normalizers.Sequence(
-        [*steps, normalizers.Lowercase()] if lowercase else steps
-    )
+    steps = [normalizers.NFC(), normalizers.Lowercase()][: 1 + lowercase]
+    segmenter.normalizer = normalizers.Sequence(steps)
     segmenter.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
     segmenter.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
@@ -247,14 +241,10 @@ def _train_wordpiece(sentences: Sequence[str], vocab_size: int, lowercase: bool)
         counts.update(normalizer.normalize_str(sentence))
     ranked = sorted(counts, key=lambda character: (-counts[character], character))
     rare = {ord(character): " " for character in ranked[MAX_ALPHABET:]}
-    # The library numbers the characters that continue a word in the order of a hash map, and
-    # breaks ties between merges by these numbers: another vocabulary in each process. Naming them
-    # beforehand, in order, fixes both.
-    continuing = [
-        CONTINUES + character
-        for character in sorted(ranked[:MAX_ALPHABET])
-        if _stays_inside(segmenter, character)
-    ]
+    # The library numbers the characters that continue a word in the order of a hash map, so each
+    # process would learn another vocabulary; naming the characters beforehand, in order, fixes it.
+    known = sorted(ranked[:MAX_ALPHABET])
+    continuing = [CONTINUES + x for x in known if _stays_inside(segmenter, x)]
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
         min_frequency=2,
