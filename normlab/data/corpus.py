@@ -2,7 +2,6 @@
 
 import gzip
 import hashlib
-import math
 import re
 import zlib
 from abc import ABC, abstractmethod
@@ -231,7 +230,7 @@ def read_lines(path: Path) -> list[str]:
     return list(stream_lines(path, most=MOST_TEXT))
 
 
-def stream_lines(path: Path, *, most: float = math.inf) -> Iterator[str]:
+def stream_lines(path: Path, *, most: int | None = None) -> Iterator[str]:
     """Yield the lines of a UTF-8 text file, gzip-packed where its name ends in `.gz`.
 
     Raises ValueError naming the file, and the line that is not UTF-8; also above `most` bytes.
@@ -246,11 +245,11 @@ def stream_lines(path: Path, *, most: float = math.inf) -> Iterator[str]:
         ) from error
 
 
-def _limited(file: Any, path: Path, most: float) -> Iterator[bytes]:
+def _limited(file: Any, path: Path, most: int | None) -> Iterator[bytes]:
     read = 0
-    while line := file.readline(-1 if most == math.inf else most + 1):
+    while line := file.readline(-1 if most is None else most + 1):
         read += len(line)
-        if read > most:
+        if most is not None and read > most:
             raise ValueError(f"{path}: unpacks to more than {most} bytes; unpack it yourself")
         yield line
 

@@ -91,18 +91,25 @@ class EncodedText:
 
         The batch is made on the device of the ids, without waiting for it.
         """
-        ids = torch.from_numpy(self.ids) if self.resident is None else self.resident
         counts = self.counts(indices)
         before = int(prefix is not None)
         width = int(counts.max(initial=0)) + before + 1
-        sizes = torch.from_numpy(np.stack([self.offsets[indices], counts]))
-        starts, stops = sizes.to(ids.device, non_blocking=True)[:, :, None]
-        columns = torch.arange(-before, width - before, device=ids.device)
-        out = ids[(starts + columns).clamp_(0, max(len(ids) - 1, 0))].long()
-        out = out.masked_fill_((columns < 0) | (columns >= stops), pad_id)
+        if self.resident is None:  # on a processor numpy is twice as fast
+            rows = np.full((len(indices), width), pad_id, dtype=np.int64)
+            copy_runs(rows, np.full_like(counts, before), self.ids, self.offsets[indices], counts)
+            rows[np.arange(len(indices)), counts + before] = suffix
+            out = torch.from_numpy(rows)
+        else:
+            ids = self.resident
+            sizes = torch.from_numpy(np.stack([self.offsets[indices], counts]))
+            starts, stops = sizes.to(ids.device, non_blocking=True)[:, :, None]
+            columns = torch.arange(-before, width - before, device=ids.device)
+            out = ids[(starts + columns).clamp_(0, max(len(ids) - 1, 0))].long()
+            out = out.masked_fill_((columns < 0) | (columns >= stops), pad_id)
+            out = out.masked_fill_(columns == stops, suffix)
         if prefix is not None:
             out[:, 0] = prefix
-        return out.masked_fill_(columns == stops, suffix)
+        return out
 
 
 @dataclass(frozen=True)
