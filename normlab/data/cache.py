@@ -73,6 +73,8 @@ def cached_folder(name: str, build: Callable[[Path], None], *, root: Path | None
     try:
         if not is_whole(entry):
             for old in (place, entry):
+                if old.is_symlink() or (old.exists() and not old.is_dir()):
+                    old.unlink()  # a pipe would keep `rmtree` waiting
                 shutil.rmtree(old, ignore_errors=True)
             place.mkdir()
             build(place)
