@@ -3,7 +3,7 @@
 import pytest
 
 from normlab.cli import main as cli
-from normlab.commands import train
+from normlab.commands import _sweep, train
 from normlab.commands.demo import sentence
 from normlab.config.compose import compose, error_line
 from normlab.config.suggest import check_arguments, check_given_once
@@ -101,7 +101,7 @@ def test_a_path_in_chinese_is_told_to_be_quoted_and_a_broken_list_is_not():
 
 def test_the_demo_is_resumed_by_its_own_short_command(monkeypatch, capsys):
     asked = []
-    monkeypatch.setattr(train, "run_hydra", lambda argv, again: asked.append(again) or 130)
+    monkeypatch.setattr(_sweep, "run_hydra", lambda argv, again: asked.append(again) or 130)
     assert cli(["demo", "budget.steps=9", "probe=[]"]) == 130
     assert asked == ["normlab demo budget.steps=9 'probe=[]'"]
 

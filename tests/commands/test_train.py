@@ -9,7 +9,7 @@ import pytest
 
 from normlab.cli import main
 from normlab.commands.train import INTERRUPTED
-from normlab.config.registry import CONFIG_DIR, option_names, run_groups
+from normlab.config.registry import option_names, run_groups
 from tests.tiny_runs import Ended, run, tiny, write_corpus
 
 
@@ -135,7 +135,7 @@ def test_the_last_line_says_outcome_and_scores(finished: Path, corpus: Path, tmp
 def test_help_names_every_group_and_option(capsys, monkeypatch):
     ended = in_process(["train", "--help"], capsys, monkeypatch)
     assert ended.status == 0
-    for group in run_groups(CONFIG_DIR):
+    for group in run_groups():
         assert f"{group}=" in ended.output
         for option in option_names(group):
             assert option in ended.output
