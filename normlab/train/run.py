@@ -4,6 +4,7 @@ Nothing here imports torch, so a finished run answers from its record at once.
 """
 
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,9 @@ def train(config: DictConfig) -> RunRecord:
     run = Run(config)
     if "RANK" not in os.environ and (record := run.finished(processes=1)) is not None:
         return record
-    from normlab.train.fit import carry_out  # imports torch
+    if os.environ.get("RANK", "0") == "0" and sys.stderr is not None and sys.stderr.isatty():
+        print("preparing", file=sys.stderr, flush=True)  # loading torch alone takes seconds
+    from normlab.train.fit import carry_out
 
     return carry_out(run)
 
