@@ -111,9 +111,8 @@ class Records(list[RunRecord]):
         runs = arranged(self._runs()).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
-            others = KINDS[kind].lacking(runs)
-            why = "; ".join(f"{', '.join(names)} ({lack})" for lack, names in others.items())
-            raise ValueError(f"kind {kind!r}: no run has it: {why or 'there are no runs'}")
+            why = KINDS[kind].without(runs) or "there are no runs"
+            raise ValueError(f"kind {kind!r}: no run has it: {why}")
         looks = row_looks(runs, dict.fromkeys(run.planned.row for run in runs))
         return Picture(draw(panels, looks, themes[theme]), KINDS[kind].title)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from normlab.commands._terminal import complain, print_note, print_prose, print_table
+from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.studies import Planned, Study, rate_name
 from normlab.studies.costs import NOT_MEASURED, Costs, duration, estimate, memory, planned_updates
 from normlab.studies.queue import Job
@@ -160,16 +160,11 @@ def _named(data: Mapping[str, Any]) -> str:
 
 
 def print_tables(jobs: Sequence[Job], results: Path) -> None:
-    """Print the table of each study by what has ended, with the published seeds that count.
-
-    Scores come first, then the differences to the baseline, then the notes. A star is for what
-    Markdown has in bold.
-    """
+    """Print the table of each study by what has ended, with the published seeds that count."""
+    from normlab.commands.compare import show_table
     from normlab.reports.published import read
-    from normlab.reports.study_table import BOLD, build
-    from normlab.reports.table import header, lines
+    from normlab.reports.study_table import build
 
-    starred = {BOLD: BOLD.replace("bold", "*", 1)}
     for job in jobs:
         runs = [(run.planned, run.record()) for run in job.asked()]
         if job.published:
@@ -184,24 +179,5 @@ def print_tables(jobs: Sequence[Job], results: Path) -> None:
                 if planned.seed in job.published
                 and rate_name(planned.row, planned.point) in job.names
             ] + runs
-        table = build(job.study, job.scale, runs)
-        scores: list[list[str]] = []
-        gaps: list[list[str]] = []
-        for line in lines(table):
-            names = [line.name, line.point or "-"]
-            figures = [
-                "; ".join(filter(None, (f"{each.value}{' *' if each.best else ''}", each.document)))
-                for each in line.scores
-            ]
-            scores.append([*names, *figures, "; ".join(line.stability), *line.apart])
-            if any(each.difference for each in line.scores):
-                gaps.append([*names, *(each.difference or "-" for each in line.scores)])
-        notes = [starred.get(note, note) for note in table.notes]
-        columns, numeric = ["setting", "at", *table.columns], table.columns
         print()
-        print_note(table.title)
-        print_table(header(table), scores, numeric=numeric, labels=2, notes=[] if gaps else notes)
-        if gaps:
-            print()
-            print_note(f"difference to {job.study.baseline} at the same point, paired by seed")
-            print_table(columns, gaps, numeric=numeric, labels=2, notes=notes, whole=True)
+        show_table(build(job.study, job.scale, runs), job.study.baseline)

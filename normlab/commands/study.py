@@ -23,6 +23,7 @@ from normlab.commands._study_tune import tune
 from normlab.commands._study_words import asked
 from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.config.registry import CONFIG_DIR
+from normlab.records.store import without_collection
 from normlab.studies import runs as studied
 from normlab.studies.costs import Costs
 from normlab.studies.local import each_once
@@ -186,14 +187,31 @@ def main(argv: list[str]) -> int:
         check_publishing(arguments.results, jobs)
         _show_so_far(jobs, arguments.results)
         return _publish(jobs, Judge(jobs, arguments.results), arguments.results)
-    from normlab.commands import report
-
     if verb == "publish" and arguments.accept:
-        paths = map(str, arguments.accept)
-        return report.main(["--from", str(arguments.results), "--accept", *paths])
-    check = ["--check"] if verb == "verify" else []
-    names = [[word] for word in arguments.words] or [[]]
-    return max(report.main([*name, "--from", str(arguments.results), *check]) for name in names)
+        from normlab.reports.manifest import accept
+
+        print("\n".join(accept(arguments.results, arguments.accept) or ["nothing has changed"]))
+        return 0
+    return _published(arguments.results, arguments.words, write=verb == "publish")
+
+
+@without_collection()
+def _published(root: Path, studies: Sequence[str], *, write: bool) -> int:
+    """Verify what is published of some studies, or of all, or make it again; 1 if it is wrong."""
+    from normlab.reports.manifest import verify
+
+    wrong: list[str] = []
+    for study in studies or [None]:
+        found = verify(root, study, write=write)
+        wrong += found.wrong
+        for line in found.said:
+            print(line)
+    for line in wrong:
+        complain(line)
+    if not write and not studies and not wrong and (root / "claims.md").is_file():
+        where = "" if root == Path("results") else f" --results {root}"
+        print(f"the ledger: normlab claims --verify{where}")  # its verdicts are not looked at here
+    return 1 if wrong else 0
 
 
 def _run(jobs: list[Job], judge: Judge, arguments: argparse.Namespace, again: str) -> int:

@@ -10,7 +10,7 @@ Whether a difference would hold on other sentences is tested by sacreBLEU's pair
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, cast
@@ -100,13 +100,9 @@ def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
     return Score(value, True, len(hypotheses), str(metric.get_signature()))
 
 
-def sentence_chrf(hypotheses: Iterable[str], references: Sequence[str]) -> list[float]:
-    """Score each translation alone by chrF2 (0 to 100; Popovic 2015) on detokenised text."""
-    metric = CHRF()
-    return [
-        float(metric.sentence_score(hypothesis, [reference]).score)
-        for hypothesis, reference in zip(hypotheses, references, strict=True)
-    ]
+def sentence_chrf(translation: str, reference: str) -> float:
+    """Score one translation by chrF2 (0 to 100; Popovic 2015) on detokenised text."""
+    return float(CHRF().sentence_score(translation, [reference]).score)
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,16 @@ baseline at the same numbers. Runs of several tasks are at points of their task.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from normlab.records.labels import corpus_label, norm_label, placement_label
 from normlab.records.pairs import varying, without
 from normlab.records.record import Parts, RunRecord, parts
+from normlab.reports.comparison import told_apart
 from normlab.reports.runs import Run
 from normlab.studies import Planned, Study
 
@@ -21,15 +23,12 @@ DRAWN = 40
 """Settings whose curves a page has: no reader tells more lines apart."""
 USUAL = "ln"
 """The norm that the others are compared with unless the user names another row."""
-NAMED = ("norm", "placement", "task", "corpus", "batch")
-_SHOWN = ("norm", "placement", "task", "task/corpus")
 _TESTS = (
     *("test/bleu", "test/chrf", "test/mlm_accuracy", "test/nsp_accuracy"),
     *("test/bits_per_character", "test/accuracy"),
 )
 _ALSO = "valid/loss"
-_NAMED = 8  # names that an error lists
-_SPARSE = 4  # numbers are no grid if it has this many times more points than there are experiments
+_LISTED = 8  # names that an error lists
 
 
 @dataclass(frozen=True)
@@ -45,8 +44,7 @@ class Arranged:
     undrawn: int
 
 
-@dataclass(frozen=True)
-class _Place:
+class _Place(NamedTuple):
     """An experiment: its row, its value of each axis, its runs by their seeds."""
 
     row: str
@@ -61,22 +59,28 @@ class _Place:
 def arranged(
     found: Sequence[Run], *, baseline: str | None = None, scores: Sequence[str] = ()
 ) -> Arranged:
-    """Arrange runs; curves are kept for `DRAWN` settings, unfinished ones first.
+    """Arrange runs: the baseline first, the other rows by the first score, best first.
 
-    `baseline` names the row that the others are compared with, `scores` the columns. Raises
-    ValueError for a baseline that is no row and a score that no run has, naming those there are.
+    `baseline` names the row that the others are compared with, `scores` the columns. Curves are
+    kept for `DRAWN` settings, unfinished ones first. Raises ValueError for a baseline that is no
+    row and a score that no run has, naming those there are.
     """
     groups: dict[str, list[Run]] = {}
     for each in found:
         groups.setdefault(each.experiment, []).append(each)
     experiments = [sorted(own, key=lambda run: run.planned.seed) for own in groups.values()]
+    columns = _columns([run.record for run in found if run.record is not None], scores)
     places = _places(experiments, baseline)
-    rows = list(dict.fromkeys(place.row for place in places))
-    if baseline is not None and baseline not in rows:
-        there = "; ".join(get_close_matches(baseline, rows, n=_NAMED) or rows[:_NAMED])
-        raise ValueError(f"--baseline {baseline}: no row is called that; there are {there}")
-    first = baseline or (_usual(places) if places else "")
-    rows.sort(key=lambda row: row != first)
+    merits: dict[str, float] = {}
+    for place in places:
+        merits.setdefault(place.row, _merit(place.members, columns))
+    if baseline is not None and baseline not in merits:
+        there = get_close_matches(baseline, merits, n=_LISTED) or [*merits][:_LISTED]
+        raise ValueError(
+            f"--baseline {baseline}: no row is called that; there are {'; '.join(there)}"
+        )
+    first = baseline or _usual(places)
+    rows = sorted(merits, key=lambda row: (row != first, -merits[row]))
     places.sort(key=lambda place: (*place.at.values(), rows.index(place.row)))
     grid: dict[str, dict[str, tuple[str, ...]]] = {}
     for place in places:
@@ -89,26 +93,37 @@ def arranged(
         table="Runs",
         claims=(),
         rows={row: () for row in rows},
-        grid={axis: dict(sorted(values.items(), key=_by_size)) for axis, values in grid.items()},
-        columns=tuple(_columns([run.record for run in found if run.record is not None], scores)),
+        grid=grid,
+        columns=tuple(columns),
         figures={},
         scales={},
     )
     waiting = sorted(places, key=lambda place: not any(run.now for run in place.members))
-    undrawn = {id(place) for place in waiting[DRAWN:]}
-    runs: list[Run] = []
-    for place in places:
-        for run in place.members:
-            planned = Planned(place.row, place.point, run.planned.seed, ())
-            rows = () if id(place) in undrawn else run.rows
-            runs.append(replace(run, planned=planned, rows=rows))
+    undrawn = {id(place.members) for place in waiting[DRAWN:]}
+    runs = [
+        replace(
+            run,
+            planned=Planned(place.row, place.point, run.planned.seed, ()),
+            rows=() if id(place.members) in undrawn else run.rows,
+        )
+        for place in places
+        for run in place.members
+    ]
     scales = sorted({run.choice("scale") for run in found} - {"none"})
     return Arranged(study, ", ".join(scales), tuple(runs), len(undrawn))
 
 
+def _merit(members: Sequence[Run], columns: Sequence[str]) -> float:
+    """Return the mean of the first column over seeds that finished, the more the better."""
+    ended = [run.record for run in members if run.record is not None and run.record.finished]
+    found = [record.scores[columns[0]] for record in ended if columns[0] in record.scores]
+    values = [each.value if each.higher_is_better else -each.value for each in found]
+    mean = fmean(values) if values else math.nan
+    return -math.inf if math.isnan(mean) else mean
+
+
 def _places(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[_Place]:
-    if not experiments:
-        return []
+    """Place experiments on a grid of numbers if they fill one, else on none."""
     tasks = [members[0].task for members in experiments]
     if len(set(tasks)) > 1:
         places: list[_Place] = []
@@ -116,59 +131,57 @@ def _places(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[
             own = [each for each, of in zip(experiments, tasks, strict=True) if of == task]
             places += _named(own, [{"task": task}] * len(own))
         return places
+    plain = _named(experiments, [{}] * len(experiments))
+    if baseline in {place.row for place in plain} or not plain:
+        return plain
     values = [parts(members[0].settings) for members in experiments]
     axes = _axes(values)
     points = [{keys[0]: at[keys[0]] for keys in axes} for at in varying(values)]
     grid = _named(experiments, points, [key for keys in axes for key in keys])
-    plain = _named(experiments, [{}] * len(experiments))
-    rows, experiment_rows = ({place.row for place in each} for each in (grid, plain))
-    if baseline in experiment_rows - rows:
-        return plain
-    return grid if _is_grid(grid, baseline if baseline in rows else None) else plain
+    reach: dict[str, set[str]] = {}
+    for place in grid:
+        reach.setdefault(place.row, set()).add(place.point)
+    first = baseline or _usual(grid)
+    filled = {place.point for place in grid} in ([reach.get(first)] if first else reach.values())
+    return grid if filled and len(reach) > 1 else plain
 
 
 def _named(
     experiments: Sequence[Sequence[Run]],
     points: Sequence[Mapping[str, Any]],
-    keys: Sequence[str] = (),
+    axes: Sequence[str] = (),
 ) -> list[_Place]:
     """Name the rows: experiments that differ only in keys of the axes share a row."""
-    axes = tuple(keys)
-    rests = [without(parts(members[0].settings), axes) for members in experiments]
-    firsts = dict(zip(reversed(rests), (each[0] for each in reversed(experiments)), strict=True))
-    named = names([_stripped(firsts[rest].settings, axes) for rest in dict.fromkeys(rests)])
-    rows = {rest: name.label for rest, name in zip(dict.fromkeys(rests), named, strict=True)}
+    rests = [without(parts(members[0].settings), tuple(axes)) for members in experiments]
+    firsts: dict[object, Mapping[str, Any]] = {}
+    for rest, members in zip(rests, experiments, strict=True):
+        firsts.setdefault(rest, _stripped(members[0].settings, axes))
+    rows = dict(zip(firsts, names([*firsts.values()]), strict=True))
     return [
         _Place(rows[rest], at, members)
         for rest, at, members in zip(rests, points, experiments, strict=True)
     ]
 
 
-class Name(NamedTuple):
-    """What an experiment is named by (`NAMED`), what sets it apart from its like, and its label."""
-
-    names: tuple[str, ...]
-    also: str
-    label: str
-
-
-def names(configs: Sequence[Mapping[str, Any]]) -> list[Name]:
-    """Name experiments; the label of each has what not all of them share."""
+def names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Name experiments: the norm, and what not all of them share."""
     found = [_names(config) for config in configs]
-    vary = [n for n in range(1, len(NAMED)) if len({each[n] for each in found}) > 1]
+    vary = [n for n in range(1, 5) if len({each[n] for each in found}) > 1]
     like: dict[tuple[str, ...], list[int]] = {}
     for number, own in enumerate(found):
         like.setdefault(own, []).append(number)
-    also: dict[int, str] = {}
+    also = [""] * len(found)
     for numbers in like.values():
-        also |= zip(numbers, _apart([configs[n] for n in numbers]), strict=True)
+        for n, apart in zip(numbers, told_apart([configs[n] for n in numbers]), strict=True):
+            also[n] = " ".join(f"{key}={value}" for key, value in apart.items())
     return [
-        Name(own, also[number], " ".join([own[0], *(own[n] for n in vary), also[number]]).strip())
-        for number, own in enumerate(found)
+        " ".join([own[0], *(own[n] for n in vary), apart]).strip()
+        for own, apart in zip(found, also, strict=True)
     ]
 
 
 def _names(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return norm, placement, task, corpus and batch."""
     choices = config.get("choices", {})
     size, tokens = config.get("batch_size"), config.get("max_tokens")
     batch = str(size) if size is not None else f"{tokens} tokens" if tokens is not None else "-"
@@ -177,32 +190,6 @@ def _names(config: Mapping[str, Any]) -> tuple[str, ...]:
     placement, corpus = placement_label(choices, config), corpus_label(config)
     named = (norm_label(choices), placement, choices.get("task"), corpus, batch)
     return tuple(name or "-" for name in named)
-
-
-def _apart(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say of experiments that are named alike what sets each apart."""
-    chosen = [config.get("choices", {}) for config in configs]
-    groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
-    options = [key for key in groups if len({each.get(key) for each in chosen}) > 1]
-    apart = varying([parts(config) for config in configs])
-    # A key that repeats another in all rows says nothing, as `schedule.lr` does `optim.lr`, and
-    # the name of an option says more than all the values below it.
-    first: dict[tuple[str, str], str] = {}
-    for key in apart[0]:
-        first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
-    keys = [key for key in first.values() if key.split(".")[0] not in options]
-    return [
-        " ".join([*(f"{k}={own.get(k)}" for k in options), *(f"{k}={found[k]}" for k in keys)])
-        for own, found in zip(chosen, apart, strict=True)
-    ]
-
-
-def _together(values: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return the keys of configs, short first; keys with equal values in each config are one."""
-    columns: dict[str, list[str]] = {}
-    for key in sorted(values[0], key=lambda key: (len(key), key)):
-        columns.setdefault(repr([each[key] for each in values]), []).append(key)
-    return [tuple(keys) for keys in columns.values()]
 
 
 def _stripped(config: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
@@ -220,17 +207,18 @@ def _stripped(config: Mapping[str, Any], axes: Sequence[str]) -> dict[str, Any]:
 def _axes(experiments: Sequence[Parts]) -> list[tuple[str, ...]]:
     """Return the keys of which an experiment was made with several numbers, all else equal.
 
-    Keys that always have the same value are one axis, named by the first of them.
+    Keys that always have the same value are one axis, named by the shortest of them.
     """
     values = varying(experiments)
+    together: dict[str, list[str]] = {}
+    for key in sorted(values[0], key=lambda key: (len(key), key)):
+        together.setdefault(repr([each[key] for each in values]), []).append(key)
     axes: list[tuple[str, ...]] = []
-    for keys in _together(values):
+    for keys in map(tuple, together.values()):
         numbers = [at[keys[0]] for at in values]
-        if not all(isinstance(n, int | float) and math.isfinite(n) for n in numbers):
+        if any(isinstance(n, bool) or not isinstance(n, int | float) for n in numbers):
             continue
-        if any(isinstance(n, bool) for n in numbers):
-            continue
-        rests: dict[tuple[tuple[str, str], ...], set[float]] = {}
+        rests: dict[object, set[float]] = {}
         for experiment, number in zip(experiments, numbers, strict=True):
             rests.setdefault(without(experiment, keys), set()).add(number)
         if any(len(found) > 1 for found in rests.values()):
@@ -238,54 +226,27 @@ def _axes(experiments: Sequence[Parts]) -> list[tuple[str, ...]]:
     return axes
 
 
-def _is_grid(places: Sequence[_Place], baseline: str | None) -> bool:
-    """Tell whether there are several rows, the baseline at each point, and not too many points."""
-    first = baseline or _usual(places)
-    points = {place.point for place in places}
-    sizes = [len({place.at[axis] for place in places}) for axis in places[0].at]
-    return (
-        len({place.row for place in places}) > 1
-        and points == {place.point for place in places if place.row == first}
-        and math.prod(sizes) <= _SPARSE * len(places)
-    )
-
-
-def _usual(places: Sequence[_Place]) -> str:
-    """Return the row of the usual norm, else the first one."""
-    return next((p.row for p in places if p.members[0].norm == USUAL), places[0].row)
+def _usual(places: Sequence[_Place]) -> str | None:
+    """Return the row of the usual norm, if there is one."""
+    return next((place.row for place in places if place.members[0].norm == USUAL), None)
 
 
 def _columns(records: Sequence[RunRecord], scores: Sequence[str]) -> list[str]:
     """Return the scores to show: those asked for, else those of whole tests and the loss."""
-    known = check_scores(scores, records)
+    known = dict.fromkeys(name for record in records for name in record.scores)
+    for name in scores:
+        if name not in known:
+            near = get_close_matches(name, known, n=5) or sorted(known)[:_LISTED]
+            raise ValueError(
+                f"--score {name}: no run has this score; there are {', '.join(near) or 'none'}"
+            )
     if scores:
         return list(scores)
-    main = dict.fromkeys(name for record in records for name in record.main_scores)
-    tests = [name for name in main if name.startswith("test/")]
+    tests = [name for name in known if name.startswith("test/") and name.count("/") == 1]
     usual = [name for name in _TESTS if name in tests] or tests[:1]
-    return [*usual, *([_ALSO] if _ALSO in known else [])]
-
-
-def check_scores(wanted: Iterable[str], records: Sequence[RunRecord]) -> dict[str, None]:
-    """Return the scores that runs have; ValueError for one wanted that no run has."""
-    known = dict.fromkeys(name for record in records for name in record.scores)
-    for name in wanted:
-        if name not in known:
-            whole = sorted(score for score in known if score.count("/") == 1)
-            near = get_close_matches(name, known, n=5) or whole
-            more = f" and {len(known) - len(near)} more" if len(known) > len(near) else ""
-            there = ", ".join(near) or "none"
-            raise ValueError(f"--score {name}: no run has this score; there are {there}{more}")
-    return known
+    return [*usual, _ALSO]
 
 
 def _written(value: Any) -> str:
     """Write a value of an axis, without the digits that floating-point arithmetic adds."""
     return f"{value:.12g}" if isinstance(value, float) else str(value)
-
-
-def _by_size(item: tuple[str, Any]) -> tuple[float, str]:
-    try:
-        return float(item[0]), item[0]
-    except ValueError:
-        return math.inf, item[0]

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from normlab.records.record import RunRecord
 from normlab.records.store import series, spike_steps
@@ -13,7 +12,12 @@ from normlab.reports.table import Row, Table
 from normlab.studies import Study
 
 TRAIN, VALID = "train/loss", "valid/loss"
-_SUBLAYERS = ("", "self", "cross", "ffn", "ffn_inner")
+_UNRANKED = 10**6
+_RANKS = {
+    **{"encoder": 0, "decoder": 1, "output": 2, "embedding": -1, "final": _UNRANKED},
+    **{"self": 0, "cross": 1, "ffn": 2, "ffn_inner": 3},
+}
+"""The order of the words of a place, in which layers have numbers."""
 _LOSS_LOG_FROM = 3.0  # early: what matters happens after the first steep fall
 _AXES = {"batch_size": "batch size (sequences)", "model.depth": "depth (layers per stack)"}
 _UNSHOWN = ("train/tokens_per_second",)  # says how fast this machine was
@@ -161,21 +165,13 @@ def _events(grouped: _Grouped) -> tuple[Event, ...]:
 
 def by_axis(study: Study, table: Table) -> dict[str, Group]:
     """Return, for each numeric axis of the grid, the scores of the table over it."""
-    points = [
-        dict(zip(study.grid, values, strict=True)) for values in product(*study.grid.values())
-    ]
-    places = {_point(values): values for values in points}
     found: dict[str, Group] = {}
     for axis, values in study.grid.items():
         if all(map(_is_number, values)):
-            panels = [_axis_panel(axis, places, table, column) for column in table.columns]
+            panels = [_axis_panel(axis, table, column) for column in table.columns]
             if shown := tuple(panel for panel in panels if len(panel.ticks) > 1):
                 found[axis] = Group(shown)
     return found
-
-
-def _point(values: Mapping[str, str]) -> str:
-    return " ".join(f"{axis}={value}" for axis, value in values.items())
 
 
 def _is_number(text: str) -> bool:
@@ -185,17 +181,16 @@ def _is_number(text: str) -> bool:
         return False
 
 
-def _axis_panel(
-    axis: str, places: Mapping[str, Mapping[str, str]], table: Table, column: str
-) -> Panel:
+def _axis_panel(axis: str, table: Table, column: str) -> Panel:
     """Return a score over an axis: a line per row, a facet per point of the other axes."""
     lines: dict[tuple[str, str], dict[float, tuple[str, Spread]]] = {}
     for row in table.rows:
-        here = _score(row, column)
-        if here is not None and row.point in places:
-            values = places[row.point]
-            facet = _point({key: value for key, value in values.items() if key != axis})
-            lines.setdefault((row.name, facet), {})[float(values[axis])] = (row.point, here)
+        here, words = _score(row, column), row.point.split()
+        own = [word for word in words if word.startswith(f"{axis}=")]
+        if here is not None and own:
+            facet = " ".join(word for word in words if word not in own)
+            x = float(own[0].partition("=")[2])
+            lines.setdefault((row.name, facet), {})[x] = (row.point, here)
     made = tuple(
         Series(row, facet, tuple(at for at, _ in own.values()), {x: s for x, (_, s) in own.items()})
         for (row, facet), points in lines.items()
@@ -222,26 +217,15 @@ class Kind:
     panels: Callable[[Sequence[Run]], tuple[Panel, ...]]
     probe: str | None = None
 
-    def lacking(self, runs: Sequence[Run]) -> dict[str, list[str]]:
-        """Return the rows that the figure has nothing of, by the reason."""
+    def without(self, runs: Sequence[Run]) -> str:
+        """Name the rows that the figure has nothing of, with what they lack; "" for none."""
         panels = self.panels(runs)
         drawn = {line.row for panel in panels for line in panel.series}
         drawn |= {event.row for panel in panels for event in panel.events}
-        found: dict[str, list[str]] = {}
-        for row in dict.fromkeys(run.planned.row for run in runs):
-            if row not in drawn:
-                reason = self._lack([run for run in runs if run.planned.row == row])
-                found.setdefault(reason, []).append(row)
-        return found
-
-    def _lack(self, runs: Sequence[Run]) -> str:
-        if self.probe is None:
-            return "no rows with finite values"
-        if all(run.record is None for run in runs):
-            return "no record yet"
-        if not any(run.has_probe(self.probe) for run in runs):
-            return f"trained without the probe {self.probe}; probe=full has it"
-        return f"the probe {self.probe} found nothing to measure in this model"
+        rows = [row for row in dict.fromkeys(r.planned.row for r in runs) if row not in drawn]
+        takes = "finite values" if self.probe is None else f"values of the probe {self.probe}"
+        how = "" if self.probe is None else "; train with probe=full"
+        return f"{', '.join(rows)} (no {takes}{how})" if rows else ""
 
 
 def _losses(runs: Sequence[Run]) -> tuple[Panel, ...]:
@@ -264,14 +248,13 @@ def _layers(grouped: _Grouped, name: str, title: str, unit: str) -> Panel:
     profiles: dict[tuple[str, str], list[dict[str, float]]] = {}
     for place, members in grouped.items():
         found = [run.record.stability for run in members if run.record is not None]
-        of_layers = [
-            {key.removeprefix(start): value for key, value in each.items() if key.startswith(start)}
-            for each in found
-        ]
         profiles[place] = [
-            {key: value for key, value in each.items() if math.isfinite(value)}
-            for each in of_layers
-            if each
+            {
+                key.removeprefix(start): value
+                for key, value in each.items()
+                if key.startswith(start) and math.isfinite(value)
+            }
+            for each in found
         ]
     layers = sorted({key for own in profiles.values() for each in own for key in each}, key=_depth)
     lines: list[Series] = []
@@ -291,19 +274,11 @@ def _stack(place: str) -> str:
     return "decoder" if place == "output" else place.split(".")[0]
 
 
-def _depth(place: str) -> tuple[int, int, int, int, str]:
+def _depth(place: str) -> tuple[list[int], str]:
     """Order places as a token passes them: embedding, layers by number, final, output."""
-
-    def rank(name: str, known: tuple[str, ...]) -> int:
-        return known.index(name) if name in known else len(known)
-
-    outer = rank(_stack(place), ("encoder", "decoder"))
-    _, _, inside = place.partition(".")
-    layer, _, sublayer = inside.partition(".")
-    if layer.isdecimal():
-        return outer, 1, int(layer), rank(sublayer, _SUBLAYERS), place
-    last = 3 if place == "output" else 4
-    return outer, {"embedding": 0, "final": 2}.get(layer, last), 0, 0, place
+    words = place.split(".")
+    ranks = [int(w) if w.isdecimal() else _RANKS.get(w, _UNRANKED) for w in words]
+    return ranks, place
 
 
 def _short(place: str) -> str:

@@ -1,21 +1,23 @@
 """Which rows may be compared, over which seeds, what their difference is, and which is the best.
 
-The tables of studies and `normlab compare` share these rules. Seeds are paired where both runs have
-the same data, number of processes and arithmetic (device, precision, instruction set), unless the
-precision is what is compared; `compare` also asks for the same code. Where a seed of a row
-diverged, the others are not a fair sample, and nothing is compared. The best of a column is Holm's
-(1979) answer over all pairs of rows at one point, from five seeds on.
+Seeds are paired where both runs have the same data, number of processes and arithmetic (device,
+precision, instruction set), unless the precision is what is compared; for runs that no study
+planned also the same code. Where a seed of a row diverged, the others are not a fair sample, and
+nothing is compared. The best of a column is Holm's (1979) answer over all pairs of rows at one
+point, from five seeds on.
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 from normlab.metrics.spread import Interval, at_baseline, holm, learned, p_value, paired_interval
 from normlab.records.aggregate import Cell
-from normlab.records.pairs import same_code, settings, spelled, why_not_paired
+from normlab.records.pairs import same_code, spelled, varying, why_not_paired
+from normlab.records.record import parts
 
 CONFIDENCE = 0.95
 SEEDS_TO_DECIDE = 5
@@ -26,98 +28,87 @@ _NAMED = tuple(
     for name in spelled(key)
 )
 # How long a run trains, and how it is tested.
-_FIXED = ("budget", "task.test_search", "validate.test", "validate.average")
+_FIXED = ("budget.", "task.test_search.", "validate.test.", "validate.average.")
+_SHOWN = ("norm", "placement", "task", "task/corpus")  # options that name a row
+_LISTED = 3  # rows that a note names
 
 
 @dataclass(frozen=True)
 class Rules:
-    """What two runs of one seed must share beyond data, processes, device and instruction set."""
+    """What two runs of one seed must share beyond data, processes, device and instruction set.
+
+    With `settings` their rows must also be trained and tested for as long, unless rows differ in
+    nothing that names them.
+    """
 
     precision: bool = True
     code: bool = False
+    settings: bool = False
 
 
 STUDY = Rules()
-COMPARE = Rules(code=True)
+FOUND = Rules(code=True, settings=True)
+"""The rules for runs that no study planned."""
 
 
-@dataclass(frozen=True)
-class Difference:
-    """The mean of `row - baseline` over the seeds of both; `interval` needs two pairs.
-
-    Without a `mean`, `reason` says why. `left_out` has the seeds of both that are no pair, by what
-    their two runs do not share.
-    """
-
-    mean: float | None = None
-    interval: Interval | None = None
-    pairs: tuple[int, ...] = ()
-    reason: str | None = None
-    left_out: Mapping[str, Sequence[int]] = field(default_factory=dict[str, list[int]])
-
-    @property
-    def p(self) -> float | None:
-        """Return the p value of no difference, by Student's t test."""
-        return None if self.interval is None else p_value(self.interval)
-
-
-def difference(row: Cell, baseline: Cell, score: str, *, rules: Rules = STUDY) -> Difference:
-    """Compare two rows in a score, over the seeds whose two runs are a pair."""
-    seeds, left_out = pairs(row, baseline, rules=rules)
-    left, right = (
-        {seed: value for seed, value in values(cell, score).items() if seed in seeds}
-        for cell in (row, baseline)
-    )
-    common = sorted(left.keys() & right.keys())
-    reason = obstacle(row, baseline, rules=rules)
-    if reason is None and not common:
-        reason = f"no {score} on {'both sides' if left or right else 'either side'}"
-    if reason is None and row.signature(score) != baseline.signature(score):
-        reason = f"{score} was scored in different ways"
-    if reason is None and not all(math.isfinite(side[n]) for side in (left, right) for n in common):
-        reason = f"{score} is not finite in every seed"
-    if reason is not None:
-        return Difference(reason=reason)
-    interval = paired_interval(left, right, confidence=CONFIDENCE) if len(common) > 1 else None
-    mean = math.fsum(left[seed] - right[seed] for seed in common) / len(common)
-    return Difference(mean, interval, tuple(common), left_out=left_out)
-
-
-def pairs(a: Cell, b: Cell, *, rules: Rules = STUDY) -> tuple[list[int], dict[str, list[int]]]:
-    """Return the seeds whose two finished runs are a pair, and the others by the reason."""
-    others = {record.seed: record for record in b.records if record.finished}
-    found: list[int] = []
+def pairs(row: Cell, baseline: Cell, rules: Rules = STUDY) -> tuple[list[int], str | None]:
+    """Return the seeds whose two finished runs are a pair, and why no score is compared, if so."""
+    others = {record.seed: record for record in baseline.records if record.finished}
+    seeds: list[int] = []
     left_out: dict[str, list[int]] = {}
-    for record in a.records:
+    for record in row.records:
         if record.finished and record.seed in others:
-            other = others[record.seed]
-            reason = why_not_paired(record, other, precision=rules.precision, code=rules.code)
-            if reason is None:
-                found.append(record.seed)
-            else:
-                left_out.setdefault(reason, []).append(record.seed)
-    return found, left_out
-
-
-def obstacle(row: Cell, baseline: Cell, *, rules: Rules = STUDY) -> str | None:
-    """Return why no score of two rows is compared, None where scores may be."""
-    seeds, left_out = pairs(row, baseline, rules=rules)
+            reason = why_not_paired(
+                record, others[record.seed], precision=rules.precision, code=rules.code
+            )
+            (seeds if reason is None else left_out.setdefault(reason, [])).append(record.seed)
+    if rules.settings and (fixed := _fixed(row, baseline)):
+        return seeds, fixed
     if left_out and not seeds:
-        return "; ".join(f"{reason} (seeds {_spaced(own)})" for reason, own in left_out.items())
+        said = (f"{reason} (seeds {_spaced(own)})" for reason, own in left_out.items())
+        return seeds, "; ".join(said)
     diverged = [
         f"{count} of {len(cell.seeds)} of the {name}"
         for cell, name in ((row, "row"), (baseline, "baseline"))
         if (count := diverged_seeds(cell))
     ]
     if diverged:
-        return f"seeds diverged: {', '.join(diverged)}; the others are not a fair sample"
+        said = f"seeds diverged: {', '.join(diverged)}; the others are not a fair sample"
+        return seeds, said
     if not seeds:
         own, its = (
             _spaced([r.seed for r in cell.records if r.finished]) or "none"
             for cell in (row, baseline)
         )
-        return f"no seed in common that finished ({own}; {its})"
-    return None
+        return seeds, f"no seed in common that finished ({own}; {its})"
+    return seeds, None
+
+
+def _fixed(row: Cell, baseline: Cell) -> str:
+    """Say how long two rows of different names trained, or were tested, if that differs."""
+    left, right = varying([row.parts, baseline.parts])
+    if not any(f"{key}.".startswith(_NAMED) for key in left):
+        return ""
+    found = (key for key in left if f"{key}.".startswith(_FIXED))
+    return "; ".join(f"{key} {left[key]}, the baseline's {right[key]}" for key in found)
+
+
+def difference(row: Cell, baseline: Cell, score: str, *, rules: Rules = STUDY) -> Interval | None:
+    """Return the mean of `row - baseline` over the seeds that are pairs; None for fewer than two.
+
+    None also where the rows, or their scores, do not compare.
+    """
+    seeds, obstacle = pairs(row, baseline, rules)
+    left, right = (
+        {seed: value for seed, value in values(cell, score).items() if seed in seeds}
+        for cell in (row, baseline)
+    )
+    common = left.keys() & right.keys()
+    if obstacle is not None or len(common) < 2 or row.signature(score) != baseline.signature(score):
+        return None
+    if not all(math.isfinite(side[n]) for side in (left, right) for n in common):
+        return None
+    return paired_interval(left, right, confidence=CONFIDENCE)
 
 
 def values(cell: Cell, score: str) -> dict[int, float]:
@@ -135,6 +126,51 @@ def higher_is_better(cell: Cell, score: str) -> bool:
 def diverged_seeds(cell: Cell) -> int:
     """Count the seeds that diverged."""
     return sum(record.outcome.status == "diverged" for record in cell.records)
+
+
+def best(cells: Sequence[Cell], score: str, *, rules: Rules = STUDY) -> int | None:
+    """Return the place of the row that is significantly better than each other, if one is.
+
+    Rows without such a score are left out. Every other must have five seeds, all of which finished,
+    be clear of the untrained baseline, and be made by the code of the others, seed by seed; p is
+    corrected by Holm over all pairs of rows. For metrics of probes no side is better.
+    """
+    if score.startswith("stability/") or any(diverged_seeds(cell) for cell in cells):
+        return None
+    there = [n for n, cell in enumerate(cells) if cell.score(score) is not None]
+    if len(there) < 2 or not all(_counts(cells[n], score) for n in there):
+        return None
+    both = list(combinations(there, 2))
+    if not all(one_code(cells[a], cells[b], rules) for a, b in both):
+        return None
+    sign = 1 if higher_is_better(cells[there[0]], score) else -1
+    found = max(there, key=lambda n: sign * fmean(values(cells[n], score).values()))
+    gaps = [difference(cells[a], cells[b], score, rules=rules) for a, b in both]
+    ours = [found in pair for pair in both]
+    for (a, _), gap, own in zip(both, gaps, ours, strict=True):
+        ahead = gap is not None and sign * gap.mean * (1 if a == found else -1) > 0
+        if own and (gap is None or gap.n < SEEDS_TO_DECIDE or not ahead):
+            return None
+    corrected = holm([1.0 if gap is None else p_value(gap) for gap in gaps])
+    limit = 1 - CONFIDENCE
+    return found if all(p < limit for p, own in zip(corrected, ours, strict=True) if own) else None
+
+
+def one_code(a: Cell, b: Cell, rules: Rules = STUDY) -> bool:
+    """Tell whether the two runs of each pair were made by the same code."""
+    others = {record.seed: record.made_by for record in b.records}
+    seeds = pairs(a, b, rules)[0]
+    runs = [record for record in a.records if record.seed in seeds]
+    return all(same_code(run.made_by, others[run.seed]) for run in runs)
+
+
+def _counts(cell: Cell, score: str) -> bool:
+    """Tell whether a row has enough seeds, all finished, and is clear of the baseline."""
+    complete = SEEDS_TO_DECIDE <= len(values(cell, score)) == len(cell.seeds)
+    return complete and at_baseline(cell.records, score) is None
+
+
+# What a reader must know of rows ------------------------------------------------------------------
 
 
 def marks(cell: Cell) -> list[str]:
@@ -155,15 +191,7 @@ def future_note(cells: Mapping[str, Cell]) -> list[str]:
     return [f"sees the future: {rows}: {said}scores are no language model's"] if rows else []
 
 
-def some(labels: Sequence[str], most: int | None) -> str:
-    """Name the first labels, and count the others."""
-    more = [] if most is None or len(labels) <= most else [f"{len(labels) - most} more"]
-    return ", ".join([*labels[:most], *more])
-
-
-def scored_by(
-    cells: Mapping[str, Cell], scores: Sequence[str], *, most: int | None = None
-) -> list[str]:
+def scored_by(cells: Mapping[str, Cell], scores: Sequence[str]) -> list[str]:
     """Name how scores were computed, with the rows of each way if a score has several."""
     found: dict[str, list[str]] = {}
     for score in scores:
@@ -172,117 +200,51 @@ def scored_by(
             if signature := cell.signature(score):
                 ways.setdefault(signature, []).append(label)
         for signature, labels in ways.items():
-            rows = f" ({some(labels, most)})" if len(ways) > 1 else ""
+            rows = f" ({', '.join(labels)})" if len(ways) > 1 else ""
             found.setdefault(signature, []).append(score + rows)
     said = "; ".join(f"{', '.join(names)} {way}" for way, names in found.items())
     return [f"scored by: {said}"] if said else []
 
 
-def not_learned(cell: Cell, score: str) -> str | None:
-    """Return how a score compares with the untrained baseline where it is not clear of it."""
-    return at_baseline([record for record in cell.records if record.finished], score)
+def told_apart(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return what sets experiments apart: options of groups, then keys of the config.
 
-
-def best(cells: Sequence[Cell], score: str, *, rules: Rules = STUDY) -> int | None:
-    """Return the place of the row that is significantly better than each other, if one is.
-
-    Rows without such a score are left out. Every other must have five seeds, all of which finished,
-    be clear of the untrained baseline, and be made by the code of the others, seed by seed; p is
-    corrected by Holm over all pairs of rows. For metrics of probes no side is better.
+    An option stands for all keys below it. A key that repeats another in all experiments is left
+    out, as `schedule.lr`, which is `optim.lr` again.
     """
-    if score.startswith("stability/") or any(diverged_seeds(cell) for cell in cells):
-        return None
-    there = [n for n, cell in enumerate(cells) if cell.score(score) is not None]
-    if len(there) < 2 or not all(_counts(cells[n], score) for n in there):
-        return None
-    if not all(one_code(cells[a], cells[b], rules=rules) for a, b in combinations(there, 2)):
-        return None
-    sign = 1 if higher_is_better(cells[there[0]], score) else -1
-    found = max(there, key=lambda n: sign * _mean(cells[n], score))
-    both = list(combinations(there, 2))
-    gaps = [difference(cells[a], cells[b], score, rules=rules).interval for a, b in both]
-    ours = [found in pair for pair in both]
-    for (a, _), gap, own in zip(both, gaps, ours, strict=True):
-        ahead = gap is not None and sign * gap.mean * (1 if a == found else -1) > 0
-        if own and (gap is None or gap.n < SEEDS_TO_DECIDE or not ahead):
-            return None
-    ps = [1.0 if gap is None else p_value(gap) for gap in gaps]
-    limit = 1 - CONFIDENCE
-    if any(p >= limit for p, own in zip(ps, ours, strict=True) if own):
-        return None  # no correction makes these smaller, and this saves its import
-    corrected = zip(holm(ps), ours, strict=True)
-    return found if all(p < limit for p, own in corrected if own) else None
-
-
-def one_code(a: Cell, b: Cell, *, rules: Rules = STUDY) -> bool:
-    """Tell whether the two runs of each pair were made by the same code."""
-    others = {record.seed: record.made_by for record in b.records}
-    seeds = pairs(a, b, rules=rules)[0]
-    runs = [record for record in a.records if record.seed in seeds]
-    return all(same_code(run.made_by, others[run.seed]) for run in runs)
-
-
-def _counts(cell: Cell, score: str) -> bool:
-    """Tell whether a row has enough seeds, all finished, and is clear of the baseline."""
-    complete = SEEDS_TO_DECIDE <= len(values(cell, score)) == len(cell.seeds)
-    return complete and at_baseline(cell.records, score) is None
-
-
-def _mean(cell: Cell, score: str) -> float:
-    summary = cell.score(score)
-    assert summary is not None
-    return summary.mean
-
-
-# What two rows differ in -------------------------------------------------------------------------
-
-Settings = Mapping[str, tuple[Any, Any]]
-"""Keys of the config with their two values."""
-
-
-def beyond_names(a: Cell, b: Cell) -> Settings:
-    """Return what two rows differ in beyond what names them (norm, placement, batch).
-
-    Nothing for rows with the same name: their settings are what is compared.
-    """
-    every = settings(a.parts, b.parts, ())
-    found = {key: pair for key, pair in every.items() if not f"{key}.".startswith(_NAMED)}
-    return _told(a, b, found) if len(found) < len(every) else {}
-
-
-def compared(a: Cell, b: Cell) -> Settings:
-    """Return what two rows with the same name differ in; nothing for other rows."""
-    every = settings(a.parts, b.parts, ())
-    return {} if any(f"{key}.".startswith(_NAMED) for key in every) else _told(a, b, every)
-
-
-def _told(a: Cell, b: Cell, found: Settings) -> Settings:
-    """Put one option for all keys below it, and leave out what repeats another key.
-
-    So `schedule.lr`, which is `optim.lr` again.
-    """
-    told: dict[str, tuple[Any, Any]] = {}
-    marks: set[tuple[str, str]] = set()
-    for key, pair in found.items():
-        group = key.partition(".")[0]
-        options = a.choice(group), b.choice(group)
-        if options[0] != options[1]:
-            key, pair = group, options
-        mark = key.rpartition(".")[2], repr(pair)
-        if mark not in marks:
-            marks.add(mark)
-            told[key] = pair
-    return told
-
-
-def obstacles(unlike: Settings) -> list[str]:
-    """Return those of the settings that differ which rule out a comparison, in words."""
-    below = tuple(f"{fixed}." for fixed in _FIXED)
+    chosen = [config.get("choices", {}) for config in configs]
+    groups = sorted({key for each in chosen for key in each} - {*_SHOWN})
+    options = [key for key in groups if len({each.get(key) for each in chosen}) > 1]
+    apart = varying([parts(config) for config in configs])
+    first: dict[tuple[str, str], str] = {}
+    for key in apart[0]:
+        first.setdefault((key.rpartition(".")[2], repr([each[key] for each in apart])), key)
+    keys = [key for key in first.values() if key.split(".")[0] not in options]
     return [
-        f"{key} {own}, the baseline's {its}"
-        for key, (own, its) in unlike.items()
-        if key in _FIXED or key.startswith(below)
+        {key: own.get(key) for key in options} | {key: found[key] for key in keys}
+        for own, found in zip(chosen, apart, strict=True)
     ]
+
+
+def not_alike(cells: Mapping[str, Cell], axes: Sequence[str] = ()) -> list[str]:
+    """Say what rows, by their labels, differ in beyond what their labels and `axes` name."""
+    apart = told_apart([cell.config for cell in cells.values()]) if cells else []
+    notes: list[str] = []
+    for key in apart[0] if apart else ():
+        below = f"{key}.".startswith((*_NAMED, *(f"{axis}." for axis in axes)))
+        if below or all(f"{key}=" in label for label in cells):
+            continue
+        found: dict[str, list[str]] = {}
+        for label, own in zip(cells, apart, strict=True):
+            found.setdefault(str(own[key]), []).append(label)
+        said = "; ".join(f"{value} ({_some(labels)})" for value, labels in found.items())
+        notes.append(f"NOT ALIKE: rows differ in {key}: {said}")
+    return notes
+
+
+def _some(labels: Sequence[str]) -> str:
+    more = len(labels) - _LISTED
+    return ", ".join([*labels[:_LISTED], *([f"{more} more"] if more > 0 else [])])
 
 
 def _spaced(seeds: Sequence[int]) -> str:

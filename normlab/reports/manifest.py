@@ -173,7 +173,7 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
         def others() -> None:
             for path, text in pages(root).items():
                 if path.parent not in touched:
-                    _settle(result, path, {path: text}, "normlab report", write=write)
+                    _settle(result, path, {path: text}, "normlab study publish", write=write)
 
         _tried(result, others)
         if not changed:
@@ -224,7 +224,7 @@ def _study(result: Verified, folder: Path, *, write: bool) -> None:
         raise ValueError(f"{folder}: {error}") from None
     if write:
         remove_leftovers(folder, below=True)
-    made_by = f"normlab report {name} --from {folder.parents[1]}"
+    made_by = f"normlab study publish {name} --results {folder.parents[1]}"
     _settle(result, folder, rendered(study, folder), made_by, write=write)
 
 
@@ -234,9 +234,10 @@ def _blocks(result: Verified, root: Path, *, write: bool) -> None:
 
     found = {page: written(page, root) for page in pages_with_blocks(root)}
     for page, (text, wrong) in found.items():
-        result.wrong.extend(f"{line}; make it with normlab report" for line in wrong if not write)
+        if not write:
+            result.wrong.extend(f"{line}; make it with normlab study publish" for line in wrong)
         if write or not wrong:
-            _settle(result, page, {page: text}, "normlab report", write=write)
+            _settle(result, page, {page: text}, "normlab study publish", write=write)
 
 
 def _settle(

@@ -277,7 +277,7 @@ class _Source:
         at = named.get("at")
         kept = [row for row in table.rows if row.name in rows and at in (None, row.point)]
         bare = [
-            {name: replace(entry, difference=None, p=None) for name, entry in row.entries.items()}
+            {name: replace(entry, difference=None) for name, entry in row.entries.items()}
             for row in kept
         ]
         kept = [replace(row, entries=own) for row, own in zip(kept, bare, strict=True)]

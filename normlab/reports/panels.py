@@ -148,6 +148,11 @@ class Panel:
         return [value for here in spreads for value in (here.low, here.mean, here.high)]
 
     @property
+    def logarithmic(self) -> bool:
+        """Tell whether the vertical axis is logarithmic."""
+        return self.log_from is not None and _reaches(self.values, self.log_from)
+
+    @property
     def summary(self) -> str:
         """Return the last value of each line in a sentence, for readers who do not see it."""
         ends = [(line, *list(line.points.items())[-1]) for line in self.series]
@@ -188,19 +193,9 @@ def spread(curves: Sequence[Mapping[float, float]]) -> dict[float, Spread]:
     return result
 
 
-def logarithmic(values: Sequence[float], log_from: float | None = LOG_FROM) -> bool:
-    """Tell whether an axis is logarithmic: all positive, the largest `log_from` times."""
-    return (
-        log_from is not None
-        and bool(values)
-        and min(values) > 0
-        and max(values) / min(values) >= log_from
-    )
-
-
-def within_decades(ratio: float) -> tuple[int, ...]:
-    """Return where a logarithmic axis is marked in each power of ten, by how far it reaches."""
-    return (1, 2, 3, 5) if ratio < 30 else (1, 3) if ratio < 300 else (1,)
+def _reaches(values: Sequence[float], ratio: float) -> bool:
+    """Tell whether all values are positive, and the largest is `ratio` times the smallest."""
+    return bool(values) and min(values) > 0 and max(values) / min(values) >= ratio
 
 
 def data(
@@ -223,15 +218,17 @@ def data(
 
 def _data(panel: Panel) -> dict[str, Any]:
     """Return the axes, lines and divergences of a panel."""
-    log = logarithmic(panel.values, panel.log_from)
     return {
         "id": panel.id,
         "title": panel.title,
         "across": panel.across,
         "unit": panel.unit,
         "facets": list(panel.facets),
-        "log": {"x": logarithmic(panel.ticks, _LOG_ACROSS), "y": log},
-        "ticks": {"x": list(panel.ticks) or None, "y": _log_ticks(panel.values) if log else None},
+        "log": {"x": _reaches(panel.ticks, _LOG_ACROSS), "y": panel.logarithmic},
+        "ticks": {
+            "x": list(panel.ticks) or None,
+            "y": _log_ticks(panel.values) if panel.logarithmic else None,
+        },
         "marked": all(len(line.points) <= _POINTS_SHOWN for line in panel.series),
         "series": [_columns(line) for line in panel.series],
         "ended": [
@@ -264,5 +261,7 @@ def _log_ticks(values: Sequence[float]) -> list[float]:
     """Return the marks of a logarithmic axis, from the power of ten below to that above."""
     low, high = min(values), max(values)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    within = range(1, 10) if high / low < _NARROW else within_decades(high / low)
+    reach = high / low
+    marks = (1, 2, 3, 5) if reach < 30 else (1, 3) if reach < 300 else (1,)
+    within = range(1, 10) if reach < _NARROW else marks
     return [float(f"{mark}e{power}") for power in powers for mark in within]

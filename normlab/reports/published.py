@@ -167,7 +167,7 @@ def _others(folder: Path, asked: Asked) -> list[_Entry]:
             f"{folder} holds other experiments than those asked for ({'; '.join(lines)}): give "
             "--publish another folder, or leave out the overrides that differ; or, to begin anew, "
             f"as with newly tuned rates, remove {folder}, start again, and then "
-            f"normlab report --from {folder.parents[1]} --accept {folder}"
+            f"normlab study publish --results {folder.parents[1]} --accept {folder}"
         )
     found = [entry for entry in there if (entry.row, entry.point, entry.seed) not in asked]
     _evidence(folder, found)  # damage is named

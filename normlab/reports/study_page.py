@@ -95,19 +95,16 @@ def runs_page(
 
     The page reloads itself every `reload` seconds, unless that is 0.
     """
-    study, scale = arranged.study, arranged.scale
-    records = [run.record for run in arranged.runs if run.record is not None]
     pairs = [(run.planned, run.record) for run in arranged.runs]
-    table = build(study, scale, pairs, absent=NOT_ENDED)
-    title = f"Runs on {data_name(study, scale, records)}{scale and f', scale={scale}'}"
+    runs = [
+        replace(run, now={k: _said(k, v) for k, v in run.now.items()}) if run.now else run
+        for run in arranged.runs
+    ]
     return study_page(
-        study,
-        scale,
-        replace(table, title=title),
-        [
-            replace(run, now={k: _said(k, v) for k, v in run.now.items()}) if run.now else run
-            for run in arranged.runs
-        ],
+        arranged.study,
+        arranged.scale,
+        build(arranged.study, arranged.scale, pairs, found=True),
+        runs,
         template="runs.html",
         text_of=text_of,
         heading=heading,
@@ -140,7 +137,7 @@ def _shown(line: Line) -> dict[str, Any]:
         for each in line.scores
     ]
     bad = not line.stability[0].startswith(ended_well)
-    return {**vars(line), "at": line.point, "figures": figures, "bad": bad, "said": line.apart}
+    return {**line._asdict(), "at": line.point, "figures": figures, "bad": bad, "said": line.apart}
 
 
 def _direction(table: Table, column: str) -> str:

@@ -6,10 +6,11 @@ Pages (`study_page.py`) and terminals write the same `lines`.
 import csv
 import io
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from normlab.metrics.spread import Interval
+from normlab.metrics.spread import Interval, p_value
 from normlab.records.aggregate import Summary
 from normlab.records.labels import in_markdown, in_prose, in_sheet, one_line
 
@@ -30,14 +31,17 @@ _LATEX = str.maketrans(
 class Entry:
     """One score of one row: its summary, the document's value, the difference to the baseline."""
 
-    summary: Summary | None
-    values: Mapping[int, float]
-    higher_is_better: bool
-    document: str | float | None
-    difference: Interval | None
-    p: float | None
-    signature: str | None = None
+    summary: Summary | None = None
+    values: Mapping[int, float] = field(default_factory=dict[int, float])
+    higher_is_better: bool = True
+    document: str | float | None = None
+    difference: Interval | None = None
     best: bool = False
+
+    @property
+    def p(self) -> float | None:
+        """Return the p value of no difference."""
+        return None if self.difference is None else p_value(self.difference)
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,7 @@ class Table:
     apart: str = ""
 
 
-@dataclass(frozen=True)
-class Shown:
+class Shown(NamedTuple):
     """A score of a row as text: the value, the difference, what the document says; "" for none."""
 
     value: str
@@ -89,8 +92,7 @@ class Shown:
     best: bool
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """A row as text, the same in every format; `apart` is the cell on the document's other data."""
 
     name: str
@@ -108,22 +110,41 @@ def header(table: Table) -> list[str]:
 
 def lines(table: Table) -> list[Line]:
     """Return the rows of a table as text."""
-    return [_line(table, row) for row in table.rows]
+    found: list[Line] = []
+    for row in table.rows:
+        scores = [shown(row.entries[name], name, apart=table.apart) for name in table.columns]
+        apart, stability = (), [row.stability]
+        if table.apart:
+            documents = {name: row.entries[name].document for name in table.columns}
+            documents["stability"] = row.said
+            said = [f"{name} {_spelled(v)}" for name, v in documents.items() if v is not None]
+            apart = ("; ".join(said) or "-",)
+        elif row.said is not None:
+            stability.append(f"document: {_spelled(row.said)}")
+        line = Line(row.name, row.point, (*scores,), (*stability,), apart, row.problem)
+        found.append(line)
+    return found
 
 
-def _line(table: Table, row: Row) -> Line:
-    scores = tuple(
-        shown(row.entries[column], column, document=not table.apart) for column in table.columns
-    )
-    apart, stability = (), [row.stability]
-    if table.apart:
-        documents = {column: row.entries[column].document for column in table.columns}
-        documents["stability"] = row.said
-        found = [f"{name} {_spelled(v)}" for name, v in documents.items() if v is not None]
-        apart = ("; ".join(found) or "-",)
-    elif row.said is not None:
-        stability.append(f"document: {_spelled(row.said)}")
-    return Line(row.name, row.point, scores, tuple(stability), apart, row.problem)
+def shown(entry: Entry, score: str, *, apart: str = "") -> Shown:
+    """Return a score as text, with what the document says unless that is `apart`."""
+    gap, document, value = entry.difference, "", "-"
+    if (found := entry.summary) is not None and math.isinf(found.mean):  # of steps to a target
+        reached = sum(map(math.isfinite, entry.values.values()))
+        value = f"reached {reached}/{found.n}" if reached else "not reached"
+    elif found is not None:
+        sd = "" if found.sd is None else f" +- {figure(found.sd, score)}"
+        value = figure(found.mean, score) + sd
+    if entry.document is not None and not apart:
+        document = f"document: {_spelled(entry.document)}"
+        if found is not None and math.isfinite(found.mean) and not isinstance(entry.document, str):
+            document += f" ({_signed(found.mean - entry.document, score)})"
+    difference = ""
+    if gap is not None and entry.p is not None:
+        chance = "p < 0.001" if entry.p < 0.001 else f"p = {entry.p:.3f}"
+        mean, low, high = (_signed(each, score) for each in (gap.mean, gap.low, gap.high))
+        difference = f"{mean} [{low}, {high}], {chance}"
+    return Shown(value, difference, document, entry.best)
 
 
 def markdown(table: Table) -> str:
@@ -205,46 +226,20 @@ def comma_separated(table: Table) -> str:
     return out.getvalue()
 
 
-def shown(entry: Entry, score: str, *, document: bool = True) -> Shown:
-    """Return a score as text, with what the document says of the same data unless not wanted."""
-    says = _document(entry, score) if document else ""
-    value = average(entry.summary, entry.values.values(), score)
-    return Shown(value, _gap(entry.difference, entry.p, score), says, entry.best)
+def figure(value: float, score: str) -> str:
+    """Write a value with the digits that its kind is read to, and a huge one with three."""
+    if "_to/" in score and abs(value) < _MOST_STEPS:  # steps and tokens
+        return f"{value:,.0f}"
+    read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))
+    return f"{value:.3g}" if abs(value) >= _HUGE else f"{value:.{3 if read_to_three else 2}f}"
 
 
-def average(found: Summary | None, values: Collection[float], score: str) -> str:
-    """Write mean and deviation; of steps to a target that some seeds never reached, how many."""
-    if found is None:
-        return "-"
-    if math.isinf(found.mean):
-        reached = sum(map(math.isfinite, values))
-        return f"reached {reached}/{found.n}" if reached else "not reached"
-    text = figure(found.mean, score)
-    return text if found.sd is None else f"{text} +- {figure(found.sd, score)}"
+def _signed(value: float, score: str) -> str:
+    return f"{'-' if value < 0 else '+'}{figure(abs(value), score)}"
 
 
-def _gap(gap: Interval | None, p: float | None, score: str) -> str:
-    if gap is None or p is None:
-        return ""
-    low, high = (signed_figure(value, score) for value in (gap.low, gap.high))
-    chance = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
-    return f"{signed_figure(gap.mean, score)} [{low}, {high}], {chance}"
-
-
-def signed_figure(value: float, score: str) -> str:
-    """Write a difference with its sign."""
-    text = figure(abs(value), score)
-    return f"-{text}" if value < 0 else f"+{text}"
-
-
-def _document(entry: Entry, score: str) -> str:
-    """Return what the document says of the same data, with the distance from it."""
-    value = entry.document
-    if value is None or isinstance(value, str):
-        return "" if value is None else f"document: {value}"
-    apart = math.nan if entry.summary is None else entry.summary.mean - value
-    distance = f" ({signed_figure(apart, score)})" if math.isfinite(apart) else ""
-    return f"document: {_spelled(value)}{distance}"
+def _spelled(value: str | float) -> str:
+    return value if isinstance(value, str) else f"{value:,.10g}"
 
 
 def _escaped(text: str) -> str:
@@ -254,15 +249,3 @@ def _escaped(text: str) -> str:
 def _rounded(value: float | None) -> object:
     """Return a computed figure without the last digits, which libraries round each in its way."""
     return "" if value is None else float(f"{value:.12g}")
-
-
-def figure(value: float, score: str) -> str:
-    """Write a value with the digits that its kind is read to, and a huge one with three."""
-    if "_to/" in score and abs(value) < _MOST_STEPS:  # steps and tokens
-        return f"{value:,.0f}"
-    read_to_three = any(word in score for word in ("loss", "accuracy", "bits", "stability"))
-    return f"{value:.3g}" if abs(value) >= _HUGE else f"{value:.{3 if read_to_three else 2}f}"
-
-
-def _spelled(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:,.10g}"

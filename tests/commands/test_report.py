@@ -1,7 +1,6 @@
-"""Published tables are made again and checked; what is wrong costs itself alone."""
+"""The page of any runs: a sweep is a grid, damage costs itself alone, and it follows changes."""
 
 import json
-import shutil
 
 import pytest
 import yaml
@@ -9,130 +8,14 @@ import yaml
 from normlab.commands.report import main
 from normlab.records.store import RunStore
 from normlab.reports import runs as runs_module
-from normlab.reports.published import publish
-from normlab.studies import load_study
 from tests.html_text import Text
 from tests.records.examples import config
-from tests.reports.tables import kept_run, made, planned, run_rows
-
-TABLES = ("table.md", "table.tex", "table.csv")
-
-
-@pytest.fixture
-def results(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("padding", "precision"):
-        study = load_study(name)
-        runs = [
-            (planned(r, s), made("ln", s, {"test/bleu": 1.0 + s})) for r in ("ln",) for s in (1, 2)
-        ]
-        publish(tmp_path / "results", study, "cpu", runs)
-    return tmp_path / "results"
+from tests.reports.tables import kept_run, made, run_rows
 
 
 def report(capsys, *argv):
-    code = main(list(argv or ("--from", "results")))
+    code = main([*argv])
     return code, *capsys.readouterr()
-
-
-def test_stale_tables_are_named_and_made_again(results, capsys):
-    edited = results / "padding" / "cpu" / "table.md"
-    right = edited.read_bytes()
-    edited.write_text("edited")
-    (results / "precision" / "cpu" / "table.csv").unlink()
-    code, _, err = report(capsys, "--check")
-    assert code == 1
-    assert "results/padding/cpu/table.md: not what its records say" in err
-    assert "results/precision/cpu/table.csv: missing" in err
-    assert "precision" not in report(capsys, "padding", "--check")[2], "one study alone"
-    assert edited.read_text() == "edited"
-    code, out, _ = report(capsys)
-    assert code == 0 and "results/padding/cpu: wrote table.md" in out
-    assert edited.read_bytes() == right
-    assert report(capsys, "--check")[0] == 0
-
-
-def test_one_study_of_another_folder(results, capsys):
-    shutil.move(results, "elsewhere")
-    code, out, _ = report(capsys, "padding", "--from", "elsewhere")
-    assert (code, out) == (0, "elsewhere/padding/cpu: up to date\n")
-
-
-def spoil_runs(results):
-    (results / "padding" / "cpu" / "runs.json").write_text("{")
-
-
-def lose_runs(results):
-    (results / "padding" / "cpu" / "runs.json").unlink()
-
-
-def spoil_record(results):
-    next((results / "padding").rglob("record.json")).write_text("{")
-
-
-def lose_config(results):
-    path = results / "padding" / "cpu" / "runs.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "study": "gone"}))
-
-
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (spoil_runs, "results/padding/cpu/runs.json: damaged"),
-        (lose_runs, "results/padding/cpu holds no runs.json"),
-        (spoil_record, "damaged record, not JSON"),
-        (lose_config, "results/padding/cpu: no study 'gone': there are"),
-    ],
-)
-def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
-    damage(results)
-    report(capsys, "--accept", "results")
-    tables = {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES}
-    code, out, err = report(capsys)
-    assert code == 1
-    assert message in err and err.count("\n") == 1
-    assert out == "results/precision/cpu: up to date\n"
-    assert {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES} == tables
-
-
-def test_other_folders_of_results_are_no_studies(results, capsys):
-    (results / "health" / "toy").mkdir(parents=True)
-    (results / "health" / "toy" / "table.md").touch()
-    (results / "padding" / "pictures").mkdir()
-    assert report(capsys)[::2] == (0, "")
-
-
-def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
-    first, second = sorted((results / "padding").rglob("record.json"))
-    first.write_text(first.read_text().replace("2.0", "3.0"))
-    second.unlink()
-    (results / "notes.md").write_text("by hand")
-    code, out, _ = report(capsys, "--accept", str(first), "results/notes.md")
-    assert code == 0
-    assert out.splitlines() == [
-        f"{first.relative_to(results.parent)}: changed",
-        "results/notes.md: added",
-    ]
-    assert report(capsys, "--accept", "results")[1] == (
-        f"{second.relative_to(results.parent)}: removed\n"
-    )
-    assert report(capsys, "--accept", "results")[1] == "nothing has changed\n"
-    with pytest.raises(ValueError, match=r"elsewhere is not below results"):
-        main(["--accept", "elsewhere"])
-    with pytest.raises(ValueError, match=r"results/none: there is no evidence"):
-        main(["--accept", "results/none"])
-
-
-def test_nothing_published_names_what_is(results):
-    there = "there are padding, precision;"
-    with pytest.raises(ValueError, match=f"study warmup is not published below results: {there}"):
-        main(["warmup"])
-    with pytest.raises(ValueError, match=r"warmp: no study and no folder .* Did you mean warmup"):
-        main(["warmp"])
-    with pytest.raises(ValueError, match="padding warmup: give one study at a time"):
-        main(["padding", "warmup"])
-    with pytest.raises(ValueError, match="no study is published below none: there are none"):
-        main(["--from", "none"])
 
 
 @pytest.fixture
@@ -185,7 +68,7 @@ def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs,
         main(["runs", "--baseline", "gn"])
     with pytest.raises(ValueError, match=r"--score test/blue: .* there are test/bleu"):
         main(["runs", "--score", "test/blue"])
-    with pytest.raises(ValueError, match=r"nowhere: no study and no folder of runs"):
+    with pytest.raises(ValueError, match=r"nowhere: no folder of runs"):
         main(["runs", "nowhere"])
     with pytest.raises(ValueError, match=r"no run that can be read below report"):
         main(["report"])
@@ -234,8 +117,8 @@ def test_figures_are_drawn_for_light_and_dark_next_to_the_page(runs, capsys):
     ]
     assert code == 0 and out.splitlines() == ["report/report.html", *names]
     assert all((runs.parent / name).read_bytes().startswith(b"<?xml") for name in names)
-    lacks = "ln, bn (trained without the probe gradients; probe=full has it)"
-    assert f"gradient_by_layer is left out: {lacks}" in err
+    lacks = "ln, bn (no values of the probe gradients; train with probe=full)"
+    assert f"figure gradient_by_layer is left out: {lacks}" in err
 
 
 def test_watch_rewrites_the_page_and_leaves_one_that_does_not_reload(runs, capsys, monkeypatch):

@@ -1,75 +1,67 @@
-"""Sentences side by side: which are shown, what each run made of them, and what is refused."""
+"""Sentences side by side: which are shown, what each row made of them, and what is refused."""
 
-import json
+import re
 
 import pytest
 
 from normlab.commands.compare import main
-from normlab.records.record import Score
 from tests.commands.test_bootstrap import changed
 
 
-def shown(capsys, *argv):
-    argv = argv if "--samples" in argv else (*argv, "--samples")
-    assert main([*argv, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
-
-
 @pytest.fixture
-def folders(translated):
+def folders(translated, monkeypatch):
     """Return seed 2 of both runs."""
+    monkeypatch.setenv("COLUMNS", "400")
     return [str(next(translated.root.glob(f"*-{norm}-pre-*/seed2"))) for norm in ("ln", "bn")]
 
 
-def test_the_same_sentences_of_all_runs_beside_their_source_and_reference(folders, text, capsys):
+def shown(capsys, *argv):
+    """Return, by sentence, the texts by what they are; and all that was printed."""
+    assert main([*argv]) == 0
+    out = capsys.readouterr().out
+    found = {}
+    for block in out.split("sentence ")[1:]:
+        number, *lines = block.partition("\n\n")[0].splitlines()
+        rows = (re.fullmatch(r"  (\S+(?: seed \d)?) +(?:[\d.]+ )? *(.*)", line) for line in lines)
+        found[int(number)] = {row[1]: row[2] for row in rows if row}
+    return found, out
+
+
+def test_the_same_sentences_of_each_row_stand_next_to_source_and_reference(folders, text, capsys):
     sides = {code: (text / f"test.{code}").read_text().splitlines() for code in ("de", "en")}
-    found = shown(capsys, *folders, "--samples", "4")
-    assert len(found) == 4 and sorted(found, key=lambda each: each["line"]) == found
-    for each in found:
-        at = each["line"] - 1
-        assert (each["source"], each["reference"]) == (sides["de"][at], sides["en"][at])
+    found, out = shown(capsys, *folders, "--samples", "4")
+    assert len(found) == 4 and [*found] == sorted(found)
+    for line, own in found.items():
+        assert own["source"] == sides["de"][line - 1]
+        assert own["reference"] == sides["en"][line - 1]
         for folder, norm in zip(folders, ("ln", "bn"), strict=True):
             with open(f"{folder}/hypotheses.txt") as file:
-                assert each["outputs"][norm] == file.read().splitlines()[at]
-    assert found != shown(capsys, *folders, "--samples", "4", "--draw", "2")
-    assert len(shown(capsys, folders[0], "--samples", "99")) == 30
+                assert own[f"{norm} seed 2"] == file.read().splitlines()[line - 1].strip()
+    assert "4 of the 30 sentences of" in out and "chrF of the sentence" in out
+    assert len(shown(capsys, folders[0], "--samples", "99")[0]) == 30
 
 
-def test_the_worst_and_those_where_runs_differ_most(folders, capsys):
-    every = shown(capsys, *folders, "--samples", "30")
-    gaps = {each["line"]: abs(each["chrf"]["ln"] - each["chrf"]["bn"]) for each in every}
-    differ = shown(capsys, *folders, "--differ", "--samples", "3")
-    assert [gaps[each["line"]] for each in differ] == sorted(gaps.values())[:-4:-1]
-    means = {each["line"]: sum(each["chrf"].values()) for each in every}
-    worst = shown(capsys, *folders, "--worst", "--samples", "3")
-    assert [means[each["line"]] for each in worst] == sorted(means.values())[:3]
-
-
-def test_eighty_columns_are_enough_and_seeds_are_named(translated, capsys, monkeypatch):
+def test_eighty_columns_are_enough_and_the_first_seed_of_a_row_is_shown(
+    translated, capsys, monkeypatch
+):
     monkeypatch.delenv("COLUMNS", raising=False)
     assert main([str(translated.root), "--samples", "2"]) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
-    assert out.count("  ln seed3  ") == 2 and "2 of 30 sentences, drawn by --draw 1" in out
+    assert out.count("  ln seed 1  ") == 2 and out.count("  bn seed 2  ") == 2
 
 
-def test_what_cannot_be_shown_is_refused_with_the_reason(folders, translated, tmp_path):
+def test_without_the_text_or_translations_the_reason_is_said(folders, translated, tmp_path, capsys):
     ln, bn = folders
-    for argv, message in [
-        ((ln, "--samples", "--differ"), "there is one: name two"),
-        ((ln, bn, "--worst"), "add --samples"),
-        ((ln, "--samples", "0"), "at least 1"),
-        ((ln, "--samples", "--split", "test_2017"), "'test_2017'; there are those of test"),
-        ((ln, "--samples", "--data-dir", str(tmp_path / "gone")), "text of the test cannot be had"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            main(list(argv))
+    found, out = shown(capsys, ln, "--samples", "--data-dir", str(tmp_path / "gone"))
+    assert all([*own] == ["ln seed 2"] for own in found.values())
+    assert "without sources and references: the text of the test cannot be had" in out
+    with pytest.raises(ValueError, match="at least 1"):
+        main([ln, "--samples", "0"])
     changed(translated.root.parent / bn, data={"checksums": {"test": {"de": "a", "en": "b"}}})
-    with pytest.raises(ValueError, match="were tested on other texts"):
-        main([ln, bn, "--samples"])
-    (translated.root.parent / bn / "hypotheses.txt").unlink()
-    with pytest.raises(ValueError, match=r"no hypotheses\.txt there, .* and no weights"):
-        main([bn, "--samples"])
-    changed(translated.root.parent / bn, scores={"test/mlm_accuracy": Score(0.1, True, 3)})
-    with pytest.raises(ValueError, match="it left no translations to show"):
+    out = shown(capsys, ln, bn, "--samples")[1]
+    assert "was tested on other text than data_dir=" in out
+    for folder in folders:
+        (translated.root.parent / folder / "hypotheses.txt").unlink()
+    with pytest.raises(ValueError, match=r"no hypotheses\.txt there, .* normlab eval"):
         main([bn, "--samples"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.commands.report import main
+from normlab.commands.study import main
 from normlab.reports import manifest
 from normlab.reports.manifest import MANIFEST, accept, problems, verify
 from normlab.reports.published import publish
@@ -44,7 +44,7 @@ def whole(tmp_path_factory):
     (root / "README.md").write_text(README)
     (results / "LOG.md").write_text(LOG)
     accept(results, [results])
-    assert main(["--from", str(results)]) == 0
+    assert main(["publish", "--results", str(results)]) == 0
     return root
 
 
@@ -157,20 +157,20 @@ CHANGES = {
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_a_change_by_hand_is_found_and_its_file_named(copy, capsys, change):
     path = change(copy)
-    assert main(["--check"]) == 1
+    assert main(["verify"]) == 1
     assert path.name in capsys.readouterr().err
 
 
 def test_what_nobody_changed_passes(copy, capsys):
-    assert main(["--check"]) == 0
+    assert main(["verify"]) == 0
     assert capsys.readouterr().err == ""
 
 
 def test_making_everything_again_does_not_bless_a_change(copy, capsys):
     path = change_curve(copy)
-    assert main(["--from", str(copy)]) == 1
+    assert main(["publish", "--results", str(copy)]) == 1
     assert path.name in capsys.readouterr().err
-    assert main(["--check"]) == 1
+    assert main(["verify"]) == 1
 
 
 @pytest.mark.parametrize("content", [None, "rubbish\n"])
@@ -182,8 +182,8 @@ def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys,
     record.write_text(record.read_text().replace('"value": 2', '"value": 1', 1))
     table = copy / STUDY / "table.md"
     before = table.read_bytes()
-    for argv in (["lm_norms"], [], ["--check"]):
-        assert main([*argv, "--from", str(copy)]) == 1
+    for argv in (["publish", "lm_norms"], ["publish"], ["verify"]):
+        assert main([*argv, "--results", str(copy)]) == 1
         said = capsys.readouterr().err.splitlines()
         assert len(said) == 2 and f"{copy / MANIFEST}" in said[0] and "restore" in said[1]
     assert table.read_bytes() == before
