@@ -3,10 +3,9 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from normlab.metrics.spread import clear_of, paired_interval
 from normlab.records.labels import in_markdown
@@ -55,8 +54,7 @@ def read_card(path: Path) -> dict[str, Any]:
             raise ValueError(found["format"])
         for key in ("name", "scale", "overrides", "description", "environment"):
             found[key]
-        if not all("cells" in each for each in found["examinations"].values()):
-            raise KeyError("cells")
+        _ = cells(found)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ValueError(
             f"{path}: damaged, or no card ({error!r:.80}); make it again with normlab norm card"
@@ -71,43 +69,30 @@ def cards_below(folder: Path) -> dict[str, dict[str, Any]]:
 
 def cells(card: Card) -> dict[str, Any]:
     """Return all that a card gives to the board, by title."""
-    found: dict[str, Any] = {}
-    for each in card["examinations"].values():
-        found |= each["cells"]
-    return found
+    return {k: v for each in card["examinations"].values() for k, v in each["cells"].items()}
 
 
 def board(cards: Iterable[Card]) -> str:
-    """Return the board of cards in Markdown, a row a norm."""
-    rows = _sorted(list(cards))
-    own = {card["name"]: cells(card) for card in rows}
-    titles = list(dict.fromkeys(title for found in own.values() for title in found))
+    """Return the board of cards in Markdown, one row per norm, sorted by their losses on text."""
+    found = [*cards]
+    losses = [[_loss(card, *short) for short in _RANKED.items()] for card in found]
+    columns = [*zip(*losses, strict=True)]
+    ranked: list[tuple[bool, float, str, dict[str, Any]]] = []
+    for card, mine in zip(found, losses, strict=True):
+        ranks = [sum(e < loss for e in every) for loss, every in zip(mine, columns, strict=True)]
+        own = cells(card)
+        # The loss of a token alone is not that within its whole text: it sees later tokens there.
+        sees_later = (number(own.get("stepwise")) or 0.0) > _ROUNDING
+        ranked.append((sees_later, fmean(ranks), card["name"], own))
+    ranked.sort(key=lambda each: each[:3])
+    titles = list(dict.fromkeys(title for *_, own in ranked for title in own))
     lines = [
-        [
-            f"`{card['name']}`" + (" \\*" if _sees_later(card) else ""),
-            *(_shown(own[card["name"]].get(title)) for title in titles),
-        ]
-        for card in rows
+        [f"`{name}`" + (" \\*" if sees_later else ""), *(_shown(own.get(t)) for t in titles)]
+        for sees_later, _, name, own in ranked
     ]
     said = "Each row is a report card (`normlab norm card NAME`), made at `scale=cpu`."
     table = pipes(["norm", *titles], lines, words=1, notes=_NOTES)
     return "\n".join(["# The board of norms", "", said, "", *table, ""])
-
-
-def _sorted(cards: list[Card]) -> list[Card]:
-    ranks = {card["name"]: list[float]() for card in cards}
-    for task, score in _RANKED.items():
-        losses = {card["name"]: _loss(card, task, score) for card in cards}
-        for name, loss in losses.items():
-            ranks[name].append(sum(other < loss for other in losses.values()))
-    return sorted(
-        cards, key=lambda card: (_sees_later(card), fmean(ranks[card["name"]]), card["name"])
-    )
-
-
-def _sees_later(card: Card) -> bool:
-    """Tell whether a token by itself has another loss than within its whole text."""
-    return (number(cells(card).get("stepwise")) or 0.0) > _ROUNDING
 
 
 def _loss(card: Card, task: str, score: str) -> float:
@@ -115,10 +100,10 @@ def _loss(card: Card, task: str, score: str) -> float:
     figures = card["examinations"].get(task, {}).get("figures", {})
     if not figures or figures["diverged"]:
         return math.inf
-    return fmean(values(figures["scores"][score]).values())
+    return fmean(_values(figures["scores"][score]).values())
 
 
-def values(scores: Mapping[str, Any]) -> dict[int, float]:
+def _values(scores: Mapping[str, Any]) -> dict[int, float]:
     """Return scores by seed as numbers."""
     return {int(seed): float(number(value) or 0.0) for seed, value in scores.items()}
 
@@ -126,16 +111,13 @@ def values(scores: Mapping[str, Any]) -> dict[int, float]:
 def _shown(value: object) -> str:
     """Write a cell for the board."""
     found = number(value)
-    if value is None:
-        return "-"
-    if found is None:
-        return in_markdown(str(value))
+    if value is None or found is None:
+        return "-" if value is None else in_markdown(str(value))
     return "0" if abs(found) < 1e-4 else f"{found:.3g}"
 
 
-@dataclass(frozen=True)
-class Beside:
-    """A score of a card beside that of a baseline, paired by seed."""
+class Beside(NamedTuple):
+    """A score of a card compared with that of a baseline, paired by seed."""
 
     baseline: str
     value: float
@@ -146,21 +128,20 @@ class Beside:
 def beside(card: Card, baselines: Mapping[str, Card], task: str, score: str) -> list[Beside]:
     """Compare a score of a short run with the baselines' of the same seeds and length."""
     own = card["examinations"][task]["figures"]
-    mine = values(own["scores"][score])
+    mine = _values(own["scores"][score])
     found: list[Beside] = []
     for name, other in baselines.items():
         figures = other["examinations"].get(task, {}).get("figures", {})
-        theirs = values(figures.get("scores", {}).get(score, {}))
+        theirs = _values(figures.get("scores", {}).get(score, {}))
         shared = sorted(mine.keys() & theirs.keys())
         if not shared or figures["steps"] != own["steps"]:
             continue
-        gaps = [mine[seed] - theirs[seed] for seed in shared]
         bounds = ""
         if len(shared) > 1:
             interval = paired_interval(mine, theirs)
             bounds = f"[{interval.low:+.3g}, {interval.high:+.3g}]"
-        average = fmean(theirs[seed] for seed in shared)
-        found.append(Beside(name, average, fmean(gaps), bounds))
+        gap = fmean(mine[seed] - theirs[seed] for seed in shared)
+        found.append(Beside(name, fmean(theirs[seed] for seed in shared), gap, bounds))
     return found
 
 
@@ -183,23 +164,17 @@ def baselines_for(card: Card, folders: Sequence[Path]) -> dict[str, Card]:
     return found
 
 
-# The page of a card ------------------------------------------------------------------------------
-
-
 def card_page(card: Card, baselines: Mapping[str, Card]) -> str:
     """Return the page of a card, the same bytes for the same card and baselines."""
     looks = looks_of({name: name for name in (card["name"], *baselines)})
     sections = [_section(name, card, baselines) for name in card["examinations"]]
     panels = [panel for section in sections for panel in section["panels"]]
+    facts = [(title, [_written(value)]) for title, value in cells(card).items()]
     return page(
         "card.html",
         charts=data(panels, looks) if panels else None,
         card=card,
-        facts=[
-            ("scale", [card["scale"]]),
-            ("seeds", card["seeds"]),
-            *((title, [_written(value)]) for title, value in cells(card).items()),
-        ],
+        facts=[("scale", [card["scale"]]), ("seeds", card["seeds"]), *facts],
         baselines=baselines,
         sections=sections,
         environment={
@@ -221,36 +196,30 @@ def _section(name: str, card: Card, baselines: Mapping[str, Card]) -> dict[str, 
         "commit": found["environment"].get("commit") if "environment" in found else None,
         "rows": [[_written(value) for value in row] for row in found["rows"]],
         "scores": _scores(name, card, baselines) if is_run else [],
-        "panels": _curves(name, card, baselines) if is_run else [],
+        "panels": _curves(name, {card["name"]: card, **baselines}) if is_run else [],
     }
 
 
 def _scores(task: str, card: Card, baselines: Mapping[str, Card]) -> list[dict[str, Any]]:
     """Return each score of a short run: its mean, the untrained baseline, and the comparisons."""
     figures = card["examinations"][task]["figures"]
-
-    def at_floor(score: str, by_seed: Mapping[str, Any]) -> bool:
-        floor, found = number(figures["floors"].get(score)), list(values(by_seed).values())
-        higher = figures["higher_is_better"][score]
-        return floor is not None and not clear_of(floor, found, score, higher_is_better=higher)
-
-    return [
-        {
-            "name": score,
-            "value": f"{fmean(values(by_seed).values()):.4g}",
-            "floor": _written(figures["floors"].get(score)),
-            "at_floor": at_floor(score, by_seed),
-            "beside": beside(card, baselines, task, score),
-        }
-        for score, by_seed in figures["scores"].items()
-        if by_seed
-    ]
+    found: list[dict[str, Any]] = []
+    for name, by_seed in figures["scores"].items():
+        if not by_seed:
+            continue
+        values, floor = [*_values(by_seed).values()], number(figures["floors"].get(name))
+        higher = figures["higher_is_better"][name]
+        low = floor is not None and not clear_of(floor, values, name, higher_is_better=higher)
+        compared = beside(card, baselines, task, name)
+        score = {"name": name, "value": f"{fmean(values):.4g}", "floor": _written(floor)}
+        found.append({**score, "at_floor": low, "beside": compared})
+    return found
 
 
-def _curves(task: str, card: Card, baselines: Mapping[str, Card]) -> list[Panel]:
-    """Return the validation loss over the updates, with that of the baselines."""
+def _curves(task: str, cards: Mapping[str, Card]) -> list[Panel]:
+    """Return the validation loss over the updates, one line per card."""
     lines: list[Series] = []
-    for name, each in {card["name"]: card, **baselines}.items():
+    for name, each in cards.items():
         found = each["examinations"].get(task)
         if found and found["applies"]:
             curves = [
@@ -260,9 +229,8 @@ def _curves(task: str, card: Card, baselines: Mapping[str, Card]) -> list[Panel]
             whole = {x: s for x, s in spread(curves).items() if s.n == len(curves)}
             if whole:
                 lines.append(Series(name, "", "", whole))
-    if not lines:
-        return []
-    return [Panel(f"{task} validation loss", "Validation loss", "nats", tuple(lines))]
+    title = f"{task} validation loss"
+    return [Panel(title, "Validation loss", "nats", tuple(lines))] if lines else []
 
 
 def _written(value: object) -> str:

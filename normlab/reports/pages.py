@@ -69,8 +69,6 @@ NOTES = (
     "gradient: of the last over that of the first decoder layer",
 )
 TITLE = "Gradient of the last feed-forward layer at initialisation"
-Gradients = Sequence[Mapping[str, Any]]
-"""Values with what each is of: `placement`, `layers`, `seed`, `norm`."""
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -103,24 +101,24 @@ def _text(root: Path, place: Path) -> str:
         raise ValueError(f"{place}: cannot be made of what lies beside it: {error!r}") from None
 
 
-# The health sheets ------------------------------------------------------------------------------
-
-
 def health_table(folder: Path, runs: Path) -> str:
     """Return the table of a folder's health sheets; the records of their runs are below `runs`."""
     records = {record.run_id: record for _, record in RunStore(runs).entries()}
-    sheets = [json.loads(path.read_text("utf-8")) for path in sorted(folder.glob("*.json"))]
     rows: list[list[str]] = []
-    for sheet in sorted(sheets, key=lambda sheet: _name(sheet)[::-1]):
-        scores = records[sheet["subject"]["run"]].scores
+    for path in folder.glob("*.json"):
+        sheet = json.loads(path.read_text("utf-8"))
+        config, scores = sheet["subject"]["config"], records[sheet["subject"]["run"]].scores
+        padding = _PADDING.get(config["norm"].get("padding", ""), "")
         figures = {key: each["figures"] for key, each in sheet["examinations"].items()}
         cells = [
-            *_name(sheet),
+            f"`{norm_label(config['choices'])}`{padding}",
+            str(config["choices"]["placement"]),
             _number(scores["valid/loss"].value),
             f"{scores['test/bleu'].value:.1f}",
             *(column(figures) for column in COLUMNS.values()),
         ]
         rows.append(cells)
+    rows.sort(key=lambda cells: (cells[1], cells[0]))
     head = ["norm", "placement", "loss", "BLEU", *COLUMNS]
     return "\n".join([*pipes(head, rows, words=2, notes=NOTES), ""])
 
@@ -135,55 +133,43 @@ def _loss(figures: Figures, *names: str) -> float:
 
 
 def _share(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "0" if value < 1e-5 else f"{value:.1%}"
+    return "-" if value is None else "0" if value < 1e-5 else f"{value:.1%}"
 
 
 def _number(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return "0" if abs(value) < 1e-4 else f"{value:.3g}"
+    return "-" if value is None else "0" if abs(value) < 1e-4 else f"{value:.3g}"
 
 
-def _name(sheet: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the norm, with its treatment of padding, and the placement."""
-    config = sheet["subject"]["config"]
-    choices = config["choices"]
-    padding = _PADDING.get(config["norm"].get("padding", ""), "")
-    return f"`{norm_label(choices)}`{padding}", str(choices["placement"])
+def depth_table(config: Sequence[str], rows: Sequence[Figures]) -> str:
+    """Return mean and standard deviation by depth and placement, and the fitted power of depth.
 
-
-# The gradient by depth --------------------------------------------------------------------------
-
-
-def depth_table(config: Sequence[str], rows: Gradients) -> str:
-    """Return mean and standard deviation by depth and placement, and the fitted power of depth."""
-    placements = list(dict.fromkeys(row["placement"] for row in rows))
-    layers = list(dict.fromkeys(row["layers"] for row in rows))
-    table: list[list[str]] = []
-    for depth in layers:
-        cells: list[str] = []
-        for placement in placements:
-            own = [r["norm"] for r in rows if (r["layers"], r["placement"]) == (depth, placement)]
-            cells.append(f"{statistics.fmean(own):.3f} +- {statistics.stdev(own):.3f}")
-        table.append([str(depth), *cells])
-    fits = ", ".join(f"{exponent(rows, placement):.2f} ({placement})" for placement in placements)
+    A row is one gradient norm (`norm`), with its `placement`, `layers` and `seed`.
+    """
+    norms: dict[tuple[str, int], list[float]] = {}
+    for row in rows:
+        norms.setdefault((row["placement"], row["layers"]), []).append(row["norm"])
+    placements, depths = (list(dict.fromkeys(place[n] for place in norms)) for n in (0, 1))
+    table = [
+        [
+            str(depth),
+            *(f"{statistics.fmean(own):.3f} +- {statistics.stdev(own):.3f}" for own in each),
+        ]
+        for depth in depths
+        if (each := [norms[placement, depth] for placement in placements])
+    ]
+    fits: list[str] = []
+    for placement in placements:  # least squares of the logarithms
+        own = [row for row in rows if row["placement"] == placement]
+        logs = [[math.log(row[key]) for row in own] for key in ("layers", "norm")]
+        fits.append(f"{statistics.linear_regression(*logs).slope:.2f} ({placement})")
+    seeds = len({row["seed"] for row in rows})
     notes = (
-        f"{TITLE}: norm of the second weight, mean +- standard deviation of "
-        f"{len({row['seed'] for row in rows})} seeds; as many layers in the encoder as in the "
-        "decoder",
-        f"norm ~ layers ** k with k = {fits}; Xiong et al. 2020 predict -0.5 and 0",
+        f"{TITLE}: norm of the second weight, mean +- standard deviation of {seeds} seeds; as many "
+        "layers in the encoder as in the decoder",
+        f"norm ~ layers ** k with k = {', '.join(fits)}; Xiong et al. 2020 predict -0.5 and 0",
         f"`{' '.join(config[:3])}`: width 256, one batch of 32 sentences, no dropout",
     )
     return "\n".join([*pipes(["layers", *placements], table, words=0, notes=notes), ""])
-
-
-def exponent(rows: Gradients, placement: str) -> float:
-    """Return k of the fit norm ~ layers ** k, by least squares of the logarithms."""
-    own = [row for row in rows if row["placement"] == placement]
-    logs = [[math.log(row[key]) for row in own] for key in ("layers", "norm")]
-    return statistics.linear_regression(*logs).slope
 
 
 # Generated blocks ---------------------------------------------------------------------------------
@@ -234,7 +220,7 @@ def written(page: Path, root: Path) -> tuple[str, list[str]]:
 
 
 class _Source:
-    """What blocks are made of: the published studies and records below one folder."""
+    """What blocks are made of: the published studies and files below one folder."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -247,17 +233,32 @@ class _Source:
         if kind not in _TAKES:
             raise ValueError(f"no kind {kind!r}: there are {', '.join(_TAKES)}")
         words = [word for word in rest if "=" not in word]
-        named = {name: value for name, mark, value in (w.partition("=") for w in rest) if mark}
+        named = dict(word.split("=", 1) for word in rest if "=" in word)
         if len(words) != len(_TAKES[kind].split()):
-            found = " ".join(words) or "nothing"
-            raise ValueError(f"expected {_TAKES[kind]}, found {found}")
+            raise ValueError(f"expected {_TAKES[kind]}, found {' '.join(words) or 'nothing'}")
+        form = named.get("format")
         if kind == "table":
             return self._shown(words[0], named)
         if kind == "value":
             value = _looked_up(self.root / words[0], words[1])
-            form = named.get("format")
             return figure(value, words[1]) if form is None else format(value, form)
-        return self._of_row(kind, words[0], words[1], named)
+        table = self.table(*words)
+        places = (named.get("row"), named.get("at"))
+        rows = [r for r in table.rows if r.name == places[0] and places[1] in (None, r.point)]
+        if len(rows) != 1:
+            there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
+            raise ValueError(f"name one row, with row= and at=, of: {there}")
+        entry = rows[0].entries[words[1]]
+        text = shown(entry, words[1])
+        if kind == "mean":
+            return (
+                text.value
+                if form is None
+                else format(statistics.fmean(entry.values.values()), form)
+            )
+        if entry.difference is None:
+            raise ValueError("there is no such difference")
+        return text.difference if form is None else format(abs(entry.difference.mean), form)
 
     def _table(self, place: str, also: str | None = None) -> Table:
         """Return the table of a published study, with one more column for a score it lacks."""
@@ -269,41 +270,21 @@ class _Source:
         return build(study, scale, runs)
 
     def _shown(self, place: str, named: Mapping[str, str]) -> str:
-        """Return a whole table in Markdown, of some rows and columns, with what it was made of."""
+        """Return a table in Markdown, of some rows and columns, with what it was made of."""
         table = self.table(place)
         columns = _among(named.get("columns", ",".join(table.columns)), table.columns, ",")
         names = list(dict.fromkeys(row.name for row in table.rows))
         rows = _among(named.get("rows", ";".join(names)), names, ";")
         at = named.get("at")
-        kept = [row for row in table.rows if row.name in rows and at in (None, row.point)]
-        bare = [
-            {name: replace(entry, difference=None) for name, entry in row.entries.items()}
-            for row in kept
-        ]
-        kept = [replace(row, entries=own) for row, own in zip(kept, bare, strict=True)]
+        kept = tuple(
+            replace(row, entries={k: replace(e, difference=None) for k, e in row.entries.items()})
+            for row in table.rows
+            if row.name in rows and at in (None, row.point)
+        )
         notes = [n for n in table.notes if n.startswith(("data:", "tested:", "a pilot", "rows of"))]
         notes.append(f"all of it: results/{place}/table.md")
-        small = replace(table, columns=columns, rows=tuple(kept), notes=("; ".join(notes),))
+        small = replace(table, columns=columns, rows=kept, notes=("; ".join(notes),))
         return f"\n\n{markdown(small)}\n"
-
-    def _of_row(self, kind: str, place: str, score: str, named: Mapping[str, str]) -> str:
-        """Return the mean or the difference of one row in a score."""
-        table, form = self.table(place, score), named.get("format")
-        name, at = named.get("row"), named.get("at")
-        rows = [row for row in table.rows if row.name == name and at in (None, row.point)]
-        if len(rows) != 1:
-            there = "; ".join(f"{row.name} @ {row.point}" for row in table.rows)
-            raise ValueError(f"name one row, with row= and at=, of: {there}")
-        entry = rows[0].entries[score]
-        text = shown(entry, score)
-        found = text.value if kind == "mean" else text.difference
-        if kind == "mean" and form is not None:
-            return format(statistics.fmean(entry.values.values()), form)
-        if form is not None and entry.difference is not None:
-            return format(abs(entry.difference.mean), form)
-        if not found:
-            raise ValueError("there is no such difference")
-        return found
 
 
 def _looked_up(path: Path, key: str) -> float:
@@ -312,11 +293,9 @@ def _looked_up(path: Path, key: str) -> float:
         node = json.loads(path.read_text("utf-8"))
         for part in key.split("."):
             node = node[int(part)] if isinstance(node, list) else node[part]
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
-        raise ValueError(f"{path} has no {key}: {error!r}") from None
-    if not isinstance(node, int | float):
-        raise ValueError(f"{path} has no number {key}")
-    return node
+        return node + 0  # a TypeError for what is no number
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ValueError(f"{path} has no number {key}: {error!r}") from None
 
 
 def _among(text: str, allowed: Sequence[str], mark: str) -> tuple[str, ...]:

@@ -4,8 +4,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from normlab.records.pairs import ABSENT, diff, varying
 from normlab.records.record import RunRecord, parts
@@ -126,7 +126,6 @@ def _said(key: str, value: Any) -> str:
 
 def _shown(line: Line) -> dict[str, Any]:
     """Return a row of the table as its template takes it."""
-    ended_well = ("finished", NOT_MADE.alone, NOT_ENDED.alone)
     figures = [
         {
             "text": _DASH if each.value == "-" else each.value.replace("+-", "\N{PLUS-MINUS SIGN}"),
@@ -136,7 +135,7 @@ def _shown(line: Line) -> dict[str, Any]:
         }
         for each in line.scores
     ]
-    bad = not line.stability[0].startswith(ended_well)
+    bad = not line.stability[0].startswith(("finished", NOT_MADE.alone, NOT_ENDED.alone))
     return {**line._asdict(), "at": line.point, "figures": figures, "bad": bad, "said": line.apart}
 
 
@@ -157,16 +156,20 @@ def _score(record: RunRecord, column: str) -> str:
 def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[str, list[str]]]:
     """Return the facts that a reader asks for first, each with its values."""
 
+    def counted(values: Iterable[object]) -> list[tuple[str, int]]:
+        """Return the different values with their counts, the most frequent first."""
+        counts = Counter(str(value) for value in values if value is not None)
+        return sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+
     def of(part: str, key: str) -> list[str]:
-        found = [getattr(record, part).get(key) for record in records]
-        return [value for value, _ in _counted(str(value) for value in found if value is not None)]
+        return [value for value, _ in counted(getattr(r, part).get(key) for r in records)]
 
     steps = sorted({record.budget.steps for record in records if record.finished})
     updates = f"{steps[0]:,} to {steps[-1]:,}" if len(steps) > 1 else f"{sum(steps):,}"
     seconds = math.fsum(record.budget.wall_seconds for record in records)
     time = f"{seconds / 3600:.1f} h" if seconds >= _SHORT else duration(seconds)
     made = [
-        ("runs", [f"{count} {outcome}" for outcome, count in _counted(r.outcome for r in runs)]),
+        ("runs", [f"{count} {outcome}" for outcome, count in counted(r.outcome for r in runs)]),
         ("seeds", [", ".join(map(str, sorted({run.planned.seed for run in runs})))]),
         ("updates", [updates] if steps else []),
         ("data", of("data", "label") or of("data", "source")),
@@ -177,16 +180,10 @@ def _overview(runs: Sequence[Run], records: Sequence[RunRecord]) -> list[tuple[s
     return [(name, values) for name, values in made if values]
 
 
-def _counted(values: Iterable[str]) -> list[tuple[str, int]]:
-    """Return the different values with their counts, the most frequent first."""
-    return sorted(Counter(values).items(), key=lambda pair: (-pair[1], pair[0]))
-
-
 # Configs, machines and data ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Configuration:
+class Configuration(NamedTuple):
     """What all runs share, by dotted key, and the keys that they differ in.
 
     A difference is a row, its point, and its values of these keys.
@@ -228,12 +225,11 @@ def configuration(runs: Iterable[Run]) -> Configuration:
     )
 
 
-Fact = tuple[str, list[tuple[str, str]]]
-"""A recorded key, and its values, each with the runs that have it, "" for all."""
+def facts(records: Sequence[RunRecord], part: str) -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return what records say in `environment` or `data`: each key, and its values.
 
-
-def facts(records: Sequence[RunRecord], part: str) -> list[Fact]:
-    """Return what records say in `environment` or `data`, each value once with its runs."""
+    A value has the runs that have it, "" for all.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     for record in records:
         node = dict(getattr(record, part))

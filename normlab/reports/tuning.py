@@ -4,7 +4,7 @@ The file has its format and, by scale, every trial. It is no evidence for a clai
 """
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,8 +64,10 @@ def with_others(
     kept = {(row["row"], row["point"]): row for row in (before or {}).get("rows", ())}
     others = {cell: row for cell, row in kept.items() if cell not in own and cell in cells}
     if before is not None and others:
-        rows = {row for row, _ in others}
-        was, now = (_ways(each["tuning"], rows) for each in (before, found))
+        was, now = (dict(plain(each["tuning"])) for each in (before, found))
+        for each in (was, now):  # rows that are tuned again may be tried in another way
+            whole = each.get("whole_runs", ())
+            each["whole_runs"] = [row for row, _ in others if row in whole]
         if changed := [key for key in now if was.get(key) != now[key]]:
             said = "; ".join(f"{key} {was.get(key)}, now {now[key]}" for key in changed)
             raise ValueError(
@@ -73,15 +75,6 @@ def with_others(
             )
     both = {**own, **others}
     return {**found, "rows": [both[cell] for cell in cells if cell in both]}
-
-
-def _ways(tuning: Mapping[str, Any], rows: Collection[str]) -> dict[str, Any]:
-    """Return how some rows were tuned, as lists of text and numbers by key."""
-    whole = [row for row in tuning.get("whole_runs", ()) if row in rows]
-    return {
-        key: list(value) if isinstance(value, list | tuple) else value
-        for key, value in {**tuning, "whole_runs": whole}.items()
-    }
 
 
 def markdown(study: str, scales: Mapping[str, Mapping[str, Any]]) -> str:
@@ -125,7 +118,6 @@ def notes(found: Mapping[str, Any]) -> list[str]:
     more = f", {' '.join(tuning['overrides'])}" if tuning["overrides"] else ""
     whole = ", ".join(tuning.get("whole_runs", []))
     but = f", but for {whole}, tried for whole runs" if whole else ""
-    names = [f"{r['row']} @ {r['point']}" if r["point"] else str(r["row"]) for r in rows]
     said = [
         f"{tuning['key']} by {tuning['score']} of the last weights, mean over seed {seeds}, which "
         f"no other run has{more}",
@@ -133,23 +125,19 @@ def notes(found: Mapping[str, Any]) -> list[str]:
         f"{sum(trial['seconds'] for trial in trials) / 3600:.1f} h",
         *([f"by commit {', '.join(commits)}"] if commits else []),
     ]
-    doubts = [_doubts(row, tuning["values"]) for row in rows]
-    for what in _DOUBTS:
-        those = [
-            f"{name}: {row['chosen']}"
-            for name, row, own in zip(names, rows, doubts, strict=True)
-            if what in own
-        ]
-        said += [f"{what}: {'; '.join(those)}"] if those else []
-    said += [
-        f"{name}: no value trains"
-        for name, row in zip(names, rows, strict=True)
-        if row["chosen"] is None and len(row["trials"]) == len(tuning["values"])
-    ]
-    return [f"- {each}\n" for each in said]
+    doubts: dict[str, list[str]] = {what: [] for what in _DOUBTS}
+    none: list[str] = []
+    for row in rows:
+        name = f"{row['row']} @ {row['point']}" if row["point"] else str(row["row"])
+        for what in _doubts(row, tuning["values"]):
+            doubts[what].append(f"{name}: {row['chosen']}")
+        if row["chosen"] is None and len(row["trials"]) == len(tuning["values"]):
+            none.append(f"{name}: no value trains")
+    said += [f"{what}: {'; '.join(rows)}" for what, rows in doubts.items() if rows]
+    return [f"- {each}\n" for each in (*said, *none)]
 
 
-def _doubts(row: Mapping[str, Any], values: Sequence[str]) -> set[str]:
+def _doubts(row: Mapping[str, Any], values: Sequence[str]) -> list[str]:
     """Return why another value than the chosen one may be better for a row."""
     chosen, trials = row["chosen"], row["trials"]
     at = values.index(chosen) if chosen in values else len(values) + 1
@@ -161,4 +149,4 @@ def _doubts(row: Mapping[str, Any], values: Sequence[str]) -> set[str]:
         not diverged.isdisjoint(values[max(0, at - 1) : at + 2]),
         best is not None and list(scores.values()).count(best) > 1,
     )
-    return {what for what, found in zip(_DOUBTS, holds, strict=True) if found}
+    return [what for what, found in zip(_DOUBTS, holds, strict=True) if found]

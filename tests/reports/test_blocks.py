@@ -84,8 +84,8 @@ def test_a_block_that_is_up_to_date_is_left_alone(root, rows):
         ("mean none/cpu test/bleu row=ln", "holds no runs.json"),
         ("mean placement_depth/cpu test/bleu row=xn", "name one row, with row= and at=, of: "),
         ("table placement_depth/cpu columns=test/none", "no 'test/none': there are"),
-        ("value bench.json runs.7.rate", "bench.json has no runs.7.rate"),
-        ("value bench.json runs", "has no number runs"),
+        ("value bench.json runs.7.rate", "bench.json has no number runs.7.rate"),
+        ("value bench.json runs", "bench.json has no number runs"),
     ],
 )
 def test_a_block_that_cannot_be_made_is_named_with_its_page(root, said, problem):
