@@ -8,16 +8,16 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from itertools import zip_longest
 from typing import Any, TextIO, cast
 
-from normlab.records.labels import in_markdown, in_prose, one_line, printable
+from normlab.records.labels import one_line, printable
 
 _PROSE = 50  # characters from which a cell is prose
 _LEAST = 36  # columns for prose
 _GAP = 2
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+_COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
 
 
 class _Column:
@@ -51,7 +51,7 @@ def print_table(
     """
     # Laid out here and not by rich, which takes seconds for the rows of ten thousand runs.
     room = shutil.get_terminal_size().columns
-    cells: Iterable[Sequence[str]] = zip(*rows, strict=True) if rows else [()] * len(columns)
+    cells = zip(*rows, strict=True) if rows else [()] * len(columns)
     every = [
         _Column(name, own, numeric=name in numeric)
         for name, own in zip(columns, cells, strict=True)
@@ -72,12 +72,7 @@ def print_table(
             print()
         _print_part(part, room)
     for note in notes:
-        print_note(note)
-
-
-def print_note(text: str) -> None:
-    """Print a line of plain text beside a table, folded as tables are."""
-    print("\n".join(folded(one_line(text), shutil.get_terminal_size().columns)))
+        print_prose(note)
 
 
 def _print_part(columns: Sequence[_Column], room: int) -> None:
@@ -117,15 +112,11 @@ def _width(text: str) -> int:
 
 def _shares(columns: Sequence[_Column], room: int) -> list[int]:
     """Give columns their width; where there is no room, the widest give way until there is."""
-
-    def at(level: int) -> list[int]:
-        return [max(column.least, min(column.longest, level)) for column in columns]
-
-    low, high = 0, max(column.longest for column in columns)
-    while low < high:  # the highest level at which all have room
-        level = (low + high + 1) // 2
-        low, high = (level, high) if sum(at(level)) <= room else (low, level - 1)
-    return at(low)
+    for level in range(max(column.longest for column in columns), -1, -1):
+        widths = [max(column.least, min(column.longest, level)) for column in columns]
+        if sum(widths) <= room:
+            return widths
+    return [column.least for column in columns]
 
 
 def _lines(cells: Sequence[str], columns: Sequence[_Column], widths: Sequence[int]) -> list[str]:
@@ -163,27 +154,7 @@ def folded(
 def print_prose(text: str, *, indent: str = "", hang: int = 0) -> None:
     """Print a paragraph, folded at the terminal's width; all lines but the first `hang` deeper."""
     width = shutil.get_terminal_size().columns
-    below = indent + " " * hang
-    lines = folded(one_line(text), width, first=indent, rest=below)
-    print("\n".join(lines))
-
-
-def print_markdown(
-    columns: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    *,
-    notes: Sequence[str] = (),
-    numeric: Sequence[str] = (),
-    **layout: object,
-) -> None:
-    """Print the same table in Markdown, the notes as a list beneath; it has no `layout`."""
-    del layout
-    rules = ["---:" if name in numeric else "---" for name in columns]
-    for cells in (columns, rules, *rows):
-        print("| " + " | ".join(map(in_markdown, cells)) + " |")
-    print()
-    for note in notes:
-        print(f"- {in_prose(note)}")
+    print("\n".join(folded(one_line(text), width, first=indent, rest=indent + " " * hang)))
 
 
 def complain(message: str) -> None:
@@ -238,18 +209,13 @@ class PrintableStream:
 
     def write(self, text: str) -> int:
         """Write text, all but colours made printable."""
-        parts = _COLOUR.split(text)
-        colours = [*_COLOUR.findall(text), ""]
-        shown = "".join(
-            printable(part) + colour for part, colour in zip(parts, colours, strict=True)
-        )
-        self._stream.write(shown)
+        parts = _COLOURS.split(text)  # text and colours in turn
+        self._stream.write("".join(p if n % 2 else printable(p) for n, p in enumerate(parts)))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
         """Write several texts."""
-        for line in lines:
-            self.write(line)
+        self.write("".join(lines))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -262,8 +228,5 @@ def printable_output() -> Generator[None]:
     if stdout is None or not stdout.isatty():
         yield
         return
-    sys.stdout = cast("TextIO", PrintableStream(stdout))
-    try:
+    with redirect_stdout(cast("TextIO", PrintableStream(stdout))):
         yield
-    finally:
-        sys.stdout = stdout

@@ -6,13 +6,14 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from normlab.commands._terminal import folded, print_markdown, print_note, print_table
+from normlab.commands._terminal import folded, print_prose, print_table
 from normlab.metrics.spread import p_value, paired_interval
 from normlab.records.aggregate import Cell
-from normlab.records.labels import one_line
+from normlab.records.labels import in_prose, one_line
 from normlab.records.record import RunRecord
 from normlab.reports.arrange import Arranged
 from normlab.reports.comparison import not_alike
+from normlab.reports.table import pipes
 from normlab.reports.translations import SPLIT, Text, bootstrap, checksums, side_by_side
 
 if TYPE_CHECKING:
@@ -54,10 +55,10 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
                 print("\n".join([head + first, *(" " * len(head) + line for line in rest)]))
             print()
         shown = f"{len(group.sentences)} of the {group.total:,} sentences of {group.data}"
-        print_note(f"{shown}, drawn at random; the number is the chrF of the sentence")
+        print_prose(f"{shown}, drawn at random; the number is the chrF of the sentence")
         notes = [f"without sources and references: {group.missing}"] if group.missing else []
         for note in [*notes, *(f"left out: {reason}" for reason in group.left_out)]:
-            print_note(note)
+            print_prose(note)
 
 
 def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
@@ -103,8 +104,10 @@ def show_bootstrap(runs: Arranged, arguments: argparse.Namespace) -> None:
             f"over seeds: {gap.mean:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}], p {p_value(gap):.4f} "
             "(t test); that asks for other seeds, the bootstrap for other sentences",
         ]
-    show = print_markdown if arguments.markdown else print_table
-    show(columns, rows, notes=notes, numeric=columns)
+    if arguments.markdown:
+        print("\n".join(pipes(columns, rows, words=0, notes=map(in_prose, notes))))
+    else:
+        print_table(columns, rows, notes=notes, numeric=columns)
 
 
 class Texts:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from normlab.commands._arguments import add_compared, as_path, command_parser
 from normlab.commands._runs import conditions, none_below, read_places
-from normlab.commands._terminal import complain, print_note, print_table
+from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.records.store import select, without_collection
 from normlab.reports.arrange import arranged
 from normlab.reports.runs import found_run
@@ -132,10 +132,10 @@ def show_table(table: "Table", baseline: str) -> None:
     notes = [starred.get(note, note) for note in table.notes]
     head = header(table) if points else [name for name in header(table) if name != "at"]
     labels = 2 if points else 1
-    print_note(table.title)
+    print_prose(table.title)
     print_table(head, scores, numeric=table.columns, labels=labels, notes=[] if gaps else notes)
     if gaps:
         print()
-        print_note(f"difference to {baseline} at the same point, paired by seed")
+        print_prose(f"difference to {baseline} at the same point, paired by seed")
         columns = [*head[:labels], *table.columns]
         print_table(columns, gaps, numeric=table.columns, labels=labels, notes=notes, whole=True)

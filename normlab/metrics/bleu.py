@@ -1,13 +1,11 @@
 """BLEU and chrF by sacreBLEU, with its signature next to every score.
 
 Two scales must not be mixed: BLEU on detokenised, cased text (`tokenize="13a"`, comparable between
-systems) and BLEU on tokens in lower case (`tokenized_bleu`, the number of the IWSLT'14 papers).
+systems) and BLEU on tokens in lower case, the number of the IWSLT'14 papers.
 
 Whether a difference would hold on other sentences is tested by sacreBLEU's paired bootstrap (Koehn
 2004, "Statistical Significance Tests for Machine Translation Evaluation").
 """
-
-from __future__ import annotations
 
 import re
 from collections.abc import Sequence
@@ -47,20 +45,6 @@ def tokenizer_of(language: str) -> Tokenize:
     return _OWN.get(code, "13a")
 
 
-def corpus_bleu(
-    hypotheses: Sequence[str],
-    references: Sequence[str],
-    *,
-    lowercase: bool = False,
-    tokenize: Tokenize = "13a",
-) -> Score:
-    """Score translations by corpus BLEU (0 to 100) with sacreBLEU (Post 2018).
-
-    `tokenize="none"` splits at spaces, for text that is already tokenised. `n` counts sentences.
-    """
-    return bleu_scores(hypotheses, references, lowercase=lowercase, tokenize=tokenize)["bleu"]
-
-
 def bleu_scores(
     hypotheses: Sequence[str],
     references: Sequence[str],
@@ -68,11 +52,12 @@ def bleu_scores(
     lowercase: bool = False,
     tokenize: Tokenize = "13a",
 ) -> dict[str, Score]:
-    """Return `bleu` as `corpus_bleu` does, with its `brevity_penalty` and `length_ratio`.
+    """Score translations by corpus BLEU (0 to 100) with sacreBLEU (Post 2018); `n` are sentences.
 
-    The ratio is tokens of the translations over tokens of the references, and the penalty
-    min(1, exp(1 - 1 / ratio)) is the factor of BLEU for what is too short (Papineni et al. 2002,
-    section 2.2.2).
+    Returns `bleu`, its `brevity_penalty` and the `length_ratio`: tokens of the translations over
+    tokens of the references. The penalty, min(1, exp(1 - 1 / ratio)), is the factor of BLEU for
+    what is too short (Papineni et al. 2002, section 2.2.2). `tokenize="none"` splits at spaces, for
+    text that is already tokenised; lowercased, it is the BLEU of the IWSLT'14 papers.
     """
     _check(hypotheses, references)
     # `force` only silences a warning about tokenised text, which the caller here declares.
@@ -85,11 +70,6 @@ def bleu_scores(
     }
     count, signature = len(hypotheses), str(metric.get_signature())
     return {name: Score(float(value), True, count, signature) for name, value in values.items()}
-
-
-def tokenized_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
-    """Score tokenised translations by BLEU on lowercased tokens, as the IWSLT'14 papers do."""
-    return corpus_bleu(hypotheses, references, lowercase=True, tokenize="none")
 
 
 def corpus_chrf(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -107,7 +87,7 @@ def sentence_chrf(translation: str, reference: str) -> float:
 
 @dataclass(frozen=True)
 class Bootstrap:
-    """BLEU of two sides on the same sentences, the p value of their difference, and how it came."""
+    """BLEU of two sides on the same sentences, the p value of their difference, the signature."""
 
     baseline: float
     other: float
@@ -131,8 +111,7 @@ def paired_bootstrap(
     """
     if not baseline or len(baseline) != len(other):
         raise ValueError(
-            f"{len(baseline)} outputs beside {len(other)}: each side needs one or more, as many "
-            "as the other"
+            f"{len(baseline)} outputs against {len(other)}: each side needs as many as the other"
         )
     for output in (*baseline, *other):
         _check(output, references)

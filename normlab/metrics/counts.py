@@ -1,10 +1,8 @@
-"""Decides how figures come from sums and counts.
+"""Scores from sums and counts.
 
 Losses and hits are summed over batches and processes and divided once, at the end: a mean of means
-would weigh a short batch like a long one.
+would give a short batch the weight of a long one.
 """
-
-from __future__ import annotations
 
 import math
 from collections.abc import Iterable

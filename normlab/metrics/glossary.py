@@ -1,67 +1,130 @@
-"""What the figures of a record mean: unit, better direction, source. The reference is made of it.
+"""What the metrics of a record mean: unit, better direction, source. The reference is made of it.
 
-Scores are known by the last part of their path, `bleu` of `test_2017/best_loss/bleu`; figures of
-probes by probe and figure, `tid/mean` of `stability/tid/mean/encoder.0.self`.
+Scores are known by the last part of their path, `bleu` of `test_2017/best_loss/bleu`; metrics of
+probes by probe and metric, `tid/mean` of `stability/tid/mean/encoder.0.self`.
 """
 
-from __future__ import annotations
-
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Meaning:
-    """What a figure is: its unit, which direction is better ("-": neither), and a source."""
+class Meaning(NamedTuple):
+    """What a metric is: which direction is better ("-": neither), its unit, and a source."""
 
-    unit: str
     better: str
+    unit: str
     what: str
     source: str = ""
 
 
-SCORES = {
-    "loss": Meaning(
-        "nats a token, or a picture", "less", "what training minimizes, label smoothing included"
-    ),
-    "nll": Meaning("nats a token", "less", "negative log-likelihood, without smoothing of labels"),
-    "perplexity": Meaning("-", "less", "exp of the negative log-likelihood a token"),
-    "bleu": Meaning(
+_XIONG = "Xiong et al. 2020"
+_WANG = "Wang, Wu and Huang 2022"
+_SHEN = "Shen et al. 2020"
+_SHIFT = "after Ioffe and Szegedy 2015"
+_PAPINENI = "Papineni et al. 2002"
+_DEVLIN = "Devlin et al. 2019"
+_LESS = {
+    "loss": ("nats per token or image", "the training loss, label smoothing included"),
+    "nll": ("nats per token", "negative log-likelihood, without label smoothing"),
+    "perplexity": ("-", "exp of the negative log-likelihood per token"),
+    "mlm_loss": ("nats per masked token", "of masked tokens", _DEVLIN),
+    "nsp_loss": ("nats per pair", "of next-sentence pairs", _DEVLIN),
+    "calibration_error": ("share", "confidence against accuracy, over 15 bins", "Guo et al. 2017"),
+    "bits_per_character": ("bits", "negative log-likelihood per character"),
+    "teacher_forced_loss": ("nats per token", "the windows of one_by_one/loss, each as a whole"),
+    "steps_to": ("updates", "to a value that is then kept; infinite if never"),
+    "tokens_to": ("tokens", "to a value that is then kept; infinite if never"),
+    "steps_to_converge": ("updates", "first validation within 1 % of the last loss, if settled"),
+    "tokens_to_converge": ("tokens", "the same, in tokens"),
+}
+_MORE = {
+    "bleu": (
         "0 to 100",
-        "more",
         "corpus BLEU on detokenised, cased text, by sacreBLEU",
         "Papineni et al. 2002; Post 2018",
     ),
-    "bleu_tok": Meaning(
+    "bleu_tok": (
         "0 to 100",
-        "more",
-        "corpus BLEU on lowercased Moses tokens, the number of the IWSLT'14 papers",
-        "Papineni et al. 2002",
+        "corpus BLEU on lowercased Moses tokens, as in IWSLT'14 papers",
+        _PAPINENI,
     ),
-    "chrf": Meaning("0 to 100", "more", "chrF2 on detokenised text, by sacreBLEU", "Popovic 2015"),
-    "brevity_penalty": Meaning(
-        "0 to 1", "more", "BLEU's factor for what is too short", "Papineni et al. 2002"
-    ),
-    "length_ratio": Meaning("ratio", "-", "tokens over those of the references; 1 is best"),
-    "mlm_loss": Meaning("nats a masked token", "less", "of masked tokens", "Devlin et al. 2019"),
-    "mlm_accuracy": Meaning("share", "more", "masked tokens guessed right", "Devlin et al. 2019"),
-    "mlm_accuracy_top5": Meaning("share", "more", "masked tokens among the five best guesses"),
-    "nsp_loss": Meaning("nats a pair", "less", "of next-sentence pairs", "Devlin et al. 2019"),
-    "nsp_accuracy": Meaning("share", "more", "pairs told right", "Devlin et al. 2019"),
-    "accuracy": Meaning("share", "more", "pictures named right"),
-    "calibration_error": Meaning(
-        "share", "less", "distance of confidence and accuracy, over 15 bins", "Guo et al. 2017"
-    ),
-    "bits_per_character": Meaning("bits", "less", "negative log-likelihood a character"),
-    "teacher_forced_loss": Meaning(
-        "nats a token", "less", "whole windows of those that one_by_one/loss feeds token by token"
-    ),
-    "steps_to": Meaning("updates", "less", "to a value that is then kept; infinite if never"),
-    "tokens_to": Meaning("tokens", "less", "to a value that is then kept; infinite if never"),
-    "steps_to_converge": Meaning(
-        "updates", "less", "first validation within 1 % of the last loss, if it has settled"
-    ),
-    "tokens_to_converge": Meaning("tokens", "less", "the same, in tokens"),
+    "chrf": ("0 to 100", "chrF2 on detokenised text, by sacreBLEU", "Popovic 2015"),
+    "brevity_penalty": ("0 to 1", "BLEU's factor for what is too short", _PAPINENI),
+    "mlm_accuracy": ("share", "masked tokens predicted right", _DEVLIN),
+    "mlm_accuracy_top5": ("share", "masked tokens among the five best guesses"),
+    "nsp_accuracy": ("share", "pairs classified right", _DEVLIN),
+    "accuracy": ("share", "images classified right"),
 }
+_PROBES = {
+    "activations/mean": ("of the values", "mean of a norm's input"),
+    "activations/var": ("of the values, squared", "variance of a norm's input"),
+    "activations/largest": ("of the values", "largest magnitude of a norm's input"),
+    "activations/outliers": (
+        "share of features",
+        "features that stand out",
+        "after Dettmers et al. 2022",
+    ),
+    "attention/entropy": ("share of log n", "1 is uniform, 0 one key"),
+    "attention/largest": ("logit", "largest magnitude of a logit"),
+    "attention/saturated": ("share of rows", "rows with one weight near 1"),
+    "attention/slope": ("0 to 1", "what the softmax lets through"),
+    "branches/rms": ("of the values", "root mean square of sub-layers' outputs"),
+    "branches/crest": ("ratio", "largest value of those over their root mean square"),
+    "drift/mean": ("ratio", "squared move of features' means, over their variance", _SHIFT),
+    "drift/deviation": ("ratio", "the same of their deviations", _SHIFT),
+    "fluctuation/mean": ("of the values", "batch mean against the running one", _SHEN),
+    "fluctuation/var": ("of the values, squared", "batch variance against the running one", _SHEN),
+    "fluctuation/ratio": ("ratio", "variance between batches over that within"),
+    "fluctuation/excess": ("ratio", "the ratio times the tokens; 1 if independent"),
+    "grad_norm/mean": ("nats per token and weight", "its norm before clipping"),
+    "grad_norm/max": ("nats per token and weight", "its largest value"),
+    "grad_norm/noise": ("ratio", "its deviation over its mean, within windows"),
+    "grad_norm/nonfinite": ("steps", "steps whose gradient was not finite"),
+    "gradients/norm": ("nats per token and weight", "by layer", _XIONG),
+    "gradients/kind": ("nats per token and weight", "by kind of parameter"),
+    "gradients/spread": ("ratio", "largest over smallest norm of a layer"),
+    "independence/icc": ("share of the variance", "shared by tokens of a sample; 0 if independent"),
+    "independence/effect": ("ratio", "variance of a mean over that of independent tokens"),
+    "independence/distance": ("ratio", "squared, of batch and running mean; 1: independent"),
+    "independence/gradient": (
+        "ratio",
+        "squared sum of gradients over sum of squares",
+    ),
+    "independence/shuffled": ("share of the variance", "the icc of the same tokens, shuffled"),
+    "length_change/loss_before": ("nats per token", "mean loss before the change"),
+    "length_change/loss_jump": ("nats per token", "rise of the loss at the change"),
+    "length_change/recovery": ("updates", "until the loss is as before"),
+    "length_change/tid_before": ("ratio", "tid/mean before the change", _WANG),
+    "length_change/tid_after": ("ratio", "tid/mean after the change", _WANG),
+    "padding/share": ("share of positions", "padding of a batch"),
+    "padding/max": ("share of positions", "the largest share of the run"),
+    "padding/tokens": ("tokens", "in one statistic of the batch"),
+    "residual/rms": ("of the values", "root mean square of the stream", _XIONG),
+    "residual/growth": ("ratio", "the last over the first of a stack", _XIONG),
+    "spikes/count": ("spikes", "sudden rises of the training loss"),
+    "spikes/size": ("nats per token", "of the largest"),
+    "spikes/recovery": ("updates", "until the loss is back"),
+    "statistics_gradient/mean": (
+        "nats per token and mean",
+        "gradient through the batch's mean",
+        _SHEN,
+    ),
+    "statistics_gradient/var": (
+        "nats per token",
+        "gradient through the batch's variance",
+        _SHEN,
+    ),
+    "tid/mean": ("ratio", "batch mean against the running one", _WANG),
+    "tid/var": ("ratio", "the same of deviations", _WANG),
+    "tid/code_mean": ("ratio", "the form that the released code logs", _WANG),
+    "tid/code_var": ("ratio", "the same of deviations", _WANG),
+    "updates/ratio": ("ratio", "size of an update over that of the weights"),
+}
+SCORES = {
+    **{name: Meaning("less", *each) for name, each in _LESS.items()},
+    **{name: Meaning("more", *each) for name, each in _MORE.items()},
+    "length_ratio": Meaning("-", "ratio", "tokens over those of the references; 1 is best"),
+}
+PROBES = {name: Meaning("-", *each) for name, each in _PROBES.items()}
 CONDITIONS = {
     "valid/, test/, test_2017/": "the split",
     "best_loss/, best_bleu/": "of the weights that were best by that validation score",
@@ -73,84 +136,10 @@ CONDITIONS = {
     "one_by_one/": "one token at a time",
     "steps_to/mlm_accuracy_0.2": "which score, and which value of it",
 }
-_XIONG = "Xiong et al. 2020"
-_WANG = "Wang, Wu and Huang 2022"
-_SHEN = "Shen et al. 2020"
-_SHIFT = "after Ioffe and Szegedy 2015"
-PROBES = {
-    "activations/mean": Meaning("of the values", "-", "mean of a norm's input"),
-    "activations/var": Meaning("of the values, squared", "-", "variance of a norm's input"),
-    "activations/largest": Meaning("of the values", "-", "largest magnitude of a norm's input"),
-    "activations/outliers": Meaning(
-        "share of features", "-", "features that stand out", "after Dettmers et al. 2022"
-    ),
-    "attention/entropy": Meaning("share of log n", "-", "1 is uniform, 0 one key"),
-    "attention/largest": Meaning("logit", "-", "largest magnitude of a logit"),
-    "attention/saturated": Meaning("share of rows", "-", "rows with one weight near 1"),
-    "attention/slope": Meaning("0 to 1", "-", "what the softmax lets through"),
-    "branches/rms": Meaning("of the values", "-", "root mean square of sub-layers' outputs"),
-    "branches/crest": Meaning("ratio", "-", "largest value of those over their root mean square"),
-    "drift/mean": Meaning(
-        "ratio", "-", "squared move of features' means between looks, over their variance", _SHIFT
-    ),
-    "drift/deviation": Meaning("ratio", "-", "the same of their deviations", _SHIFT),
-    "fluctuation/mean": Meaning("of the values", "-", "batch mean against the running one", _SHEN),
-    "fluctuation/var": Meaning(
-        "of the values, squared", "-", "batch variance against the running one", _SHEN
-    ),
-    "fluctuation/ratio": Meaning("ratio", "-", "variance between batches over that within"),
-    "fluctuation/excess": Meaning("ratio", "-", "the ratio times the tokens; 1 if independent"),
-    "grad_norm/mean": Meaning("nats a token a unit of weight", "-", "its norm before clipping"),
-    "grad_norm/max": Meaning("nats a token a unit of weight", "-", "its largest value"),
-    "grad_norm/noise": Meaning("ratio", "-", "its deviation over its mean, within windows"),
-    "grad_norm/nonfinite": Meaning("steps", "-", "steps whose gradient was not finite"),
-    "gradients/norm": Meaning("nats a token a unit of weight", "-", "by layer", _XIONG),
-    "gradients/kind": Meaning("nats a token a unit of weight", "-", "by kind of parameter"),
-    "gradients/spread": Meaning("ratio", "-", "largest over smallest norm of a layer"),
-    "independence/icc": Meaning(
-        "share of the variance", "-", "that tokens of a sample have in common; 0 if independent"
-    ),
-    "independence/effect": Meaning(
-        "ratio", "-", "variance of a mean over that of independent tokens; 1 if independent"
-    ),
-    "independence/distance": Meaning(
-        "ratio", "-", "squared, of batch and running mean; 1 if tokens are independent"
-    ),
-    "independence/gradient": Meaning(
-        "ratio", "-", "squared sum of gradients over sum of squares; 1 if independent"
-    ),
-    "independence/shuffled": Meaning(
-        "share of the variance", "-", "the control: icc of the same tokens, dealt out at random"
-    ),
-    "length_change/loss_before": Meaning("nats a token", "-", "mean loss before the change"),
-    "length_change/loss_jump": Meaning("nats a token", "-", "rise of the loss at the change"),
-    "length_change/recovery": Meaning("updates", "-", "until the loss is as before"),
-    "length_change/tid_before": Meaning("ratio", "-", "tid/mean before the change", _WANG),
-    "length_change/tid_after": Meaning("ratio", "-", "tid/mean after the change", _WANG),
-    "padding/share": Meaning("share of positions", "-", "padding of a batch"),
-    "padding/max": Meaning("share of positions", "-", "the largest share of the run"),
-    "padding/tokens": Meaning("tokens", "-", "that one statistic of the batch is made of"),
-    "residual/rms": Meaning("of the values", "-", "root mean square of the stream", _XIONG),
-    "residual/growth": Meaning("ratio", "-", "the last over the first of a stack", _XIONG),
-    "spikes/count": Meaning("spikes", "-", "sudden rises of the training loss"),
-    "spikes/size": Meaning("nats a token", "-", "of the largest"),
-    "spikes/recovery": Meaning("updates", "-", "until the loss is back"),
-    "statistics_gradient/mean": Meaning(
-        "nats a token a unit of mean", "-", "gradient through the batch's mean", _SHEN
-    ),
-    "statistics_gradient/var": Meaning(
-        "nats a token a unit of variance", "-", "gradient through the batch's variance", _SHEN
-    ),
-    "tid/mean": Meaning("ratio", "-", "batch mean against the running one, as in the paper", _WANG),
-    "tid/var": Meaning("ratio", "-", "the same of deviations", _WANG),
-    "tid/code_mean": Meaning("ratio", "-", "the form that the released code logs", _WANG),
-    "tid/code_var": Meaning("ratio", "-", "the same of deviations", _WANG),
-    "updates/ratio": Meaning("ratio", "-", "size of an update over that of the weights"),
-}
 
 
 def meaning(name: str) -> Meaning | None:
-    """Return what a figure of a record means, None for one that is not known."""
+    """Return what a metric of a record means, None for one that is not known."""
     parts = name.split("/")
     if parts[0] == "stability":
         return PROBES.get("/".join(parts[1:3]))

@@ -195,8 +195,7 @@ def learned(record: RunRecord) -> bool | None:
 
     None for a run that did not finish, for one of a single update, and where no baseline is known.
     """
-    known = [name for name in ("accuracy", "loss") if name in record.floors]
-    score = f"test/{known[0]}" if known else ""
+    score = next((f"test/{name}" for name in ("accuracy", "loss") if name in record.floors), "")
     if not record.finished or record.budget.steps <= 1 or score not in record.scores:
         return None
     return trains(record, score)
@@ -206,11 +205,9 @@ def at_baseline(records: Sequence[RunRecord], score: str) -> str | None:
     """Compare the mean score of finished runs with the untrained baseline if it is not clear of it.
 
     None where it is clear, and where the baseline is not known. A record names the baseline of a
-    score by its last word, such as `bleu` for `test_2017/bleu`. How much better a score must be
-    depends on its unit: a loss by 1 nat; an accuracy by a Wilson interval that begins 2 points
-    above; any other by its t interval over seeds, or, for one run, by 0.5. Metrics of probes and
-    updates to a target are judged by the model's accuracy over classes, else by its loss; a run of
-    one update shows the start and is not judged.
+    score by its last word, such as `bleu` for `test_2017/bleu`. Metrics of probes and updates to a
+    target are judged by the model's accuracy over classes, else by its loss; a run of one update
+    shows the start and is not judged.
     """
     if score.startswith("stability/") or "/steps_to" in score:
         records = [record for record in records if record.budget.steps > 1]
@@ -241,8 +238,9 @@ def clear_of(
 ) -> bool:
     """Tell whether a score of several seeds is better than the untrained baseline.
 
-    `at_baseline` says by how much; `n` are the examples of an accuracy, whose mean is taken as
-    exact where they are not known.
+    A loss must be better by 1 nat. The Wilson interval of an accuracy on `n` examples must begin 2
+    points above; without `n` the mean is taken as exact. Any other score must be better by its t
+    interval over seeds, or, for one run, by 0.5.
     """
     mean = statistics.fmean(values)
     if name.endswith(("loss", "nll")):

@@ -148,13 +148,13 @@ def depth_table(config: Sequence[str], rows: Sequence[Figures]) -> str:
     norms: dict[tuple[str, int], list[float]] = {}
     for row in rows:
         norms.setdefault((row["placement"], row["layers"]), []).append(row["norm"])
-    placements, depths = (list(dict.fromkeys(place[n] for place in norms)) for n in (0, 1))
+    placements = list(dict.fromkeys(placement for placement, _ in norms))
     table = [
         [
             str(depth),
             *(f"{statistics.fmean(own):.3f} +- {statistics.stdev(own):.3f}" for own in each),
         ]
-        for depth in depths
+        for depth in dict.fromkeys(depth for _, depth in norms)
         if (each := [norms[placement, depth] for placement in placements])
     ]
     fits: list[str] = []

@@ -155,9 +155,8 @@ def bootstrap(
     cells = [Cell.of(run.record for run in runs if run.record) for runs in (baseline, other)]
     seeds, reason = pairs(cells[1], cells[0], Rules(settings=True))
     ways = [cell.signature(SCORE) for cell in cells]
-    if None in ways:
-        task = cells[ways.index(None)].choice("task")
-        reason = f"a run of the task {task} has no {SCORE}, which the bootstrap tests"
+    if none := [cell.choice("task") for cell in cells if cell.score(SCORE) is None]:
+        reason = f"a run of the task {none[0]} has no {SCORE}, which the bootstrap tests"
     elif ways[0] != ways[1]:
         reason = f"{SCORE} was scored as {ways[0]} and {ways[1]}"
     if reason is not None:
@@ -183,14 +182,14 @@ def bootstrap(
 
 def _translations(run: Run, references: Sequence[str], lowercase: bool) -> list[str]:
     """Return what a run translated; ValueError unless it has the score of the record."""
-    from normlab.metrics.bleu import corpus_bleu
+    from normlab.metrics.bleu import bleu_scores
 
     assert run.record is not None and run.folder is not None
     again = f"write it again with normlab eval {run.folder} --outputs"
     path, kept = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
     try:
         path, lines = read_hypotheses(run.folder)
-        now = corpus_bleu(lines, references, lowercase=lowercase).value
+        now = bleu_scores(lines, references, lowercase=lowercase)["bleu"].value
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}; {again} {run.folder / HYPOTHESES_FILE}") from None
     if not math.isclose(now, kept.value, rel_tol=_TOLERANCE):

@@ -20,7 +20,7 @@ from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
 from normlab.distributed import Shard, gather_objects, is_main
-from normlab.metrics.bleu import Tokenize, bleu_scores, corpus_chrf, tokenized_bleu, tokenizer_of
+from normlab.metrics.bleu import Tokenize, bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import Longest, TextToText
 from normlab.models.decoding import Hypothesis, SearchSettings, search
@@ -313,7 +313,8 @@ class Translation(Task):
     def _token_score(self, split: str, lines: list[str]) -> Score:
         """Score decoded lines of a split by BLEU on lowercased Moses tokens."""
         references = self.data.words(self.data.texts[split].target)
-        return tokenized_bleu(self.data.words(lines), references)
+        words = self.data.words(lines)
+        return bleu_scores(words, references, lowercase=True, tokenize="none")["bleu"]
 
     def score_names(self) -> Sequence[str]:
         _bleu_tokenizer(self.corpus)

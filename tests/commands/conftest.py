@@ -5,7 +5,7 @@ import random
 import pytest
 
 from normlab.config.compose import compose, to_dict
-from normlab.metrics.bleu import corpus_bleu
+from normlab.metrics.bleu import bleu_scores
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, fingerprint
 from normlab.records.store import RunStore, run_id
 from normlab.train.numerics import NUMERICS
@@ -55,7 +55,7 @@ def write(store, config, hypotheses, references, checksums):
         seed=config["seed"],
         config=config,
         outcome=Outcome("finished", 12),
-        scores={"test/bleu": corpus_bleu(hypotheses, references)},
+        scores={"test/bleu": bleu_scores(hypotheses, references)["bleu"]},
         stability={},
         budget=BudgetUsed(12, 100, 1.0, 100.0, 0),
         environment={},

@@ -144,5 +144,5 @@ def test_what_makes_no_pairs_is_refused(translated):
     for place in (ln, bn):
         for folder in (translated.root / place.removeprefix("runs/")).iterdir():
             changed(folder, scores={"test/mlm_accuracy": Score(0.1, True, 3)})
-    with pytest.raises(ValueError, match=r"a run of the task folder has no test/bleu"):
+    with pytest.raises(ValueError, match=r"a run of the task translation has no test/bleu"):
         main([ln, bn, "--bootstrap"])

@@ -71,12 +71,12 @@ def test_scores_are_columns_on_request(runs, capsys):
 
 def test_rows_of_one_norm_have_what_sets_them_apart_in_their_names(runs, capsys):
     small = record(norm="ln", choices={"model": "small"}, model={"dim": 256, "num_heads": 4})
-    tokens = record(norm="gn", batch_size=None, max_tokens=4096, accumulate=4)
-    keep(runs, record(norm="ln", optim={"lr": 1e-3}), small, tokens)
+    keep(runs, small, record(norm="gn", batch_size=None, max_tokens=4096, accumulate=4))
+    keep(runs, record(norm="ln", optim={"lr": 1e-3, "name": "other"}))
     assert set(compare(capsys, "--where", "norm=ln")[3]) == {
-        "ln model=small optim.lr=0.0005",
-        "ln model=tiny optim.lr=0.0005",
-        "ln model=tiny optim.lr=0.001",
+        "ln model=small optim.lr=0.0005 optim.name=(absent)",
+        "ln model=tiny optim.lr=0.0005 optim.name=(absent)",
+        "ln model=tiny optim.lr=0.001 optim.name=other",
     }
     assert "gn 4 x 4096 tokens" in compare(capsys)[3]
 
@@ -93,7 +93,7 @@ def test_each_row_is_compared_with_the_baseline_and_what_they_differ_in_is_said(
     assert "the others are not a fair sample (bn)" in out
     assert "seed 1 is the only pair, and a difference takes two (bn+ln)" in out
     assert next(iter(compare(capsys, "--baseline", "rms")[3])) == "rms"
-    with pytest.raises(ValueError, match=r"gn: no row is called that; there are bn; ln"):
+    with pytest.raises(ValueError, match=r"gn: no row is called that; there are bn\+ln; bn; ln"):
         main(["--baseline", "gn"])
 
 
