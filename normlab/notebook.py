@@ -6,12 +6,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from html import escape
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from normlab.records.labels import norm_label, placement_label
+from normlab.records.labels import norm_label
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, lookup, select, series
 from normlab.reports.arrange import arranged
@@ -19,12 +18,11 @@ from normlab.reports.charts import KINDS, row_looks
 from normlab.reports.figures import draw, drawing, write
 from normlab.reports.panels import THEMES
 from normlab.reports.runs import Run, found_run, rows_of_run
+from normlab.reports.table import markdown
 
 if TYPE_CHECKING:
     import matplotlib.figure
     import pandas
-
-_SHOWN = 20  # rows of the table that stands for all
 
 
 @dataclass(frozen=True)
@@ -54,9 +52,9 @@ class Records(list[RunRecord]):
         self.folders = [folder for folder, _ in found]
 
     def to_frame(self, *keys: str, stability: bool = False) -> "pandas.DataFrame":
-        """Return a table, a row a run: what it is, the `keys` asked for, and all of its scores.
+        """Return a table, one row per run: what it is, the `keys` asked for, and all of its scores.
 
-        `keys` are dotted keys of the config, such as `optim.lr`. With `stability` the figures of
+        `keys` are dotted keys of the config, such as `optim.lr`. With `stability` the metrics of
         the probes are columns too. Raises ModuleNotFoundError without pandas.
         """
         rows = [
@@ -73,10 +71,10 @@ class Records(list[RunRecord]):
         return _pandas().DataFrame(rows)
 
     def curves(self, *names: str) -> "pandas.DataFrame":
-        """Return figures over training, a row a run and step; a published run has its curves'.
+        """Return metrics over training, one row per run and step; a published run has its curves'.
 
         `names` are paths such as `train/loss`; none are the losses of training and validation.
-        A figure that was not logged at a step is missing there. Raises ValueError where no run has
+        A metric that was not logged at a step is missing there. Raises ValueError where no run has
         any of them.
         """
         wanted = names or ("train/loss", "valid/loss")
@@ -121,23 +119,9 @@ class Records(list[RunRecord]):
         folders = zip(self, self.folders, strict=True)
         return [found_run(record, rows_of_run(folder)) for record, folder in folders]
 
-    def _repr_html_(self) -> str:
-        names = list(dict.fromkeys(name for record in self for name in record.main_scores))
-        tests = [name for name in names if name.startswith("test/")] or names
-        head = ["task", "norm", "placement", "seed", "status", *tests]
-        rows = [
-            [
-                *_names(record),
-                record.outcome.status,
-                *(_figure(record, name) for name in tests),
-            ]
-            for record in self[:_SHOWN]
-        ]
-        note = "1 run" if len(self) == 1 else f"{len(self)} runs"
-        if left := len(self) - len(rows):
-            note += f", {left} not shown"
-        body = _row(head, "th") + "".join(_row(row, "td") for row in rows)
-        return f"<table>{body}</table><p>{note}</p>"
+    def _repr_markdown_(self) -> str:
+        """Return the table of `normlab compare`."""
+        return markdown(arranged([found_run(record) for record in self]).table)
 
 
 def records(runs_dir: Path | str = "runs", **where: object) -> Records:
@@ -154,21 +138,6 @@ def _named(record: RunRecord) -> dict[str, Any]:
         "placement": record.choice("placement"),
         "seed": record.seed,
     }
-
-
-def _names(record: RunRecord) -> list[Any]:
-    """Return what `_named` does for people to read: a dash for a placement that does nothing."""
-    placement = placement_label(record.config.get("choices", {}), record.config)
-    return list((_named(record) | {"placement": placement or "-"}).values())
-
-
-def _figure(record: RunRecord, name: str) -> str:
-    score = record.scores.get(name)
-    return "-" if score is None else f"{score.value:.4g}"
-
-
-def _row(cells: Sequence[object], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{escape(str(cell))}</{tag}>' for cell in cells)}</tr>"
 
 
 def _pandas() -> Any:

@@ -9,7 +9,7 @@ from normlab.commands._terminal import complain, print_prose, print_table
 from normlab.records.store import select, without_collection
 from normlab.reports.arrange import arranged
 from normlab.reports.runs import found_run
-from normlab.reports.study_table import BOLD, build
+from normlab.reports.study_table import BOLD
 from normlab.reports.table import header, lines, markdown
 
 if TYPE_CHECKING:
@@ -96,8 +96,7 @@ def main(argv: list[str]) -> int:
         show(arranged(found, baseline=arguments.baseline), arguments)
     elif found:
         runs = arranged(found, baseline=arguments.baseline, scores=arguments.score)
-        pairs = [(run.planned, run.record) for run in runs.runs]
-        table = build(runs.study, runs.scale, pairs, found=True)
+        table = runs.table
         if arguments.markdown:
             print(markdown(table), end="")
         else:

@@ -17,6 +17,8 @@ from normlab.records.pairs import varying, without
 from normlab.records.record import Parts, RunRecord, parts
 from normlab.reports.comparison import told_apart
 from normlab.reports.runs import Run
+from normlab.reports.study_table import build
+from normlab.reports.table import Table
 from normlab.studies import Planned, Study
 
 DRAWN = 40
@@ -42,6 +44,12 @@ class Arranged:
     scale: str
     runs: tuple[Run, ...]
     undrawn: int
+
+    @property
+    def table(self) -> Table:
+        """Return the table of the runs."""
+        pairs = [(run.planned, run.record) for run in self.runs]
+        return build(self.study, self.scale, pairs, found=True)
 
 
 class _Place(NamedTuple):

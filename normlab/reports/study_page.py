@@ -14,7 +14,7 @@ from normlab.reports.charts import by_axis, learning, row_looks, stability, toke
 from normlab.reports.page import duration, page, signed
 from normlab.reports.panels import Panel, data
 from normlab.reports.runs import NOT_ENDED, NOT_MADE, Run
-from normlab.reports.study_table import build, data_name
+from normlab.reports.study_table import data_name
 from normlab.reports.table import Line, Table, figure, lines
 from normlab.reports.translations import TextOf, side_by_side
 from normlab.studies import Study
@@ -95,7 +95,6 @@ def runs_page(
 
     The page reloads itself every `reload` seconds, unless that is 0.
     """
-    pairs = [(run.planned, run.record) for run in arranged.runs]
     runs = [
         replace(run, now={k: _said(k, v) for k, v in run.now.items()}) if run.now else run
         for run in arranged.runs
@@ -103,7 +102,7 @@ def runs_page(
     return study_page(
         arranged.study,
         arranged.scale,
-        build(arranged.study, arranged.scale, pairs, found=True),
+        arranged.table,
         runs,
         template="runs.html",
         text_of=text_of,

@@ -95,17 +95,6 @@ def test_the_axis_names_what_the_task_counts():
     assert loss_unit([images, record()]) == "nats"
 
 
-def test_lines_differ_in_hue_stroke_and_mark_so_that_grey_print_tells_them_apart():
-    runs = [run(loss_rows({1: 2.0, 2: 1.0}), norm=norm) for norm in ("ln", "bn", "rms", "gn")]
-    means = drawn(draw(*runs).axes[0], "mean")
-    for look in (
-        lambda line: line.get_color(),
-        lambda line: str(line._dash_pattern),
-        lambda line: line.get_marker(),
-    ):
-        assert len({look(line) for line in means}) == 4
-
-
 def test_a_norm_has_its_hue_in_every_chart_whatever_is_drawn_with_it():
     alone, among = looks_of({"ln": "ln"}), looks_of({"bn": "bn", "none": "none", "mine": "ln"})
     assert alone["ln"].hue == among["mine"].hue
@@ -228,14 +217,8 @@ def test_the_bytes_are_the_same_each_time_and_those_of_the_dark_variant_differ(t
     with matplotlib.rc_context({"axes.facecolor": "red", "font.size": 20, "lines.marker": "x"}):
         assert write(tmp_path / f"b.{form}") == first, "whatever the user's settings are"
     assert write(tmp_path / f"c.{form}", DARK) != first
+    assert form == "png" or (b"dc:date" not in first and b"<text" not in first)
     assert first.startswith(b"<?xml" if form == "svg" else b"\x89PNG")
-
-
-def test_an_svg_has_no_date_and_no_version_and_needs_no_font(tmp_path):
-    text = write(tmp_path / "a.svg").decode()
-    assert "dc:date" not in text and matplotlib.__version__ not in text and "<text" not in text
-    assert "<dc:title>Loss</dc:title>" in text
-    assert LIGHT.paper in text and DARK.paper not in text
 
 
 def luminance(colour):

@@ -1,7 +1,6 @@
 """Published tables are made again and verified; what is wrong costs itself alone."""
 
 import json
-import shutil
 
 import pytest
 
@@ -47,12 +46,6 @@ def test_stale_tables_are_named_and_made_again(results, capsys):
     assert study(capsys, "verify")[0] == 0
 
 
-def test_one_study_of_another_folder(results, capsys):
-    shutil.move(results, "elsewhere")
-    code, out, _ = study(capsys, "publish", "padding", "--results", "elsewhere")
-    assert (code, out) == (0, "elsewhere/padding/cpu: up to date\n")
-
-
 def spoil_runs(results):
     (results / "padding" / "cpu" / "runs.json").write_text("{")
 
@@ -88,13 +81,6 @@ def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
     assert message in err and err.count("\n") == 1
     assert out == "results/precision/cpu: up to date\n"
     assert {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES} == tables
-
-
-def test_other_folders_of_results_are_no_studies(results, capsys):
-    (results / "health" / "toy").mkdir(parents=True)
-    (results / "health" / "toy" / "table.md").touch()
-    (results / "padding" / "pictures").mkdir()
-    assert study(capsys)[::2] == (0, "")
 
 
 def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):

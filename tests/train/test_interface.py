@@ -55,7 +55,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     for wrong in ({"kind": "los"}, {"theme": "blue"}, {"kind": "tid_by_layer"}):
         with pytest.raises(ValueError, match=r"there are loss|there are light|no run has it"):
             found.plot(**wrong)
-    assert "<p>1 run</p>" in found._repr_html_()
+    assert "| bn | - |" in found._repr_markdown_()
     assert "finished at step 4" in record._repr_html_()
 
     (folder,) = (path.parent for path in tmp_path.rglob("record.json"))
