@@ -96,6 +96,7 @@ def draw_all(runs: Sequence[Run], out: Path, form: str) -> tuple[list[Path], lis
 def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "Figure":
     """Draw panels on one sheet, each of their facets as a plot, above one legend."""
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
 
     plots = [(panel, facet) for panel in panels for facet in panel.facets or ("",)]
     several = max(len(panel.facets) for panel in panels)
@@ -115,6 +116,8 @@ def draw(panels: Sequence[Panel], looks: Mapping[str, Look], theme: Theme) -> "F
             axes.set_title(title, parse_math=False)
             if shared.setdefault(panel.name, axes) is axes and panel.logarithmic:
                 axes.set_yscale("log")
+                axes.yaxis.set_major_formatter(LogFormatter())
+                axes.yaxis.set_minor_formatter(LogFormatter())
             _draw_facet(axes, panel, facet, looks, theme)
         legend = figure.legend(handles=handles, loc="outside lower left", ncols=side_by_side)
         for text in legend.get_texts():
