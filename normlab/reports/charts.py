@@ -1,7 +1,7 @@
 """Which charts runs have: curves over training, probes, scores over a numeric axis, by layer."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from normlab.records.record import RunRecord
@@ -38,6 +38,12 @@ _TITLES = {
     "stability/attention/entropy": ("Attention entropy", "share of the highest"),
 }
 _OVER_TRAINING = tuple(_TITLES)[2:]
+_BY_LAYER = {
+    "stability/gradients/norm": ("Gradient norm", "norm before clipping"),
+    "stability/tid/mean": ("TID of the mean", "relative distance"),
+    "stability/tid/var": ("TID of the variance", "relative distance"),
+    "stability/residual/rms": ("Residual stream", "root mean square"),
+}
 
 
 def row_looks(runs: Iterable[Run], rows: Iterable[str]) -> dict[str, Look]:
@@ -211,11 +217,17 @@ def _score(row: Row, column: str) -> Spread | None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A figure of runs: its title, its panels, and the probe that it needs, if any."""
+    """A figure of runs: its title, its metrics, and by layers the probe that measures them."""
 
     title: str
-    panels: Callable[[Sequence[Run]], tuple[Panel, ...]]
-    probe: str | None = None
+    metrics: Sequence[str]
+    probe: str = ""
+
+    def panels(self, runs: Sequence[Run]) -> tuple[Panel, ...]:
+        """Return the panels that the runs have."""
+        grouped, make = _grouped(runs), _layers if self.probe else _panel
+        made = (make(grouped, name) for name in self.metrics)
+        return tuple(panel for panel in made if panel.series or panel.events)
 
     def without(self, runs: Sequence[Run]) -> str:
         """Name the rows that the figure has nothing of, with what they lack; "" for none."""
@@ -223,26 +235,11 @@ class Kind:
         drawn = {line.row for panel in panels for line in panel.series}
         drawn |= {event.row for panel in panels for event in panel.events}
         rows = [row for row in dict.fromkeys(r.planned.row for r in runs) if row not in drawn]
-        takes = "finite values" if self.probe is None else f"values of the probe {self.probe}"
-        how = "" if self.probe is None else "; train with probe=full"
-        return f"{', '.join(rows)} (no {takes}{how})" if rows else ""
+        lack = f"values of the probe {self.probe}; train with probe=full"
+        return f"{', '.join(rows)} (no {lack if self.probe else 'finite values'})" if rows else ""
 
 
-def _losses(runs: Sequence[Run]) -> tuple[Panel, ...]:
-    grouped = _grouped(runs)
-    train, valid = (_panel(grouped, name) for name in (TRAIN, VALID))
-    return tuple(panel for panel in (train, valid) if panel.series or panel.events)
-
-
-def _by_layer(title: str, probe: str, *shown: tuple[str, str, str]) -> Kind:
-    def panels(runs: Sequence[Run]) -> tuple[Panel, ...]:
-        made = [_layers(_grouped(runs), *each) for each in shown]
-        return tuple(panel for panel in made if panel.series)
-
-    return Kind(title, panels, probe)
-
-
-def _layers(grouped: _Grouped, name: str, title: str, unit: str) -> Panel:
+def _layers(grouped: _Grouped, name: str) -> Panel:
     """Return a metric of the records by layer, the encoder and the decoder as facets."""
     start = f"{name}/"
     profiles: dict[tuple[str, str], list[dict[str, float]]] = {}
@@ -265,8 +262,9 @@ def _layers(grouped: _Grouped, name: str, title: str, unit: str) -> Panel:
             if points := spread(curves):
                 lines.append(Series(row, f"{part} {at}".strip(), at, points))
     ticks = tuple(map(float, range(len(layers))))
-    short = tuple(_short(layer) for layer in layers)
-    return Panel(name, title, unit, tuple(lines), "", ticks, short)
+    inside = [layer.partition(".")[2].replace(".", " ") or layer for layer in layers]
+    names = tuple(f"layer {each}" if each.isdecimal() else each for each in inside)
+    return Panel(name, *_BY_LAYER[name], tuple(lines), "", ticks, names)
 
 
 def _stack(place: str) -> str:
@@ -277,33 +275,14 @@ def _stack(place: str) -> str:
 def _depth(place: str) -> tuple[list[int], str]:
     """Order places as a token passes them: embedding, layers by number, final, output."""
     words = place.split(".")
-    ranks = [int(w) if w.isdecimal() else _RANKS.get(w, _UNRANKED) for w in words]
-    return ranks, place
-
-
-def _short(place: str) -> str:
-    inside = place.partition(".")[2].replace(".", " ")
-    return f"layer {inside}" if inside.isdecimal() else inside or place
+    return [int(w) if w.isdecimal() else _RANKS.get(w, _UNRANKED) for w in words], place
 
 
 KINDS = {
-    "loss": Kind("Training and validation loss", _losses),
-    "gradient_by_layer": _by_layer(
-        "Gradient norm by layer",
-        "gradients",
-        ("stability/gradients/norm", "Gradient norm", "norm before clipping"),
-    ),
-    "tid_by_layer": _by_layer(
-        "TID by layer",
-        "tid",
-        ("stability/tid/mean", "TID of the mean", "relative distance"),
-        ("stability/tid/var", "TID of the variance", "relative distance"),
-    ),
-    "residual_by_layer": _by_layer(
-        "Residual stream by layer",
-        "residual",
-        ("stability/residual/rms", "Residual stream", "root mean square"),
-    ),
-    "over_training": Kind("Stability over training", lambda runs: stability(runs).shown),
+    "loss": Kind("Training and validation loss", (TRAIN, VALID)),
+    "gradient_by_layer": Kind("Gradient norm by layer", ("stability/gradients/norm",), "gradients"),
+    "tid_by_layer": Kind("TID by layer", ("stability/tid/mean", "stability/tid/var"), "tid"),
+    "residual_by_layer": Kind("Residual stream", ("stability/residual/rms",), "residual"),
+    "over_training": Kind("Stability over training", _OVER_TRAINING),
 }
 """The figures of `normlab report --figures` and of `Records.plot`."""
