@@ -149,7 +149,7 @@ def _places(experiments: Sequence[Sequence[Run]], baseline: str | None) -> list[
     reach: dict[str, set[str]] = {}
     for place in grid:
         reach.setdefault(place.row, set()).add(place.point)
-    first = baseline or _usual(grid)
+    first = baseline if baseline in reach else _usual(grid)
     filled = {place.point for place in grid} in ([reach.get(first)] if first else reach.values())
     return grid if filled and len(reach) > 1 else plain
 
