@@ -70,8 +70,6 @@ def test_no_value_is_a_tag_in_a_page():
         "../../../other/cpu/records/x/record.json",
         "records/\n/record.json",
         "elsewhere/record.json",
-        ["records"],
-        7,
     ],
 )
 def test_a_published_study_reads_nothing_but_records(place, tmp_path):
