@@ -22,11 +22,17 @@ class RunningPeak(RunningNorm):
 
     def __init__(self, dim: int, *, price: float) -> None:
         super().__init__(
-            dim, eps=1e-5, affine=True, eval_stats="running", sync=True, momentum=0.1
+            dim,
+            eps=1e-5,
+            affine=True,
+            eval_stats="running",
+            sync=True,
+            momentum=0.1,
+            padding="exclude",
         )
         self.price = price
-        self.keep("square", torch.ones(1, dim))
-        self.keep("gradient", torch.zeros(1, dim))
+        self.register_buffer("square", torch.ones(1, dim))
+        self.register_buffer("gradient", torch.zeros(1, dim))
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` over the running root mean square."""

@@ -112,7 +112,7 @@ class CellNorms:
         if place != "cell" and not self.shape.norm_shifts:
             norm.forgo_shift()
         if not self.takes_sequence(place, norm):
-            norm.take_positions()
+            norm.by_position = True
         return norm
 
     def inside(self, part: str) -> "CellNorms":

@@ -17,7 +17,20 @@ from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
 from normlab.distributed import all_reduce_sum, world
-from normlab.norms.pool import AllReduce, Axis, Counted, Moments, Stream, here, merge
+from normlab.norms.pool import (
+    AllReduce,
+    Axis,
+    Counted,
+    Ghost,
+    Moments,
+    Pool,
+    Stream,
+    all_tokens,
+    here,
+    merge,
+    real_tokens,
+    widen,
+)
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the
@@ -78,6 +91,10 @@ class Norm(nn.Module, ABC):
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` normalized, in its own dtype. The output at padding is unspecified."""
 
+    def gain_and_shift(self, z: Tensor) -> Tensor:
+        """Return `weight z + bias`."""
+        return torch.addcmul(self.bias.to(z), z, self.weight.to(z))
+
     @property
     def batch_independent(self) -> bool:
         """Whether, in eval, the output of a sequence is the same in every batch."""
@@ -93,12 +110,8 @@ class Norm(nn.Module, ABC):
         """Whether, in eval, tokens may come one at a time: none depends on another."""
         return self.batch_independent and not self.sees_future
 
-    def take_positions(self) -> None:
-        """Expect one position at a time, from the first on."""
-        self.by_position = True
-
     def forgo_shift(self) -> None:
-        """Learn no shift, where a bias beside the norm does its work."""
+        """Learn no shift, where a bias next to the norm does its work."""
         if isinstance(self.bias, nn.Parameter):
             value = torch.zeros_like(self.bias)
             del self.bias
@@ -109,16 +122,16 @@ class Norm(nn.Module, ABC):
 
         Raises ValueError where it is a share of a number of steps that is not known.
         """
-        return {phase: self._last_step(phase, total) for phase in self.phases}
-
-    def _last_step(self, phase: str, total: int | None) -> int:
-        share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
-        if steps is None and total is None:
-            raise ValueError(
-                f"norm.{phase}_share={share} is a share of budget.steps, which this run does not "
-                f"have: give norm.{phase}_steps, or budget.steps"
-            )
-        return round(share * total) if steps is None else steps
+        last: dict[str, int] = {}
+        for phase in self.phases:
+            share, steps = getattr(self, f"{phase}_share"), getattr(self, f"{phase}_steps")
+            if steps is None and total is None:
+                raise ValueError(
+                    f"norm.{phase}_share={share} is a share of budget.steps, which this run does "
+                    f"not have: give norm.{phase}_steps, or budget.steps"
+                )
+            last[phase] = round(share * total) if steps is None else steps
+        return last
 
     def during(self, phase: str) -> bool:
         """Return whether the step is in a phase, as all steps before a run are."""
@@ -138,10 +151,10 @@ class Norm(nn.Module, ABC):
 class RunningNorm(Norm):
     """Batch statistics in training, remembered ones in inference.
 
-    What it remembers are its `tables`, persistent buffers that a subclass starts with `keep`.
-    `running_moments` is the mean and the variance by which inference normalizes, and `enter`
-    changes them; norms without a mean have a mean of 0 and their second moment as variance. Unless
-    its `regime` is running, a subclass hands each batch's moments to `see`.
+    A subclass registers its tables as persistent buffers. `running_moments` is the mean and the
+    variance by which inference normalizes, and `enter` changes them; norms without a mean have a
+    mean of 0 and their second moment as variance. Unless its `regime` is running, a subclass hands
+    each batch's moments to `see`. It has `by_batch` and `by_running`, or a `forward` of its own.
     """
 
     once_an_update: ClassVar[bool] = False
@@ -156,6 +169,8 @@ class RunningNorm(Norm):
     affine: bool
     eval_stats: EvalStats
     sync: bool
+    padding: Any  # which tokens count, of a Literal in each subclass
+    ghost: Ghost = None
 
     def __post_init__(self) -> None:
         """Make the parameters, and check the momentum and the phases.
@@ -169,27 +184,55 @@ class RunningNorm(Norm):
             share = getattr(self, f"{phase}_share")
             if not 0 <= share <= 1:
                 raise ValueError(f"norm.{phase}_share={share}: must be in 0 to 1")
+        self.pool = Pool(self.pools).ghosts(self.ghost)
         self.rows = 1  # of its tables
         self.batches = 0  # that have entered them: all micro-batches of an update are one
         self.in_step = False
-        self.frozen = False
+        self.frozen = False  # doing in training what inference does; gain and shift still learn
         self.held: list[Moments] | None = None  # what waits for `commit`, in a run's update
         self.seen: Moments | None = None  # of the last training batch, for probes
         self.seen_from = 0  # the first of their rows
         self.watchers: list[Watcher] = []
         self.summed: AllReduce | None = None  # instead of the sum over processes
-        self._tables: list[str] = []
 
-    def keep(self, name: str, value: Tensor) -> None:
-        """Start a table: a persistent buffer of that name, in the place of a former one."""
-        self.register_buffer(name, value)
-        if name not in self._tables:
-            self._tables.append(name)
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return `x` normalized by the statistics of the batch, or by the running ones.
+
+        Raises:
+            ValueError: the batch is too small for the statistics, or too long for their rows.
+        """
+        rows = self.rows_of(stream.start, x.shape[1])
+        if self.regime == "running":
+            (wide,) = widen(x)
+            return self.by_running(wide, rows).to(x.dtype)
+        counted = all_tokens(x) if self.padding == "include" else real_tokens(stream, x)
+        self.require_tokens(counted)
+        if self.padding != "exclude":  # padding is left out of some sums only
+            counted = counted._replace(rows=None)
+        packed, kept = self.pool.pack(x, counted)
+        (wide,) = widen(packed)
+        y = self.by_batch(wide, kept, rows).to(x.dtype)
+        return self.pool.unpack(y, counted, like=x)
+
+    def by_batch(
+        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
+    ) -> Float[Tensor, "B P D"]:
+        """Return `x` by its own statistics, and let them into some rows of the tables."""
+        raise NotImplementedError
+
+    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
+        """Return `x` by some rows of the tables."""
+        raise NotImplementedError
+
+    def rows_of(self, start: int, length: int) -> slice:
+        """Return the rows of the tables for `length` positions from `start`."""
+        return slice(0, 1)
 
     @property
     def tables(self) -> dict[str, Tensor]:
         """What is remembered between batches, by name: the buffers themselves."""
-        return {name: getattr(self, name) for name in self._tables}
+        constants = self._non_persistent_buffers_set
+        return {name: table for name, table in self.named_buffers() if name not in constants}
 
     @abstractmethod
     def running_moments(self) -> tuple[Tensor, Tensor]:
@@ -219,11 +262,6 @@ class RunningNorm(Norm):
         super().train(mode and not self.frozen)
         return self
 
-    def freeze(self) -> None:
-        """From now on do in training what inference does; gain and shift still learn."""
-        self.frozen = True
-        self.eval()
-
     def batch_divisor(self) -> Tensor | None:
         """Return what the last training batch was divided by, `[columns]`, less its mean.
 
@@ -244,9 +282,7 @@ class RunningNorm(Norm):
         """
         if not self.sync or not (self.training or self.in_step):
             return here
-        if self.summed is not None:
-            return self.summed
-        return here if world().size == 1 else self._sum_over_processes
+        return self.summed or (here if world().size == 1 else self._sum_over_processes)
 
     def _sum_over_processes(self, table: Tensor) -> Tensor:
         """Sum a table `[..., R, d]`; batches of different length have all rows there are."""
@@ -254,6 +290,11 @@ class RunningNorm(Norm):
         if rows > 1:
             table = F.pad(table, (0, 0, 0, rows - table.shape[-2]))
         return all_reduce_sum(table)
+
+    @property
+    def of_groups(self) -> AllReduce:
+        """How processes share the moments of groups: ghost batches are of one process."""
+        return self.all_reduce if self.ghost is None else here
 
     def require_tokens(self, counted: Counted) -> None:
         """Refuse to train on a batch without a statistic: it would teach nothing, or NaN.
@@ -270,6 +311,10 @@ class RunningNorm(Norm):
                 "Raise batch_size or max_tokens, drop short sentences, or take a norm that does "
                 "not pool over the batch (norm=ln)"
             )
+
+    def see_groups(self, found: Moments, first: int = 0) -> None:
+        """Let the moments of the groups into the tables, as those of one batch."""
+        self.see(merge([found], here if self.ghost is None else self.all_reduce), first)
 
     @torch.no_grad()
     def see(self, found: Moments, first: int = 0) -> None:
@@ -333,16 +378,17 @@ def normalized_by(
     processes go `in_step`, each with as many batches, synced norms take the statistics of all
     processes' batches. All modes are put back on exit.
     """
-    norms = running_norms(model)
-    former: list[tuple[EvalStats, bool]] = [(norm.eval_stats, norm.in_step) for norm in norms]
+    former: list[tuple[RunningNorm, EvalStats, bool]] = [
+        (norm, norm.eval_stats, norm.in_step) for norm in running_norms(model)
+    ]
     modes = [(module, module.training) for module in model.modules()]
     try:
         model.eval()
-        for norm in norms:
+        for norm, *_ in former:
             norm.eval_stats, norm.in_step = eval_stats, in_step
         yield
     finally:
-        for norm, (own, was_in_step) in zip(norms, former, strict=True):
+        for norm, own, was_in_step in former:
             norm.eval_stats, norm.in_step = own, was_in_step
         for module, was_training in modes:
             module.training = was_training

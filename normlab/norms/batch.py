@@ -6,9 +6,8 @@ statistics (`sync`), what is remembered (`momentum`, `unbiased`), and how many s
 (`ghost`).
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,84 +15,11 @@ from torch import Tensor
 
 from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.kernels import standardize
-from normlab.norms.pool import (
-    AllReduce,
-    Axis,
-    Counted,
-    Ghost,
-    Moments,
-    Padding,
-    Pool,
-    Stream,
-    all_tokens,
-    here,
-    merge,
-    real_tokens,
-    select,
-    widen,
-)
+from normlab.norms.pool import Axis, Counted, Grouped, Moments, Padding, Stream, widen
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class PooledNorm(RunningNorm):
-    """Statistics of the tokens of a batch, or of each `ghost` batch, that `padding` counts."""
-
-    padding: Any  # of a Literal in each subclass
-    ghost: Ghost = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.pool = Pool(self.pools).ghosts(self.ghost)
-
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return `x` normalized by the statistics of the batch, or by the running ones.
-
-        Raises:
-            ValueError: the batch is too small for the statistics, or too long for their rows.
-        """
-        rows = self.rows_of(stream.start, x.shape[1])
-        if self.regime == "running":
-            (wide,) = widen(x)
-            return self.by_running(wide, rows).to(x.dtype)
-        counted = all_tokens(x) if self.padding == "include" else real_tokens(stream, x)
-        self.require_tokens(counted)
-        if self.padding != "exclude":  # padding is left out of some sums only
-            counted = counted._replace(rows=None)
-        packed, kept = self.pool.pack(x, counted)
-        (wide,) = widen(packed)
-        y = self.by_batch(wide, kept, rows).to(x.dtype)
-        return self.pool.unpack(y, counted, like=x)
-
-    @abstractmethod
-    def by_batch(
-        self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
-    ) -> Float[Tensor, "B P D"]:
-        """Return `x` by its own statistics, and let them into some rows of the tables."""
-
-    @abstractmethod
-    def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
-        """Return `x` by some rows of the tables."""
-
-    def rows_of(self, start: int, length: int) -> slice:
-        """Return the rows of the tables for `length` positions from `start`."""
-        return slice(0, 1)
-
-    def gain_and_shift(self, z: Tensor) -> Tensor:
-        """Return `weight z + bias`."""
-        return torch.addcmul(self.bias.to(z), z, self.weight.to(z))
-
-    @property
-    def of_groups(self) -> AllReduce:
-        """How processes share the moments of groups: ghost batches are of one process."""
-        return self.all_reduce if self.ghost is None else here
-
-    def see_groups(self, found: Moments, first: int = 0) -> None:
-        """Let the moments of the groups into the tables, as those of one batch."""
-        self.see(merge([found], here if self.ghost is None else self.all_reduce), first)
-
-
-@dataclass(eq=False, repr=False, kw_only=True)
-class BatchNorm(PooledNorm):
+class BatchNorm(RunningNorm):
     """`weight (x - mean) / sqrt(var + eps) + bias`: each feature over all tokens of the batch.
 
     The remembered variance is the n - 1 estimate (`unbiased`); batches are normalized by the n one,
@@ -117,10 +43,10 @@ class BatchNorm(PooledNorm):
         """Start tables with a row for each of `rows` positions, or one for all."""
         self.rows = rows
         columns = 1 if "feature" in self.pools else self.dim
-        self.keep("running_mean", torch.zeros(rows, columns))
-        self.keep("running_var", torch.ones(rows, columns))
+        self.register_buffer("running_mean", torch.zeros(rows, columns))
+        self.register_buffer("running_var", torch.ones(rows, columns))
 
-    def formula(self, centered: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
+    def formula(self, centered: Grouped, m: Moments) -> Grouped:
         """Return `x` less its mean by the moments of its groups, before gain and shift."""
         return centered * (self.inverse(m.var) * (m.count > 1))  # one value has no variance
 
@@ -131,20 +57,14 @@ class BatchNorm(PooledNorm):
     def by_batch(
         self, x: Float[Tensor, "B P D"], counted: Counted, rows: slice
     ) -> Float[Tensor, "B P D"]:
-        filled = self.padding == "fill"
+        how = {"all_reduce": self.of_groups, "filled": self.padding == "fill"}
         if self.kernel:
-            y, moments = standardize(
-                *(x, self.weight.to(x), self.bias.to(x), counted),
-                pool=self.pool,
-                eps=self.eps,
-                all_reduce=self.of_groups,
-                filled=filled,
-            )
+            weight, bias = self.weight.to(x), self.bias.to(x)
+            y, moments = standardize(x, weight, bias, counted, self.pool, self.eps, **how)
         else:
-            groups = self.pool.cut(x, counted, filled=filled)
-            moments, centered = self.pool.moments(groups, self.of_groups)
-            z = self.formula(centered, moments.rows(centered.shape[2]))
-            y = self.pool.join(select(self.gain_and_shift(z), groups.kept), like=x)
+            y, moments = self.pool.normalize(
+                x, counted, lambda c, m: self.gain_and_shift(self.formula(c, m)), **how
+            )
         self.see_groups(moments, rows.start)
         return y
 

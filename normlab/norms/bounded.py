@@ -14,8 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.norms.base import Norm
-from normlab.norms.pool import Axis, Stream, widen
+from normlab.norms.local import TokenNorm
+from normlab.norms.pool import Axis
 
 Function = Literal[
     "tanh",
@@ -45,7 +45,7 @@ FUNCTIONS: Mapping[Function, Callable[[Tensor], Tensor]] = {
 }
 
 
-class BoundedMap(Norm):
+class BoundedMap(TokenNorm):
     """`weight * f(alpha x + shift) + bias` with one learned scalar `alpha`.
 
     Args:
@@ -66,13 +66,13 @@ class BoundedMap(Norm):
         shift: float | None,
         affine: bool | Literal["scale"],
     ) -> None:
-        super().__init__(dim, scale=bool(affine), shift=affine is True)
+        super().__init__(dim, affine=bool(affine))
+        if affine == "scale":
+            self.forgo_shift()
         self.function: Function = function
         self.alpha = nn.Parameter(torch.tensor(float(alpha)))
         self.shift = None if shift is None else nn.Parameter(torch.tensor(float(shift)))
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each value squeezed into the bounds of its feature."""
-        wide, alpha, weight, bias = widen(x, self.alpha, self.weight, self.bias)
-        moved = alpha * wide if self.shift is None else alpha * wide + self.shift.to(wide)
-        return torch.addcmul(bias, FUNCTIONS[self.function](moved), weight).to(x.dtype)
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        moved = self.alpha.to(x) * x
+        return FUNCTIONS[self.function](moved if self.shift is None else moved + self.shift.to(x))

@@ -19,9 +19,9 @@ def standardize(
     weight: Float[Tensor, " D"],
     bias: Float[Tensor, " D"],
     counted: Counted,
-    *,
     pool: Pool,
     eps: float,
+    *,
     all_reduce: AllReduce = here,
     filled: bool = False,
 ) -> tuple[Float[Tensor, "B P D"], Moments]:
@@ -31,21 +31,22 @@ def standardize(
     """
     if pool.groups > 1:
         weight, bias = (table.unflatten(0, (pool.groups, -1)) for table in (weight, bias))
-    compiling = torch.compiler.is_compiling()  # torch then derives and fuses a backward by itself
+    if torch.compiler.is_compiling():  # torch then derives and fuses a backward by itself
+        y, moments = pool.normalize(
+            x,
+            counted,
+            lambda c, m: torch.addcmul(bias, c, weight * inverse_deviation(m, eps)),
+            all_reduce=all_reduce,
+            filled=filled,
+        )
+        return y, Moments(*(table.detach() for table in moments))
     own = pool.plain and pool.dims == (1,) and all_reduce is here
-    if own and counted.kept is None and x.numel() and not compiling:
+    if own and counted.kept is None and x.numel():
         return _batch_norm(x, weight, bias, eps)
-    if compiling:
-        groups = pool.cut(x, counted, filled=filled)
-        moments, centered = pool.moments(groups, all_reduce)
-        slope = weight * inverse_deviation(moments.rows(centered.shape[2]), eps)
-        y = select(torch.addcmul(bias, centered, slope), groups.kept)
-        return pool.join(y, like=x), Moments(*(table.detach() for table in moments))
     with torch.no_grad():
         groups = pool.cut(x, counted, filled=filled)
         moments = _moments(groups, pool, all_reduce)
-    chosen, kept, *_ = groups
-    y = _Standardize.apply(x, weight, bias, chosen, kept, moments, pool, all_reduce, eps)
+    y = _Standardize.apply(x, weight, bias, groups, moments, pool, all_reduce, eps)
     return y, moments
 
 
@@ -62,8 +63,7 @@ class _Standardize(torch.autograd.Function):
         dx = (h - sum(h) / n - z sum(h z) / m) / sqrt(var + eps)
 
     where n and m are the counts of the mean and of the variance. `weight` and `bias` need both sums
-    anyway; over several processes they are all that is sent. `chosen` is the input at counted
-    tokens, else 0.
+    anyway; over several processes they are all that is sent.
     """
 
     @staticmethod
@@ -72,13 +72,13 @@ class _Standardize(torch.autograd.Function):
         x: Tensor,
         weight: Tensor,
         bias: Tensor,
-        chosen: Tensor,
-        kept: Tensor | None,
+        groups: Groups,
         moments: Moments,
         pool: Pool,
         all_reduce: AllReduce,
         eps: float,
     ) -> Tensor:
+        chosen, kept, *_ = groups
         found = moments.rows(chosen.shape[2])
         scale = inverse_deviation(found, eps)
         slope = scale * weight
@@ -103,12 +103,12 @@ class _Standardize(torch.autograd.Function):
         dx = torch.addcmul(torch.addcmul(-mean_pull, mean, slope), x, slope, value=-1)
         dx = select_(dx.addcmul_(g, scale * weight), kept)
         dbias, dweight = sums.sum((1, 2) if ctx.pool.groups > 1 else (1, 2, 3))
-        return ctx.pool.join(dx, like=grad), dweight, dbias, *[None] * 6
+        return ctx.pool.join(dx, like=grad), dweight, dbias, *[None] * 5
 
 
 def _moments(groups: Groups, pool: Pool, all_reduce: AllReduce) -> Moments:
-    x, kept, *_ = groups
-    count, var_count, mean = pool.means(groups, all_reduce)
+    x, kept, *counts = groups
+    mean, count, var_count = pool.mean(x, *counts, by=all_reduce)
     center = mean[:, :, : x.shape[2]]
     if _one_matrix(x) and kept is None:
         row = _row(center, x)
@@ -175,15 +175,9 @@ class RootMeanSquare(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None]:
         x, weight, inverse = ctx.saved_tensors
+        zero, size = torch.zeros_like(inverse), [x.shape[-1]]
         dx, dweight, _ = torch.ops.aten.native_layer_norm_backward(
-            grad.contiguous(),
-            x,
-            [x.shape[-1]],
-            torch.zeros_like(inverse),
-            inverse,
-            weight,
-            None,
-            [True, True, False],
+            grad.contiguous(), x, size, zero, inverse, weight, None, [True, True, False]
         )
         pull = (grad * weight).mean(-1, keepdim=True)
         return dx.add_(inverse * pull), dweight, None

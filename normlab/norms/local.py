@@ -3,6 +3,7 @@
 They remember nothing between batches, and do the same in training and in eval.
 """
 
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 import torch
@@ -30,16 +31,29 @@ class NoNorm(Norm):
         return x
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class TokenNorm(Norm):
-    """The norms that pool over the features of one token."""
+    """`weight z + bias`, where `formula` makes z of each token by itself."""
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
 
-    def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
-        super().__init__(dim, scale=affine, shift=affine)
-        self.eps = eps
+    dim: int = field(kw_only=False)
+    affine: bool
+
+    def __post_init__(self) -> None:
+        super().__init__(self.dim, scale=self.affine, shift=self.affine)
+
+    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
+        """Return each token normalized."""
+        z = self.formula(*widen(x))
+        return (self.gain_and_shift(z) if self.affine else z).to(x.dtype)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        """Return tokens normalized, without gain and shift."""
+        raise NotImplementedError
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LayerNorm(TokenNorm):
     """`(x - mean) / sqrt(var + eps)` of each token (Ba, Kiros and Hinton 2016, equation 4).
 
@@ -49,132 +63,135 @@ class LayerNorm(TokenNorm):
     (`gradnorm`) adds the normalized tokens to them, which has the same gradient.
     """
 
-    def __init__(self, dim: int, *, eps: float, affine: bool, detach: Detach = "none") -> None:
-        super().__init__(dim, eps=eps, affine=affine)
-        self.detach: Detach = detach
+    eps: float
+    detach: Detach = "none"
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token less its mean, over its standard deviation."""
+        if self.detach != "none":
+            return super().forward(x, stream)
         wide, weight, bias = widen(x, self.weight, self.bias)
-        if self.detach == "none":
-            return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
-        if self.detach == "value":
-            z = F.layer_norm(wide, (self.dim,), eps=self.eps)
-            return torch.addcmul(bias, wide.detach() + (z - z.detach()), weight).to(x.dtype)
-        var, mean = torch.var_mean(wide, -1, correction=0, keepdim=True)
+        return F.layer_norm(wide, (self.dim,), weight, bias, self.eps).to(x.dtype)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        var, mean = torch.var_mean(x, -1, correction=0, keepdim=True)
         inverse = (var + self.eps).rsqrt()
+        if self.detach == "value":
+            z = (x - mean) * inverse
+            return x.detach() + (z - z.detach())
         mean = mean if self.detach == "std" else mean.detach()
         inverse = inverse if self.detach == "mean" else inverse.detach()
-        return torch.addcmul(bias, (wide - mean) * inverse, weight).to(x.dtype)
+        return (x - mean) * inverse
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AdaNorm(TokenNorm):
     """`C (1 - k n) n` with `n` the normalized token, and nothing learned (Xu et al. 2019, eq. 10).
 
     No gradient flows through the factor `1 - k n`. As in the authors' code `n` is the token less
-    its mean, over `sd + eps` with the n - 1 standard deviation.
+    its mean, over `sd + eps` with the n - 1 standard deviation. `scale` is C.
     """
 
     exact_gradient: ClassVar[bool] = False
 
-    def __init__(self, dim: int, *, eps: float, scale: float, k: float) -> None:
-        super().__init__(dim, eps=eps, affine=False)
-        self.scale, self.k = scale, k
+    affine: bool = field(init=False, default=False)
+    eps: float
+    scale: float
+    k: float
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token normalized, large values of either sign made smaller or larger."""
-        (wide,) = widen(x)
-        n = (wide - wide.mean(-1, keepdim=True)) / (wide.std(-1, keepdim=True) + self.eps)
-        return (self.scale * (1 - self.k * n.detach()) * n).to(x.dtype)
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        n = (x - x.mean(-1, keepdim=True)) / (x.std(-1, keepdim=True) + self.eps)
+        return self.scale * (1 - self.k * n.detach()) * n
 
 
-class RMSNorm(Norm):
+@dataclass(eq=False, repr=False, kw_only=True)
+class RMSNorm(TokenNorm):
     """`x / sqrt(mean(x^2) + eps)` of each token (Zhang and Sennrich 2019, equation 4): no shift.
 
     `eps` is added to the mean square (`eps_inside`), or to its root, as the authors' code does.
     """
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+    eps: float
+    eps_inside: bool = True
 
-    def __init__(self, dim: int, *, eps: float, affine: bool, eps_inside: bool = True) -> None:
-        super().__init__(dim, scale=affine, shift=False)
-        self.eps = eps
-        self.eps_inside = eps_inside
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.forgo_shift()
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token over its root mean square."""
-        wide, weight, _ = widen(x, self.weight, self.bias)
         if not self.eps_inside:
-            return (weight * wide / (_root_mean_square(wide) + self.eps)).to(x.dtype)
+            return super().forward(x, stream)
+        wide, weight, _ = widen(x, self.weight, self.bias)
         if x.is_cpu and not torch.compiler.is_compiling():
             return RootMeanSquare.apply(wide, weight, self.eps).to(x.dtype)
         return F.rms_norm(wide, (self.dim,), weight, self.eps).to(x.dtype)
 
+    def gain_and_shift(self, z: Tensor) -> Tensor:
+        return z * self.weight.to(z)
 
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return x / self.root(x)
+
+    def root(self, x: Float[Tensor, "*_ N"]) -> Float[Tensor, "*_ 1"]:
+        """Return the root mean square of some features, with eps."""
+        root = torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
+        return (root.square() + self.eps).sqrt() if self.eps_inside else root + self.eps
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
 class PartialRMSNorm(RMSNorm):
     """pRMSNorm: the root mean square of the first features only (Zhang and Sennrich 2019).
 
     `share` of the features, rounded down and at least one, make the statistic; all are scaled.
     """
 
-    def __init__(
-        self, dim: int, *, eps: float, affine: bool, eps_inside: bool, share: float
-    ) -> None:
-        super().__init__(dim, eps=eps, affine=affine, eps_inside=eps_inside)
-        if not 0 < share <= 1:
-            raise ValueError(f"norm prms: share={share} must be above 0 and at most 1")
-        self.pooled = max(1, int(dim * share))
+    share: float
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token over the root mean square of its first features."""
-        wide, weight, _ = widen(x, self.weight, self.bias)
-        square = _root_mean_square(wide[..., : self.pooled])
-        root = (square.square() + self.eps).sqrt() if self.eps_inside else square + self.eps
-        return (weight * wide / root).to(x.dtype)
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.share <= 1:
+            raise ValueError(f"norm prms: share={self.share} must be above 0 and at most 1")
+
+    forward = TokenNorm.forward
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return x / self.root(x[..., : max(1, int(self.dim * self.share))])
 
 
-def _root_mean_square(x: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True) * x.shape[-1] ** -0.5
-
-
-class UnitNorm(Norm):
+class UnitNorm(TokenNorm):
     """`factor g x / ||x||`, with one learned scalar g where a `gain` to begin with is given."""
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
     gain: Tensor
 
     def __init__(self, dim: int, *, gain: float | None = None, factor: float = 1.0) -> None:
-        super().__init__(dim, scale=False, shift=False)
+        super().__init__(dim, affine=False)
         self.factor = factor
         value = torch.tensor(1.0 if gain is None else gain)
         self._affine("gain", value, learned=gain is not None)
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token at the length `factor g`."""
-        wide, gain = widen(x, self.gain)
-        return (F.normalize(wide, dim=-1) * (self.factor * gain)).to(x.dtype)
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        return F.normalize(x, dim=-1) * (self.factor * self.gain.to(x))
 
 
-class ScaleNorm(Norm):
+@dataclass(eq=False, repr=False, kw_only=True)
+class ScaleNorm(TokenNorm):
     """`g x / ||x||`, one learned scalar g, at first sqrt(D) (Nguyen and Salazar 2019, equation 2).
 
     `eps` bounds the length from below.
     """
 
-    pools: ClassVar[frozenset[Axis]] = frozenset({"feature"})
+    affine: bool = field(init=False, default=False)
+    eps: float
 
-    def __init__(self, dim: int, *, eps: float) -> None:
-        super().__init__(dim, scale=False, shift=False)
-        self.eps = eps
-        self.g = nn.Parameter(torch.tensor(dim**0.5))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.g = nn.Parameter(torch.tensor(self.dim**0.5))
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each token at the length `g`."""
-        wide, g = widen(x, self.g)
-        length = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
-        return (wide * (g / length.clamp(min=self.eps))).to(x.dtype)
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * (self.g.to(x) / length.clamp(min=self.eps))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GroupNorm(TokenNorm):
     """Layer norm in groups of neighboring features (Wu and He 2018), each token by itself.
 
@@ -186,34 +203,31 @@ class GroupNorm(TokenNorm):
         ValueError: `groups` does not divide `dim`.
     """
 
-    def __init__(
-        self, dim: int, *, eps: float, affine: bool, groups: int, center: bool = True
-    ) -> None:
-        super().__init__(dim, eps=eps, affine=affine)
-        self.groups = _dividing("gn", groups, dim)
-        self.center = center
+    eps: float
+    groups: int
+    center: bool = True
 
-    def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
-        """Return each group less its mean, over its standard deviation, or over its RMS alone."""
-        wide, weight, bias = widen(x, self.weight, self.bias)
-        grouped = wide.unflatten(-1, (self.groups, -1))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_groups("gn", self.groups, self.dim)
+
+    def formula(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
         normalize = F.layer_norm if self.center else F.rms_norm
-        y = normalize(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
-        return torch.addcmul(bias, y, weight).to(x.dtype)
+        grouped = x.unflatten(-1, (self.groups, -1))
+        return normalize(grouped, (self.dim // self.groups,), eps=self.eps).flatten(-2)
 
 
-def _dividing(option: str, groups: int, dim: int) -> int:
-    """Return the groups of a norm; ValueError naming the option unless they divide the width."""
+def _check_groups(option: str, groups: int, dim: int) -> None:
     if groups < 1 or dim % groups:
         fits = [str(n) for n in range(1, min(dim, 64) + 1) if dim % n == 0]
         raise ValueError(
             f"norm {option}: groups={groups} does not divide the width {dim}: "
             f"set groups to one of {', '.join(fits)}"
         )
-    return groups
 
 
-class InstanceNorm(Norm):
+@dataclass(eq=False, repr=False, kw_only=True)
+class InstanceNorm(TokenNorm):
     """Each feature over the real tokens of its sequence (Ulyanov et al. 2016), the future too.
 
     A sequence of one token comes out as the bias alone: one value has no variance.
@@ -221,16 +235,16 @@ class InstanceNorm(Norm):
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"position"})
 
-    def __init__(self, dim: int, *, eps: float, affine: bool) -> None:
-        super().__init__(dim, scale=affine, shift=affine)
-        self.eps = eps
+    eps: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.pool = Pool(self.pools)
 
     def forward(self, x: Float[Tensor, "B P D"], stream: Stream) -> Float[Tensor, "B P D"]:
         """Return `x` by the statistics of each sequence."""
         wide, weight, bias = widen(x, self.weight, self.bias)
-        real = real_tokens(stream, x)
-        y, _ = standardize(wide, weight, bias, real, pool=self.pool, eps=self.eps)
+        y, _ = standardize(wide, weight, bias, real_tokens(stream, x), self.pool, self.eps)
         return y.to(x.dtype)
 
 
@@ -240,6 +254,7 @@ class SequenceNorm(InstanceNorm):
     pools: ClassVar[frozenset[Axis]] = frozenset({"position", "feature"})
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class SampleGroupNorm(SequenceNorm):
     """Each group of neighboring features over a sample's positions (Wu and He 2018, equation 7).
 
@@ -250,6 +265,9 @@ class SampleGroupNorm(SequenceNorm):
         ValueError: `groups` does not divide `dim`.
     """
 
-    def __init__(self, dim: int, *, eps: float, affine: bool, groups: int) -> None:
-        super().__init__(dim, eps=eps, affine=affine)
-        self.pool = Pool(self.pools, groups=_dividing("gn_sample", groups, dim))
+    groups: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_groups("gn_sample", self.groups, self.dim)
+        self.pool = Pool(self.pools, groups=self.groups)

@@ -1,14 +1,13 @@
 """The norms of a model as a run meets them: each step, each micro-batch, each checkpoint."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.distributed import world
+from normlab.distributed import average_, world
 from normlab.norms.base import Clock, Norm, RunningNorm, running_norms
-from normlab.norms.recalibration import average_statistics_over_ranks
 
 
 class ModelNorms:
@@ -21,7 +20,6 @@ class ModelNorms:
     """
 
     def __init__(self, model: nn.Module, *, freeze_statistics: float | None = None) -> None:
-        self._model = model
         self._freeze_statistics = freeze_statistics
         self._named = {n: m for n, m in model.named_modules() if isinstance(m, Norm)}
         self._running = running_norms(model)
@@ -57,7 +55,8 @@ class ModelNorms:
         last = self._last_unfrozen(total)
         for norm in self._running:
             if last is not None and step > last and not norm.frozen:
-                norm.freeze()
+                norm.frozen = True
+                norm.eval()
             norm.held = []
 
     def _last_unfrozen(self, total: int | None) -> int | None:
@@ -87,22 +86,29 @@ class ModelNorms:
         return torch.stack(terms).sum() if terms else None
 
     def share_statistics(self) -> None:
-        """Let processes whose norms are not synced agree on the running statistics."""
-        average_statistics_over_ranks(self._model)
+        """Replace unsynced running statistics by their mean over processes.
+
+        Due before evaluating or saving: with `sync=false` each process has its own. The variance is
+        the mean variance within processes; how far their means are apart is left out.
+        """
+        average_(self._unsynced.values())
 
     def own_statistics(self) -> dict[str, Tensor]:
         """Return a copy, on the CPU, of the tables that a process keeps without the others."""
-        return {name: table.detach().cpu().clone() for name, table in self._unsynced()}
+        return {name: table.detach().cpu().clone() for name, table in self._unsynced.items()}
 
     @torch.no_grad()
     def restore_statistics(self, own: Mapping[str, Tensor]) -> None:
         """Restore a copy of these tables."""
-        for name, table in self._unsynced():
+        for name, table in self._unsynced.items():
             table.copy_(own[name])
 
-    def _unsynced(self) -> Iterator[tuple[str, Tensor]]:
-        """Yield the tables of norms that are not synced, by name; none for a single process."""
-        for place, norm in self._named.items():
-            if world().size > 1 and isinstance(norm, RunningNorm) and not norm.sync:
-                for name, table in norm.tables.items():
-                    yield f"{place}.{name}", table
+    @property
+    def _unsynced(self) -> dict[str, Tensor]:
+        """The tables of norms that are not synced, by name; none for a single process."""
+        return {
+            f"{place}.{name}": table
+            for place, norm in self._named.items()
+            if world().size > 1 and isinstance(norm, RunningNorm) and not norm.sync
+            for name, table in norm.tables.items()
+        }

@@ -2,41 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from normlab.norms.base import uncompiled
-from normlab.norms.batch import PooledNorm
+from normlab.norms.base import RunningNorm, uncompiled
 from normlab.norms.pool import AllReduce, Axis, Counted, Moments, all_tokens, here, select
 
 SquarePadding = Literal["exclude", "include", "forward"]
-
-
-class Squares(NamedTuple):
-    """The values of each group, their squares, and the tokens that enter a moment.
-
-    `count` is of the mean square and `gradients` of the gradient's moment; values and squares are 0
-    at tokens that do not enter.
-    """
-
-    u: Float[Tensor, "G S 1 D"]
-    squares: Float[Tensor, "G S 1 D"]
-    count: Float[Tensor, "G 1 1 1"]
-    gradients: Float[Tensor, "G 1 1 1"]
+Grouped = Float[Tensor, "G S 1 D"]
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class SquareNorm(PooledNorm):
+class SquareNorm(RunningNorm):
     """Division by a root mean square over the batch, and by `running_square` in inference.
 
     `padding` says which tokens count: `exclude` real ones, `include` all, `forward` real ones in
     the forward pass and all in the moment of the gradient, as published code has it.
-
-    A subclass trains by `train_by`, and enters a moment of the gradient by `enter_gradient`.
     """
 
     pools: ClassVar[frozenset[Axis]] = frozenset({"batch", "position"})
@@ -52,9 +37,20 @@ class SquareNorm(PooledNorm):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.held_gradients: list[tuple[Tensor, Tensor]] = []
-        self.keep("running_square", torch.ones(1, self.dim))
+        self.register_buffer("running_square", torch.ones(1, self.dim))
 
-    forward = uncompiled(PooledNorm.forward)
+    forward = uncompiled(RunningNorm.forward)
+
+    def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
+        """Return the output by the mean square of each group, `m.var`.
+
+        `count` is the number of tokens that a moment of the gradient is made of.
+        """
+        raise NotImplementedError
+
+    def before(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
+        """Return what the mean square is taken of."""
+        return x
 
     def by_running(self, x: Float[Tensor, "B P D"], rows: slice) -> Float[Tensor, "B P D"]:
         square = self.running_square.to(x)
@@ -67,22 +63,13 @@ class SquareNorm(PooledNorm):
         real = self.pool.cut(x, counted)
         every = self.pool.cut(x, all_tokens(x)) if forward else real
         u = self.before(every.x)
-        squares = select(u.square(), real.kept) if forward else u.square()
-        y = self.train_by(Squares(u, squares, real.count, every.count))
+        with torch.set_grad_enabled(self.exact_gradient and torch.is_grad_enabled()):
+            squares = select(u.square(), real.kept) if forward else u.square()
+            square, count = self.pool.mean(squares, real.count, by=self.of_groups)
+        found = Moments(torch.zeros_like(square), square, count, count)
+        y = self.formula(u, found, every.count)
+        self.see_groups(found)
         return self.pool.join(select(y, every.kept), like=x)
-
-    def before(self, x: Float[Tensor, "*_ D"]) -> Float[Tensor, "*_ D"]:
-        """Return what the mean square is taken of."""
-        return x
-
-    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
-        """Return the output of training, and let the batch into the tables."""
-        raise NotImplementedError
-
-    def mean_square(self, batch: Squares) -> Moments:
-        """Return the mean square of each group as moments with mean 0."""
-        count, square = self.pool.mean(batch.squares, batch.count, self.of_groups)
-        return Moments(torch.zeros_like(square), square, count, count)
 
     def entering(self, count: Tensor, square: Tensor) -> Float[Tensor, "1 D"]:
         """Return the mean square of `count` tokens, or the running one if no token came."""
@@ -90,34 +77,25 @@ class SquareNorm(PooledNorm):
         return torch.where(count > 0, square.to(running), running)
 
     @torch.no_grad()
-    def see_gradient(self, count: Tensor, mean: Tensor, entry: Any = None) -> None:
+    def see_gradient(self, mean: Tensor, count: Tensor) -> None:
         """Let a training batch's moment of the gradient, `[G, 1, 1, D]`, into the tables."""
         if self.ghost is not None:
-            count, mean = _pooled([(count, mean)], self.all_reduce)
+            mean, count = _pooled([(mean, count)], self.all_reduce)
         if self.held is not None:
-            self.held_gradients.append((count, mean))
+            self.held_gradients.append((mean, count))
         else:
-            self.enter_gradient(count.flatten(0, 2), mean.flatten(0, 2), entry)
+            self.enter_gradient(mean.flatten(0, 2), count.flatten(0, 2))
 
-    def enter_gradient(
-        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: Any
-    ) -> None:
-        """Let a moment of the gradient over `count` tokens into the tables.
-
-        `entry` is that of its batch. No token leaves the tables as they are.
-        """
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
+        """Let the last batch's moment of the gradient into the tables, unless no token made it."""
         raise NotImplementedError
-
-    def last_entry(self) -> Any:
-        """Return how the batch that entered last did so."""
-        return None
 
     def commit(self) -> None:
         super().commit()
         held, self.held_gradients = self.held_gradients, []
         if held:
-            count, mean = _pooled(held, here)
-            self.enter_gradient(count.flatten(0, 2), mean.flatten(0, 2), self.last_entry())
+            mean, count = _pooled(held, here)
+            self.enter_gradient(mean.flatten(0, 2), count.flatten(0, 2))
 
     def running_moments(self) -> tuple[Tensor, Tensor]:
         return torch.zeros_like(self.running_square), self.running_square
@@ -127,15 +105,13 @@ class SquareNorm(PooledNorm):
 
 
 def _pooled(means: Sequence[tuple[Tensor, Tensor]], all_reduce: AllReduce) -> tuple[Tensor, Tensor]:
-    """Return count and mean of all groups together."""
-    sums = torch.cat([torch.cat([count, count * mean], -1) for count, mean in means])
+    """Return mean and count of all groups together."""
+    sums = torch.cat([torch.cat([count, count * mean], -1) for mean, count in means])
     total = all_reduce(sums.sum(0, keepdim=True))
-    return total[..., :1], total[..., 1:] / total[..., :1].clamp(min=1)
+    return total[..., 1:] / total[..., :1].clamp(min=1), total[..., :1]
 
 
 class _Scale(torch.autograd.Function):
-    """`u * scale`, whose gradient is multiplied by another scale."""
-
     @staticmethod
     def forward(ctx: Any, u: Tensor, scale: Tensor, backward_scale: Tensor) -> Tensor:
         ctx.save_for_backward(backward_scale)
@@ -149,10 +125,7 @@ class _Scale(torch.autograd.Function):
 
 
 def scaled(u: Tensor, scale: Tensor, *, backward: Tensor) -> Tensor:
-    """Return `u * scale`; the gradient of `u` is that of the output times `backward`.
-
-    The scales are constants of the backward pass.
-    """
+    """Return `u * scale`; the gradient of `u` is that of the output times `backward`."""
     return _Scale.apply(u, scale, backward)
 
 
@@ -205,10 +178,8 @@ class PowerNormV(GroupScaling):
     The authors' repository has no code of it.
     """
 
-    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
-        found = self.mean_square(batch)
-        self.see_groups(found)
-        return self.gain_and_shift(batch.u * (found.var + self.eps).rsqrt())
+    def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
+        return self.gain_and_shift(u * (m.var + self.eps).rsqrt())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -233,35 +204,28 @@ class PowerNorm(GroupScaling):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.keep("gradient_moment", torch.zeros(1, self.dim))
+        self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
-    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
-        with torch.no_grad():
-            found = self.mean_square(batch)
-        by_batch = (found.var + self.eps).rsqrt()
-        if self.during("warmup"):
-            scale = by_batch
-        else:
-            scale = (self.running_square.to(batch.u) + self.eps).rsqrt()
-        self.see_groups(found)
-        z = scaled(batch.u, scale, backward=by_batch if self.backward == "code" else scale)
+    def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
+        square = m.var if self.during("warmup") else self.running_square.to(u)
+        scale = (square + self.eps).rsqrt()
+        by_code = self.backward == "code"
+        z = scaled(u, scale, backward=(m.var + self.eps).rsqrt() if by_code else scale)
         if z.requires_grad:
-            self.without_nu(z, batch.gradients)
+            z.register_hook(self.without_nu(z.detach(), count))
         return self.gain_and_shift(z)
 
-    def without_nu(self, z: Tensor, count: Tensor) -> None:
-        """Take nu z out of the gradient of `z`, and let the new moment into nu."""
-        value, trains, nu = z.detach(), self.regime == "train", self.gradient_moment.to(z).clone()
+    def without_nu(self, z: Tensor, count: Tensor) -> Any:
+        """Return what takes nu z out of the gradient of `z`, and lets the new moment into nu."""
+        trains, nu = self.regime == "train", self.gradient_moment.to(z).clone()
 
         def taken_out(grad: Tensor) -> Tensor:
-            left = torch.addcmul(grad, nu, value, value=-self.backward_momentum)
+            left = torch.addcmul(grad, nu, z, value=-self.backward_momentum)
             if trains:
-                self.see_gradient(*self.pool.mean(left * value, count, self.of_groups))
+                self.see_gradient(*self.pool.mean(left * z, count, by=self.of_groups))
             return left
 
-        z.register_hook(taken_out)
+        return taken_out
 
-    def enter_gradient(
-        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: None
-    ) -> None:
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
         self.gradient_moment.add_(mean.to(self.gradient_moment))

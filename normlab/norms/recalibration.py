@@ -1,4 +1,4 @@
-"""Running statistics of a whole model: estimated from many batches, averaged over processes."""
+"""Running statistics of a whole model, estimated from many batches."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from normlab.distributed import average_, sum_over_ranks
+from normlab.distributed import sum_over_ranks
 from normlab.norms.base import RunningNorm, normalized_by, running_norms
 from normlab.norms.pool import Moments
 
@@ -70,13 +70,3 @@ def recalibrated(model: nn.Module, run_batches: Callable[[], None]) -> Iterator[
         for norm, tables in zip(norms, former, strict=True):
             for name, table in norm.tables.items():
                 table.copy_(tables[name])
-
-
-def average_statistics_over_ranks(model: nn.Module) -> None:
-    """Replace unsynced running statistics by their mean over processes.
-
-    Due before evaluating or saving: with `sync=false` each process has its own. The variance is
-    the mean variance within processes; how far their means are apart is left out.
-    """
-    unsynced = [norm for norm in running_norms(model) if not norm.sync]
-    average_([table for norm in unsynced for table in norm.tables.values()])

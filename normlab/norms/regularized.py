@@ -15,9 +15,8 @@ two, the others are of the authors' code.
                           + sigma^2 / sigma_B^2 + sigma_B^2 / sigma^2)        0
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, NamedTuple
+from typing import ClassVar, Literal
 
 from jaxtyping import Float
 from torch import Tensor
@@ -29,71 +28,39 @@ from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Moments
 
 Penalty = Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
-Terms = tuple[Tensor, Tensor]
 
 
-class Statistics(NamedTuple):
-    """Mean and variance of batches, or the running ones; `eps` is the least variance."""
+def terms(
+    penalty: Penalty,
+    batch: tuple[Tensor, Tensor],
+    running: tuple[Tensor, Tensor],
+    eps: float,
+) -> tuple[Tensor, Tensor]:
+    """Return a penalty's term of means and its term of variances, not yet summed over features.
 
-    mean: Float[Tensor, "*G D"]
-    var: Float[Tensor, "*G D"]
-    eps: float
+    `batch` and `running` are a mean and a variance each; `eps` is the least variance.
+    """
+    (m, v), (mu, s) = batch, running
 
-    @property
-    def deviation(self) -> Tensor:
-        """The standard deviation."""
-        return self.var.clamp(min=self.eps).sqrt()
+    def deviation(var: Tensor) -> Tensor:
+        return var.clamp(min=eps).sqrt()
 
-
-def _diff(batch: Statistics, running: Statistics) -> Terms:
-    return _squares(batch.mean - running.mean), (batch.var - running.var).abs().sum()
-
-
-def _diff2(batch: Statistics, running: Statistics) -> Terms:
-    by_var = _squares(batch.deviation - running.deviation)
-    return _squares(batch.mean - running.mean), by_var
-
-
-def _reldiff(batch: Statistics, running: Statistics) -> Terms:
-    by_mean = _squares((batch.mean - running.mean) / running.deviation)
-    return by_mean, _squares(1 - batch.deviation / running.deviation)
-
-
-def _mag(batch: Statistics, running: Statistics) -> Terms:
-    return _squares(batch.mean), batch.var.abs().sum()
-
-
-def _reldiffnorm(batch: Statistics, running: Statistics) -> Terms:
-    by_mean, by_var = _diff(batch, running)
-    return by_mean / _squares(running.mean), by_var / running.var.norm(p=1)
-
-
-def _reldiffcosine(batch: Statistics, running: Statistics) -> Terms:
-    pairs = (batch.mean, running.mean), (batch.var, running.var)
-    by_mean, by_var = (-cosine_similarity(a, b, dim=-1, eps=0.0).sum() for a, b in pairs)
-    return by_mean, by_var
-
-
-def _symkl(batch: Statistics, running: Statistics) -> Terms:
-    ours, theirs = batch.var + batch.eps, running.var + running.eps
-    by_mean = (batch.mean - running.mean).square() * (1 / ours + 1 / theirs)
-    total = (by_mean + running.var / ours + batch.var / theirs).sum()
-    return total, total.new_zeros(())
-
-
-def _squares(x: Tensor) -> Tensor:
-    return x.square().sum()
-
-
-PENALTIES: dict[Penalty, Callable[[Statistics, Statistics], Terms]] = {
-    "diff": _diff,
-    "diff2": _diff2,
-    "reldiff": _reldiff,
-    "mag": _mag,
-    "reldiffnorm": _reldiffnorm,
-    "reldiffcosine": _reldiffcosine,
-    "symkl": _symkl,
-}
+    match penalty:
+        case "diff":
+            return (m - mu).square(), (v - s).abs()
+        case "diff2":
+            return (m - mu).square(), (deviation(v) - deviation(s)).square()
+        case "reldiff":
+            return ((m - mu) / deviation(s)).square(), (1 - deviation(v) / deviation(s)).square()
+        case "mag":
+            return m.square(), v
+        case "reldiffnorm":
+            return (m - mu).square() / mu.square().sum(), (v - s).abs() / s.sum()
+        case "reldiffcosine":
+            return -cosine_similarity(m, mu, -1, eps=0.0), -cosine_similarity(v, s, -1, eps=0.0)
+        case "symkl":
+            p, q = v + eps, s + eps
+            return (m - mu).square() * (1 / p + 1 / q) + s / p + v / q, v.new_zeros(())
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -120,16 +87,13 @@ class RegularizedBatchNorm(BatchNorm):
 
     def see_groups(self, found: Moments, first: int = 0) -> None:
         super().see_groups(found, first)
-        if self.training and found.mean.requires_grad:
+        weighs = self.penalty_mean or self.penalty_var
+        if weighs and self.training and found.mean.requires_grad:
             self.extra_loss = self.price(found)
 
-    def price(self, batch: Moments) -> Float[Tensor, ""] | None:
+    def price(self, batch: Moments) -> Float[Tensor, ""]:
         """Return the penalty on a batch that has entered the running statistics."""
-        if not (self.penalty_mean or self.penalty_var):
-            return None
         mean, var = (moment.to(batch.mean).clone() for moment in self.running_moments())
-        by_mean, by_var = PENALTIES[self.penalty](
-            Statistics(batch.mean, batch.var, self.eps), Statistics(mean, var, self.eps)
-        )
-        total = self.penalty_mean * by_mean + self.penalty_var * by_var
+        by_mean, by_var = terms(self.penalty, (batch.mean, batch.var), (mean, var), self.eps)
+        total = self.penalty_mean * by_mean.sum() + self.penalty_var * by_var.sum()
         return total / world().size if self.sync and self.ghost is None else total

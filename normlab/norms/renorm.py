@@ -4,12 +4,11 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
-from normlab.norms.pool import Moments
+from normlab.norms.pool import Grouped, Moments
 
 _PLAIN = 1 / 8  # of the warm-up: until then it is batch norm (5,000 of 40,000 steps)
 _SHIFT = 1 / 2  # of the warm-up: how long `d_max` then grows (to 25,000 of 40,000 steps)
@@ -47,14 +46,13 @@ class BatchRenorm(BatchNorm):
             )
 
     def keep_rows(self, rows: int) -> None:
-        self.keep("running_mean", torch.zeros(rows, self.dim))
-        self.keep("running_std", torch.ones(rows, self.dim))
+        self.register_buffer("running_mean", torch.zeros(rows, self.dim))
+        self.register_buffer("running_std", torch.ones(rows, self.dim))
 
     forward = uncompiled(BatchNorm.forward)
 
-    def formula(self, centered: Float[Tensor, "G S R D"], m: Moments) -> Float[Tensor, "G S R D"]:
-        std = self.deviation(m.var)
-        r_max, d_max = self.bounds
+    def formula(self, centered: Grouped, m: Moments) -> Grouped:
+        std, (r_max, d_max) = self.deviation(m.var), self.bounds
         mean, running = self.running_mean.to(std), self.running_std.to(std)
         r = (std.detach() / running).clamp(1 / r_max, r_max)
         d = ((m.mean.detach() - mean) / running).clamp(-d_max, d_max)

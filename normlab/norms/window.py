@@ -9,7 +9,7 @@ with the running square before the batch. In the warm-up, and until the window i
 the batch's own moments; r is 1 until `correction_share` of the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
@@ -18,9 +18,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normlab.norms.pool import Moments
-from normlab.norms.power import SquareNorm, Squares
+from normlab.norms.power import Grouped, SquareNorm
 
 _CLIP = 5.0
+Rows = Float[Tensor, "G D"]
 
 
 class Entry(NamedTuple):
@@ -33,8 +34,8 @@ class Entry(NamedTuple):
     slot: int
     full: bool
     outlier: Bool[Tensor, "G 1"]
-    kept: Float[Tensor, "G D"]
-    square: Float[Tensor, "G D"]
+    kept: Rows
+    square: Rows
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -47,58 +48,57 @@ class WindowNorm(SquareNorm):
 
     exact_gradient: ClassVar[bool] = False
     phases: ClassVar[tuple[str, ...]] = ("warmup", "correction")
+    of_gradient: ClassVar[tuple[str, ...]] = ("gradient_moments",)
+    """The tables of the gradient's moments."""
 
     window: int
     correction_share: float
     correction_steps: int | None
     squares: Tensor = field(init=False)
     gradient_moments: Tensor = field(init=False)
+    last: Entry = field(init=False)  # of the batch that entered last
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.window < 1:
             raise ValueError(f"norm.window={self.window} must be at least 1 batch")
-        self.last: Entry | None = None
-        self.keep("squares", torch.zeros(self.window, self.dim))
-        self.keep("gradient_moments", torch.zeros(self.window, self.dim))
+        self.register_buffer("squares", torch.zeros(self.window, self.dim))
+        self.register_buffer("gradient_moments", torch.zeros(self.window, self.dim))
 
     def last_steps(self, total: int | None) -> dict[str, int]:
         warmup, correction = super().last_steps(total).values()
         return {"warmup": warmup, "correction": max(correction, warmup)}
 
-    def train_by(self, batch: Squares) -> Float[Tensor, "G S 1 D"]:
+    def formula(self, u: Grouped, m: Moments, count: Tensor) -> Grouped:
         with torch.no_grad():
-            found = self.mean_square(batch)
-            entry = self.entry(found.var.flatten(0, 2))
-            scale = (entry.square.unflatten(0, (-1, 1, 1)).to(batch.u) + self.eps).rsqrt()
-            r = self.correction(entry).to(scale)
-        z = batch.u * scale
-        self.without_moment(z, batch.gradients, entry, self.taken_out(entry))
-        y = self.corrected(z, r)
-        self.see_groups(found)
-        return y
+            entry = self.entry(m.var.flatten(0, 2))
+            scale = (_grouped(entry.square).to(u) + self.eps).rsqrt()
+            r = _grouped(self.correction(entry)).to(scale)
+        z = u * scale
+        if z.requires_grad:
+            self.without_moment(z, count, entry)
+        return self.corrected(z, r)
 
-    def entry(self, newest: Float[Tensor, "G D"]) -> Entry:
+    def entry(self, newest: Rows) -> Entry:
         """Return how a batch enters, of its mean square."""
         raise NotImplementedError
 
-    def taken_out(self, entry: Entry) -> Callable[[Tensor], Tensor]:
-        """Return what maps a batch's mean of gradient times z to what is taken out, `[G, D]`."""
+    def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
+        """Return what is taken out of the gradient, of a batch's mean of gradient times z.
+
+        `before` are the tables `of_gradient` as the forward pass found them.
+        """
         raise NotImplementedError
 
-    def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
-        """Return the output by the correction of each group, `[G, 1, 1, D]`."""
+    def corrected(self, z: Grouped, r: Tensor) -> Grouped:
+        """Return the output by the correction of each group."""
         raise NotImplementedError
 
     def update(self, found: Moments, first: int = 0) -> None:
-        entry = self.entry(self.entering(found.count, found.var))
+        self.last = entry = self.entry(self.entering(found.count, found.var))
         self.batches += 1
         self.squares[entry.slot] = entry.kept[0]
         self.running_square.lerp_(self.entering(found.count, entry.square), self.momentum)
-        self.last = entry
-
-    def last_entry(self) -> Entry | None:
-        return self.last
 
     @property
     def next_slot(self) -> int:
@@ -110,34 +110,34 @@ class WindowNorm(SquareNorm):
         """Whether the window gives the moments of the next batch."""
         return self.batches >= self.window and not self.during("warmup")
 
-    def correction(self, entry: Entry) -> Float[Tensor, "G 1 1 D"]:
+    def correction(self, entry: Entry) -> Rows:
         """Return `r`, 1 for an outlier."""
         r = torch.ones_like(entry.square)
         if not self.during("correction"):
             running = self.running_square.to(entry.square)
             r = ((entry.square + self.eps) / (running + self.eps)).sqrt().clamp(1 / _CLIP, _CLIP)
-        return torch.where(entry.outlier, 1.0, r).unflatten(0, (-1, 1, 1))
+        return torch.where(entry.outlier, 1.0, r)
 
-    def without_moment(
-        self, z: Tensor, count: Tensor, entry: Entry, center: Callable[[Tensor], Tensor]
-    ) -> None:
-        """Take `center(mean of gradient times z) z` out of the gradient of `z`."""
+    def without_moment(self, z: Tensor, count: Tensor, entry: Entry) -> None:
+        """Take a multiple of z out of the gradient of `z`, and let its moment into the window."""
         value, trains = z.detach(), self.regime == "train"
+        before = [self.tables[name].clone() for name in self.of_gradient]
 
-        def taken_out(grad: Tensor) -> Tensor:
-            tokens, mean = self.pool.mean(grad * value, count, self.of_groups)
-            out = center(mean.flatten(0, 2).to(self.gradient_moments))
+        def without(grad: Tensor) -> Tensor:
+            mean, tokens = self.pool.mean(grad * value, count, by=self.of_groups)
+            out = self.taken_out(mean.flatten(0, 2).to(before[0]), entry, before)
             if trains:
-                self.see_gradient(tokens, mean, entry)
-            return torch.addcmul(grad, out.unflatten(0, (-1, 1, 1)).to(grad), value, value=-1)
+                self.see_gradient(mean, tokens)
+            return torch.addcmul(grad, _grouped(out).to(grad), value, value=-1)
 
-        if z.requires_grad:
-            z.register_hook(taken_out)
+        z.register_hook(without)
 
 
-def with_newest(
-    window: Float[Tensor, "K D"], newest: Float[Tensor, "G D"], slot: int
-) -> Float[Tensor, "G K D"]:
+def _grouped(rows: Rows) -> Float[Tensor, "G 1 1 D"]:
+    return rows.unflatten(0, (-1, 1, 1))
+
+
+def with_newest(window: Float[Tensor, "K D"], newest: Rows, slot: int) -> Float[Tensor, "G K D"]:
     """Return the window of each of G batches, which is at `slot`."""
     windows = window.expand(len(newest), -1, -1).clone()
     windows[:, slot] = newest.to(window)
@@ -157,24 +157,19 @@ class MovingAverageBatchNorm(WindowNorm):
 
     center_weights: bool = False
 
-    def entry(self, newest: Float[Tensor, "G D"]) -> Entry:
+    def entry(self, newest: Rows) -> Entry:
         slot, full = self.next_slot, self.full
         square = with_newest(self.squares, newest, slot).mean(1).to(newest) if full else newest
         return Entry(slot, full, torch.zeros_like(newest[:, :1], dtype=torch.bool), newest, square)
 
-    def taken_out(self, entry: Entry) -> Callable[[Tensor], Tensor]:
-        before = self.gradient_moments.clone()
-        if not entry.full:
-            return lambda newest: newest
-        return lambda newest: with_newest(before, newest, entry.slot).mean(1)
+    def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
+        return with_newest(before[0], newest, entry.slot).mean(1) if entry.full else newest
 
-    def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
+    def corrected(self, z: Grouped, r: Tensor) -> Grouped:
         return self.gain_and_shift(z * r)
 
-    def enter_gradient(
-        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: Entry
-    ) -> None:
-        moment = self.gradient_moments[entry.slot]
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
+        moment = self.gradient_moments[self.last.slot]
         moment.copy_(torch.where(count > 0, mean.to(moment), moment)[0])
 
 
@@ -189,14 +184,16 @@ class UnifiedNorm(WindowNorm):
     and the running moments take its place in the windows.
     """
 
+    of_gradient: ClassVar[tuple[str, ...]] = ("gradient_moments", "gradient_moment")
+
     filter: bool
     gradient_moment: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.keep("gradient_moment", torch.zeros(1, self.dim))
+        self.register_buffer("gradient_moment", torch.zeros(1, self.dim))
 
-    def entry(self, newest: Float[Tensor, "G D"]) -> Entry:
+    def entry(self, newest: Rows) -> Entry:
         slot, full = self.next_slot, self.full
         windows = with_newest(self.squares, newest, slot)
         outlier = self.outliers(windows)
@@ -211,24 +208,19 @@ class UnifiedNorm(WindowNorm):
         allowed = self.window * self.squares.sqrt().var()
         return (windows.mean(1) - geometric_mean(windows) > allowed).any(-1, keepdim=True)
 
-    def taken_out(self, entry: Entry) -> Callable[[Tensor], Tensor]:
-        moments, nu = self.gradient_moments.clone(), self.gradient_moment.clone()
+    def taken_out(self, newest: Rows, entry: Entry, before: Sequence[Tensor]) -> Rows:
+        _, mean = self.gradient_mean(newest, entry, *before)
+        return torch.where(entry.outlier, mean, before[1].lerp(mean, self.momentum))
 
-        def center(newest: Tensor) -> Tensor:
-            _, mean = self.gradient_mean(newest, entry, moments, nu)
-            return torch.where(entry.outlier, mean, nu.lerp(mean, self.momentum))
-
-        return center
-
-    def corrected(self, z: Float[Tensor, "G S 1 D"], r: Tensor) -> Float[Tensor, "G S 1 D"]:
+    def corrected(self, z: Grouped, r: Tensor) -> Grouped:
         product = z * self.weight.to(z)
         if product.requires_grad:
             product.register_hook(lambda grad: grad * r)
         return product + self.bias.to(z)
 
     def gradient_mean(
-        self, newest: Float[Tensor, "G D"], entry: Entry, moments: Tensor, nu: Tensor
-    ) -> tuple[Tensor, Tensor]:
+        self, newest: Rows, entry: Entry, moments: Tensor, nu: Tensor
+    ) -> tuple[Rows, Rows]:
         """Return what enters the window of `moments`, and what `nu` moves towards."""
         kept = torch.where(entry.outlier, nu, newest)
         if not entry.full:
@@ -236,13 +228,11 @@ class UnifiedNorm(WindowNorm):
         of_window = with_newest(moments, kept, entry.slot).mean(1)
         return kept, torch.where(entry.outlier, newest, of_window)
 
-    def enter_gradient(
-        self, count: Float[Tensor, "1 1"], mean: Float[Tensor, "1 D"], entry: Entry
-    ) -> None:
+    def enter_gradient(self, mean: Float[Tensor, "1 D"], count: Float[Tensor, "1 1"]) -> None:
         moments, nu = self.gradient_moments, self.gradient_moment
         newest = torch.where(count > 0, mean.to(nu), nu)
-        kept, towards = self.gradient_mean(newest, entry, moments, nu)
-        moments[entry.slot] = kept[0]
+        kept, towards = self.gradient_mean(newest, self.last, moments, nu)
+        moments[self.last.slot] = kept[0]
         nu.lerp_(torch.where(count > 0, towards, nu), self.momentum)
 
 

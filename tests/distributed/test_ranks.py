@@ -14,7 +14,6 @@ from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
 from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.model import ModelNorms
-from normlab.norms.recalibration import average_statistics_over_ranks
 from normlab.placements import admin
 from normlab.placements.base import Norms
 from normlab.placements.pre import Pre
@@ -57,7 +56,7 @@ def _forward_backward(option, sync, rows):
         of_weights.append(norm.weight.grad)
         norm.zero_grad()
     if not sync:
-        average_statistics_over_ranks(norm)
+        ModelNorms(norm).share_statistics()
     found = torch.cat(outputs, 1), torch.cat(grads, 1), torch.stack(of_weights)
     return [t.detach() for t in (*found, *norm.running_moments(), *norm.tables.values())]
 

@@ -69,8 +69,8 @@ class Running(RunningNorm):
 
     def __init__(self, dim):
         kind = {"eps": 1e-5, "affine": False, "eval_stats": "running", "sync": True}
-        super().__init__(dim, momentum=0.1, **kind)
-        self.keep("square", torch.ones(1, dim))
+        super().__init__(dim, momentum=0.1, padding="exclude", **kind)
+        self.register_buffer("square", torch.ones(1, dim))
 
     def forward(self, x, stream):
         y = x * self.square.to(x).rsqrt()
