@@ -30,14 +30,14 @@ FLOORS = (
     ("__main__",),
 )
 ROOMS = 16  # folders
-ARROWS = 88  # pairs of rooms of which one imports the other
+ARROWS = 85  # pairs of rooms of which one imports the other
 CLIMBS = {("inspect.screen", "commands._terminal")}  # how a terminal is printed to
 
 # The most there may be. Lower a number when it has become smaller; do not raise it.
-LINES, FILES, TEST_LINES = 42_000, 215, 31_500
+LINES, FILES, TEST_LINES = 38_500, 213, 27_500
 LONGEST = 400
-OVERRIDES_WITH_DOCSTRINGS = 100
-SHORT_PRIVATE_FUNCTIONS = 32
+OVERRIDES_WITH_DOCSTRINGS = 28
+SHORT_PRIVATE_FUNCTIONS = 21
 
 TORCHLESS = (
     *("records", "studies", "metrics", "machine", "config", "cli", "progress", "commands"),
