@@ -38,9 +38,6 @@ class DeepNormResidual(NormResidual):
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
         return self.norm(self.alpha * x + self.dropout(branch(x)), stream)
 
-    def extra_repr(self) -> str:
-        return f"alpha={self.alpha:.4g}"
-
 
 class DeepNorm(Post):
     """DeepNorm placement.

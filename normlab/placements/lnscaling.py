@@ -33,9 +33,6 @@ class ScaledPreResidual(NormResidual):
     def forward(self, x: Tensor, stream: Stream, branch: Callable[[Tensor], Tensor]) -> Tensor:
         return x + self.dropout(branch(self.factor * self.norm(x, stream)))
 
-    def extra_repr(self) -> str:
-        return f"factor={self.factor:.4g}"
-
 
 class LayerNormScaling(Placement):
     """LayerNorm Scaling placement."""

@@ -12,7 +12,6 @@ around 1e-3 are the usual rule of thumb.
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
@@ -37,21 +36,16 @@ def gradient_norms(model: nn.Module) -> dict[str, Tensor]:
     return {group: torch.stack(parts).sum().sqrt() for group, parts in squares.items()}
 
 
-def spread(norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return `spread` of the norms by layer; nothing where there are not two layers."""
-    layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
-    if len(layers) < 2:
-        return {}
-    together = torch.stack(layers)
-    return {"spread": together.max() / together.min()}
-
-
 class Gradients(Probe):
     """Log and average gradient norms by layer and by kind of parameter, and how layers differ."""
 
     def measure(self, seen: StepView) -> Values:
         norms = gradient_norms(seen.model)
-        return norms | spread(norms)
+        layers = [norm for name, norm in norms.items() if _LAYER.fullmatch(name)]
+        if len(layers) < 2:
+            return norms
+        together = torch.stack(layers)
+        return norms | {"spread": together.max() / together.min()}
 
 
 class Updates(Probe):

@@ -305,11 +305,6 @@ def test_a_model_that_is_not_finite_gives_empty_hypotheses():
     assert found.tokens == []
 
 
-def test_a_beam_below_one_is_refused():
-    with pytest.raises(ValueError, match="beam must be at least 1, got 0"):
-        SearchSettings(beam=0)
-
-
 @pytest.mark.parametrize("vocab", [5, 1279, 1280, 8004, 8009])
 @pytest.mark.parametrize("count", [1, 4, 10])
 def test_the_best_columns_are_those_of_topk(vocab, count):

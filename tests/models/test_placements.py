@@ -110,16 +110,6 @@ def test_residual_keeps_a_post_norm_stream_beside_the_sum_of_all_branches():
     assert_close(stack(IDS, STREAM), expected)
 
 
-def test_residual_without_branches_adds_its_normalized_beginning():
-    """Where the first stream is normalized already, it stays what it was."""
-    built, given = placement("resi_dual"), norms("ln", eps=0.0)
-    residual = built.residual(given, DIM, at("decoder", 1)).double()
-    norm = make_norm("ln", DIM, eps=0.0).double()
-    x0 = norm(x_of(), STREAM)
-    x = residual(built.opening(given, DIM, "decoder")(x0, STREAM), STREAM, torch.zeros_like)
-    assert_close(built.final(given, DIM, "decoder").double()(x, STREAM), x0 + norm(x0, STREAM))
-
-
 @pytest.mark.parametrize(
     ("stack", "layers", "other", "alpha", "beta"),
     [
@@ -203,11 +193,6 @@ def test_b2t_of_the_paper_begins_with_the_weights_of_post_norm():
     assert_close(dict(b2t.named_parameters()), dict(post.named_parameters()))
 
 
-def test_a_sandwich_of_nothing_is_no_norm():
-    values = {"depth_scaled": False}
-    assert_close(outputs(lm("none", "sandwich", values=values)), outputs(lm("none", "pre")))
-
-
 def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
     pre, post = lm("ln", "pre", layers=4), lm("ln", "post", layers=4)
     none, all_ = (lm("ln", "mixln", layers=4, values={"share": share}) for share in (0.0, 1.0))
@@ -220,11 +205,6 @@ def test_mixln_is_pre_norm_without_a_share_and_post_norm_with_all_of_it():
 @pytest.mark.parametrize(("layers", "expected"), [(1, 1), (2, 1), (7, 1), (12, 3), (24, 6)])
 def test_a_quarter_of_mixln_s_layers_are_post_norm(layers, expected):
     assert placement("mixln").post_layers(layers) == expected
-
-
-def test_lnscaling_of_one_layer_is_pre_norm():
-    pre, scaled = lm("ln", "pre", layers=1), lm("ln", "lnscaling", layers=1)
-    assert_close(outputs(scaled), outputs(pre))
 
 
 def test_the_star_of_hybridnorm_is_a_pre_norm_first_layer():

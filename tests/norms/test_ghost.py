@@ -61,14 +61,6 @@ def test_running_statistics_are_those_of_the_whole_batch(option, size, padding):
         assert ours.shape == theirs.shape
 
 
-def test_evaluation_by_the_batch_has_the_groups_of_training():
-    x, valid = _batch()
-    norm = make_norm("bn", 8, ghost=2, eval_stats="batch").double()
-    in_training = norm(x, Stream(valid))
-    torch.testing.assert_close(norm.eval()(x, Stream(valid)), in_training)
-    assert not torch.allclose(make_norm("bn", 8).double()(x, Stream(valid)), in_training)
-
-
 def test_interleaved_groups_are_a_view_of_the_batch_as_in_cifar10_fast():
     """Two groups of a batch `[B, C, P]` are the channels of its view as `[B / 2, 2 C, P]`."""
     x, _ = _batch()

@@ -117,14 +117,6 @@ def test_a_position_beyond_the_rows_is_refused():
         norm(*_batch())
 
 
-def test_a_lonely_position_keeps_its_row():
-    norm = make_norm("bn_position", 8, num_positions=6)
-    norm(*_batch())  # only the first sentence reaches position 5
-    assert norm.running_mean[5].tolist() == [0] * 8
-    assert norm.running_var[5].tolist() == [1] * 8
-    assert norm.running_mean[4].abs().min() > 0
-
-
 def test_recalibration_pools_batches_as_one_and_goes_back():
     """The estimate equals the moments of all batches laid side by side."""
     norm = _trained("bn").double()
