@@ -61,7 +61,7 @@ def test_every_run_is_made_and_the_table_shown(place, capsys):
     assert "4 of 4 runs done" in lines
     first, _, differences = "\n".join(lines).partition("difference to ln at the same point")
     (row,) = [line.split() for line in first.splitlines() if line.startswith("bn ")]
-    assert row[:4] == ["bn", "-", "27.00", "+-"] and row[5:7] == ["finished", "2/2;"]
+    assert row[:3] == ["bn", "27.00", "+-"] and row[4:6] == ["finished", "2/2;"]
     assert "-3.00 [-4.27, -1.73]" in differences
 
 
