@@ -1,14 +1,12 @@
 """Speed of training: single steps of a run, timed, and the machine's own peak."""
 
 import statistics
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import sysconf
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -23,12 +21,12 @@ from normlab.train.runtime import Runtime
 
 _NEVER = 1 << 62
 _ROWS = 2048  # of the matrix products that measure the machine's peak
-_WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # of `measure`
+_PEAK_SECONDS = 0.05  # per product
 _ATTEMPT = 32  # products between two readings of the clock on a GPU, which runs behind
+_WARM_UP, _MEASUREMENTS, _STEPS = 3, 5, 4  # of `measure`
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """Seconds of wall time, and seconds of processor time (see `Clock`)."""
 
     wall: float
@@ -45,7 +43,6 @@ class Clock:
 
     def __init__(self, device: torch.device):
         self._device = device
-        self.counts_processor_time = device.type == "cpu" and torch.get_num_threads() == 1
         self.restart()
 
     def restart(self) -> None:
@@ -57,8 +54,8 @@ class Clock:
         """Return the time since `restart`, once the device is done."""
         self._wait()
         wall = time.perf_counter() - self._wall
-        busy = time.process_time() - self._busy
-        return Span(wall, busy if self.counts_processor_time else wall)
+        alone = self._device.type == "cpu" and torch.get_num_threads() == 1
+        return Span(wall, time.process_time() - self._busy if alone else wall)
 
     def _wait(self) -> None:
         if self._device.type == "cuda":
@@ -67,16 +64,11 @@ class Clock:
 
 @dataclass(frozen=True)
 class Steps:
-    """A run of which single training steps are taken; nothing is written.
-
-    `first_step_seconds` is the age of the process after the first step, None where the system does
-    not tell it.
-    """
+    """A run of which single training steps are taken; nothing is written."""
 
     name: str
     config: Mapping[str, Any]
     trainer: Trainer
-    first_step_seconds: float | None
 
     @property
     def unit(self) -> str:
@@ -96,22 +88,17 @@ class Steps:
         return clock.read(), self.trainer.progress.tokens - before
 
 
+def runtime_of(config: Mapping[str, Any]) -> Runtime:
+    """Start the device, precision and threads of a config."""
+    threads = config["observe"]["threads"]
+    return Runtime.start(device=config["device"], precision=config["precision"], threads=threads)
+
+
 def start(
     name: str, config: Mapping[str, Any], runtime: Runtime, *, task: Task | None = None
 ) -> Steps:
-    """Build a run on prepared data and take its first step; `task` replaces that of the config."""
-    age = _process_age()
+    """Build a run and take its first step; `task` replaces that of the config."""
     task = build_task(config) if task is None else task
-    task.describe()  # prepares the data, which is not to be measured
-    clock = Clock(runtime.device)
-    trainer = _trainer(config, task, runtime)
-    trainer.start()
-    trainer.step()
-    took = clock.read().wall
-    return Steps(name, config, trainer, None if age is None else age + took)
-
-
-def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer:
     torch.manual_seed(config["seed"])
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     if config["observe"]["fast"]:
@@ -124,16 +111,19 @@ def _trainer(config: Mapping[str, Any], task: Task, runtime: Runtime) -> Trainer
         "observe": {**config["observe"], "checkpoint_every": _NEVER, "targets": {}},
     }
     checkpoints = Checkpoints(Path(gettempdir()), writes=False)
-    return build_trainer(endless, task, model, runtime, checkpoints=checkpoints)
+    trainer = build_trainer(endless, task, model, runtime, checkpoints=checkpoints)
+    trainer.start()
+    trainer.step()
+    return Steps(name, config, trainer)
 
 
-def flop_per_token(trainer: Trainer, runtime: Runtime) -> float:
+def flop_per_token(trainer: Trainer) -> float:
     """Return the floating-point operations of training on one target token (or image).
 
     torch counts those of a forward pass of a few validation examples; forward and backward are
     three times as many.
     """
-    task, model = trainer.task, trainer.model
+    task, model, runtime = trainer.task, trainer.model, trainer.runtime
     batch = task.batch("valid", range(min(8, len(task.lengths("valid"))))).to(runtime.device)
     with torch.no_grad(), runtime.autocast(), FlopCounterMode(display=False) as counter:
         task.losses(model.eval(), batch)
@@ -141,60 +131,43 @@ def flop_per_token(trainer: Trainer, runtime: Runtime) -> float:
     return 3 * counter.get_total_flops() / batch.tokens
 
 
-class Peak:
-    """The fastest matrix product of a model's weights, in FLOP/s, in the precision of the run."""
-
-    def __init__(self, model: nn.Module, runtime: Runtime):
-        bf16 = runtime.precision == "bf16"
-        how: dict[str, Any] = {"device": runtime.device}
-        how["dtype"] = torch.bfloat16 if bf16 else runtime.parameter_dtype
-        weights = [weight for weight in model.parameters() if weight.dim() >= 2]
-        sizes = {(weight[0].numel(), len(weight)) for weight in weights}
-        self._clock = Clock(runtime.device)
-        self._batch = _ATTEMPT if runtime.device.type == "cuda" else 1
-        self._work = [
-            (torch.randn(_ROWS, inner, **how), torch.randn(columns, inner, **how))
-            for inner, columns in sorted(sizes)
-        ]
-
-    @torch.no_grad()
-    def measure(self, *, seconds: float = 0.05) -> float:
-        """Time every product for some seconds; return the rate of the best."""
-        return max(self._rate(left, right, seconds) for left, right in self._work)
-
-    def _rate(self, left: torch.Tensor, right: torch.Tensor, seconds: float) -> float:
+@torch.no_grad()
+def peak(model: nn.Module, runtime: Runtime) -> float:
+    """Return the FLOP/s of the fastest matrix product of a model's weights, in its precision."""
+    dtype = torch.bfloat16 if runtime.precision == "bf16" else runtime.parameter_dtype
+    clock, batch = Clock(runtime.device), _ATTEMPT if runtime.device.type == "cuda" else 1
+    rates = []
+    for inner, columns in sorted(
+        {(w[0].numel(), len(w)) for w in model.parameters() if w.dim() > 1}
+    ):
+        left = torch.randn(_ROWS, inner, device=runtime.device, dtype=dtype)
+        right = torch.randn(columns, inner, device=runtime.device, dtype=dtype)
         torch.nn.functional.linear(left, right)
-        self._clock.restart()
-        count, end = 0, time.perf_counter() + seconds
+        clock.restart()
+        count, end = 0, time.perf_counter() + _PEAK_SECONDS
         while time.perf_counter() < end:
-            for _ in range(self._batch):
+            for _ in range(batch):
                 torch.nn.functional.linear(left, right)
-            count += self._batch
-        return count * 2 * left.numel() * len(right) / self._clock.read().busy
+            count += batch
+        rates.append(count * 2 * left.numel() * columns / clock.read().busy)
+    return max(rates)
 
 
 def measure(config: Mapping[str, Any]) -> dict[str, Any]:
     """Return tokens (or images) per second of training a run, and its share of the peak."""
-    runtime = Runtime.start(
-        device=config["device"],
-        precision=config["precision"],
-        threads=config["observe"]["threads"],
-    )
-    steps = start("run", config, runtime)
-    clock, peak = Clock(runtime.device), Peak(steps.trainer.model, runtime)
+    runtime = runtime_of(config)
+    steps, clock = start("run", config, runtime), Clock(runtime.device)
     steps.take(_WARM_UP, clock)
     rates, peaks = [], []
     for _ in range(_MEASUREMENTS):
-        peaks.append(peak.measure())
+        peaks.append(peak(steps.trainer.model, runtime))
         span, tokens = steps.take(_STEPS, clock)
         rates.append(tokens / span.busy)
-    best = statistics.median(peaks)
-    flop = flop_per_token(steps.trainer, runtime)
-    environment = runtime.environment()
+    best, environment = statistics.median(peaks), runtime.environment()
     return {
         "unit": steps.unit,
         "tokens_per_second": spread(rates),
-        "share_of_peak": statistics.median(rates) * flop / best,
+        "share_of_peak": statistics.median(rates) * flop_per_token(steps.trainer) / best,
         "peak_gflop_per_second": best / 1e9,
         "params": sum(p.numel() for p in steps.trainer.parameters),
         "memory_bytes": runtime.peak_memory_bytes(),
@@ -202,17 +175,7 @@ def measure(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def spread(values: list[float]) -> dict[str, Any]:
+def spread(values: Sequence[float]) -> dict[str, Any]:
     """Return the median, the range and the number of values."""
     found = {"median": statistics.median(values), "min": min(values), "max": max(values)}
     return {**found, "n": len(values)}
-
-
-def _process_age() -> float | None:
-    """Return the age of this process in wall time; None where the system does not tell."""
-    if not sys.platform.startswith("linux"):
-        return None
-    stat = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-    return float(Path("/proc/uptime").read_text().split()[0]) - float(stat[19]) / sysconf(
-        "SC_CLK_TCK"
-    )

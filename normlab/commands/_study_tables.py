@@ -53,7 +53,7 @@ class Table(NamedTuple):
         """Return how long a run takes, as measured, else by the estimate in the file."""
         if item.cost is None:
             return 60 * self.study.scale(self.scale).minutes
-        return estimate(item.run.config, item.cost).seconds
+        return estimate(item.run.config, item.cost)
 
     def seconds_of(self, run: Run) -> float:
         """Return how long a run takes, as others of its row and point do."""

@@ -1,12 +1,10 @@
 """`normlab doctor`: check this machine, and with --speed measure training on it."""
 
-import dataclasses
 import json
 import os
 import shutil
-import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -20,10 +18,7 @@ _EXAMPLES = """examples:
 The exit status is 1 when a check fails.
 """
 _FREE_GIB = 5.0  # prepared data and the checkpoints of a small sweep
-_GAIN = 1.2  # bf16 products that are faster by less do not pay for their rounding
-_SIDE = 1024
-
-Status = Literal["ok", "warn", "fail"]
+_SECONDS = 3.0  # for W&B to answer
 
 
 @dataclass(frozen=True)
@@ -31,7 +26,7 @@ class Check:
     """One finding; `advice` says what to do, empty where there is nothing to do."""
 
     name: str
-    status: Status
+    status: Literal["ok", "warn", "fail"]
     found: str
     advice: str = ""
 
@@ -42,24 +37,22 @@ def main(argv: list[str]) -> int:
     parser = command_parser("doctor", does, _EXAMPLES)
     add = parser.add_argument
     add("--json", action="store_true", help="print JSON")
-    add("--timeout", type=float, default=3.0, help="seconds for W&B to answer")
     text = "measure tokens per second of training and the share of the machine's peak"
     add("--speed", action="store_true", help=text)
-    text = "with --speed: as of `normlab train`"
+    text = "with --speed: as for `normlab train`"
     add("overrides", nargs="*", metavar="key=value", help=text)
     arguments = parser.parse_intermixed_args(argv)
     if arguments.speed:
         return _speed(arguments.overrides, as_json=arguments.json)
     if arguments.overrides:
         raise ValueError(f"{arguments.overrides[0]}: settings are for --speed")
-    checks = run_checks(timeout=arguments.timeout)
+    checks = list(run_checks())
     if arguments.json:
-        print(json.dumps([dataclasses.asdict(check) for check in checks], indent=1))
-    else:
-        for check in checks:
-            print_prose(f"{check.status:<6}{check.name:<13} {check.found}", hang=20)
-            if check.advice:
-                print_prose(f"-> {check.advice}", indent=" " * 20)
+        print(json.dumps([asdict(check) for check in checks], indent=1))
+    for check in [] if arguments.json else checks:
+        print_prose(f"{check.status:<6}{check.name:<13} {check.found}", hang=20)
+        if check.advice:
+            print_prose(f"-> {check.advice}", indent=" " * 20)
     return int(any(check.status == "fail" for check in checks))
 
 
@@ -85,104 +78,53 @@ def _speed(overrides: list[str], *, as_json: bool) -> int:
     return 0
 
 
-def run_checks(*, timeout: float) -> list[Check]:
-    """Make all checks; one that breaks is itself a failed check."""
-    parts: dict[str, Callable[[], Iterable[Check]]] = {
-        "compute": _compute,
-        "wandb": lambda: _wandb(timeout),
-        "data": _data,
-    }
-    found: list[Check] = []
-    for name, part in parts.items():
-        try:
-            found += list(part())
-        except Exception as error:
-            said = f"{type(error).__name__}: {error}"
-            found.append(Check(name, "fail", said, "fix the installation"))
-    return found
-
-
-def _compute() -> Iterator[Check]:
+def run_checks() -> Iterator[Check]:
+    """Check the device, what `precision=auto` becomes, the W&B login, and the folders."""
     import torch
 
+    from normlab.data.cache import cache_root
     from normlab.records.pairs import arithmetic_of
     from normlab.train.runtime import Runtime
 
     runtime = Runtime.start(device="auto", precision="auto", threads=None)
     environment = runtime.environment()
-    processor = str(environment["device"])
+    device = str(environment["device"])
     if runtime.device.type == "cuda":
         names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
         yield Check("device", "ok", ", ".join(names))
     elif torch.version.cuda is not None:
-        found = f"{processor}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
+        found = f"{device}; torch is built for CUDA {torch.version.cuda} but finds no GPU"
         yield Check("device", "warn", found, "run nvidia-smi to see why, or use the processor")
     else:
-        threads = torch.get_num_threads()
-        yield Check("device", "ok", f"{processor}, {threads} threads for a run")
+        yield Check("device", "ok", f"{device}, {torch.get_num_threads()} threads for a run")
     _, precision, instructions = arithmetic_of(environment)
-    device = str(runtime.device)
-    fp32, bf16 = product_speed(device, "float32"), product_speed(device, "bfloat16")
-    yield judge_precision(precision, instructions, fp32=fp32, bf16=bf16)
+    yield Check("precision", "ok", f"precision=auto is {precision} ({instructions})")
+    yield _wandb()
+    folder = os.environ.get("NORMLAB_DATA")
+    if folder and not Path(folder).is_dir():
+        yield Check("NORMLAB_DATA", "warn", f"{folder} is no folder", "set it to one, or unset it")
+    else:
+        yield Check("NORMLAB_DATA", "ok", folder or "not set: tests on real data are skipped")
+    yield check_folder("cache", cache_root(), "set NORMLAB_CACHE to a folder with room")
+    yield check_folder("runs", Path("runs").absolute(), "set runs_dir=PATH to a folder with room")
 
 
-def product_speed(device: str, dtype: Literal["float32", "bfloat16"]) -> float:
-    """Measure the best speed of five square matrix products, in floating-point operations/s."""
-    import torch
-
-    a = torch.ones(_SIDE, _SIDE, device=device, dtype=getattr(torch, dtype))
-    best = float("inf")
-    for _ in range(6):  # the first warms up and is never the best
-        start = time.perf_counter()
-        float((a @ a)[0, 0])  # waits for a GPU
-        best = min(best, time.perf_counter() - start)
-    return 2 * _SIDE**3 / best
-
-
-def judge_precision(settled: str, instructions: str, *, fp32: float, bf16: float) -> Check:
-    """Compare what `precision=auto` becomes here with measured speeds of products."""
-    gain = bf16 / fp32
-    found = (
-        f"precision=auto is {settled} ({instructions}); products: fp32 {fp32 / 1e9:,.0f} "
-        f"GFLOP/s, bf16 {bf16 / 1e9:,.0f} ({gain:.1f}x)"
-    )
-    if settled == "bf16" and gain < _GAIN:
-        return Check("precision", "warn", found, "bf16 gains nothing here: precision=fp32")
-    if settled == "fp32" and gain >= _GAIN:
-        return Check("precision", "warn", found, "try precision=bf16")
-    return Check("precision", "ok", found)
-
-
-def _wandb(timeout: float) -> Iterator[Check]:
+def _wandb() -> Check:
     from normlab.train.sinks.wandb_server import find_login, reach, resolve_mode
 
     login = find_login()
     mode = resolve_mode("auto", login)
+    if not login.source:
+        found = f"mode auto is {mode}: no login"
+        return Check("wandb", "ok", found, "to send runs: wandb login")
     if mode != "online":
-        found = f"mode auto is {mode}" + ("" if login.source else ": no login")
-        yield Check("wandb", "ok", found, "" if login.source else "to send runs: wandb login")
-        return
+        return Check("wandb", "ok", f"mode auto is {mode}")
     try:
-        reach(login.host, timeout)
+        reach(login.host, _SECONDS)
     except OSError as error:
         found = f"login in {login.source}; {login.host}: {error}"
-        yield Check("wandb", "warn", found, "runs are kept offline; wandb sync sends them later")
-    else:
-        yield Check("wandb", "ok", f"online at {login.host}, login in {login.source}")
-
-
-def _data() -> Iterator[Check]:
-    from normlab.data.cache import cache_root
-
-    folder = os.environ.get("NORMLAB_DATA")
-    if not folder:
-        yield Check("NORMLAB_DATA", "ok", "not set: tests on real data are skipped")
-    elif Path(folder).is_dir():
-        yield Check("NORMLAB_DATA", "ok", folder)
-    else:
-        yield Check("NORMLAB_DATA", "warn", f"{folder} is no folder", "set it to one, or unset it")
-    yield check_folder("cache", cache_root(), "set NORMLAB_CACHE to a folder with room")
-    yield check_folder("runs", Path("runs").absolute(), "set runs_dir=PATH to a folder with room")
+        return Check("wandb", "warn", found, "runs are kept offline; wandb sync sends them later")
+    return Check("wandb", "ok", f"online at {login.host}, login in {login.source}")
 
 
 def check_folder(name: str, folder: Path, advice: str) -> Check:

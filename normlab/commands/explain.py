@@ -1,6 +1,7 @@
 """`normlab explain`: what a norm pools over, worked on the documents' own numbers."""
 
 import json
+from dataclasses import asdict
 
 from normlab.commands._arguments import command_parser
 from normlab.commands.norm import check_names
@@ -24,30 +25,25 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     arguments = parser.parse_args(argv)
     check_names(arguments.norms)
-    from normlab.config.registry import options as all_options
+    from normlab.config.registry import options
     from normlab.inspect import screen
-    from normlab.inspect.page import explain, overview
+    from normlab.inspect.worked import explain, facts
 
-    if arguments.images and not arguments.norms:
-        arguments.norms = list(screen.FIGURE)
-    there = {option.name: option for option in all_options("norm")}
-    options = [there[name] for name in dict.fromkeys(arguments.norms)] or list(there.values())
-    pages = [explain(option) for option in options] if arguments.norms else []
+    there = {option.name: option for option in options("norm")}
+    names = dict.fromkeys(arguments.norms or (screen.FIGURE if arguments.images else ()))
+    pages = [explain(there[name]) for name in names]
+    every = [] if pages else sorted(map(facts, there.values()), key=lambda each: len(each.pools))
     if arguments.json:
-        facts: dict[str, object] = {"format": "normlab.explain/1"}
-        if arguments.norms:
-            facts["norms"] = [page.plain() for page in pages]
-        else:
-            facts["overview"] = overview(options)
-        print(json.dumps(facts, indent=1, ensure_ascii=False))
-        return 0
-    if not arguments.norms:
-        screen.show_all(overview(options))
-    if arguments.images:
+        found = {"norms": [page.plain() for page in pages]}
+        found = found if pages else {"overview": [asdict(each) for each in every]}
+        print(json.dumps({"format": "normlab.explain/1", **found}, indent=1, ensure_ascii=False))
+    elif arguments.images:
         screen.show_images(pages)
-        return 0
-    for page in pages:
-        screen.show(page)
-    if len(pages) > 1:
-        screen.show_side_by_side(pages)
+    elif not pages:
+        screen.show_all(every)
+    else:
+        for page in pages:
+            screen.show(page)
+        if len(pages) > 1:
+            screen.show_side_by_side(pages)
     return 0

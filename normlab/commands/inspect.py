@@ -1,10 +1,9 @@
-"""`normlab inspect [RUN] [key=value ...]`: examine a model without training it."""
+"""`normlab inspect [RUN] [key=value ...]`: examine a model without training it, or its data."""
 
 import json
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from normlab.commands._arguments import as_path, command_parser
 from normlab.commands._runs import one_run
@@ -16,14 +15,6 @@ if TYPE_CHECKING:
     from normlab.inspect.question import Finding, Question
 
 SHEET_FILE = "inspect.json"
-# The questions are worded for text; of images the screen says it in these words.
-_OF_IMAGES = {
-    "nats a token": "nats an image",
-    "sentence": "image",
-    "token": "position",
-    r"\Atext\Z": "split",  # the head of a column
-}
-
 _EXAMPLES = """\
 examples:
   normlab inspect norm=bn placement=post model.depth=24
@@ -36,40 +27,36 @@ examples:
 
 def main(argv: list[str]) -> int:
     """Examine what the arguments name, print the sheet and write `inspect.json`."""
-    if "--data" in argv:
-        from normlab.commands.data import main as describe
-
-        return describe([word for word in argv if word != "--data"])
     does = "Examine a model at initialization or a finished run: leaks, statistics, gradients, ..."
     parser = command_parser("inspect", does, _EXAMPLES)
     add = parser.add_argument
     text = "a run folder with settings that replace its own, or a config as for normlab train"
     add("subject", nargs="*", metavar="RUN | key=value", help=text)
     add("--only", default="", metavar="NAME,...", help="ask these questions alone")
-    add("--data", action="store_true", help="describe the data of a config's task instead")
+    add("--data", action="store_true", help="prepare and describe the data of a task instead")
     add("--json", action="store_true", help="print the sheet as JSON")
     text = f"the file (default: {SHEET_FILE} in the run's folder, or here)"
     add("--out", type=as_path, help=text)
     arguments = parser.parse_intermixed_args(argv)
+    if arguments.data:
+        return _describe_data(arguments.subject, as_json=arguments.json)
 
     from normlab.records.files import atomic_write
 
     with at_work("preparing"):
         from normlab.inspect.model import sheet
         from normlab.inspect.question import questions
-        from normlab.tasks.images import Classification
 
-        asked = questions("model", [name for name in arguments.only.split(",") if name])
+        asked = questions("model", names=[name for name in arguments.only.split(",") if name])
         subject, folder = _subject(arguments.subject)
     if not arguments.json:
         print_prose(_title(subject))
-    pictures = isinstance(subject.task, Classification)
     findings = {}
     for number, each in enumerate(asked):
         with at_work(f"{each.name}, {number + 1} of {len(asked)}", done=number, total=len(asked)):
             findings[each.name] = each.ask(subject)
         if not arguments.json:
-            _show(each, findings[each.name], _OF_IMAGES if pictures else {})
+            _show(each, findings[each.name])
     text = json.dumps(sheet(subject, findings), indent=1, sort_keys=True, allow_nan=False) + "\n"
     file = arguments.out or folder / SHEET_FILE
     with atomic_write(file) as opened:
@@ -97,40 +84,61 @@ def _subject(words: list[str]) -> "tuple[Subject, Path]":
 
 def _title(subject: "Subject") -> str:
     choices, model = subject.config["choices"], subject.config["model"]
-    keys = ("task", "norm", "placement", "model")
+    keys = ["task", "norm", "placement", "model"]
     if placement_label(choices, subject.config) is None:
-        keys = ("task", "norm", "model")
-    named = " ".join(f"{key}={choices[key]}" for key in keys)
+        keys.remove("placement")
     stacks = [str(count) for key, count in model.items() if key.endswith("_layers")]
-    layers = "layer" if stacks == ["1"] else "layers"
-    depth = f"{'+'.join(stacks)} {layers} of width {model['dim']}, " if stacks else ""
+    depth = f"{'+'.join(stacks)} layers of width {model['dim']}, " if stacks else ""
     state = f"run {subject.run_id}, step {subject.step}" if subject.run_id else "at initialization"
-    return f"{named} seed={subject.seed}: {depth}{state}"
+    return f"{' '.join(f'{k}={choices[k]}' for k in keys)} seed={subject.seed}: {depth}{state}"
 
 
-def _show(asked: "Question", finding: "Finding", words: Mapping[str, str]) -> None:
+def _show(asked: "Question", finding: "Finding") -> None:
     print()
-    print_prose(f"{asked.name}: {_worded(asked.text, words)}")
-    print_prose(_worded(finding.answer, words), indent="  ")
-    if finding.table.rows:
-        columns = [_worded(column, words) for column in finding.table.columns]
-        rows = [[_worded(_cell(value), words) for value in row] for row in finding.table.rows]
-        numeric = [
-            column
-            for index, column in enumerate(columns)
-            if not isinstance(finding.table.rows[0][index], str)
-        ]
-        print_table(columns, rows, numeric=numeric)
+    print_prose(f"{asked.name}: {asked.text}")
+    print_prose(finding.answer, indent="  ")
+    columns, rows = finding.table
+    if rows:
+        first = zip(columns, rows[0], strict=True)
+        numeric = [column for column, value in first if not isinstance(value, str)]
+        print_table(columns, [[_cell(value) for value in row] for row in rows], numeric=numeric)
 
 
-def _worded(text: str, words: Mapping[str, str]) -> str:
-    """Put other words in a text, for the patterns of a word's beginning."""
-    for word, other in words.items():
-        text = re.sub(rf"\b{word}", other, text)
-    return text
+def _cell(value: object) -> str:
+    """Write a value for people; `-` where there is none."""
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    return "-" if value is None else f"{value:,}" if type(value) is int else str(value)
 
 
-def _cell(value: str | float | int | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
+def _describe_data(overrides: list[str], *, as_json: bool) -> int:
+    """Prepare the data of a task and print its description; ValueError where they are damaged."""
+    from normlab.config.compose import compose, to_dict
+    from normlab.train.build import build_task
+
+    found = build_task(to_dict(compose(overrides))).describe()
+    if as_json:
+        print(json.dumps(found, indent=1, sort_keys=True))
+        return 0
+    splits = sorted(found["sizes"], key=lambda split: {"train": 0, "valid": 1}.get(split, 2))
+    table: dict[str, dict[str, str]] = {}
+    for path, value in _leaves(found):
+        split = next((part for part in path if part in splits), None)
+        name = " ".join(part for part in path if part != split).replace("_", " ")
+        if split is None or isinstance(value, str):
+            print(f"{name}{'' if split is None else f' of {split}'}: {_cell(value)}")
+        else:
+            table.setdefault(name, {})[split] = _cell(value)
+    rows = [[name, *(row.get(split, "-") for split in splits)] for name, row in table.items()]
+    print()
+    print_table(["", *splits], rows, numeric=splits)
+    return 0
+
+
+def _leaves(value: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield each value of nested mappings with its keys; a list is one value."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            yield from _leaves(inner, *path, str(key))
+    else:
+        yield path, ", ".join(map(str, value)) if isinstance(value, list | tuple) else value

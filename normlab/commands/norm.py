@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -45,14 +44,14 @@ The short runs are translation, a language model, BERT, and a small residual net
 digits. Natural images and recurrent nets have studies: normlab study run vision_norms, and
 normlab study run recurrent.
 
-Answers are kept below --folder. Interrupted, the same command resumes; after a change of the norm's
-code or values it asks again. The page compares with the cards of ln, rms, bn and none, where they
-were made at the same scale and placement: in --folder, or in results/cards.
+Runs are kept below --folder: interrupted, the same command resumes. The page compares with the
+cards of ln, rms, bn and none, where they were made at the same scale and placement: in --folder, or
+in results/cards.
 """
 _STATUS = {True: "ok", False: "violated", None: "does not apply"}
 _MOST_PROCESSES = 4  # by default; each has a model, its data and the libraries in memory
-_LONGEST = 40  # characters: names of runs have it in them
-_WORDS = ("null", "true", "false", "nan", "inf", "yes", "no", "on", "off")  # of YAML
+_NAME = re.compile(r"[a-z][a-z0-9_]{,39}")  # names of runs have it in them
+_WORDS = {"null", "true", "false", "nan", "inf", "yes", "no", "on", "off", *keyword.kwlist}
 
 _MODULE = '''"""{title}: one sentence on what it does, and its source (authors, year, equation)."""
 
@@ -90,10 +89,10 @@ eps: 1.0e-5  # what it is; a new name gets its range as an annotation in the nor
 
 
 def main(argv: list[str]) -> int:
-    """Write both files of a new norm, or neither; check norms; make a card."""
+    """Write both files of a new norm, check norms, or make a card."""
     action, *rest = argv or [""]
     if action == "check":
-        return _check_all(rest)
+        return _check(rest)
     if action == "card":
         named = bool(rest) and "=" not in rest[0] and not rest[0].startswith("-")
         return card([f"norm={rest[0]}", *rest[1:]] if named else rest)
@@ -105,14 +104,20 @@ def main(argv: list[str]) -> int:
 
 
 def _new(name: str) -> int:
-    module, config = places(name)
-    title = title_of(name)
-    files = {module: _MODULE.format(title=title), config: _CONFIG.format(name=name, title=title)}
-    _check(name, files)
-    _write(files)
+    if not _NAME.fullmatch(name) or name in _WORDS:
+        raise ValueError(
+            f"{name!r:.60} cannot be a norm: give small letters, digits and _, a letter first, at "
+            "most 40, and no word of Python or YAML"
+        )
+    title, files = title_of(name), places(name)
+    if there := [path for path in files if path.exists()]:
+        raise ValueError(f"{_shown(there[0])} exists: choose another name")
+    for path, text in zip(files, (_MODULE, _CONFIG), strict=True):
+        _write(path, text.format(name=name, title=title))
+    module, config = map(_shown, files)
     print(
-        f"wrote {_shown(module)}    what it pools over, its values, its formula\n"
-        f"      {_shown(config)}    its values, and a sentence for normlab list norms\n"
+        f"wrote {module}    what it pools over, its values, its formula\n"
+        f"      {config}    its values, and a sentence for normlab list norms\n"
         "Both work as they are. Put your norm in their place, then:\n"
         f"  normlab norm check {name}                the norm contract, in seconds\n"
         f"  normlab train norm={name} scale=smoke    a run of a minute\n"
@@ -130,59 +135,8 @@ def places(name: str) -> tuple[Path, Path]:
 
 
 def title_of(name: str) -> str:
-    """Return the name of the class: `PeakNorm` of `peak` and of `peak_norm`."""
-    words = [word for word in name.split("_") if word]
-    if len(words) > 1 and words[-1] == "norm":
-        words.pop()
-    return "".join(word[0].upper() + word[1:] for word in words) + "Norm"
-
-
-def _check(name: str, files: Mapping[Path, str]) -> None:
-    """Raise ValueError where a norm cannot have this name, or the files have no place."""
-    from normlab.config.registry import option_names
-
-    taken = {*_WORDS, *keyword.kwlist}
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or len(name) > _LONGEST or name in taken:
-        raise ValueError(
-            f"{name!r:.60} cannot be a norm: give small letters, digits and _, a letter "
-            f"first, at most {_LONGEST}, and no word of Python or YAML{_better(name, taken)}"
-        )
-    # A file that is there as it would be written was left by this command when it was killed.
-    others = [path for path, text in files.items() if path.exists() and not _holds(path, text)]
-    if others and name in option_names("norm"):
-        raise ValueError(f"there is a norm {name}, in {_shown(others[-1])}: choose another name")
-    if others:
-        raise ValueError(f"{_shown(others[0])} exists: choose another name")
-    for path in files:
-        if not os.access(path.parent, os.W_OK):
-            raise ValueError(
-                f"{path.parent} cannot be written: install normlab into an environment of your own"
-            )
-
-
-def _holds(path: Path, text: str) -> bool:
-    return path.is_file() and path.read_bytes() == text.encode()
-
-
-def _better(name: str, taken: set[str]) -> str:
-    """Return ` Such as ...` for a name that needs little to be one."""
-    parts = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name)
-    near = re.sub(r"[^a-z0-9]+", "_", parts.lower()).strip("_0123456789")[:_LONGEST]
-    return f", such as {near}" if near and near != name and near not in taken else ""
-
-
-def _write(files: dict[Path, str]) -> None:
-    from normlab.records.files import atomic_write
-
-    due = {path: text for path, text in files.items() if not path.exists()}
-    try:
-        for path, text in due.items():
-            with atomic_write(path) as file:
-                file.write(text)
-    except BaseException:
-        for path in due:
-            path.unlink(missing_ok=True)
-        raise
+    """Return the name of the class: `PeakNorm` for `peak` and for `peak_norm`."""
+    return "".join(map(str.capitalize, name.removesuffix("_norm").split("_"))) + "Norm"
 
 
 def _shown(path: Path) -> str:
@@ -190,15 +144,12 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
-def _check_all(argv: list[str]) -> int:
-    """Check norms, one line per check; return 1 if one is violated."""
-    does = "Check a norm against the norm contract: axes, padding, gradients, ..."
-    parser = command_parser("norm check", does, _CHECK)
-    parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
-    names = parser.parse_args(argv).names
-    check_names(names)
-    violations = [_verdicts(name) for name in names]
-    return 1 if any(violations) else 0
+def _write(path: Path, text: str) -> None:
+    from normlab.records.files import atomic_write
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        file.write(text)
 
 
 def check_names(names: list[str]) -> None:
@@ -211,6 +162,16 @@ def check_names(names: list[str]) -> None:
         if name not in there:
             near = of_option("norm", name, there)
             raise ValueError(f"no norm {name!r:.60}: there are {', '.join(there)}.{near}")
+
+
+def _check(argv: list[str]) -> int:
+    """Check norms, one line per check; return 1 if one is violated."""
+    does = "Check a norm against the norm contract: axes, padding, gradients, ..."
+    parser = command_parser("norm check", does, _CHECK)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="options of configs/norm")
+    names = parser.parse_args(argv).names
+    check_names(names)
+    return int(any([_verdicts(name) for name in names]))
 
 
 def _verdicts(name: str) -> int:
@@ -228,14 +189,10 @@ def _verdicts(name: str) -> int:
     for question, found in examine(subject):
         status = _STATUS[found.holds]
         counts[status] += 1
-        _line(question, status, found.why_not or found.answer)
+        print_prose(f"  {question:<11}{status:<15}{found.why_not or found.answer}", hang=26)
     said = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     print(f"{sum(counts.values())} checks in {time.monotonic() - start:.1f} s: {said}")
     return counts["violated"]
-
-
-def _line(check: str, status: str, text: str) -> None:
-    print_prose(f"  {check:<11}{status:<15}{text}", hang=26)
 
 
 def card(argv: list[str]) -> int:
@@ -254,63 +211,46 @@ def card(argv: list[str]) -> int:
     add("--processes", type=int, default=most, help=text)
     add("--json", action="store_true", help="print the card as JSON")
     arguments = parser.parse_intermixed_args(argv)
-    if arguments.processes < 1:
-        raise ValueError(f"--processes {arguments.processes}: give at least 1")
 
     from normlab.inspect.card import card as assemble
-    from normlab.inspect.card import carry_out, examined, kept
+    from normlab.inspect.card import examined, findings
     from normlab.inspect.question import questions
     from normlab.reports.cards import CARD_FILE, FOLDER, PAGE_FILE, baselines_for, card_page
     from normlab.train.runtime import Runtime
 
-    asked = questions("card", [name for name in arguments.only.split(",") if name])
+    names = [name for name in arguments.only.split(",") if name]
+    asked = questions("card", "model", names=names)
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
     if results is not None and subject.scale != "cpu":
         raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=cpu")
+    if results is not None and names:
+        raise ValueError("--publish takes a whole card: leave --only out")
     if results is not None and not results.is_dir():
         raise ValueError(f"--publish {results}: no such folder; the board is in results")
     subject.check()
-    file = subject.folder / CARD_FILE
-    findings = kept(subject, file)
-    due = [each for each in asked if each.name not in findings]
     say = (lambda _: None) if arguments.json else print_prose
     say(f"card of {subject.name}, scale={subject.scale}: {len(asked)} questions")
-    for each in asked:
-        if each.name in findings:
-            say(f"{each.name}: {findings[each.name]['answer']} (kept)")
-    runtime = Runtime.start(device=subject.device, precision="fp32", threads=1)
-    for name, found in carry_out(subject, due, processes=arguments.processes):
-        say(f"{name}: {found['answer']}")
-        findings[name] = found
-        _write_text(file, _json(assemble(subject, runtime.environment(), findings)))
-    made = assemble(subject, runtime.environment(), findings)
+    found: dict[str, Any] = {}
+    for name, finding in findings(subject, asked, processes=arguments.processes):
+        say(f"{name}: {finding['answer']}")
+        found[name] = finding
+    environment = Runtime.start(device=subject.device, precision="fp32", threads=1).environment()
+    made = assemble(subject, environment, found)
+    page = subject.folder / PAGE_FILE
+    _write(subject.folder / CARD_FILE, _json(made))
     homes = [subject.folder.parent, (results or Path("results")) / FOLDER]
-    _write_text(subject.folder / PAGE_FILE, card_page(made, baselines_for(made, homes)))
-    if arguments.json:
-        print(_json(made), end="")
-    else:
-        print(f"written to {subject.folder / PAGE_FILE}")
+    _write(page, card_page(made, baselines_for(made, homes)))
+    print(_json(made) if arguments.json else f"written to {page}\n", end="")
     if results is not None:
-        every = [each.name for each in questions("card")]
-        if missing := [name for name in every if name not in findings]:
-            raise ValueError(f"not published: {', '.join(missing)} missing; leave --only out")
-        _publish_card(subject, made, results)
+        _publish(subject, made, results)
     return 0
-
-
-def _write_text(path: Path, text: str) -> None:
-    from normlab.records.files import atomic_write
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        file.write(text)
 
 
 def _json(card: dict[str, Any]) -> str:
     return json.dumps(card, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def _publish_card(subject: "Examined", card: dict[str, Any], results: Path) -> None:
+def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and make the board and the pages again."""
     from normlab.config.compose import to_dict
     from normlab.inspect.card import TASKS
@@ -319,18 +259,17 @@ def _publish_card(subject: "Examined", card: dict[str, Any], results: Path) -> N
     from normlab.reports.manifest import accept
     from normlab.reports.pages import card_pages
 
-    runs = [subject.config(task, seed=seed) for task in TASKS for seed in subject.seeds(task)]
-    configs = [to_dict(run) for run in runs]
-    paths = [RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE for config in configs]
     home = results / FOLDER / subject.folder.name
-    _write_text(home / CARD_FILE, _json(card))
-    for source in paths:
-        if not source.is_file():
-            continue
-        target = home / "records" / source.parent.parent.name / source.parent.name / source.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source, target)
+    _write(home / CARD_FILE, _json(card))
+    for task in TASKS:
+        for seed in subject.seeds(task):
+            config = to_dict(subject.config(task, seed=seed))
+            source = RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE
+            if source.is_file():  # a task that the norm cannot do has none
+                target = home / "records" / Path(*source.parts[-3:])
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(source, target)
     for path, text in card_pages(results).items():
-        _write_text(path, text)
+        _write(path, text)
     accept(results, [home])
     print(f"published in {home}; the board is {results / 'cards.md'}")

@@ -1,45 +1,44 @@
 """What shares its statistics with what: declared axes, and what changing a value really moves.
 
-A block is samples x tokens x features. A cell is `(sample, token, feature)`, counted from 0 and
-written from 1; a group is a set of cells that share their statistics.
+A block is samples x tokens x features. Which input cells an output cell goes with is a boolean
+tensor, output cells first. A cell is `(sample, token, feature)`, counted from 0, written from 1.
 """
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import asdict, dataclass
 from itertools import product
 from typing import Any
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 
-from normlab.inspect.subject import AXES, Norm, look, remembers, run, tables
+from normlab.inspect.subject import AXES, Norm, look, normal, remembers, run, tables
 
 Cell = tuple[int, int, int]
-Shape = tuple[int, int, int]
+Cells = Bool[Tensor, "S T F s t f"]
 
 NAMES = ("sample", "token", "feature")
 OF_IMAGES = ("N", "(H, W)", "C")
 EXAMPLE: Cell = (0, 0, 0)
-SHAPE: Shape = (2, 3, 4)
+SHAPE = (2, 3, 4)
 _CHANGES = ((1.0, 0.7), (-40.0, 0.0), (0.0, 0.0))  # factor and summand
 
 
-def cells(shape: Shape = SHAPE) -> list[Cell]:
-    """List the cells of a block, features fastest."""
-    samples, tokens, features = map(range, shape)
-    return list(product(samples, tokens, features))
+def by_axes(pools: Set[str]) -> Cells:
+    """Return which cells share a statistic: those with any index along the pooled axes."""
+    sizes = zip(AXES, SHAPE, strict=True)
+    same = [torch.ones(n, n) if axis in pools else torch.eye(n) for axis, n in sizes]
+    return torch.einsum("Ss,Tt,Ff->STFstf", *same).bool()
 
 
-def pooled(cell: Cell, pools: Set[str], shape: Shape = SHAPE) -> frozenset[Cell]:
-    """Return the cells that share a statistic with `cell`: any index along a pooled axis."""
-    kept = [i for i, axis in enumerate(AXES) if axis not in pools]
-    return frozenset(other for other in cells(shape) if all(other[i] == cell[i] for i in kept))
-
-
-def groups(pools_of: Mapping[Cell, frozenset[Cell]]) -> list[frozenset[Cell]]:
-    """List the distinct groups in the order of their first cells."""
-    return list(dict.fromkeys(pools_of[cell] for cell in sorted(pools_of)))
+def groups(cells: Cells) -> list[list[Cell]]:
+    """List the distinct groups in the order of their first cells, each in order."""
+    rows = cells.flatten(0, 2).flatten(1).tolist()
+    where: list[Cell] = [(s, t, f) for s, t, f in product(*map(range, cells.shape[3:]))]
+    found = dict.fromkeys(tuple(row) for row in rows)
+    return [[cell for cell, there in zip(where, row, strict=True) if there] for row in found]
 
 
 def in_order(pools: Iterable[str]) -> list[str]:
@@ -52,25 +51,24 @@ def axes_in_words(pools: Iterable[str], names: Sequence[str] = AXES) -> str:
     return ", ".join(names[AXES.index(axis)] for axis in in_order(pools)) or "nothing"
 
 
-def describe(group: Set[Cell], shape: Shape = SHAPE) -> str:
+def describe(group: Iterable[Cell]) -> str:
     """Return what the cells of a group have in common: `sample 1, token 1`, `features 1-2`."""
     parts = []
-    for axis, name in enumerate(NAMES):
-        found = sorted({cell[axis] + 1 for cell in group})
-        if len(found) == 1 and shape[axis] > 1:
+    for name, size, numbers in zip(NAMES, SHAPE, zip(*group, strict=True), strict=True):
+        found = sorted({number + 1 for number in numbers})
+        if len(found) == 1:
             parts.append(f"{name} {found[0]}")
-        elif len(found) < shape[axis]:
+        elif len(found) < size:
             dense = found == list(range(found[0], found[-1] + 1))
             which = f"{found[0]}-{found[-1]}" if dense else " ".join(map(str, found))
             parts.append(f"{name}s {which}")
     return ", ".join(parts) or "the whole block"
 
 
-def distinct(shape: Shape) -> Tensor:
+def distinct(shape: Sequence[int] = SHAPE) -> Tensor:
     """Return fixed values in -2..2 among which no two and no two differences agree."""
-    count = shape[0] * shape[1] * shape[2]
-    golden = torch.arange(1, count + 1, dtype=torch.float64) * 0.6180339887498949
-    return (golden % 1 * 4 - 2).reshape(shape)
+    golden = torch.arange(1, torch.Size(shape).numel() + 1, dtype=torch.float64)
+    return (golden * 0.6180339887498949 % 1 * 4 - 2).reshape(*shape)
 
 
 def changed(x: Tensor, place: Any) -> Iterable[Tensor]:
@@ -81,36 +79,32 @@ def changed(x: Tensor, place: Any) -> Iterable[Tensor]:
         yield other
 
 
-def dependence(norm: Norm, *, features: int | None = None) -> dict[Cell, frozenset[Cell]]:
-    """Return for each output cell the input cells that it depends on, bit for bit.
+def dependence(norm: Norm, *, features: int | None = None) -> Cells:
+    """Return the input cells that each output cell depends on, bit for bit.
 
     Nothing is believed that the norm declares. Where its groups are smaller than its axes (group
     norm takes the features of a token in parts) this finds it. Inputs are changed in the first
     `features` alone, where given.
     """
-    shape = (*SHAPE[:2], norm.dim)
-    x = distinct(shape)
+    x = distinct((*SHAPE[:2], norm.dim))
     before = look(norm, x)
-    found: dict[Cell, set[Cell]] = {cell: set() for cell in cells(shape)}
-    for source in cells((*SHAPE[:2], features or norm.dim)):
-        moved = torch.stack([look(norm, other) != before for other in changed(x, source)]).any(0)
-        for sample, token, feature in moved.nonzero().tolist():
-            found[sample, token, feature].add(source)
-    return {cell: frozenset(sources) for cell, sources in found.items()}
+    found = torch.zeros(*x.shape, *x.shape, dtype=torch.bool)
+    for source in product(*map(range, (*SHAPE[:2], features or norm.dim))):
+        moved = [look(norm, other) != before for other in changed(x, source)]
+        found[(..., *source)] = torch.stack(moved).any(0)
+    return found
 
 
-def pooled_cells(norm: Norm, seen: Mapping[Cell, frozenset[Cell]]) -> dict[Cell, frozenset[Cell]]:
-    """Return for each cell those of its axes' group that really take part in its statistics.
+def pooled_cells(norm: Norm, seen: Cells) -> Cells:
+    """Return the cells of each cell's axes' group that really take part in its statistics.
 
     A norm that looks at no other cell, because running statistics stand in, has the group of its
     axes.
     """
-    found = {}
-    for cell in cells():
-        group = pooled(cell, norm.pools)
-        part = group & (seen[cell] | {cell})
-        found[cell] = part if len(part) > 1 else group
-    return found
+    group = by_axes(norm.pools)
+    part = group & (seen | by_axes(frozenset()))
+    alone = part.sum((3, 4, 5), keepdim=True) <= 1
+    return torch.where(alone, group, part)
 
 
 def axes_moving_statistics(norm: Norm) -> set[str]:
@@ -123,8 +117,7 @@ def axes_moving_statistics(norm: Norm) -> set[str]:
         run(other, x)
         return torch.cat([table.flatten().double() for table in tables(other).values()])
 
-    generator = torch.Generator().manual_seed(7)
-    x = torch.randn(3, 4, norm.dim, generator=generator, dtype=torch.float64) * 3 + 2
+    x = normal(3, 4, norm.dim, seed=7)
     before = after(x)
     return {
         axis
@@ -144,16 +137,17 @@ class Sees:
     others: bool
 
     @classmethod
-    def of(cls, found: Mapping[Cell, frozenset[Cell]]) -> "Sees":
+    def of(cls, found: Cells) -> "Sees":
         """Sum up over all cells."""
-        pairs = [(cell, other) for cell, seen in found.items() for other in seen]
-        same = [(cell, other) for cell, other in pairs if cell[0] == other[0]]
-        return cls(
-            features=any(a[1] == b[1] and a[2] != b[2] for a, b in same),
-            earlier=any(b[1] < a[1] for a, b in same),
-            later=any(b[1] > a[1] for a, b in same),
-            others=any(a[0] != b[0] for a, b in pairs),
+        sample, token, feature, from_sample, from_token, from_feature = found.nonzero().T
+        same = sample == from_sample
+        seen = (
+            same & (token == from_token) & (feature != from_feature),
+            same & (from_token < token),
+            same & (from_token > token),
+            ~same,
         )
+        return cls(*(bool(each.any()) for each in seen))
 
     @property
     def axes(self) -> set[str]:

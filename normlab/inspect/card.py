@@ -1,13 +1,12 @@
 """The card of a norm: its scale, its runs, and the questions about the norm by itself."""
 
-import hashlib
-import json
 import multiprocessing
 import re
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -18,12 +17,13 @@ from normlab.config.registry import options
 from normlab.config.suggest import check_given_once
 from normlab.inspect.axes import Sees, axes_in_words, dependence, distinct, in_order
 from normlab.inspect.depth import first_update, gradients
-from normlab.inspect.model import subject_of
-from normlab.inspect.question import Finding, Question, Table, question, questions
+from normlab.inspect.model import Subject, subject_of, subject_of_run
+from normlab.inspect.question import Finding, Question, Table, question
 from normlab.inspect.subject import Norm, on_table, remembers, trained
 from normlab.records.labels import norm_label
-from normlab.records.record import fingerprint, plain
-from normlab.train.numerics import NUMERICS, own_norms
+from normlab.records.record import RunRecord, plain
+from normlab.records.store import RunStore
+from normlab.train.run import train
 from normlab.train.runtime import Runtime
 
 if TYPE_CHECKING:
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 FORMAT = "normlab.card/1"
 REFERENCE = "ln"
-STAGES = ("quiet", "training", "trained")
-"""A quiet question has the processor to itself; trained ones read the translation run."""
+TIMED = ("cost",)
+"""Questions that have the processor to themselves."""
 _OF_A_CARD = re.compile(r"\+?((\w+_)?norm|placement)([.@]\w+)*=.*")
 _TIMED_STEPS = 4
 _SIDES = (REFERENCE, "this norm")
@@ -49,32 +49,23 @@ class Scale:
     each side in a timing.
     """
 
-    seeds: tuple[int, ...]
-    steps: int
-    picture_seeds: tuple[int, ...]
-    picture_steps: int
-    rate_steps: int
-    most_rates: int
-    depth: int
-    rounds: int
-    text: tuple[str, ...]
-    pictures: tuple[str, ...]
-    translation: tuple[str, ...]
+    seeds: tuple[int, ...] = (1,)
+    steps: int = 6
+    picture_seeds: tuple[int, ...] = (1,)
+    picture_steps: int = 6
+    rate_steps: int = 4
+    most_rates: int = 2
+    depth: int = 3
+    rounds: int = 2
+    text: tuple[str, ...] = ()
+    pictures: tuple[str, ...] = ("model.width=8", "batch_size=32")
+    translation: tuple[str, ...] = ()
     rate: tuple[str, ...] = ()
 
 
 SCALES = {
     "smoke": Scale(
-        seeds=(1,),
-        steps=6,
-        picture_seeds=(1,),
-        picture_steps=6,
-        rate_steps=4,
-        most_rates=2,
-        depth=3,
-        rounds=2,
         text=("model.dim=32", "model.ffn_dim=64", "batch_size=8", "task.vocab_size=400"),
-        pictures=("model.width=8", "batch_size=32"),
         translation=(
             *("task.corpus.size=300", "task.corpus.valid_size=16", "task.corpus.test_size=16"),
             "task.max_length=256",
@@ -111,7 +102,7 @@ TASKS = {
 class Examined:
     """A norm that a card is made of: its name, such as `bn-ghost=4`, and what chooses it.
 
-    Findings and runs are kept in `folder`.
+    Its runs are kept in `folder`.
     """
 
     name: str
@@ -188,65 +179,50 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
     return Examined(name, tuple(chosen), own["scale"], home, own["device"])
 
 
-def carry_out(
+def findings(
     subject: Examined, asked: Sequence[Question], *, processes: int
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield each finding as it comes, as plain values.
+    """Yield each finding as plain values, questions that are timed by themselves first.
 
-    Several questions at a time where they only train or read.
+    The first question about the trained model has its run to itself, and trains it if need be.
     """
-    for stage in STAGES:
-        names = [each.name for each in asked if each.stage == stage]
-        alone = len(names) if stage == "quiet" or processes == 1 else 0
-        if stage == "trained":  # they would all wait for the lock of one run
-            alone = max(alone, 1)
-        for name in names[:alone]:
-            yield name, examine(subject, name)
-        if names[alone:]:
-            yield from _together(subject, names[alone:], processes)
-
-
-def _together(
-    subject: Examined, names: Sequence[str], processes: int
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    timed = [[each] for each in asked if each.name in TIMED]
+    reading = [each for each in asked if each.of == "model"]
+    training = [each for each in asked if each.of == "card" and each.name not in TIMED]
     with ProcessPoolExecutor(
-        min(processes, len(names)),
+        processes,
         mp_context=multiprocessing.get_context("spawn"),
         initializer=signal.signal,  # Ctrl-C is for the parent: a run takes it as its own
         initargs=(signal.SIGINT, signal.SIG_IGN),
     ) as pool:
-        waiting = {pool.submit(examine, subject, name): name for name in names}
-        try:
-            for done in as_completed(waiting):
-                yield waiting[done], done.result()
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
+        for some in (*timed, training, reading[:1], reading[1:]):
+            found = pool.map(partial(examine, subject), some)
+            yield from zip([each.name for each in some], found, strict=True)
 
 
-def examine(subject: Examined, name: str) -> dict[str, Any]:
+def carry_out(config: "DictConfig") -> RunRecord:
+    """Return the record of a run, made now unless it is there; KeyboardInterrupt if interrupted."""
+    record = train(config)
+    if record.outcome.status == "interrupted":
+        raise KeyboardInterrupt
+    return record
+
+
+def examine(subject: Examined, asked: Question) -> dict[str, Any]:
     """Ask one question."""
-    (asked,) = questions("card", [name])
-    return plain(asked.ask(subject).plain(asked))
+    if asked.of == "card":
+        return plain(asked.ask(subject).plain(asked))
+    model = _trained_model(subject)
+    diverged = Finding.none("the translation run diverged, so there is no trained model")
+    return plain((asked.ask(model) if model else diverged).plain(asked))
 
 
-def kept(subject: Examined, path: Path) -> dict[str, Any]:
-    """Return the findings of a `card.json` by name, if it is of the same norm and code of runs."""
-    try:
-        card = json.loads(path.read_text("utf-8"))
-        return card["examinations"] if card["key"] == key_of(subject) else {}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {}  # there is none, or it is damaged: it is made again
-
-
-def key_of(subject: Examined) -> str:
-    """Return what a finding depends on: the norm, the scale, the code of norms and runs."""
-    config = to_dict(subject.config("translation"))
-    parts = [
-        *(subject.overrides, subject.device, asdict(subject.sizes)),
-        *(fingerprint(config), NUMERICS, own_norms(config)),
-    ]
-    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+@lru_cache(maxsize=1)  # several questions ask the same model
+def _trained_model(examined: Examined) -> Subject | None:
+    config = examined.config("translation", seed=examined.sizes.seeds[0])
+    if carry_out(config).outcome.status != "finished":
+        return None
+    return subject_of_run(RunStore(config.runs_dir).run_dir(to_dict(config)), [])
 
 
 def card(
@@ -257,7 +233,6 @@ def card(
     described = {option.name: option.description for option in options("norm")}
     return {
         "format": FORMAT,
-        "key": key_of(subject),
         "name": subject.name,
         "description": described[config["choices"]["norm"]],
         "overrides": list(subject.overrides),
@@ -269,7 +244,7 @@ def card(
     }
 
 
-@question("pools", of="card", stage="quiet")
+@question("pools", of="card")
 def pools(examined: Examined) -> Finding:
     """What does the norm pool over, and what does a token's output depend on?"""
     config = to_dict(examined.config("translation"))
@@ -279,7 +254,7 @@ def pools(examined: Examined) -> Finding:
     norm = shown.make(**{k: v for k, v in config["norm"].items() if k not in left_out})
     seen = {
         "in training": _sees(lambda: norm),
-        "in evaluation": _sees(lambda: trained(norm, distinct((2, 3, 4)))),
+        "in evaluation": _sees(lambda: trained(norm, distinct())),
     }
     values = {
         "pools": in_order(norm.pools),
@@ -303,7 +278,7 @@ def _sees(norm: Callable[[], Norm]) -> str:
         return f"(cannot be tried on 2 x 3 x 4 values: {str(error).splitlines()[0]})"
 
 
-@question("cost", of="card", stage="quiet")
+@question("cost", of="card")
 def cost(examined: Examined) -> Finding:
     """How long does a step of training take compared with ln?
 
@@ -329,7 +304,7 @@ def cost(examined: Examined) -> Finding:
     )
 
 
-@question("depth", of="card", stage="training")
+@question("depth", of="card")
 def depth(examined: Examined) -> Finding:
     """How do gradient and first update change with depth, in a deep narrow model?"""
     layers = examined.sizes.depth

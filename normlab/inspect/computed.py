@@ -46,7 +46,7 @@ def names() -> list[str]:
 
 def compute(name: str) -> list[Evidence]:
     """Compute a part; raises `ValueError` naming those there are."""
-    (found,) = questions("claim", [name])
+    (found,) = questions("claim", names=[name])
     return found.ask()
 
 

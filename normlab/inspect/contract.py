@@ -9,6 +9,7 @@ from functools import wraps
 from itertools import product
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from normlab.inspect.axes import Sees, axes_in_words, axes_moving_statistics, dependence, in_order
@@ -19,9 +20,9 @@ from normlab.inspect.subject import (
     BareNorm,
     begin_step,
     call,
-    call_dense,
     differ,
     look,
+    loss,
     one_by_one,
     remembers,
     run,
@@ -29,6 +30,7 @@ from normlab.inspect.subject import (
     tables,
     train_step,
 )
+from normlab.inspect.worked import PADDED
 from normlab.norms.base import Norm, normalized_by
 from normlab.norms.recalibration import recalibrated
 
@@ -158,12 +160,10 @@ def _with_padding(
     norm: BareNorm, own: Norm, x: Tensor, columns: int | None, value: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return outputs, gradients and statistics of real tokens, and the gradient of padding."""
-    extra, length = columns or 0, x.shape[1]
-    other = _copied(norm, own).train(own.training)
-    filler = torch.full((x.shape[0], extra, x.shape[2]), value, dtype=x.dtype)
-    valid = (torch.arange(length + extra) < length).expand(x.shape[0], -1)
-    wide = torch.cat([x, filler], 1).requires_grad_()
-    y = (call_dense(other, wide) if columns is None else call(other, wide, valid))[:, :length]
+    other, length = _copied(norm, own).train(own.training), x.shape[1]
+    wide = F.pad(x, (0, 0, 0, columns or 0), value=value).requires_grad_()
+    valid = (torch.arange(wide.shape[1]) < length).expand(len(x), -1)
+    y = call(other, wide, None if columns is None else valid, dense=columns is None)[:, :length]
     (gradient,) = torch.autograd.grad((y * y.detach().cos()).sum(), wide)
     found = torch.cat([torch.zeros(1), *(t.detach().flatten() for t in tables(other).values())])
     return y.detach(), gradient[:, :length], found, gradient[:, length:]
@@ -176,29 +176,13 @@ def _copied(norm: BareNorm, own: Norm) -> Norm:
     return other
 
 
-@contract("order")
-def order(norm: BareNorm) -> str:
-    """Is the output the same when the sequences of a batch change places?"""
-    x, valid = norm.tokens()
-    places = torch.tensor([2, 0, 3, 1])
-    for own in (norm.new(), norm.trained(), norm.trained().eval()):
-        y, other = look(own, x, valid)[places], look(own, x[places], valid[places])
-        mode = "training" if own.training else "eval"
-        same = not differ(y[valid[places]], other[valid[places]])
-        must(same, f"in {mode} outputs change when the sequences of a batch change places")
-    return "the order of a batch's sequences makes no difference"
-
-
 @contract("alone")
 def alone(norm: BareNorm) -> str:
     """Is a sequence's output in eval independent of its batch exactly if the norm says so?"""
     own = norm.trained().eval()
     x, valid = norm.tokens(STEPS + 1)
-    together = look(own, x, valid)
-    depends = any(
-        differ(together[n, real], look(own, x[[n]], valid[[n]])[0, real])
-        for n, real in enumerate(valid)
-    )
+    single = torch.cat([look(own, x[[n]], valid[[n]])[0, real] for n, real in enumerate(valid)])
+    depends = differ(look(own, x, valid)[valid], single)
     must(
         not (depends and own.batch_independent),
         "in eval the output of a sequence is another alone than in its batch, and "
@@ -236,28 +220,11 @@ def stepwise(norm: BareNorm) -> str:
 
 
 @contract("gradient")
-def gradient(norm: BareNorm) -> str | Finding:
-    """Does the backward pass give the gradient of what training computes?"""
-    own = norm.new()
-    if not own.exact_gradient:
-        return Finding.none("it declares exact_gradient=False")
-    valid = torch.tensor([[True, True, True], [True, True, False]])
-
-    def output(x: Tensor) -> Tensor:
-        return call(_copied(norm, own), x, valid) * valid[..., None]
-
-    x = norm.values(2, 3).requires_grad_()
-    right = torch.autograd.gradcheck(output, x, atol=1e-6, fast_mode=True, raise_exception=False)
-    must(right, "the backward pass is not exact: if that is meant, declare exact_gradient = False")
-    return "the backward pass gives the gradient of what training computes"
-
-
-@contract("parameters")
-def parameters(norm: BareNorm) -> str:
-    """Does a finite gradient reach the input and every parameter?"""
+def gradient(norm: BareNorm) -> str:
+    """Does a finite gradient reach the input and every parameter, and is it exact if declared?"""
     own = norm.new()
     x, valid = norm.tokens()
-    _loss(own, x.requires_grad_(), valid).backward()
+    loss(call(own, x.requires_grad_(), valid), valid).backward()
     learned = dict(own.named_parameters())
     idle = [name for name, parameter in learned.items() if parameter.grad is None]
     cure = "give `super().__init__` scale=False or shift=False, or use it in `forward`"
@@ -265,7 +232,19 @@ def parameters(norm: BareNorm) -> str:
     for name, tensor in {"the input": x, **learned}.items():
         finite = tensor.grad is not None and tensor.grad.isfinite().all()
         must(finite, f"the gradient of {name} is not finite, or there is none")
-    return f"a finite gradient reaches {', '.join(('the input', *learned))}"
+    reached = f"a finite gradient reaches {', '.join(('the input', *learned))}"
+    if not own.exact_gradient:
+        return f"{reached}; it declares exact_gradient=False"
+    own, valid = norm.new(), PADDED
+    right = torch.autograd.gradcheck(
+        lambda x: call(_copied(norm, own), x, valid) * valid[..., None],
+        norm.values(2, 3).requires_grad_(),
+        atol=1e-6,
+        fast_mode=True,
+        raise_exception=False,
+    )
+    must(right, "the backward pass is not exact: if that is meant, declare exact_gradient = False")
+    return f"{reached}, the one of what training computes"
 
 
 @contract("twice")
@@ -274,7 +253,7 @@ def twice(norm: BareNorm) -> str:
     own = norm.trained(STEPS // 2)
     begin_step(own, STEPS // 2 + 1)
     pairs = [norm.tokens(seed) for seed in (50, 51)]
-    losses = [_loss(own, x.requires_grad_(), valid) for x, valid in pairs]
+    losses = [loss(call(own, x.requires_grad_(), valid), valid) for x, valid in pairs]
     try:
         torch.stack(losses).sum().backward()
     except RuntimeError as error:
@@ -301,11 +280,6 @@ def penalty(norm: BareNorm) -> str | Finding:
     call(evaluated, x, valid)
     must(evaluated.extra_loss is None, "it sets `extra_loss` in eval, where nothing is trained")
     return "adds a scalar to the loss, in training alone"
-
-
-def _loss(norm: Norm, x: Tensor, valid: Tensor) -> Tensor:
-    y = call(norm, x, valid)
-    return (y * y.detach().cos())[valid].sum()
 
 
 @contract("saved")

@@ -1,9 +1,7 @@
 """Depth: how large is the gradient in each layer, and what does one update change?"""
 
 import math
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 
@@ -17,7 +15,6 @@ from normlab.train.build import build_optimizer
 MOST_SENTENCES = 32  # so that 50 layers fit into the memory of a laptop
 SHOWN = 5  # layers of a stack in the table
 _SECOND_WEIGHT = "feed_forward.fc2.weight"
-_NUMBERED = re.compile(r"^(.+)\.\d+$")
 
 
 @question("gradients", of="model")
@@ -54,8 +51,14 @@ def gradients(subject: Subject) -> Finding:
         "growth": {stack: ratio(layers, names) for stack, names in by_stack(list(layers)).items()},
         "last_second_weight": second[-1] if second else None,
     }
-    rows = [(name, layers[name]) for name in _shown(list(layers))]
-    return Finding(_answer(values), values, Table(("layer", "gradient norm"), rows))
+    growth = [
+        f"x {value:.2g} from the first to the last {stack} layer"
+        for stack, value in values["growth"].items()
+    ]
+    last = f", {second[-1]:.2g} at the last feed-forward's second weight" if second else ""
+    answer = f"{' and '.join(growth)}; {values['norm']:.3g} over all{last}, at a loss of {loss:.3g}"
+    rows = [(name, layers[name]) for name in shown(list(layers))]
+    return Finding(answer, values, Table(("layer", "gradient norm"), rows))
 
 
 def training_batch(subject: Subject) -> Batch:
@@ -75,8 +78,9 @@ def by_stack(layers: Sequence[str]) -> dict[str, list[str]]:
     """Gather numbered layers (`encoder.0`) by their stack, in the given order."""
     found: dict[str, list[str]] = {}
     for name in layers:
-        if numbered := _NUMBERED.match(name):
-            found.setdefault(numbered[1], []).append(name)
+        stack, _, number = name.rpartition(".")
+        if number.isdigit():
+            found.setdefault(stack, []).append(name)
     return found
 
 
@@ -86,24 +90,13 @@ def ratio(norms: Mapping[str, float], names: Sequence[str]) -> float:
     return last / first if first else math.inf if last else math.nan
 
 
-def _shown(layers: Sequence[str]) -> list[str]:
-    """Return the layers for the table: of a deep stack only some, the first and last among them."""
+def shown(layers: Sequence[str]) -> list[str]:
+    """Return the layers for the table: five of a deep stack, the first and last among them."""
     left_out: set[str] = set()
     for names in by_stack(layers).values():
-        last = len(names) - 1
-        kept = {round(i * last / (SHOWN - 1)) for i in range(SHOWN)}
-        left_out |= {name for i, name in enumerate(names) if i not in kept}
+        places = {round(i * (len(names) - 1) / (SHOWN - 1)) for i in range(SHOWN)}
+        left_out |= {name for i, name in enumerate(names) if i not in places}
     return [name for name in layers if name not in left_out]
-
-
-def _answer(values: Mapping[str, Any]) -> str:
-    growth = " and ".join(
-        f"x {value:.2g} from the first to the last {stack} layer"
-        for stack, value in values["growth"].items()
-    )
-    second = values["last_second_weight"]
-    last = "" if second is None else f", {second:.2g} at the last feed-forward's second weight"
-    return f"{growth}; {values['norm']:.3g} over all{last}, at a loss of {values['loss']:.3g}"
 
 
 def first_update(subject: Subject) -> dict[str, float]:

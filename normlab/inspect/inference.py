@@ -4,6 +4,7 @@ import copy
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from typing import Any
 
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from normlab.data.batching import eval_batches
 from normlab.distributed import Shard
 from normlab.inspect.model import Subject
-from normlab.inspect.question import Cell, Finding, Table, question
+from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import Norm, normalized_by, running_norms
 from normlab.norms.recalibration import recalibrated
 from normlab.tasks.base import Batch
@@ -52,15 +53,17 @@ def statistics(subject: Subject) -> Finding:
     reveal of the batch, such as its future tokens, is missing. Norms without running statistics
     have one loss: that training mode gives the same is verified.
     """
-    model, held_out = subject.model, _sentences(subject)
+    model = subject.model
+    picked = subject.generator("statistics").permutation(subject.number("valid"))
+    held_out = np.sort(picked[:SENTENCES])
     if not running_norms(model):
         return _without_statistics(subject, held_out)
     batches = {size: by_length(subject, held_out, size=size) for size in SIZES}
     with normalized_by(model, "batch"):
         batch = {size: loss(subject, each) for size, each in batches.items()}
+    used = {"batches": 0, "tokens": 0}
     with normalized_by(model, "running"):
         kept = loss(subject, batches[BATCH])
-    used = {"batches": 0, "tokens": 0}
     with recalibrated(model, lambda: _feed(subject, used)), normalized_by(model, "running"):
         fresh = loss(subject, batches[BATCH])
     own = batch[BATCH]
@@ -71,19 +74,20 @@ def statistics(subject: Subject) -> Finding:
         "recalibration": used,
         **closing(kept, own, fresh),
     }
-    rows = [
-        ("running", BATCH, kept, kept - own),
-        ("recalibrated", BATCH, fresh, fresh - own),
-        *(("batch", size, value, value - own) for size, value in batch.items()),
-    ]
+    rows = [("running", BATCH, kept), ("recalibrated", BATCH, fresh)]
+    rows += [("batch", size, value) for size, value in batch.items()]
     if subject.task.padded:
         starts = range(0, len(held_out), BATCH)
         unsorted = [subject.batch("valid", held_out[i : i + BATCH].tolist()) for i in starts]
         with normalized_by(model, "batch"):
-            mixed = loss(subject, unsorted)
-        values["loss_of_mixed_lengths"] = mixed
-        rows.append(("batch, mixed lengths", BATCH, mixed, mixed - own))
-    return Finding(_answer(subject, values), values, Table(_COLUMNS, rows))
+            mixed = values["loss_of_mixed_lengths"] = loss(subject, unsorted)
+        rows.append(("batch, mixed lengths", BATCH, mixed))
+    first = "" if subject.step else " (at initialization, before any statistics were taken)"
+    answer = f"{values['gap']:+.3g} nats a token{first}: loss {kept:.4g} against {own:.4g}"
+    if (closed := values["closed"]) is not None:
+        answer += f"; recalibration closes {closed:.0%} of it"
+    table = Table(_COLUMNS, [(*row, row[-1] - own) for row in rows])
+    return Finding(answer, values, table, board={"train-eval gap": values["gap"]})
 
 
 def by_length(subject: Subject, indices: np.ndarray, *, size: int) -> list[Batch]:
@@ -110,11 +114,6 @@ def closing(running: float, batch: float, fresh: float) -> dict[str, float | Non
     return {"gap": gap, "closed": 1 - (fresh - batch) / gap if gap > _LEAST_GAP else None}
 
 
-def _sentences(subject: Subject) -> np.ndarray:
-    picked = subject.generator("statistics").permutation(subject.number("valid"))
-    return np.sort(picked[:SENTENCES])
-
-
 def _feed(subject: Subject, used: dict[str, int]) -> None:
     """Feed training batches to the model, and count them."""
     stream = subject.task.train_batches(Shard(0, 1), subject.seed)
@@ -136,26 +135,18 @@ def _without_statistics(subject: Subject, indices: np.ndarray) -> Finding:
     in_eval, in_training = loss(subject, batches), loss(subject, batches, training)
     same = in_eval == in_training or (math.isnan(in_eval) and math.isnan(in_training))
     answer = (
-        f"nothing: no norm keeps running statistics, and the loss is {in_eval:.4g} in "
-        "training and in eval, to the last bit"
+        f"no norm keeps running statistics, yet the loss is {in_training:.6g} in training and "
+        f"{in_eval:.6g} in eval"
     )
-    if not same:
+    if same:
         answer = (
-            f"no norm keeps running statistics, yet the loss is {in_training:.6g} in training and "
-            f"{in_eval:.6g} in eval"
+            f"nothing: no norm keeps running statistics, and the loss is {in_eval:.4g} in "
+            "training and in eval, to the last bit"
         )
-    gap = in_eval - in_training
-    losses = {"training": in_training, "eval": in_eval}
+    gap, losses = in_eval - in_training, {"training": in_training, "eval": in_eval}
     values = {"sentences": len(indices), "loss": losses, "gap": gap, "same": same}
-    return Finding(answer, values, Table(_COLUMNS, [("none, in eval", BATCH, in_eval, gap)]))
-
-
-def _answer(subject: Subject, values: Mapping[str, Any]) -> str:
-    losses = f"loss {values['loss']['running']:.4g} against {values['loss']['batch']:.4g}"
-    first = "" if subject.step else " (at initialization, before any statistics were taken)"
-    text = f"{values['gap']:+.3g} nats a token{first}: {losses}"
-    closed = values["closed"]
-    return text if closed is None else f"{text}; recalibration closes {closed:.0%} of it"
+    table = Table(_COLUMNS, [("none, in eval", BATCH, in_eval, gap)])
+    return Finding(answer, values, table, board={"train-eval gap": gap})
 
 
 @question("stepwise", of="model")
@@ -174,28 +165,25 @@ def stepwise(subject: Subject) -> Finding:
     in their place: these pool over what there is, so a token sees the future of its sentence in
     the whole and not step by step.
     """
-    number = subject.number("valid")
-    picked = subject.generator("stepwise").permutation(number)[:DECODED]
-    indices = np.sort(picked).tolist()
-    if (found := _compare(subject, indices)) is None:
-        return Finding.none("the task does not generate text")
-    values: dict[str, Any] = {"sentences": len(indices), "eval": found}
-    rows: list[Sequence[Cell]] = [_row("as evaluated", found)]
-    answer = _in_words(found)
+    picked = subject.generator("stepwise").permutation(subject.number("valid"))[:DECODED]
+    ways: dict[str, tuple[str, str, AbstractContextManager[None]]]
+    ways = {"eval": ("as evaluated", "", nullcontext())}
     if subject.keeps_statistics:
-        with normalized_by(subject.model, "batch"):
-            by_batch = _compare(subject, indices)
-        assert by_batch is not None, "the same task, the same sentences"
-        values["batch"] = by_batch
-        rows.append(_row("of the sentence", by_batch))
-        answer += f"; with the statistics of the sentence itself: {_in_words(by_batch)}"
+        said = "; with the statistics of the sentence itself: "
+        ways["batch"] = ("of the sentence", said, normalized_by(subject.model, "batch"))
+    values: dict[str, Any] = {"sentences": len(picked)}
+    rows, answer = [], ""
+    for name, (statistics, said, mode) in ways.items():
+        with mode:
+            found = _compare(subject, np.sort(picked).tolist())
+        if found is None:
+            return Finding.none("the task does not generate text")
+        values[name], losses, apart = found, found["loss"].values(), found["difference"].values()
+        rows.append((statistics, *losses, *apart, found["changed"]))
+        answer += said + _in_words(found)
     columns = ("statistics", "loss, whole", "loss, stepwise", "difference, mean", "largest")
-    return Finding(answer, values, Table((*columns, "next token changed"), rows))
-
-
-def _row(name: str, found: Mapping[str, Any]) -> Sequence[Cell]:
-    loss, apart = found["loss"], found["difference"]
-    return name, loss["whole"], loss["stepwise"], apart["mean"], apart["largest"], found["changed"]
+    board = {"stepwise": values["eval"]["difference"]["mean"]}
+    return Finding(answer, values, Table((*columns, "next token changed"), rows), board=board)
 
 
 def differences(

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from normlab.bench.speed import runtime_of
 from normlab.config.compose import compose, to_dict
 from normlab.inspect.question import Finding, questions
 from normlab.models.attention import AttentionCore
@@ -106,12 +107,7 @@ def subject_of_config(overrides: Sequence[str]) -> Subject:
 
 def subject_of(config: dict[str, Any]) -> Subject:
     """Return the model of a plain config at initialization."""
-    runtime = Runtime.start(
-        device=config["device"],
-        precision=config["precision"],
-        threads=config["observe"]["threads"],
-    )
-    task = build_task(config)
+    runtime, task = runtime_of(config), build_task(config)
     model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
     calibrate_model(config, model, task, runtime)
     return Subject(config, task, model.eval(), runtime)
@@ -126,7 +122,7 @@ def subject_of_run(folder: Path, changes: list[str]) -> Subject:
 
 def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
     """Return what `inspect.json` holds, as plain values."""
-    asked = {each.name: each for each in questions("model", list(findings))}
+    asked = {each.name: each for each in questions("model")}
     return plain(
         {
             "format": FORMAT,
@@ -144,40 +140,25 @@ def sheet(subject: Subject, findings: Mapping[str, Finding]) -> dict[str, Any]:
     )
 
 
-def mean_loss(subject: Subject, batch: Batch) -> Float[Tensor, ""]:
-    """Return the loss of a batch as a step of training has it: each sum over its count, added."""
-    losses = subject.losses(batch)
-    return torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
-
-
 def backward(subject: Subject, batch: Batch) -> float:
-    """Return the loss of a batch, and leave its gradient in the parameters (as in training)."""
+    """Return the loss of a batch, and leave its gradient in the parameters, both as in training."""
     with normalized_by(subject.model, "batch"), torch.enable_grad():
-        loss = mean_loss(subject, batch)
+        losses = subject.losses(batch)
+        loss = torch.stack([losses[name] / batch.counts[name] for name in sorted(losses)]).sum()
         loss.backward()
     return float(loss.detach())
 
 
-class Passage(NamedTuple):
-    """What passed a norm: its input, its output, and which tokens are real."""
+class Values(NamedTuple):
+    """Values of a stream, and which positions are real."""
 
-    x: Float[Tensor, "B P D"]
-    y: Float[Tensor, "B P D"]
+    all: Float[Tensor, "B P D"]
     valid: Bool[Tensor, "B P"]
 
-
-@dataclass
-class Ends:
-    """The first and the last values of a stack's stream, and which of the last are real."""
-
-    first: Float[Tensor, "B P D"]
-    valid: Bool[Tensor, "B p"]
-    last: Float[Tensor, "B p F"]
-
     @property
-    def real(self) -> Float[Tensor, "N F"]:
-        """The last values at real positions."""
-        return self.last[self.valid]
+    def real(self) -> Float[Tensor, "N D"]:
+        """The values at real positions."""
+        return self.all[self.valid]
 
 
 @dataclass
@@ -185,23 +166,21 @@ class Seen:
     """What one pass of a batch showed, in the order of the forward pass.
 
     Attributes:
-        norms: what last passed each norm, by place; the positions that a recurrence gives one at a
-            time are one passage.
+        norms: the input of each norm, by place; the positions that a recurrence gives one at a time
+            are one input.
         moments: what norms with running statistics took of the batch, by place.
-        stacks: the ends of each stack (`encoder`, `decoder`).
+        stacks: the last values of each stack (`encoder`, `decoder`).
         entered: what each stack's entry is called with, where `leaves` were asked for.
         layers: the outputs of the layers at real tokens, by names such as `encoder.0`.
         attention: what `measure` makes of each attention.
-        losses: the summed losses of the batch.
     """
 
-    norms: dict[str, Passage] = field(default_factory=dict[str, Passage])
+    norms: dict[str, Values] = field(default_factory=dict[str, Values])
     moments: dict[str, Tally] = field(default_factory=dict[str, Tally])
-    stacks: dict[str, Ends] = field(default_factory=dict[str, Ends])
+    stacks: dict[str, Values] = field(default_factory=dict[str, Values])
     entered: dict[str, tuple[Any, ...]] = field(default_factory=dict[str, tuple[Any, ...]])
     layers: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
     attention: dict[str, Any] = field(default_factory=dict[str, Any])
-    losses: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
 
 
 Measure = Callable[[Tensor, Tensor, Tensor | None, Bool[Tensor, "B P"] | None], Any]
@@ -216,7 +195,7 @@ def taking(model: nn.Module, mode: str) -> AbstractContextManager[None]:
 def look(subject: Subject, batch: Batch, mode: str = "eval", **watching: Any) -> Seen:
     """Run a batch in a mode and return what was seen; `watching` as `watched` takes it."""
     with taking(subject.model, mode), watched(subject.model, **watching) as seen:
-        seen.losses = subject.losses(batch)
+        subject.losses(batch)
     return seen
 
 
@@ -238,28 +217,24 @@ def watched(
 
     def passed(name: str, given: tuple[Any, ...], y: Tensor) -> None:
         x, stream = given
-        found = (x, y, stream.real(y))
+        found = Values(x, stream.real(y))
         earlier = seen.norms.pop(name, None)
         if earlier is not None and stream.start == earlier.valid.shape[1]:
-            found = tuple(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True))
-        seen.norms[name] = Passage(*found)
+            found = Values(*(torch.cat(pair, 1) for pair in zip(earlier, found, strict=True)))
+        seen.norms[name] = found
 
     def leaf(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
         seen.entered[name] = (given[0].detach().requires_grad_(), *given[1:])
         return seen.entered[name]
 
     def begun(name: str, given: tuple[Any, ...]) -> tuple[Any, ...]:
-        entered = (enter(name, given[0]), *given[1:])
-        first, valid = real_values(entered[0], entered)
-        seen.stacks[name] = Ends(first, valid, last=first)
-        return entered
+        return (enter(name, given[0]), *given[1:])
 
     def ended(name: str, given: tuple[Any, ...], y: Tensor) -> None:
-        seen.stacks[name].last, seen.stacks[name].valid = real_values(y, given)
+        seen.stacks[name] = Values(*real_values(y, given))
 
     def layer(name: str, given: tuple[Any, ...], y: Tensor) -> None:
-        values, real = real_values(y, given)
-        seen.layers[name] = values[real]
+        seen.layers[name] = Values(*real_values(y, given)).real
 
     def query(name: str, given: tuple[Any, ...]) -> None:
         queries[name] = given[1].real(given[0])
@@ -316,9 +291,9 @@ def movement(values: Float[Tensor, "*any"], base: Float[Tensor, "*any"]) -> floa
     return over(rms(values - base), rms(base))
 
 
-def deviation(values: Float[Tensor, "sets *any"]) -> float:
+def deviation(values: Sequence[Float[Tensor, "*any"]]) -> float:
     """Return the RMS over sets of the deviation from their mean, over the RMS of all values."""
-    wide = values.double()
+    wide = torch.stack(list(values)).double()
     return over(rms(wide - wide.mean(0)), rms(wide))
 
 

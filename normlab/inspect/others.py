@@ -73,15 +73,13 @@ def batch_mates(subject: Subject) -> Finding:
     sets = [generator.choice(others, mates, replace=False).tolist() for _ in range(SETS)]
     moved: dict[str, By] = {"values": {}, "attention": {}}
     for mode in MODES:
-        last: dict[str, list[Tensor]] = {}
-        weights: dict[str, list[Tensor]] = {}
-        for chosen in sets:
-            batch = subject.batch("train", [sentence, *chosen])
-            for found, now in zip((last, weights), of_first(batch, subject, mode), strict=True):
-                for name, value in now.items():
-                    found.setdefault(name, []).append(value)
-        moved["values"][mode] = {n: deviation(torch.stack(each)) for n, each in last.items()}
-        moved["attention"][mode] = {n: total_variation(each) for n, each in weights.items()}
+        passes = [
+            of_first(subject.batch("train", [sentence, *chosen]), subject, mode) for chosen in sets
+        ]
+        for what, found in zip(moved, zip(*passes, strict=True), strict=True):
+            apart = total_variation if what == "attention" else deviation
+            moved[what][mode] = {name: apart([each[name] for each in found]) for name in found[0]}
+    training, in_eval = MODES
     values = {
         "sentence": sentence,
         "lengths": subject.task.lengths("train")[sentence].tolist(),
@@ -89,16 +87,20 @@ def batch_mates(subject: Subject) -> Finding:
         "sets": SETS,
         **moved,
     }
-    training, in_eval = MODES
     rows = [
         (f"{what}, {name}", share, by[in_eval][name])
         for what, by in moved.items()
         for name, share in by[training].items()
     ]
-    answer = ", ".join(
-        _changes(mode, moved["values"][mode], moved["attention"][mode]) for mode in MODES
-    )
-    return Finding(answer, values, Table(("of the sentence", *MODES), rows))
+    answers = []
+    for mode in MODES:
+        most = max(moved["values"][mode].values())
+        answers.append(f"in {mode} its values change {by_how_much(most)}")
+        if most >= ROUNDING and (attention := moved["attention"][mode]):
+            answers[-1] += f" (attention {by_how_much(max(attention.values()))})"
+    board = {"mates": max(moved["values"][training].values())}
+    table = Table(("of the sentence", *MODES), rows)
+    return Finding(", ".join(answers), values, table, board=board)
 
 
 def of_first(
@@ -107,13 +109,9 @@ def of_first(
     """Return each stack's last values and each attention's weights at a batch's first sentence."""
     seen = look(subject, batch, mode, measure=attention_weights)
     real = {name: end.valid[0] for name, end in seen.stacks.items()}
-    last = {name: end.last[0, real[name]] for name, end in seen.stacks.items()}
-    return last, {name: w[:, real[stack_of(name, real)]] for name, w in seen.attention.items()}
-
-
-def stack_of(attention: str, stacks: Mapping[str, object]) -> str:
-    """Return the name of the stack that an attention is in: `encoder` for `encoder.0.self`."""
-    return max((name for name in stacks if attention.startswith(name)), key=len)
+    last = {name: end.all[0, real[name]] for name, end in seen.stacks.items()}
+    stack = {name: max(filter(name.startswith, real), key=len) for name in seen.attention}
+    return last, {name: w[:, real[stack[name]]] for name, w in seen.attention.items()}
 
 
 def attention_weights(
@@ -141,14 +139,6 @@ def total_variation(weights: Sequence[Float[Tensor, "H P _"]]) -> float:
     return float((together - together.mean(0)).abs().sum(-1).mean() / 2)
 
 
-def _changes(mode: str, values: Mapping[str, float], attention: Mapping[str, float]) -> str:
-    most = max(values.values())
-    text = f"in {mode} its values change {by_how_much(most)}"
-    if most >= ROUNDING and attention:
-        text += f" (attention {by_how_much(max(attention.values()))})"
-    return text
-
-
 @question("batch.mates", of="claim")
 def computed_mates() -> list[Evidence]:
     """Do a sentence and its attention change with the rest of its batch?
@@ -172,7 +162,7 @@ def computed_mates() -> list[Evidence]:
         weights = total_variation(
             [attention_weights(q[None, None], k[None, None], None) for q, k in pairs]
         )
-        values = deviation(torch.stack(outs))
+        values = deviation(outs)
         answer = "identical"
         if changes(values):
             answer = f"values change by {percent(values)}, attention by {percent(weights)}"
@@ -234,7 +224,7 @@ def leak(subject: Subject) -> Finding:
 
 def derivative(stack: str, seen: Seen, seed: int) -> dict[str, float | None]:
     """Return `own`, `later` and `others` of a stack; `later` is None where no token is later."""
-    value = seen.stacks[stack].last[0, 0]
+    value = seen.stacks[stack].all[0, 0]
     generator = torch.Generator().manual_seed(seed)
     projection = torch.randn(len(value), generator=generator, dtype=torch.float64)
     slopes = torch.autograd.grad(

@@ -1,9 +1,8 @@
 """Outliers: does the norm stop a 999 from saturating attention, and which tokens does it affect?"""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -30,10 +29,10 @@ _COLUMNS = (
     *("outlier in", "statistics", "largest logit", "least slope", "most saturated"),
     *("others in its sentence move", "other sentences move"),
 )
-Values = Mapping[str, Any]
 
 
 @question("outlier", of="model")
+@torch.no_grad()
 def outlier(subject: Subject) -> Finding:
     """Does the norm stop a 999 from saturating attention, and which tokens does it affect?
 
@@ -45,60 +44,77 @@ def outlier(subject: Subject) -> Finding:
         moved       ||x' - x|| / ||x|| over the last values x of a stack, at the other tokens of
                     the sentence (`own`) and at those of other sentences (`others`)
 
-    once as the model evaluates and once, where norms can, by the batch's own statistics.
+    once as the model evaluates and once, where norms can, by the batch's own statistics. The
+    softmax is alive where in no attention more than half of the sentence's rows are saturated.
     """
     if not subject.has_attention:
         return Finding.none("the model has no attention, and so no softmax over tokens")
     generator = subject.generator("outlier")
     picked = generator.permutation(subject.number("valid"))[:SENTENCES]
     batch = subject.batch("valid", picked.tolist())
-    feature = float(generator.random())
-    modes: dict[str, Callable[[], AbstractContextManager[None]]] = {"as evaluated": nullcontext}
+    place = float(generator.random())  # of the feature in the width, from 0 to below 1
+    modes: dict[str, AbstractContextManager[None]] = {"as evaluated": nullcontext()}
     if subject.keeps_statistics:
-        modes["of the batch"] = lambda: normalized_by(subject.model, "batch")
-    found = {}
-    for name, mode in modes.items():
-        with mode():
-            found[name] = disturbances(subject, batch, feature)
-    return Finding(_answer(found), {"model": found}, Table(_COLUMNS, _rows(found)))
+        modes["of the batch"] = normalized_by(subject.model, "batch")
+    found: dict[str, Any] = {}
+    rows: list[tuple[Cell, ...]] = []
+    answers = []
+    for statistics, mode in modes.items():
+        with mode:
+            changed, unchanged = disturbances(subject, batch, place)
+        before = worst(unchanged)
+        after = worst(*(by["attention"] for by in changed.values()))
+        alive = after["saturated"] <= _ALIVE
+        moved = {stack: by["moved"][stack] for stack, by in changed.items()}
+        found[statistics] = {
+            "unchanged": unchanged,
+            "outlier_in": changed,
+            "saturated": {"before": before["saturated"], "after": after["saturated"]},
+            "least_slope": {"before": before["slope"], "after": after["slope"]},
+            "alive": alive,
+        }
+        rows.append(("-", statistics, *before.values(), None, None))
+        rows += [
+            (stack, statistics, *worst(by["attention"]).values(), *moved[stack].values())
+            for stack, by in changed.items()
+        ]
+        own, others = (max(by[where] for by in moved.values()) for where in ("own", "others"))
+        fate = "keeps the softmax alive" if alive else "saturates"
+        if before["saturated"] > _ALIVE:
+            fate = "is saturated without the 999 already"
+        answers.append(
+            f"the model {statistics} {fate} (saturated rows {before['saturated']:.0%} -> "
+            f"{after['saturated']:.0%}) and changes other tokens of the sentence by {own:.0%}, "
+            f"other sentences by {others:.0%}"
+        )
+    return Finding("; ".join(answers), {"model": found}, Table(_COLUMNS, rows))
 
 
-@torch.no_grad()
-def disturbances(subject: Subject, batch: Batch, feature: float) -> dict[str, Any]:
-    """Return the attentions of the batch unchanged, and what an outlier in each stack changes.
-
-    `feature` chooses the feature by its place in the width, from 0 to below 1. The softmax is alive
-    where in no attention more than half of the rows of the outlier's sentence are saturated.
-    """
+def disturbances(
+    subject: Subject, batch: Batch, place: float
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what an outlier in each stack changes, and the attentions of the batch unchanged."""
     before = look(subject, batch, measure=describe)
     found = {}
     for stack in before.stacks:
-        after = look(subject, batch, measure=describe, enter=partial(_add, stack, feature))
-        moved = {
-            name: _moved(end.last, after.stacks[name].last, end.valid)
-            for name, end in before.stacks.items()
-        }
+
+        def add(name: str, x: Float[Tensor, "B P D"], stack: str = stack) -> Tensor:
+            added = torch.zeros_like(x)
+            added[0, 0, int(place * x.shape[-1])] = OUTLIER if name == stack else 0
+            return x + added
+
+        after = look(subject, batch, measure=describe, enter=add)
+        moved = {}
+        for name, end in before.stacks.items():
+            own, others = end.valid.clone(), end.valid.clone()
+            own[1:] = own[0, 0] = others[0] = False
+            pair = after.stacks[name].all, end.all
+            moved[name] = {
+                where: movement(*(values[tokens] for values in pair))
+                for where, tokens in (("own", own), ("others", others))
+            }
         found[stack] = {"attention": after.attention, "moved": moved}
-    unchanged, changed = worst(before.attention), [worst(by["attention"]) for by in found.values()]
-    saturated = max(by["saturated"] for by in changed)
-    least = min(by["slope"] for by in changed)
-    return {
-        "unchanged": before.attention,
-        "outlier_in": found,
-        "saturated": {"before": unchanged["saturated"], "after": saturated},
-        "least_slope": {"before": unchanged["slope"], "after": least},
-        "alive": saturated <= _ALIVE,
-    }
-
-
-def _moved(
-    old: Float[Tensor, "B P D"], new: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]
-) -> dict[str, float]:
-    """Compare two passes at the tokens that have no outlier added."""
-    first = torch.arange(len(valid), device=valid.device)[:, None] == 0
-    tokens = {"own": valid & first, "others": valid & ~first}
-    tokens["own"][0, 0] = False
-    return {where: movement(new[chosen], old[chosen]) for where, chosen in tokens.items()}
+    return found, before.attention
 
 
 def describe(
@@ -106,53 +122,20 @@ def describe(
 ) -> dict[str, float]:
     """Describe an attention in the batch's first sentence."""
     assert real is not None, "an attention is in a residual connection"
-    rows = real & (torch.arange(len(real), device=real.device)[:, None] == 0)
+    rows = real.clone()
+    rows[1:] = False
     values = describe_attention(query, key, visible, rows, threshold=SATURATED)
     return {name: float(value) for name, value in values.items()}
 
 
-def _add(stack: str, feature: float, name: str, x: Float[Tensor, "B P D"]) -> Tensor:
-    """Add the outlier to the first values of a stack."""
-    if name != stack:
-        return x
-    added = torch.zeros_like(x)
-    added[0, 0, int(feature * x.shape[-1])] = OUTLIER
-    return x + added
-
-
-def worst(attention: Values) -> dict[str, float]:
+def worst(*attentions: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
     """Return the most saturated attention values in the outlier's sentence."""
+    found = [each for attention in attentions for each in attention.values()]
     return {
-        "largest": max(found["largest"] for found in attention.values()),
-        "slope": min(found["slope"] for found in attention.values()),
-        "saturated": max(found["saturated"] for found in attention.values()),
+        "largest": max(each["largest"] for each in found),
+        "slope": min(each["slope"] for each in found),
+        "saturated": max(each["saturated"] for each in found),
     }
-
-
-def _rows(by_statistics: Values) -> list[tuple[Cell, ...]]:
-    rows: list[tuple[Cell, ...]] = []
-    for statistics, found in by_statistics.items():
-        rows.append(("-", statistics, *worst(found["unchanged"]).values(), None, None))
-        for stack, by in found["outlier_in"].items():
-            effects = by["moved"][stack]["own"], by["moved"][stack]["others"]
-            rows.append((stack, statistics, *worst(by["attention"]).values(), *effects))
-    return rows
-
-
-def _answer(by_statistics: Values) -> str:
-    parts = []
-    for statistics, found in by_statistics.items():
-        moved = [by["moved"][stack] for stack, by in found["outlier_in"].items()]
-        own, others = (max(by[where] for by in moved) for where in ("own", "others"))
-        before, after = (found["saturated"][when] for when in ("before", "after"))
-        fate = "keeps the softmax alive" if after <= _ALIVE else "saturates"
-        if before > _ALIVE:
-            fate = "is saturated without the 999 already"
-        parts.append(
-            f"the model {statistics} {fate} (saturated rows {before:.0%} -> {after:.0%}) and "
-            f"changes other tokens of the sentence by {own:.0%}, other sentences by {others:.0%}"
-        )
-    return "; ".join(parts)
 
 
 @question("outlier.softmax", of="claim")

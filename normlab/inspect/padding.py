@@ -2,9 +2,8 @@
 
 import math
 import sys
-from collections.abc import Mapping
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,8 +25,8 @@ from normlab.inspect.model import (
     stacks,
 )
 from normlab.inspect.question import Finding, Table, question
-from normlab.inspect.subject import run
-from normlab.inspect.worked import document, padding_moves
+from normlab.inspect.subject import padding_moves, run
+from normlab.inspect.worked import PADDED, document
 from normlab.norms.base import running_norms
 from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Moments
@@ -78,32 +77,48 @@ def padding(subject: Subject) -> Finding:
     passes = {
         mode: [_pass(subject, mode, picked.tolist(), share) for share in shares] for mode in MODES
     }
-    first = passes["training"][0]
     moved: dict[str, dict[str, list[float]]] = {
         mode: {
-            name: [movement(each.last[name], x) for each in passes[mode]]
-            for name, x in passes[mode][0].last.items()
+            name: [movement(each.last[name], x) for each in found]
+            for name, x in found[0].last.items()
         }
-        for mode in MODES
+        for mode, found in passes.items()
     }
-    compared = [
-        [compare(found, each.moments[name]) for name, found in first.moments.items()]
-        for each in passes["training"]
-    ]
-    statistics = {
-        name: [fmean(by[name] for by in each) for each in compared]
-        for name in ("mean_ratio", "mean_offset", "var_ratio")
-        if first.moments
-    }
+    moments = [list(each.moments.values()) for each in passes["training"]]
+    compared = [list(map(compare, moments[0], each)) for each in moments]
     values = {
         "sentences": len(picked),
         "lengths": lengths[picked].mean(0).tolist(),
         "shares": shares,
-        "real_share": {name: [p.padding[name] for p in passes["eval"]] for name in first.last},
+        "real_share": {name: [p.padding[name] for p in passes["eval"]] for name in subject.stacks},
         "moved": moved,
-        "statistics": statistics,
+        "statistics": {
+            name: [fmean(by[name] for by in each) for each in compared]
+            for name in ("mean_ratio", "mean_offset", "var_ratio")
+            if moments[0]
+        },
     }
-    return Finding(_answer(values), values, _table(values))
+    most = {mode: max(x[-1] for x in moved[mode].values()) for mode in MODES}
+    start = max(each[0] for each in values["real_share"].values())
+    answer = (
+        f"real tokens' outputs change {by_how_much(most['training'])}"
+        f"{f' from {start:.0%}' if start else ''} at {shares[-1]:.0%} padding (training "
+        f"statistics), {by_how_much(most['eval'])} in eval"
+    )
+    series = {"padding": shares}
+    for mode in MODES:
+        series |= {f"{stack}, {mode}": found for stack, found in moved[mode].items()}
+    if statistics := values["statistics"]:
+        offset, ratio = statistics["mean_offset"][-1], statistics["var_ratio"][-1]
+        series |= {"mean offset": statistics["mean_offset"], "var ratio": statistics["var_ratio"]}
+        answer += (
+            f"; batch means change {by_how_much(offset)} of a standard deviation, and batch "
+            f"variances are {ratio:.3g} of what they were"
+            if max(offset, abs(ratio - 1)) >= ROUNDING
+            else "; batch statistics stay as they are"
+        )
+    table = Table(list(series), list(map(list, zip(*series.values(), strict=True))))
+    return Finding(answer, values, table, board={"padding": most["training"]})
 
 
 class _Pass(NamedTuple):
@@ -160,39 +175,6 @@ def compare(first: Moments, other: Moments) -> dict[str, float]:
     }
 
 
-def _answer(values: Mapping[str, Any]) -> str:
-    most = {mode: max(x[-1] for x in values["moved"][mode].values()) for mode in MODES}
-    first = max(shares[0] for shares in values["real_share"].values())
-    start = f" from {first:.0%}" if first else ""
-    text = (
-        f"real tokens' outputs change {by_how_much(most['training'])}{start} at "
-        f"{values['shares'][-1]:.0%} padding (training statistics), "
-        f"{by_how_much(most['eval'])} in eval"
-    )
-    if statistics := values["statistics"]:
-        offset, ratio = statistics["mean_offset"][-1], statistics["var_ratio"][-1]
-        if max(offset, abs(ratio - 1)) < ROUNDING:
-            text += "; batch statistics stay as they are"
-        else:
-            text += (
-                f"; batch means change {by_how_much(offset)} of a standard deviation, and batch "
-                f"variances are {ratio:.3g} of what they were"
-            )
-    return text
-
-
-def _table(values: Mapping[str, Any]) -> Table:
-    columns, series = ["padding"], [values["shares"]]
-    for mode in MODES:
-        for stack, found in values["moved"][mode].items():
-            columns.append(f"{stack}, {mode}")
-            series.append(found)
-    if statistics := values["statistics"]:
-        columns += ["mean offset", "var ratio"]
-        series += [statistics["mean_offset"], statistics["var_ratio"]]
-    return Table(columns, [list(row) for row in zip(*series, strict=True)])
-
-
 @question("padding.pollutes", of="claim")
 def pollutes() -> list[Evidence]:
     """What are the statistics of 1 2 3 4 5 with five zeros of padding, counted and left out?"""
@@ -242,8 +224,7 @@ def spares() -> list[Evidence]:
         valid = torch.arange(12 + extra).expand(8, -1) < 12
         after = run(new_norm("ln"), torch.cat([x, filler], 1), valid)[:, :12]
         largest = max(largest, float((after - before).abs().max()))
-    valid = torch.tensor([[True, True, True], [True, True, False]])
-    moves = padding_moves(option("ln"), document(), valid)
+    moves = padding_moves(option("ln"), document(), PADDED)
     return [
         piece(
             "ln: 8 to 80 % of padding does not change real tokens",

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from pkgutil import iter_modules
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
 Cell = str | float | int | None
@@ -49,7 +49,7 @@ class Finding:
 
     def plain(self, question: "Question") -> dict[str, Any]:
         """Return the entry of this question in `inspect.json` and `card.json`."""
-        found = {
+        return {
             "question": question.text,
             "answer": self.answer,
             "figures": self.values,
@@ -57,44 +57,39 @@ class Finding:
             "rows": self.table.rows,
             "why_not": self.why_not or None,
             "applies": not self.why_not,
+            "cells": self.board,
         }
-        return found | {"cells": self.board} if question.of == "card" else found
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question by its name, what it is asked of, and its text.
-
-    `stage` is when the norm card asks it: see `normlab.inspect.card`.
-    """
+    """A question by its name, what it is asked of, and its text."""
 
     name: str
     of: Of
     text: str
     ask: Callable[..., Any]
-    stage: str = ""
 
 
 _REGISTRY: dict[tuple[Of, str], Question] = {}
 
 
-def question(name: str, *, of: Of, stage: str = "") -> Callable[[Ask], Ask]:
+def question(name: str, *, of: Of) -> Callable[[Ask], Ask]:
     """Register a function as a question; the first line of its docstring is the text."""
 
     def register(ask: Ask) -> Ask:
         text = (inspect.getdoc(ask) or "").partition("\n")[0]
-        _REGISTRY[of, name] = Question(name, of, text, ask, stage)
+        _REGISTRY[of, name] = Question(name, of, text, ask)
         return ask
 
     return register
 
 
-def questions(of: Of, names: Sequence[str] = ()) -> list[Question]:
-    """Return the named questions of a kind, or all; ValueError lists them for a wrong name."""
-    package = __name__.rpartition(".")[0]
-    for item in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{item.name}")
-    there = {name: found for (kind, name), found in _REGISTRY.items() if kind == of}
+def questions(*of: Of, names: Sequence[str] = ()) -> list[Question]:
+    """Return the named questions of some kinds, or all; ValueError lists them for a wrong name."""
+    for path in Path(__file__).parent.glob("[a-z]*.py"):
+        import_module(f"{__package__}.{path.stem}")
+    there = {name: found for (kind, name), found in _REGISTRY.items() if kind in of}
     for name in names:
         if name not in there:
             raise ValueError(f"no question {name!r:.60}: there are {', '.join(sorted(there))}")

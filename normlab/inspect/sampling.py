@@ -2,8 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -76,8 +75,7 @@ def batch_mean(subject: Subject) -> Finding:
     )
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(NamedTuple):
     """Tokens in M groups: the count and the sum of each, and the squares of all, in float64."""
 
     counts: Float[np.ndarray, " M"]
@@ -91,15 +89,6 @@ class Sums:
         sums = np.add.reduceat(wide, starts, axis=0)
         return cls(counts.astype(np.float64), sums, np.square(wide).sum(0))
 
-    @classmethod
-    def joined(cls, parts: Sequence["Sums"]) -> "Sums":
-        """Return the groups of all parts, one part after the other."""
-        return cls(
-            np.concatenate([part.counts for part in parts]),
-            np.concatenate([part.sums for part in parts]),
-            np.sum([part.squares for part in parts], axis=0),
-        )
-
     @property
     def variance(self) -> float:
         """The variance of a token, summed over features."""
@@ -112,10 +101,18 @@ def describe(
 ) -> dict[str, Any]:
     """Return the values that `batch_mean` defines, and sigma^2; lists go by the sizes of sets.
 
-    Each row of `orders` are different groups, whose first N make up a set of N.
+    Each row of `orders` are different groups, whose first N make up a set of N. The number of
+    tokens is the harmonic mean over sets.
     """
-    number, variance = resampled(tokens, orders, sizes)
-    relative = variance / tokens.variance
+    blocks = [0, *sizes[:-1]]  # a set of 2 N is one of N and as many more
+    counts = np.add.reduceat(tokens.counts[orders], blocks, axis=1).cumsum(1)
+    means = np.stack(
+        [np.add.reduceat(tokens.sums[order], blocks, axis=0).cumsum(0) for order in orders]
+    )
+    means /= counts[:, :, None]
+    left = 1 - np.asarray(sizes) / len(tokens.counts)
+    number = 1 / (1 / counts).mean(0)
+    relative = means.var(0, ddof=1).sum(-1) / left / tokens.variance
     x, y = np.log(number), np.log(relative)
     x = x - x.mean()
     return {
@@ -125,20 +122,6 @@ def describe(
         "slope": float((x * y).sum() / np.square(x).sum()),
         "sigma2": tokens.variance,
     }
-
-
-def resampled(
-    tokens: Sums, orders: Int[np.ndarray, "sets largest"], sizes: Sequence[int]
-) -> tuple[Float[np.ndarray, " K"], Float[np.ndarray, " K"]]:
-    """Return by size of sets the harmonic mean of their tokens, and the variance of their mean."""
-    blocks = [0, *sizes[:-1]]  # a set of 2 N is one of N and as many more
-    counts = np.add.reduceat(tokens.counts[orders], blocks, axis=1).cumsum(1)
-    means = np.stack(
-        [np.add.reduceat(tokens.sums[order], blocks, axis=0).cumsum(0) for order in orders]
-    )
-    means /= counts[:, :, None]
-    left = 1 - np.asarray(sizes) / len(tokens.counts)
-    return 1 / (1 / counts).mean(0), means.var(0, ddof=1).sum(-1) / left
 
 
 def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
@@ -155,10 +138,14 @@ def _collect(subject: Subject, picked: np.ndarray) -> dict[str, Sums]:
         batch = subject.batch("train", picked[start : start + BATCH].tolist())
         for name, passage in look(subject, batch, "training").norms.items():
             if name in wanted or not wanted:
-                tokens = passage.x[passage.valid].cpu().numpy()
+                tokens = passage.real.cpu().numpy()
                 counts = passage.valid.sum(1).cpu().numpy()
                 parts.setdefault(name, []).append(Sums.of(tokens, counts))
-    return {name: Sums.joined(each) for name, each in parts.items()}
+    found = {name: list(zip(*each, strict=True)) for name, each in parts.items()}
+    return {
+        name: Sums(np.concatenate(counts), np.concatenate(sums), np.sum(squares, axis=0))
+        for name, (counts, sums, squares) in found.items()
+    }
 
 
 @question("sampling.variance_of_the_mean", of="claim")

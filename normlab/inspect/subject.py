@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import torch
+import torch.nn.functional as F
 import yaml
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -34,7 +35,14 @@ class BareNorm:
 
     def __init__(self, build: Callable[[int], Norm]) -> None:
         """Build it at the first width that it takes; raises what the last width raises."""
-        self._made = _first_made(build)
+        for width in _WIDTHS:
+            try:
+                with _seeded():
+                    self._made = build(width)
+                break
+            except ValueError:
+                if width == _WIDTHS[-1]:
+                    raise
         self._trained: dict[int, Norm] = {}
 
     @property
@@ -57,12 +65,11 @@ class BareNorm:
 
     def tokens(self, seed: int = 0) -> tuple[Float[Tensor, "B P D"], Bool[Tensor, "B P"]]:
         """Return four sequences of 2 to 6 tokens, padded to 6, and which tokens are real."""
-        valid = torch.arange(max(_LENGTHS)) < torch.tensor(_LENGTHS)[:, None]
-        return self.values(*valid.shape, seed=seed), valid
+        return self.values(*_VALID.shape, seed=seed), _VALID.clone()
 
     def values(self, *shape: int, seed: int = 0) -> Float[Tensor, "B P D"]:
         """Return normal values of mean 2 and deviation 3."""
-        return _normal(*shape, self.width, seed=seed)
+        return normal(*shape, self.width, seed=seed)
 
     def line_of(self, error: Exception) -> str:
         """Return ` (file:line)` of an error's last line in the norm's own file; empty if none."""
@@ -72,15 +79,11 @@ class BareNorm:
         return f" ({Path(file).name}:{lines[-1]})" if lines else ""
 
 
-def _first_made(build: Callable[[int], Norm]) -> Norm:
-    for width in _WIDTHS[:-1]:
-        with contextlib.suppress(ValueError), _seeded():
-            return build(width)
-    with _seeded():
-        return build(_WIDTHS[-1])
+_VALID = torch.arange(max(_LENGTHS)) < torch.tensor(_LENGTHS)[:, None]
 
 
-def _normal(*shape: int, seed: int) -> Tensor:
+def normal(*shape: int, seed: int) -> Tensor:
+    """Return normal values of mean 2 and deviation 3 in float64."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64) * 3 + 2
 
@@ -97,23 +100,16 @@ def _seeded() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class Setting:
-    """A value of the norm's config; `allowed` lists the alternatives where they are named."""
-
-    name: str
-    value: Any
-    allowed: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class OnTable:
     """An option of `configs/norm` at the width of 4, and the values that had to change to fit it.
 
+    `settings` are the values of its config, `allowed` the alternatives of those that name them.
     `step` is where in a run of 1000 steps it is shown, 0 for a norm that was told of no step.
     """
 
     option: Option
-    settings: tuple[Setting, ...]
+    settings: Mapping[str, Any]
+    allowed: Mapping[str, tuple[str, ...]]
     changed: Mapping[str, int] = field(default_factory=dict)
     step: int = 0
 
@@ -125,60 +121,44 @@ class OnTable:
             norm.clock = Clock(self.step, LONG_RUN)
         return norm.double().train()
 
-    def alternatives(self, name: str) -> tuple[str, ...]:
-        """Return the allowed values of a setting; empty where there is no such choice."""
-        return next((s.allowed for s in self.settings if s.name == name), ())
-
 
 def on_table(option: Option) -> OnTable:
-    """Return the norm of an option at the width of 4."""
-    node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
-    norm, changed = fitted(lambda **values: make_norm(option.name, WIDTH, **values), node)
-    hints = get_type_hints(type(norm).__init__)
-    settings = []
-    for name, value in node.items():
-        if not name.startswith("_"):
-            hint = hints.get(name)
-            allowed = get_args(hint) if get_origin(hint) is Literal else ()
-            settings.append(Setting(name, value, tuple(map(str, allowed))))
-    return OnTable(option, tuple(settings), changed)
-
-
-def fitted(
-    make: Callable[..., Norm], node: Mapping[str, Any], dim: int = WIDTH
-) -> tuple[Norm, dict[str, int]]:
-    """Return a norm at a width, and the values of its config that had to change to fit it.
+    """Return the norm of an option at the width of 4.
 
     Group norm's 8 groups do not divide 4: the first whole number that fits is taken. Half the width
     is tried first, as with as many groups as features group norm would erase them. Raises what the
     norm raises where none fits.
     """
-    whole = [name for name, value in node.items() if type(value) is int]
+    node = yaml.safe_load(option.path.read_text(encoding="utf-8"))
+    settings = {name: value for name, value in node.items() if not name.startswith("_")}
+    whole = [name for name, value in settings.items() if type(value) is int]
     refused: ValueError | None = None
-    for changed in ({}, *({name: n} for name in whole for n in (dim // 2, dim, 1))):
+    for changed in ({}, *({name: n} for name in whole for n in (WIDTH // 2, WIDTH, 1))):
         try:
-            return make(**changed), changed
+            norm = make_norm(option.name, WIDTH, **changed)
         except ValueError as error:
             refused = refused or error
+            continue
+        hints = get_type_hints(type(norm).__init__)
+        choices = {name: hints[name] for name in settings if get_origin(hints.get(name)) is Literal}
+        allowed = {name: tuple(map(str, get_args(hint))) for name, hint in choices.items()}
+        return OnTable(option, settings, allowed, changed)
     assert refused is not None
     raise refused
 
 
-def call(norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0) -> Tensor:
+def call(
+    norm: Norm, x: Tensor, valid: Tensor | None = None, *, start: int = 0, dense: bool = False
+) -> Tensor:
     """Return the norm's output; all tokens are real unless `valid` says otherwise.
 
-    What the norm draws at random is the same each time.
+    What the norm draws at random is the same each time. A `dense` batch says nothing of padding,
+    as one of images.
     """
-    if valid is None:
+    if valid is None and not dense:
         valid = torch.ones(x.shape[:2], dtype=torch.bool)
     with _seeded():
         return norm(x, Stream(valid, start=start))
-
-
-def call_dense(norm: Norm, x: Tensor) -> Tensor:
-    """Return the output for a batch that says nothing of padding, as one of images."""
-    with _seeded():
-        return norm(x, Stream())
 
 
 def run(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
@@ -208,19 +188,31 @@ def one_by_one(norm: Norm, x: Tensor, valid: Tensor | None = None) -> Tensor:
         return torch.cat([call(norm, x[:, [t]], real[:, [t]], start=t) for t in steps], 1)
 
 
+def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
+    """Tell whether real tokens change with other or more padding."""
+    before = look(norm, x, valid)[valid]
+    other = x.masked_fill(~valid[..., None], 100.0)
+    more, still = F.pad(x, (0, 0, 0, 2, 0, 1)), F.pad(valid, (0, 2, 0, 1))
+    after = (look(norm, other, valid)[valid], look(norm, more, still)[still])
+    return any(not torch.allclose(before, y, rtol=0, atol=_ROUNDING) for y in after)
+
+
+def loss(y: Tensor, valid: Tensor) -> Tensor:
+    """Return a loss of some outputs at real tokens that no symmetry of a norm makes constant."""
+    return (y * y.detach().cos())[valid].sum()
+
+
 def train_step(norm: Norm, number: int) -> tuple[Tensor, Tensor]:
     """Train on one batch; return the output and the gradient of the input at real tokens."""
     norms = ModelNorms(nn.Sequential(norm))
     norms.begin_step(number, STEPS)
-    valid = torch.arange(6) < torch.tensor(_LENGTHS)[:, None]
-    x = _normal(4, 6, norm.dim, seed=number).requires_grad_()
-    y = call(norm, x, valid)
-    loss = (y * y.detach().cos())[valid].sum()
+    x = normal(*_VALID.shape, norm.dim, seed=number).requires_grad_()
+    y = call(norm, x, _VALID)
     price = norms.penalty()
-    (loss if price is None else loss + price).backward()
+    (loss(y, _VALID) + (0 if price is None else price)).backward()
     norms.commit()
     assert x.grad is not None
-    return y.detach()[valid], x.grad[valid]
+    return y.detach()[_VALID], x.grad[_VALID]
 
 
 def begin_step(norm: Norm, number: int) -> None:

@@ -1,23 +1,46 @@
-"""The documents' own numbers through the real module: their tensor, and its padding.
+"""All that `normlab explain` shows of a norm, worked on the documents' own numbers.
 
-The statistics of a group are taken twice. Once by hand, as the mean and variance of its values.
-And once out of the module: within a group its output is a straight line of its input, whose zero
-is what was subtracted and whose slope is what was divided by. Where the two agree the formula is
-known; where they do not, nothing is claimed.
+The statistics of a group are taken twice: by hand, as the mean and variance of its values, and out
+of the module. Within a group its output is a straight line of its input, whose zero is what was
+subtracted and whose slope is what was divided by.
 """
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, TypeVar
 
 import torch
-import torch.nn.functional as F
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
-from normlab.inspect.axes import Cell, cells, describe, groups, pooled
-from normlab.inspect.subject import Norm, OnTable, look, run, trained
+from normlab.config.registry import Option
+from normlab.inspect.axes import (
+    EXAMPLE,
+    SHAPE,
+    Cell,
+    Cells,
+    Sees,
+    by_axes,
+    dependence,
+    describe,
+    distinct,
+    groups,
+    in_order,
+    pooled_cells,
+)
+from normlab.inspect.subject import (
+    HALF_WAY,
+    WIDTH,
+    Norm,
+    look,
+    on_table,
+    padding_moves,
+    remembers,
+    run,
+    trained,
+)
 from normlab.norms.base import RunningNorm
 
 # Two samples of three tokens of four features.
@@ -25,11 +48,11 @@ DOCUMENT = (
     ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), (9.0, 10.0, 11.0, 12.0)),
     ((-1.0, 0.0, 1.0, 2.0), (3.0, 4.0, 5.0, 6.0), (7.0, 8.0, 9.0, 10.0)),
 )
+PADDED = torch.tensor([[True, True, True], [True, True, False]])
+"""The real tokens where the last token of the second sample is padding."""
+T = TypeVar("T")
 Block = list[list[list[float]]]
-Kind = Literal["identity", "standardize", "scale", "other"]
 _CLOSE = 1e-6
-_NEGLIGIBLE = 1e-9
-_PAD = (1, 2)  # the last token of the second sample
 
 
 def document() -> Float[Tensor, "2 3 4"]:
@@ -37,16 +60,14 @@ def document() -> Float[Tensor, "2 3 4"]:
     return torch.tensor(DOCUMENT, dtype=torch.float64)
 
 
-@dataclass(frozen=True)
-class Line:
+class Line(NamedTuple):
     """The output as `(x - center) / divisor`."""
 
     center: float
     divisor: float
 
 
-@dataclass(frozen=True)
-class Pair:
+class Pair(NamedTuple):
     """A mean and a variance; a mean square has mean 0."""
 
     mean: float
@@ -66,8 +87,8 @@ class Group:
     mean: float
     var: float
     line: Line | None
-    entered: Pair | None
-    kept: Pair | None
+    entered: Pair | None = None
+    kept: Pair | None = None
 
 
 @dataclass(frozen=True)
@@ -82,13 +103,151 @@ class Worked:
     eval: Block
     same_in_eval: bool
     groups: list[Group]
-    kind: Kind
-    momentum: float | None
-    start: Pair | None
+    momentum: float | None = None
+    start: Pair | None = None
 
 
-def work(norm: Norm, pooled: Mapping[Cell, frozenset[Cell]]) -> Worked:
-    """Send the documents' tensor through a new norm; `pooled` gives each cell's group.
+@dataclass(frozen=True)
+class Facts:
+    """What a norm declares and keeps.
+
+    `parameters` and `buffers` are shapes by name, with D for the width, and `sizes` how many
+    numbers these are.
+    """
+
+    name: str
+    description: str
+    pools: list[str]
+    running: bool
+    incremental: bool
+    parameters: dict[str, str]
+    buffers: dict[str, str]
+    sizes: tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Page(Facts):
+    """What there is to know about a norm.
+
+    `pooled` are the cells that share their statistics with the example cell. `narrower` tells
+    that these are fewer than the axes say, `changed` are values of the config that had to give way
+    to the documents' width of 4, `padding` tells by treatment whether padding changes the output
+    of real tokens. A part that the norm refuses to compute is None, and `refused` says why.
+    `scheduled` tells that the norm changes during training, and `step` at which step it is shown,
+    0 for the start.
+    """
+
+    target: str
+    docstring: str
+    settings: dict[str, Any]
+    allowed: dict[str, tuple[str, ...]]
+    changed: dict[str, int]
+    pooled: list[Cell]
+    groups: int
+    narrower: bool
+    sees_train: Sees | None
+    sees_eval: Sees | None
+    worked: Worked | None
+    padding: dict[str, bool] | None
+    refused: str
+    scheduled: bool
+    step: int
+
+    def plain(self) -> dict[str, Any]:
+        """Return the facts as plain values for JSON."""
+        return {"shape": SHAPE, "example": EXAMPLE, **asdict(self)}
+
+
+def facts(option: Option) -> Facts:
+    """Return what an option of `configs/norm` declares and keeps."""
+    shown = on_table(option)
+    norm, wide = shown.make(), shown.make(2 * WIDTH)
+    kept = [(dict(each.named_parameters()), _saved_buffers(each)) for each in (norm, wide)]
+    learned, buffers = zip(*kept, strict=True)
+    counts = [[sum(x.numel() for x in each.values()) for each in of] for of in (learned, buffers)]
+    return Facts(
+        name=option.name,
+        description=option.description,
+        pools=in_order(norm.pools),
+        running=remembers(norm),
+        incremental=norm.incremental,
+        parameters=_shapes(*learned),
+        buffers=_shapes(*buffers),
+        sizes=(_size(*counts[0]), _size(*counts[1])),
+    )
+
+
+def explain(option: Option) -> Page:
+    """Gather the facts of an option of `configs/norm`, and work it through."""
+    shown = on_table(option)
+    norm = shown.make()
+    refusals: dict[str, None] = {}
+
+    def try_(compute: Callable[[], T]) -> T | None:
+        try:
+            return compute()
+        except (ValueError, RuntimeError) as error:
+            refusals[str(error)] = None
+            return None
+
+    seen = try_(lambda: dependence(norm))
+    if norm.phases and seen is not None and not Sees.of(seen).others:
+        shown = replace(shown, step=HALF_WAY)  # it pools nothing at the start
+        norm = shown.make()
+        seen = try_(lambda: dependence(norm))
+    seen_eval = try_(lambda: dependence(trained(norm, distinct())))
+    declared = by_axes(norm.pools)
+    found = declared if seen is None else pooled_cells(norm, seen)
+    (pooled,) = groups(found[EXAMPLE][None, None, None])
+
+    def moved() -> dict[str, bool]:
+        x = document()
+        x[~PADDED] = 0
+        ways = shown.allowed.get("padding", ("",))
+        made = {how: shown.make(padding=how) if how else shown.make() for how in ways}
+        return {how: padding_moves(norm, x, PADDED) for how, norm in made.items()}
+
+    return Page(
+        **vars(facts(option)),
+        target=f"{type(norm).__module__}.{type(norm).__name__}",
+        docstring=(inspect.getdoc(type(norm)) or "").split("\nRaises:")[0].strip(),
+        settings=dict(shown.settings),
+        allowed=dict(shown.allowed),
+        changed=dict(shown.changed),
+        pooled=pooled,
+        groups=len(groups(found)),
+        narrower=not torch.equal(found, declared),
+        sees_train=None if seen is None else Sees.of(seen),
+        sees_eval=None if seen_eval is None else Sees.of(seen_eval),
+        worked=try_(lambda: work(norm, found)),
+        padding=try_(moved),
+        refused="; ".join(refusals),
+        scheduled=bool(norm.phases),
+        step=shown.step,
+    )
+
+
+def _saved_buffers(norm: Norm) -> dict[str, Tensor]:
+    """Return the buffers that a checkpoint holds."""
+    return {name: tensor for name, tensor in norm.named_buffers() if name in norm.state_dict()}
+
+
+def _shapes(narrow: Mapping[str, Tensor], wide: Mapping[str, Tensor]) -> dict[str, str]:
+    """Write shapes by how they grow between the widths D = 4 and 8."""
+    pairs = {name: zip(x.shape, wide[name].shape, strict=True) for name, x in narrow.items()}
+    return {name: f"[{', '.join(_size(*pair) for pair in each)}]" for name, each in pairs.items()}
+
+
+def _size(narrow: int, wide: int) -> str:
+    """Return a size as `a D + b`, from its values at D = 4 and 8."""
+    slope = (wide - narrow) // WIDTH
+    rest = narrow - slope * WIDTH
+    parts = [f"{slope} D" if slope > 1 else "D"] if slope else []
+    return " + ".join([*parts, str(rest)] if rest or not parts else parts)
+
+
+def work(norm: Norm, cells: Cells) -> Worked:
+    """Send the documents' tensor through a new norm; `cells` has each cell's group.
 
     Raises what the norm raises on the tensor.
     """
@@ -96,40 +255,25 @@ def work(norm: Norm, pooled: Mapping[Cell, frozenset[Cell]]) -> Worked:
     train = look(norm, x)
     after = trained(norm, x)
     out = run(after, x)
-    found = [_group(sorted(group), x, train, after) for group in groups(pooled)]
-    momentum = start = None
+    found = [_group(group, x, train, after) for group in groups(cells)]
+    blocks = (x.tolist(), train.tolist(), out.tolist(), torch.equal(train, out), found)
     if isinstance(norm, RunningNorm):
-        momentum, start = norm.momentum, _at(found[0].cells[0], *norm.running_moments())
-    return Worked(
-        x=x.tolist(),
-        train=train.tolist(),
-        eval=out.tolist(),
-        same_in_eval=torch.equal(train, out),
-        groups=found,
-        kind="identity" if torch.equal(x, train) else _kind(norm, found),
-        momentum=momentum,
-        start=start,
-    )
+        start = _at(found[0].cells[0], *norm.running_moments())
+        return Worked(*blocks, norm.momentum, start)
+    return Worked(*blocks)
 
 
-def _group(members: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
-    values = [float(x[cell]) for cell in members]
+def _group(cells: list[Cell], x: Tensor, y: Tensor, after: Norm) -> Group:
+    values = [float(x[cell]) for cell in cells]
     mean = math.fsum(values) / len(values)
-    entered = kept = None
-    if isinstance(after, RunningNorm):
-        if after.seen is not None:
-            entered = _at(members[0], *after.estimates(after.seen))
-        kept = _at(members[0], *after.running_moments())
-    return Group(
-        name=describe(set(members)),
-        cells=members,
-        values=values,
-        mean=mean,
-        var=math.fsum((value - mean) ** 2 for value in values) / len(values),
-        line=line_through(values, [float(y[cell]) for cell in members]),
-        entered=entered,
-        kept=kept,
-    )
+    var = math.fsum((value - mean) ** 2 for value in values) / len(values)
+    line = line_through(values, [float(y[cell]) for cell in cells])
+    found = Group(describe(cells), cells, values, mean, var, line)
+    if isinstance(after, RunningNorm) and after.seen is not None:
+        tables = after.estimates(after.seen), after.running_moments()
+        entered, kept = (_at(cells[0], *each) for each in tables)
+        return replace(found, entered=entered, kept=kept)
+    return found
 
 
 def line_through(xs: Sequence[float], ys: Sequence[float]) -> Line | None:
@@ -150,94 +294,3 @@ def _at(cell: Cell, mean: Tensor, var: Tensor) -> Pair:
     rows, cols = mean.shape
     at = (token if rows > 1 else 0, feature if cols > 1 else 0)
     return Pair(float(mean[at]), float(var[at]))
-
-
-def _kind(norm: Norm, found: Sequence[Group]) -> Kind:
-    """Return which formula the module's outputs agree with, in every group."""
-    eps = float(getattr(norm, "eps", 0.0))
-
-    def agrees(line: Line | None, center: float, square: float) -> bool:
-        if line is None:
-            return False
-        pairs = ((line.center, center), (line.divisor, math.sqrt(square + eps)))
-        return all(math.isclose(a, b, rel_tol=_CLOSE, abs_tol=_CLOSE) for a, b in pairs)
-
-    if all(agrees(group.line, group.mean, group.var) for group in found):
-        return "standardize"
-    if all(agrees(group.line, 0.0, group.var + group.mean**2) for group in found):
-        return "scale"
-    return "other"
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """One way of treating padding, and what the module does under it.
-
-    `used` are the statistics of the group that is shown, `out` the output of its first real value.
-    `moves` tells whether the output of any real token changes when other values are at the padding,
-    or when two positions and a sample of nothing but padding are added.
-    """
-
-    name: str | None
-    used: Pair | None
-    out: float
-    moves: bool
-
-
-@dataclass(frozen=True)
-class Padding:
-    """The group that is shown, its real and padded values, and each treatment."""
-
-    group: str
-    real: list[float]
-    padded: list[float]
-    treatments: list[Treatment]
-
-
-def pad(subject: OnTable) -> Padding:
-    """Try every treatment of padding that a norm has, on lengths 3 and 2 of the documents' tensor.
-
-    The last token of sample 2 becomes padding of zeros. Raises what the norm raises on it.
-    """
-    x = document()
-    valid = torch.ones(x.shape[:2], dtype=torch.bool)
-    x[_PAD], valid[_PAD] = 0, False
-    norm = subject.make()
-    found = groups({cell: pooled(cell, norm.pools) for cell in cells()})
-    mixed = (group for group in found if len({bool(valid[cell[:2]]) for cell in group}) == 2)
-    group = sorted(next(mixed, found[0]))  # the first one with real and padded tokens
-    real = [cell for cell in group if valid[cell[:2]]]
-    treatments = []
-    for name in subject.alternatives("padding") or (None,):
-        norm = subject.make() if name is None else subject.make(padding=name)
-        moves = padding_moves(norm, x, valid)
-        y = run(norm, x, valid)
-        used = _used(norm, real, x, y)
-        treatments.append(Treatment(name, used, float(y[real[0]]), moves))
-    return Padding(
-        group=describe(set(group)),
-        real=[float(x[cell]) for cell in real],
-        padded=[float(x[cell]) for cell in group if not valid[cell[:2]]],
-        treatments=treatments,
-    )
-
-
-def _used(norm: Norm, real: Sequence[Cell], x: Tensor, y: Tensor) -> Pair | None:
-    """Return the mean and variance that the group of some real cells was normalized by."""
-    if isinstance(norm, RunningNorm) and norm.seen is not None:
-        mean, var = (table.expand(x.shape)[real[0]] for table in norm.seen[:2])
-        return Pair(float(mean), float(var))
-    line = line_through([float(x[c]) for c in real], [float(y[c]) for c in real])
-    if line is None:
-        return None
-    return Pair(line.center, max(line.divisor**2 - float(getattr(norm, "eps", 0.0)), 0.0))
-
-
-def padding_moves(norm: Norm, x: Float[Tensor, "B P D"], valid: Bool[Tensor, "B P"]) -> bool:
-    """Tell whether real tokens change with other or more padding."""
-    before = look(norm, x, valid)[valid]
-    other = x.clone()
-    other[~valid] = 100.0
-    more, still = F.pad(x, (0, 0, 0, 2, 0, 1)), F.pad(valid, (0, 2, 0, 1))
-    after = (look(norm, other, valid)[valid], look(norm, more, still)[still])
-    return any(not torch.allclose(before, y, rtol=0, atol=_NEGLIGIBLE) for y in after)

@@ -12,7 +12,7 @@ import os
 import platform
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from normlab.records.files import atomic_write, read_json
 from normlab.records.record import fingerprint
@@ -122,15 +122,6 @@ def _machine() -> list[str]:
     return [platform.machine(), str(os.cpu_count()), *sorted(kinds), *gpus, *visible_gpus()]
 
 
-class Estimate(NamedTuple):
-    """How often a run does what at most, and its seconds in all."""
-
-    updates: int
-    validations: int
-    saves: int
-    seconds: float
-
-
 def planned_updates(config: Mapping[str, Any], cost: Cost | None = None) -> int | None:
     """Return the updates of a config's budget; limits in other units need a measured cost."""
     budget = config["budget"]
@@ -149,23 +140,17 @@ def planned_updates(config: Mapping[str, Any], cost: Cost | None = None) -> int 
     return min((int(limit) for limit in limits if limit is not None), default=None)
 
 
-def estimate(config: Mapping[str, Any], cost: Cost) -> Estimate:
-    """Return what a run of a config does, and how long it takes by a measured cost."""
+def estimate(config: Mapping[str, Any], cost: Cost) -> float:
+    """Return how many seconds a run of a config takes at most, by a measured cost."""
     updates = planned_updates(config, cost)
     assert updates is not None, "a budget has a limit"
     validations = math.ceil(updates / config["validate"]["every"])
-    # A validation saves the best and the last checkpoint.
-    saves = updates // config["observe"]["checkpoint_every"] + 2 * validations
-    change = (config["task"].get("length_change") or {}).get("step") or updates + 1
-    later = max(0, updates - change + 1)
-    seconds = (
-        (cost["start_seconds"] or 0)
-        + cost["update_seconds"] * (updates + later * (cost["later_share"] - 1))
-        + validations * cost["validation_seconds"]
-        + saves * cost["save_seconds"]
+    return (
+        cost["start_seconds"]
+        + cost["update_seconds"] * updates
+        + cost["validation_seconds"] * validations
         + cost["test_seconds"]
     )
-    return Estimate(updates, validations, saves, seconds)
 
 
 def duration(seconds: float | int) -> str:

@@ -15,7 +15,7 @@ from bench.common import (
     write_json,
 )
 from normlab import distributed
-from normlab.bench.speed import Clock, Peak, Steps, flop_per_token, spread, start
+from normlab.bench.speed import Clock, Steps, flop_per_token, peak, spread, start
 from normlab.commands._terminal import print_table
 from normlab.train.runtime import Runtime
 
@@ -79,7 +79,6 @@ def measure(
 ) -> dict[str, Any]:
     """Warm every run up, let them take turns, and return the report as plain values."""
     clock = Clock(runtime.device)
-    peak = Peak(contenders[0].trainer.model, runtime)
     peaks: list[float] = []
     wall: dict[str, list[float]] = {each.name: [] for each in contenders}
     busy: dict[str, list[float]] = {each.name: [] for each in contenders}
@@ -88,18 +87,17 @@ def measure(
     for turn in range(intervals):
         # Every other turn goes backwards, so that no run always follows the same one.
         for contender in contenders if turn % 2 == 0 else reversed(contenders):
-            peaks.append(peak.measure())
+            peaks.append(peak(contenders[0].trainer.model, runtime))
             span, tokens = contender.take(steps, clock)
             wall[contender.name].append(tokens / span.wall)
             busy[contender.name].append(tokens / span.busy)
-    flop = flop_per_token(contenders[0].trainer, runtime)
+    flop = flop_per_token(contenders[0].trainer)
     of_machine = statistics.median(peaks) * runtime.world.size
     first = busy[contenders[0].name]
     return {
         "format": "normlab.bench.train/1",
         "peak_gflop_per_second": spread([rate / 1e9 for rate in peaks]),
         "peak_memory_bytes": runtime.peak_memory_bytes(),
-        "start_to_first_step_seconds": contenders[0].first_step_seconds,
         "environment": runtime.environment(),
         "mflop_per_token": flop / 1e6,
         "steps_per_interval": steps,
@@ -132,16 +130,15 @@ def show(report: Mapping[str, Any]) -> None:
         for run in report["runs"]
     ]
     unit = report["runs"][0]["unit"]
-    peak, first = report["peak_gflop_per_second"], report["start_to_first_step_seconds"]
+    rate = report["peak_gflop_per_second"]
     columns = ["run", f"{unit}/s", "range", f"{unit}/busy s", "of peak", "to first"]
     notes = [
         machine(report["environment"]),
         f"medians of {report['runs'][0]['tokens_per_second']['n']} intervals of "
         f"{report['steps_per_interval']} steps; busy seconds leave out what other programs took",
-        f"peak of the model's products: {peak['median']:,.0f} GFLOP/s "
-        f"({peak['min']:,.0f}-{peak['max']:,.0f}); {report['mflop_per_token']:.1f} MFLOP per "
+        f"peak of the model's products: {rate['median']:,.0f} GFLOP/s "
+        f"({rate['min']:,.0f}-{rate['max']:,.0f}); {report['mflop_per_token']:.1f} MFLOP per "
         f"{unit.removesuffix('s')} of training",
-        f"memory {report['peak_memory_bytes'] / 2**30:.2f} GiB at most"
-        + ("" if first is None else f"; start to first step {first:.1f} s"),
+        f"memory {report['peak_memory_bytes'] / 2**30:.2f} GiB at most",
     ]
     print_table(columns, rows, notes=notes, numeric=columns[1:])

@@ -13,7 +13,7 @@ from bench.common import bench_task  # isort: skip  (scripts/ is put on the path
 from bench.corpus import SyntheticCorpus  # isort: skip
 from bench.peers import files, run, table  # isort: skip
 from bench.peers.race import ENTRIES, Entry, Program, Race, Turn  # isort: skip
-from bench.peers.work import Work, token_counts  # isort: skip
+from bench.peers.work import token_counts  # isort: skip
 
 FAKE = """
 import itertools, json, sys, time
@@ -87,21 +87,6 @@ def test_batches_are_those_normlab_draws_and_cover_each_epoch(work):
     assert stream.epochs == 3
 
 
-def test_sentences_to_decode_are_of_the_corpus_and_go_from_short_to_long(work):
-    batches = work.decode_batches()
-    assert [len(batch) for batch in batches] == [32] * 4
-    assert {line for batch in batches for line in batch} <= set(work.lines("valid.src"))
-    lengths = [sum(len(line.split()) for line in batch) for batch in batches]
-    assert lengths == sorted(lengths)
-
-
-def test_sizes_are_those_of_the_model_and_survive_the_file(work):
-    assert Work.load(work.folder) == work
-    assert (work.encoder_layers, work.dim, work.ffn_dim, work.num_heads) == (3, 256, 1024, 4)
-    assert (work.dropout, work.label_smoothing, work.max_tokens) == (0.3, 0.1, 2048)
-    assert (work.beam, work.sentences, work.length) == (5, 32, 31)
-
-
 def test_counts_of_a_batch_by_hand():
     # source 3 and 1 tokens in 2 x 3 places, target 2 and 4 in 2 x 4
     batch = ([[5, 6, 0], [0]], [[7, 0], [7, 8, 9, 0]])
@@ -128,15 +113,6 @@ def test_a_program_works_in_its_turns_alone(tmp_path):
 
 def steps_done(log):
     return sum(line.startswith("step") for line in log.read_text().splitlines())
-
-
-def test_a_program_that_fails_says_why(tmp_path):
-    program = fake(tmp_path, fails_at=3)
-    assert program.take(0.0).steps == 1
-    with pytest.raises(ValueError, match="no more batches"):
-        for _ in range(5):
-            program.take(0.0)
-    assert program.process.returncode
 
 
 def test_a_race_goes_on_without_those_that_fail(tmp_path, monkeypatch, capsys):
@@ -195,13 +171,6 @@ def test_figures_are_rates_and_ratios_round_by_round():
     assert own["steps"] == 4
 
 
-def test_ratios_are_to_the_first_program_that_is_left():
-    own, fast = table.figures(measured()[1:])
-    assert list(own["ratio_to"]) == ["normlab fp32", "normlab bf16"]
-    text = table.page({**report(), "training": [own, fast]})
-    assert "| to normlab fp32 | to normlab bf16 |" in text and "to Peer fp32" not in text
-
-
 def report():
     decoded = [
         (entry("Peer int8", "decoding"), {"versions": {}, "differs": []}, [sentences(96, 2.0)])
@@ -239,12 +208,6 @@ def test_the_page_shows_every_row_and_what_is_not_the_same():
     for part in (training, decoding):
         cells = {line.count("|") for line in part.splitlines() if line.startswith("|")}
         assert len(cells) == 1
-
-
-def test_a_page_without_rows_of_a_kind_leaves_it_out():
-    text = table.page({**report(), "decoding": [], "missing": []})
-    assert "## Training" in text
-    assert "## Decoding" not in text and "## Not measured" not in text
 
 
 def test_entries_name_runners_that_exist():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from normlab.bench import speed
-from normlab.bench.speed import Clock, Peak, Span, flop_per_token, start
+from normlab.bench.speed import Clock, Span, flop_per_token, peak, start
 from normlab.cli import main as cli
 from normlab.config.compose import compose, to_dict
 from normlab.train.runtime import Runtime
@@ -40,15 +40,15 @@ def test_a_measurement_counts_the_target_tokens_of_its_steps(runtime):
 )
 def test_training_takes_six_operations_per_weight_and_place(overrides, products, runtime):
     config = to_dict(compose([*overrides, "batch_size=8", "norm=none", "device=cpu"]))
-    assert flop_per_token(start("", config, runtime).trainer, runtime) == 6 * products
+    assert flop_per_token(start("", config, runtime).trainer) == 6 * products
 
 
 def test_the_peak_is_the_best_of_the_products_of_the_weights(runtime, monkeypatch):
     monkeypatch.setattr(speed.Clock, "read", lambda clock: Span(1.0, 1.0))
     monkeypatch.setattr(speed.time, "perf_counter", iter(range(99)).__next__)
     model = torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 4))
-    # the clock ends each after one product of 2,048 rows
-    assert Peak(model, runtime).measure(seconds=1.5) == 2 * 2048 * 5 * 4
+    monkeypatch.setattr(speed, "_PEAK_SECONDS", 1.5)  # each ends after one product of 2,048 rows
+    assert peak(model, runtime) == 2 * 2048 * 5 * 4
 
 
 def test_doctor_measures_a_run(capsys):

@@ -6,7 +6,7 @@ import torch
 
 from normlab import machine
 from normlab.commands import doctor
-from normlab.commands.doctor import check_folder, judge_precision, run_checks
+from normlab.commands.doctor import check_folder, run_checks
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +23,7 @@ def _no_network(monkeypatch, tmp_path):
 
 
 def test_json_has_every_check_and_its_status(capsys):
-    assert doctor.main(["--json", "--timeout", "1"]) == 0
+    assert doctor.main(["--json"]) == 0
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert list(checks) == ["device", "precision", "wandb", "NORMLAB_DATA", "cache", "runs"]
     assert checks["wandb"]["found"] == "mode auto is offline: no login"
@@ -40,9 +40,8 @@ def test_what_auto_becomes_here_is_said(monkeypatch, features, settled):
     monkeypatch.setattr(machine, "gpu", lambda: None)
     monkeypatch.setattr(machine, "processor_features", lambda: frozenset(features.split()))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(doctor, "product_speed", lambda device, dtype: 1e11)
-    found = {check.name: check.found for check in run_checks(timeout=1.0)}
-    assert f"precision=auto is {settled};" in found["precision"]
+    found = {check.name: check.found for check in run_checks()}
+    assert f"precision=auto is {settled}" in found["precision"]
 
 
 def test_a_table_for_people(capsys):
@@ -54,7 +53,7 @@ def test_a_table_for_people(capsys):
 
 def test_a_login_without_its_server_is_a_warning(monkeypatch):
     monkeypatch.setenv("WANDB_API_KEY", "a" * 40)
-    check = next(check for check in run_checks(timeout=1.0) if check.name == "wandb")
+    check = next(check for check in run_checks() if check.name == "wandb")
     assert check.status == "warn"
     assert "refused" in check.found
     assert "wandb sync" in check.advice
@@ -68,31 +67,6 @@ def test_a_failed_check_is_the_exit_status(monkeypatch, tmp_path, capsys):
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)}
     assert checks["cache"]["status"] == "fail"
     assert "NORMLAB_CACHE" in checks["cache"]["advice"]
-
-
-def test_a_check_that_breaks_is_a_failed_check(monkeypatch):
-    def broken():
-        raise RuntimeError("no torch")
-        yield
-
-    monkeypatch.setattr(doctor, "_compute", broken)
-    check = next(check for check in run_checks(timeout=1.0) if check.name == "compute")
-    assert (check.status, check.found) == ("fail", "RuntimeError: no torch")
-
-
-@pytest.mark.parametrize(
-    ("settled", "gain", "status", "advice"),
-    [
-        ("bf16", 1.0, "warn", "precision=fp32"),
-        ("fp32", 0.5, "ok", ""),
-        ("fp32", 2.0, "warn", "precision=bf16"),
-    ],
-)
-def test_precision_is_judged_by_the_measured_gain(settled, gain, status, advice):
-    check = judge_precision(settled, "AVX2", fp32=1e11, bf16=gain * 1e11)
-    assert check.status == status
-    assert advice in check.advice
-    assert f"{gain:.1f}x" in check.found
 
 
 def test_little_room_is_a_warning(tmp_path, monkeypatch):

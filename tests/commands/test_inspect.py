@@ -41,15 +41,6 @@ def test_a_config_is_examined_at_its_first_values(config, tmp_path, capsys):
     assert capsys.readouterr().out == written == (tmp_path / "b").read_text()
 
 
-def test_pictures_are_examined_in_words_of_pictures(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    small = ["task=digits", "model.width=4", "norm=bn", "batch_size=8"]
-    assert main(["inspect", *small, "--only", "batch_mean,stepwise"]) == 0
-    shown = capsys.readouterr().out
-    assert "power" in shown and "positions" in shown and "token" not in shown
-    assert "does not generate text" in shown
-
-
 def test_a_run_keeps_its_sheet_and_changes_make_another(config, tmp_path, capsys):
     record = normlab.train(normlab.compose(config))
     (folder,) = (path.parent for path in (tmp_path / "runs").rglob("record.json"))

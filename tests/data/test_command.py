@@ -6,7 +6,6 @@ import pytest
 from omegaconf import OmegaConf
 
 from normlab import cli
-from normlab.commands import data
 from normlab.config.registry import CONFIG_DIR
 
 
@@ -20,25 +19,28 @@ def write_corpus(folder, test=b"ein kleines Haus .\n"):
 
 def test_prints_what_the_data_is(tmp_path, capsys):
     write_corpus(tmp_path)
-    assert data.main(["task=translation", f"data_dir={tmp_path}", "task.vocab_size=40"]) == 0
-    printed = capsys.readouterr().out
-    for part in ("train", "test.de", "SHA-256", " entries, joint", "padding: ", "ein Haus ."):
-        assert part in printed
-    # One width for all: a folded checksum cannot be compared.
-    checksum = next(line for line in printed.splitlines() if "test.de" in line).split()[-1]
+    words = ["task=translation", f"data_dir={tmp_path}", "task.vocab_size=40"]
+    assert cli.main(["inspect", "--data", *words]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert ["train", "valid", "test"] in [line.split() for line in lines]
+    (checksum,) = (line.split()[-1] for line in lines if line.startswith("checksums de of test: "))
     assert len(checksum) == 64
+    assert next(line for line in lines if line.startswith("sizes")).split() == [
+        *("sizes", "2", "1", "1")
+    ]
 
 
 def test_prints_what_images_are(capsys):
-    assert data.main(["task=digits"]) == 0
+    assert cli.main(["inspect", "--data", "task=digits"]) == 0
     printed = capsys.readouterr().out
-    for part in ("digits 8x8", "1,299", "8 x 8 positions; channels: 1", "10 classes: 0, 1"):
+    for part in ("digits 8x8", "1,299", "size channels: 1", "classes: 0, 1"):
         assert part in printed
 
 
 def test_json_is_the_description(tmp_path, capsys):
     write_corpus(tmp_path)
-    assert data.main(["task=translation", f"data_dir={tmp_path}", "batch_size=2", "--json"]) == 0
+    words = ["task=translation", f"data_dir={tmp_path}", "batch_size=2"]
+    assert cli.main(["inspect", "--data", *words, "--json"]) == 0
     description = json.loads(capsys.readouterr().out)
     assert description["sizes"] == {"train": 2, "valid": 1, "test": 1}
     # Both training sides are alike but for a letter more: one batch of two, padded on both sides.
@@ -77,7 +79,8 @@ def test_a_task_config_opens_with_its_command(path):
 def test_real_mini_ted(normlab_data, capsys):
     folder = normlab_data / "iwslt14_valid_test"
     arguments = ["task=iwslt", f"data_dir={folder}", "task.corpus.train_from=valid"]
-    assert data.main(arguments) == 0
+    assert cli.main(["inspect", "--data", *arguments]) == 0
     printed = capsys.readouterr().out
-    assert printed.startswith("mini-TED")
-    assert "English test reference: 131,161 tokens; published: 131,161 or 131,156" in printed
+    assert "label: mini-TED" in printed
+    assert "reference length check found: 131,161" in printed
+    assert "reference length check expected: 131161, 131156" in printed

@@ -21,12 +21,9 @@ NORMS = sorted(path.stem for path in (ROOT / "configs" / "norm").glob("*.yaml"))
 OVER_BATCH, OVER_TIME = (
     {norm for norm in NORMS if axis in make_norm(norm, 16).pools} for axis in ("batch", "position")
 )
-# One norm of each way to see other tokens, and the odd ones: no mean, a blend, a warm-up, nothing.
-_EACH = ("none", "ln", "in", "seqn", "bn", "bn_position", "global")
-EVERY_KIND = pytest.mark.parametrize(
-    ("norm", "placement"),
-    [*((norm, "pre") for norm in (*_EACH, "pn", "prepbn")), ("ln", "post"), ("bn", "post")],
-)
+# One norm of each way to see other tokens, both placements, and one with a warm-up.
+_KINDS = {"none": "pre", "ln": "post", "in": "pre", "bn_position": "pre", "bn": "post", "pn": "pre"}
+EVERY_KIND = pytest.mark.parametrize(("norm", "placement"), _KINDS.items())
 SENTENCES = 400
 LARGER = ("task.vocab_size=300", "model.max_positions=256")
 """Words are tokens, so that sentences are short and many of one length; room for much padding."""

@@ -7,15 +7,18 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.norm import card as make_card
+from normlab.inspect import card as cards
 from normlab.inspect import runs
-from normlab.inspect.card import SCALES, STAGES, card, examined, kept
-from normlab.inspect.question import Finding, questions
+from normlab.inspect.card import SCALES, TIMED, examine, examined
+from normlab.inspect.question import questions
 from normlab.reports.cards import baselines_for, beside, board, card_page, read_card
 
 
-def test_every_question_has_a_text_and_a_stage():
-    for each in questions("card"):
-        assert each.text.endswith("?") and each.stage in STAGES
+def test_every_question_has_a_text():
+    asked = questions("card")
+    assert all(each.text.endswith("?") for each in asked)
+    assert {*TIMED} <= {each.name for each in asked}
+    assert len({each.name for each in questions("card", "model")}) == len(asked) + 8
 
 
 @pytest.mark.parametrize(
@@ -27,7 +30,7 @@ def test_every_question_has_a_text_and_a_stage():
         (["norm=bn", "--only", "foo"], "no question 'foo'"),
         (["norm=bn", "scale=smoke", "--publish", "."], "is a check and no result"),
         (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
-        (["norm=bn", "--processes", "0"], "--processes 0"),
+        (["norm=bn", "--publish", ".", "--only", "cost"], "leave --only out"),
     ],
 )
 def test_wrong_input_is_named_before_anything_is_made(arguments, message, tmp_path):
@@ -51,19 +54,6 @@ def test_a_card_is_named_by_what_differs(arguments, name, tmp_path):
     assert subject.config("translation", reference=True).choices.norm == "ln"
 
 
-def test_a_finding_is_kept_until_the_norm_changes(tmp_path):
-    path = tmp_path / "card.json"
-    bn = examined(["norm=bn", "scale=smoke"], tmp_path)
-    assert kept(bn, path) == {}
-    found = {"pools": {"answer": "so"}}
-    path.write_text(json.dumps(card(bn, {}, found)))
-    assert kept(bn, path) == found
-    for other in (["norm=ln", "scale=smoke"], ["norm=bn", "norm.eps=0.1"], ["norm=bn"]):
-        assert kept(examined(other, tmp_path), path) == {}
-    path.write_text("{")
-    assert kept(bn, path) == {}
-
-
 def test_the_rate_is_doubled_until_it_fails_and_where_the_first_fails_tried_both_ways(
     tmp_path, monkeypatch
 ):
@@ -72,7 +62,7 @@ def test_the_rate_is_doubled_until_it_fails_and_where_the_first_fails_tried_both
     def largest(limit, *, least=0.0, lost=9.0):
         def trial(_, value):
             training = None if value >= lost else 1.0
-            return runs.Trial(training, 7.0, trains=least <= value <= limit, ended="")
+            return runs.Trial(training, 7.0, runs.TRAINS if least <= value <= limit else "")
 
         monkeypatch.setattr(runs, "_try", trial)
         return runs.rate(subject)
@@ -85,28 +75,6 @@ def test_the_rate_is_doubled_until_it_fails_and_where_the_first_fails_tried_both
     assert largest(0.01, least=0.004).values["largest"] == 0.008
     assert largest(0.0).board == {"largest lr": "none"}
     assert largest(9.0).board == {"largest lr": "0.256+"}
-
-
-@pytest.mark.parametrize(
-    ("overrides", "changed"),
-    [
-        (["norm=bn"], ["norm.ghost=4"]),
-        (["norm=ln"], None),
-    ],
-)
-def test_small_statistics_batches_leave_the_update_as_it_is(
-    overrides, changed, tmp_path, monkeypatch
-):
-    given = []
-
-    def against_usual(*values):
-        given.append(values[3])
-        return Finding("so")
-
-    monkeypatch.setattr(runs, "against_usual", against_usual)
-    found = runs.small_batch(examined(overrides, tmp_path))
-    assert given == ([changed] if changed else [])
-    assert changed or found.why_not == "the norm takes no statistics from the batch"
 
 
 @pytest.fixture(scope="module")
@@ -164,11 +132,11 @@ def test_an_examination_that_was_made_apart_says_at_which_commit():
 
 
 def test_a_trained_model_that_diverged_does_not_apply(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "of_the_trained", lambda *_: {})
-    for ask in (runs.company, runs.stepwise, runs.health):
-        found = ask(examined(["norm=bn"], tmp_path))
-        assert found.answer.startswith("does not apply: the translation run diverged")
-        assert found.board == {}
+    monkeypatch.setattr(cards, "_trained_model", lambda _: None)
+    (leak,) = questions("model", names=["leak"])
+    found = examine(examined(["norm=bn"], tmp_path), leak)
+    assert found["answer"].startswith("does not apply: the translation run diverged")
+    assert found["cells"] == {}
 
 
 def picture(**found):

