@@ -62,17 +62,6 @@ def test_bpe_gives_every_text_back(text):
     assert tokenizer.decode(ids_of(tokenizer, text)) == text
 
 
-def test_lowercase():
-    assert ids_of(TOKENIZERS["bpe", True], "THE Caf\u00c9") == ids_of(
-        TOKENIZERS["bpe", True], "the caf\u00e9"
-    )
-    wordpiece = TOKENIZERS["wordpiece", True]
-    assert ids_of(wordpiece, "Na\u00efve") == ids_of(wordpiece, "naive")
-    assert wordpiece.unk_id not in ids_of(wordpiece, "Na\u00efve")
-    cased = TOKENIZERS["wordpiece", False]
-    assert ids_of(cased, "The") != ids_of(cased, "the")
-
-
 def test_characters_of_other_texts_are_unknown_to_wordpiece():
     tokenizer = trained("wordpiece", text=["only these words", "only those words"], vocab_size=60)
     assert ids_of(tokenizer, "only \u00e4 words").count(tokenizer.unk_id) == 1

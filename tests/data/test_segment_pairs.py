@@ -1,6 +1,5 @@
 """Segment pairs: what an example holds, how labels fall, and that lengths do not tell them."""
 
-import collections
 from itertools import pairwise
 from operator import attrgetter
 
@@ -176,26 +175,6 @@ def test_lengths_hardly_tell_the_label(lone, max_length):
         values = np.concatenate([attrgetter(name)(pairs) for pairs in epochs])
         assert values[true].mean() == pytest.approx(values[~true].mean(), rel=0.12), name
         assert distance(values[true], values[~true]) < 0.1, name  # a guess is right in under 55 %
-
-
-def test_what_segments_look_like_does_not_tell_the_label():
-    """Guess by what is most frequent among the examples of like shape, and count on others."""
-    rng = np.random.default_rng(0)
-    long = [np.clip(rng.lognormal(3.1, 0.6, 100), 2, 120).astype(int).tolist() for _ in range(80)]
-    epochs = [made(long, max_length=128, epoch=epoch) for epoch in range(4)]
-    shapes, labels = [], []
-    for pairs in epochs:
-        room = (pairs.a.tokens // 24, pairs.b.tokens // 24)
-        shape = (pairs.a.end - pairs.a.first, pairs.b.end - pairs.b.first, *room)
-        shapes += zip(*(part.tolist() for part in shape), strict=True)
-        labels += pairs.is_next.tolist()
-    votes = collections.Counter()
-    half = len(labels) // 2
-    for shape, label in zip(shapes[:half], labels[:half], strict=True):
-        votes[shape] += 1 if label else -1
-    guessed = [votes[shape] > 0 for shape in shapes[half:]]
-    right = np.mean([guess == label for guess, label in zip(guessed, labels[half:], strict=True)])
-    assert half > 2000 and right < 0.53
 
 
 def pairs_by_hand(nsp=True):

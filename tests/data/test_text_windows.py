@@ -121,15 +121,3 @@ def test_sentences_are_cut_only_where_they_are_too_long(documents, max_length):
             if windows.document[i] == windows.document[i - 1]:
                 place = int(np.searchsorted(data.text.offsets, row[0] - 10))
                 assert len(following[i - 1]) + predictions[place] > max_length
-
-
-@given(documents=texts, max_length=sizes, order=st.randoms(use_true_random=False))
-def test_a_batch_of_some_windows_is_that_of_all(documents, max_length, order):
-    windows, everything = cut(documents, max_length)
-    some = np.array(order.choices(range(len(windows)), k=4))
-    batch = windows.batch(encoded(documents), some)
-    assert batch.ids.shape == (4, windows.lengths[some].max())
-    for name in ("ids", "next_ids"):
-        whole = rows(everything, name)
-        assert rows(batch, name) == [whole[i] for i in some]
-        assert (getattr(batch, name)[~batch.valid] == PAD).all()
