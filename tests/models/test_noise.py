@@ -9,6 +9,7 @@ from normlab.distributed import Shard
 from normlab.models.layers import Embedding, noisy
 from normlab.tasks.base import Condition
 from normlab.train.build import build_evaluator, build_model, build_task
+from normlab.train.evaluate import Weights
 from normlab.train.runtime import Runtime
 from tests.models.small import logits, sentences, seq2seq
 
@@ -58,10 +59,10 @@ def test_noise_on_tokens_is_in_deviations_of_their_table_and_leaves_padding(unit
     assert torch.equal(model(ids), plain)
 
 
-def test_a_test_is_repeated_under_noise():
+def test_a_test_is_repeated_under_noise(tmp_path):
     config, task, model = built(*DIGITS, "observe.test_noise=[0.5,50]", "norm=bn")
     evaluator = build_evaluator(config, task, Runtime(torch.device("cpu"), "fp64", Shard(0, 1)))
-    scores = evaluator.test(model, model.state_dict(), recalibrate=False, outputs=None)
+    scores = evaluator.test(model, Weights("last", 1, model.state_dict()), outputs=tmp_path)
     plain = evaluator.scores(model, "test")
     assert scores["test/loss"] == plain["test/loss"]
     found = [scores[f"test/{name}loss"].value for name in ("", "noise_0.5/", "noise_50/")]

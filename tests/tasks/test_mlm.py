@@ -13,7 +13,7 @@ from normlab.distributed import Shard
 from normlab.tasks.base import Condition
 from normlab.tasks.documents import NEVER, LengthChange, Pass
 from normlab.tasks.mlm import MaskedLanguageModeling
-from normlab.train.evaluate import Evaluator
+from normlab.train.evaluate import Evaluator, Weights
 from normlab.train.preflight import check_start
 from normlab.train.runtime import Runtime
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
@@ -290,7 +290,7 @@ def test_conditions():
     assert Condition().name == ""
 
 
-def test_the_test_is_repeated_under_conditions_that_matter(task):
+def test_the_test_is_repeated_under_conditions_that_matter(task, tmp_path):
     evaluator = Evaluator(
         task, Runtime(torch.device("cpu"), "fp64", ALONE), recalibration_batches=2
     )
@@ -298,7 +298,7 @@ def test_the_test_is_repeated_under_conditions_that_matter(task):
     for norm in ("ln", "bn"):
         model = text_model(task, norm)
         weights = {name: value.clone() for name, value in model.state_dict().items()}
-        scores = evaluator.test(model, weights, recalibrate=False, outputs=None)
+        scores = evaluator.test(model, Weights("last", 1, weights), outputs=tmp_path)
         whole = [name for name in scores if name.endswith("/loss") and "length" not in name]
         heads[norm] = {name.removesuffix("/loss") for name in whole}
         assert values_of(scores)["test/batch_size_1/loss"] == pytest.approx(
