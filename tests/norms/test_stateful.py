@@ -222,3 +222,9 @@ def test_unified_norm_leaves_an_outlying_batch_out_of_its_window():
     square = (100 * x)[stream.valid].square().mean(0)
     expected = 100 * x / (square + norm.eps).sqrt()
     torch.testing.assert_close(y[stream.valid], expected[stream.valid])
+
+
+@pytest.mark.parametrize("option", ["pn", "mabn", "un"])
+def test_ghost_batches_train_past_the_warm_up_outside_of_a_run(option):
+    norm = _trained(option, PAST + 4, ghost=2)
+    assert all(bool(table.isfinite().all()) for table in norm.tables.values())
