@@ -2,18 +2,14 @@
 
 import csv
 import io
-import json
 import sys
 from dataclasses import replace
-
-import pytest
 
 from normlab import cli
 from normlab.commands._terminal import complain, print_table
 from normlab.records.labels import in_markdown, in_sheet, one_line, printable
 from normlab.records.record import Outcome
-from normlab.records.store import RUNS_FILE, RunStore
-from normlab.reports.published import publish, read
+from normlab.records.store import RunStore
 from normlab.reports.study_page import study_page
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
@@ -58,36 +54,6 @@ def test_no_value_is_a_tag_in_a_page():
     table = evil_table()
     page = study_page(study(table=EVIL), "smoke", table, [])
     assert "<script>alert" not in page and "&lt;script&gt;alert" in page
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        "../../../etc/passwd",
-        "/etc/passwd",
-        "records/../../x/record.json",
-        "../../other/cpu/records/../../../x",
-        "../../../other/cpu/records/x/record.json",
-        "records/\n/record.json",
-        "elsewhere/record.json",
-    ],
-)
-def test_a_published_study_reads_nothing_but_records(place, tmp_path):
-    folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0]}))
-    content = json.loads((folder / RUNS_FILE).read_text())
-    content["runs"][0]["record"] = place
-    (folder / RUNS_FILE).write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=r"is not below records/ of a study|damaged"):
-        read(folder)
-
-
-def test_a_link_out_of_a_published_study_is_not_followed(tmp_path):
-    folder = publish(tmp_path / "results", study(), "smoke", runs({"ln": [30.0]}))
-    outside = tmp_path / "outside"
-    (folder / "records").rename(outside)
-    (folder / "records").symlink_to(outside)
-    with pytest.raises(ValueError, match=r"leads out of the study by a link"):
-        read(folder)
 
 
 def test_tables_on_a_terminal_show_control_characters(capsys):

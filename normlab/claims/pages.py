@@ -3,14 +3,13 @@
 import posixpath
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import groupby
-from pathlib import PurePosixPath
 from textwrap import fill
 
 from normlab.claims.claim import DOCUMENTS, Part
 from normlab.claims.judge import p_text
 from normlab.claims.ledger import VERDICTS, Entry, Outcome
 from normlab.records.labels import in_markdown
+from normlab.records.packed import RECORDS, Address
 from normlab.records.store import RECORD_FILE
 from normlab.reports.page import page, signed
 
@@ -257,13 +256,22 @@ def _row(outcome: Outcome) -> list[str]:
 
 
 def _links(outcome: Outcome) -> str:
-    """Return links to the experiments' folders, or to the report, that an outcome rests on."""
-    paths = outcome.finding.records
-    files = [path for path in paths if path.endswith(".json")]
-    folders = dict.fromkeys(posixpath.dirname(path) for path in paths if path not in files)
-    named = [f"[{posixpath.basename(path)}]({_address(path)})" for path in files]
-    named += [f"[{n}]({_address(folder)})" for n, folder in enumerate(folders, 1)]
-    return " ".join(named)
+    """Return links to the records of the experiments, or to the report, that it rests on."""
+    links: dict[str, dict[str, None]] = {}  # the rows of packed records, by the link
+    for path in outcome.finding.records:
+        if (packed := Address.of(path)) is not None:
+            link = f"{_address(str(packed.folder))}/{RECORDS}"
+            links.setdefault(link, {})[packed.name] = None
+        else:
+            link = _address(path)
+            links.setdefault(link if link.endswith(".json") else posixpath.dirname(link), {})
+    shown = [
+        f"[{posixpath.dirname(link)}]({link}): {', '.join(rows)}"
+        if rows
+        else f"[{posixpath.basename(link)}]({link})"
+        for link, rows in links.items()
+    ]
+    return "; ".join(shown)
 
 
 def _bold(text: str, verdict: str) -> str:
@@ -302,10 +310,14 @@ def html(entries: Sequence[Entry], *, text: str) -> str:
 
 
 def _experiments(records: Sequence[str]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """Return folders of runs by name, in their order: each run's name and its record's address."""
-    paths = [PurePosixPath(path) for path in dict.fromkeys(records)]
-    own = {path: path if path.suffix == ".json" else path / RECORD_FILE for path in paths}
-    return [
-        (home.name, [(path.name, _address(str(own[path]))) for path in members])
-        for home, members in groupby(paths, key=lambda path: path.parent)
-    ]
+    """Return the experiments by name, in their order: each run's name and its record's link."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for path in dict.fromkeys(records):
+        home, name = posixpath.split(path)
+        home = posixpath.basename(home)
+        link = path if path.endswith(".json") else f"{path}/{RECORD_FILE}"
+        if (packed := Address.of(path)) is not None:
+            home, name = f"{_address(str(packed.folder))}:{packed.name}", f"seed{packed.seed}"
+            link = f"{packed.folder}/{RECORDS}"
+        found.setdefault(home, []).append((name, _address(link)))
+    return list(found.items())

@@ -5,6 +5,7 @@ with: studies share the runs that they have in common. The scale is found by the
 sets, since a folder may hold the runs of several.
 """
 
+import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,6 +16,7 @@ import yaml
 
 from normlab.claims.evidence import Evidence, Timings, read_timings, report_paths
 from normlab.records.labels import norm_label
+from normlab.records.packed import address_of
 from normlab.records.pairs import spelled
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore, Selection
@@ -151,7 +153,6 @@ def _parsed(text: str) -> object:
     return yaml.safe_load(text)
 
 
-_RECORDS = "records"  # of a published study
 _Copy = tuple[str, str]  # a run id, and what made this copy of it
 _Place = tuple[str, str]  # a study and a scale
 
@@ -161,7 +162,7 @@ class Runs:
     """Records and where each lies, what was timed, and what checks found.
 
     A run that two states of the code made is there as two copies. `published` names the studies and
-    scales that a copy is published with: it lies in `<study>/<scale>/records`. With pilots alone it
+    scales that a copy is published with: it is packed in `<study>/<scale>`. With pilots alone it
     belongs to no other scale of the study. `damaged` says what could not be read. `configs` is the
     folder of the studies.
     """
@@ -221,12 +222,12 @@ class Runs:
                     )
                 else:
                     found.setdefault(copy, record)
-                within = folder.relative_to(place)
-                folders.setdefault(copy, (top / within).as_posix())
+                within = Path(os.path.normpath(top / os.path.relpath(folder, place)))
+                folders.setdefault(copy, within.as_posix())
                 studies = published.setdefault(copy, set())
                 studies.update((made_for or {}).get(folder, ()))
-                if within.parts[2:3] == (_RECORDS,):
-                    studies.add((within.parts[0], within.parts[1]))
+                if (address := address_of(folder)) is not None:
+                    studies.add((address.folder.parent.name, address.folder.name))
             damaged += [message for _, message in store.damaged]
         records = [*found.values(), *twice]
         return cls(configs, records, folders, published, damaged, timings, computed or {})

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,21 +17,23 @@ if TYPE_CHECKING:
 def read_places(places: Sequence[Path]) -> tuple[list[tuple[Path, RunRecord]], list[str]]:
     """Read every run at or below the places once, with its folder; say what cannot be read.
 
-    A place is a folder of runs, the folder of a run, or a `record.json`.
+    A place is a folder of runs, the folder of a run, a `record.json`, or an address.
     """
-    runs: dict[tuple[str, ...], tuple[Path, RunRecord]] = {}  # by the parts of resolved paths
+    runs: dict[tuple[Path, str], tuple[Path, RunRecord]] = {}  # by real folder and name
+    real = cache(Path.resolve)
     problems: list[str] = []
     for place in places:
         if place.name == RECORD_FILE or (place / RECORD_FILE).is_file():
             folder = place.parent if place.name == RECORD_FILE else place
             try:
-                runs[folder.resolve().parts] = folder, read_record(folder / RECORD_FILE)
+                there = folder.resolve()
+                runs[there.parent, there.name] = folder, read_record(folder)
             except ValueError as error:
                 problems.append(str(error))
             continue
-        store, top, depth = RunStore(place), place.resolve().parts, len(place.parts)
+        store = RunStore(place)
         entries = store.entries()
-        runs |= {(*top, *run[0].parts[depth:]): run for run in entries}
+        runs |= {(real(run[0].parent), run[0].name): run for run in entries}
         problems += [message for _, message in store.damaged]
         if not entries and not store.damaged and len(places) > 1:
             problems.append(f"{place}: no run there" + ("" if place.exists() else ", no such path"))

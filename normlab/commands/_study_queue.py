@@ -213,11 +213,12 @@ class Night:
 
 def check_publishing(root: Path, jobs: Sequence[Job]) -> None:
     """Raise ValueError, before anything runs, if the runs of jobs cannot be published there."""
+    from normlab.records.packed import Key
     from normlab.reports.published import check
 
     for job in jobs:
         asked = {
-            (run.planned.row, run.planned.point, run.planned.seed): run.folder.parent.name
+            Key(run.planned.row, run.planned.point, run.planned.seed): run.folder.parent.name
             for run in job.asked()
         }
         check(root, job.study.name, job.scale, asked)

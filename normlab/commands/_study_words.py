@@ -1,11 +1,12 @@
 """What the words of `normlab study` ask for: studies, scale, rows, seeds, and overrides."""
 
-from collections.abc import Sequence
-from glob import escape
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import yaml
 
+from normlab.records.packed import RECORDS
+from normlab.records.record import RunRecord
 from normlab.studies import SMOKE, Study, load_study, rate_name
 from normlab.studies.queue import Job
 from normlab.studies.runs import Run, runs_of
@@ -79,22 +80,25 @@ def _published(folder: Path, runs: Sequence[Path]) -> tuple[list[int], set[int]]
     `folder` is that of a study and scale, `runs` are the folders of the runs of one seed. Raises
     ValueError for what is published and damaged.
     """
-    from normlab.records.store import RUNS_FILE
+    from normlab.records.store import RunStore
     from normlab.reports.published import read
 
-    listed = read(folder)[1] if (folder / RUNS_FILE).is_file() else []
-    by_run: dict[str, set[int]] = {}
-    for _, record in listed:
-        if record is not None:
+    def by_run(records: Iterable[RunRecord | None]) -> dict[str, set[int]]:
+        found: dict[str, set[int]] = {}
+        for record in filter(None, records):
             label = record.run_id.removesuffix(f"-seed{record.seed}")
-            by_run.setdefault(label, set()).add(record.seed)
-    whole = set.intersection(*(by_run.get(run.parent.name, set()) for run in runs))
-    taken: set[int] = set()
-    for run in runs:
-        for there in folder.parents[1].glob(f"*/*/records/{escape(run.parent.name)}/seed*"):
-            number = there.name.removeprefix("seed")
-            if number.isdecimal() and not (run.parent / there.name).exists():
-                taken.add(int(number))
+            found.setdefault(label, set()).add(record.seed)
+        return found
+
+    here = by_run(record for _, record in read(folder)[1]) if (folder / RECORDS).is_file() else {}
+    whole = set.intersection(*(here.get(run.parent.name, set()) for run in runs))
+    every = by_run(RunStore(folder.parents[1]).records())
+    taken = {
+        seed
+        for run in runs
+        for seed in every.get(run.parent.name, ())
+        if not (run.parent / f"seed{seed}").exists()
+    }
     return sorted(whole), taken - whole
 
 

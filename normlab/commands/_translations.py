@@ -33,7 +33,7 @@ def show_samples(runs: Arranged, arguments: argparse.Namespace) -> None:
     if not groups:
         folder = runs.runs[0].folder
         raise ValueError(
-            f"{folder}: no hypotheses.txt there, plain or gzipped, nor in another run; a run of "
+            f"{folder}: no hypotheses.txt there, nor in another run; a run of "
             f"translation writes it again with normlab eval {folder} --outputs "
             f"{folder}/hypotheses.txt"
         )

@@ -4,7 +4,6 @@ import json
 import keyword
 import os
 import re
-import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ from normlab.commands._terminal import at_work, print_prose
 
 if TYPE_CHECKING:
     from normlab.inspect.card import Examined
+    from normlab.records.record import RunRecord
 
 _EXAMPLES = """examples:
   normlab norm new peak    normlab/norms/peak.py and configs/norm/peak.yaml
@@ -254,21 +254,23 @@ def _publish(subject: "Examined", card: dict[str, Any], results: Path) -> None:
     """Copy the card and the records of its short runs, and make the board and the pages again."""
     from normlab.config.compose import to_dict
     from normlab.inspect.card import TASKS
-    from normlab.records.store import RECORD_FILE, RunStore
+    from normlab.records.packed import Key, write_pack
+    from normlab.records.store import RunStore
     from normlab.reports.cards import CARD_FILE, FOLDER
     from normlab.reports.manifest import accept
     from normlab.reports.pages import card_pages
 
     home = results / FOLDER / subject.folder.name
     _write(home / CARD_FILE, _json(card))
+    records: dict[Key, RunRecord | None] = {}
     for task in TASKS:
         for seed in subject.seeds(task):
             config = to_dict(subject.config(task, seed=seed))
-            source = RunStore(config["runs_dir"]).run_dir(config) / RECORD_FILE
-            if source.is_file():  # a task that the norm cannot do has none
-                target = home / "records" / Path(*source.parts[-3:])
-                target.parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(source, target)
+            store = RunStore(config["runs_dir"])
+            if store.has(folder := store.run_dir(config)):
+                row = config["choices"]["task"]
+                records[Key(row, "", seed)] = store.read(folder)
+    write_pack(home, records)
     for path, text in card_pages(results).items():
         _write(path, text)
     accept(results, [home])

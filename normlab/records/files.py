@@ -82,13 +82,9 @@ def sync_folder(folder: Path) -> None:
             os.close(descriptor)
 
 
-def remove_leftovers(folder: Path | str, *, below: bool = False) -> None:
-    """Remove temporary files in `folder` whose writers on this machine were killed.
-
-    `below` looks into the folders within it too.
-    """
-    search = Path(folder).rglob if below else Path(folder).glob
-    for path in search(f".*.{platform.node()}.*{_SUFFIX}"):
+def remove_leftovers(folder: Path | str) -> None:
+    """Remove temporary files in `folder` whose writers on this machine were killed."""
+    for path in Path(folder).glob(f".*.{platform.node()}.*{_SUFFIX}"):
         process = path.name.removesuffix(_SUFFIX).rpartition(".")[2].partition("-")[0]
         if process.isdecimal() and not _is_running(int(process)):
             with contextlib.suppress(OSError):

@@ -81,7 +81,6 @@ class RunRecord(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
-    forbid_unknown_fields=True,
     dict=True,
     tag_field="format",
     tag=FORMAT,

@@ -4,39 +4,32 @@ The path depends on the config alone, never on the time of day, so the same comm
 folder again. It holds the run's `record.json`, the rows of its `metrics.jsonl` (a flat JSON object
 with a whole-number `step` per line), and what its tested weights made of each test split, one
 sentence per line: `hypotheses.txt` for the split `test`, `hypotheses-<split>.txt` for another.
-Hypotheses are published gzipped; equal texts are equal bytes.
+Published runs are packed, and have an address instead of a folder (`normlab.records.packed`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import gc
-import gzip
-import io
 import itertools
 import os
 import re
-import zlib
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
 from normlab.records.files import atomic_write, from_json, read_file
 from normlab.records.labels import norm_label
+from normlab.records.packed import RECORDS, address_of, as_numbers, pack, run_at, runs_at
 from normlab.records.record import MEND_RUN, RunRecord, fingerprint, number
 
 RECORD_FILE = "record.json"
-RUNS_FILE = "runs.json"  # of a published study, next to the records of its runs
-MEND_PUBLISHED = "restore it, or publish its seed again"
 CONFIG_FILE = "config.yaml"
 METRICS_FILE = "metrics.jsonl"
 PROGRESS_FILE = "progress.json"
 """What a running run does now."""
 HYPOTHESES = "hypotheses"
 HYPOTHESES_FILE = f"{HYPOTHESES}.txt"
-PACKED = ".gz"
-MOST_UNPACKED = 2**28
-"""Bytes of text; a test split of a million sentences has fewer."""
 SPIKE_COUNT = "stability/spikes/count"
 _SEED_FOLDER = re.compile(r"seed\d+")
 
@@ -97,7 +90,7 @@ class RunStore:
 
     def read(self, run_dir: Path) -> RunRecord:
         """Read the record of a run; raises `ValueError` naming the file and the damage."""
-        return read_record(run_dir / RECORD_FILE)
+        return read_record(run_dir)
 
     def records(self, **where: object) -> list[RunRecord]:
         """Read all records that fit, in the order of their paths.
@@ -123,20 +116,21 @@ class RunStore:
                     self.open.append(folder)
                     continue
                 try:
-                    found.append((folder, read_record(folder / RECORD_FILE)))
+                    found.append((folder, read_record(folder)))
                 except ValueError as error:
                     # Evidence: without it a seed would be missing, and nothing would say so.
-                    published = (folder / "../../.." / RUNS_FILE).is_file()
-                    said = str(error).replace(MEND_RUN, MEND_PUBLISHED) if published else str(error)
-                    self.damaged.append((folder / RECORD_FILE, said))
+                    self.damaged.append((folder / RECORD_FILE, str(error)))
         return found
 
     def run_folders(self) -> list[tuple[Path, bool]]:
         """Find the folders of runs, by their paths, and whether each has a record, in one pass.
 
-        Below a run's folder `seed<k>` nothing is looked for: all that a run has lies in it.
+        Packed runs are found by their addresses. Below a run's folder `seed<k>` nothing is looked
+        for: all that a run has lies in it. Raises ValueError for an address of no run.
         """
-        found: list[tuple[tuple[str, ...], bool]] = []
+        if (named := runs_at(self.root)) is not None:
+            return [(named[0].address(key), True) for key in named[1]]
+        found: list[tuple[tuple[str, ...], list[tuple[Path, bool]]]] = []
         folders: list[tuple[str, ...]] = [()]
         while folders:
             parts = folders.pop()
@@ -150,14 +144,19 @@ class RunStore:
                 self.damaged.append((Path(place), f"{place}: cannot be read: {error.strerror}"))
                 continue
             if RECORD_FILE in names or CONFIG_FILE in names:
-                found.append((parts, RECORD_FILE in names))
+                found.append((parts, [(Path(place), RECORD_FILE in names)]))
+            if RECORDS in names:
+                runs = pack(Path(place))
+                made = [key for key, record in runs.records.items() if record is not None]
+                found.append((parts, [(runs.address(key), True) for key in made]))
+                self.damaged += [(runs.folder / RECORDS, message) for message in runs.damaged]
             for name in (name for name, is_folder in names.items() if is_folder):
                 inner = os.path.join(place, name)
                 if _SEED_FOLDER.fullmatch(name) and (ended := _ended(inner)) is not None:
-                    found.append(((*parts, name), ended))
+                    found.append(((*parts, name), [(Path(inner), ended)]))
                 else:
                     folders.append((*parts, name))
-        return [(self.root.joinpath(*parts), ended) for parts, ended in sorted(found)]
+        return [run for _, runs in sorted(found, key=lambda each: each[0]) for run in runs]
 
 
 def _ended(folder: str) -> bool | None:
@@ -182,11 +181,22 @@ def without_collection() -> Generator[None]:
             gc.enable()
 
 
-def read_record(path: Path, *, mend: str = MEND_RUN) -> RunRecord:
-    """Read a `record.json`; raises `ValueError` naming the file, what is wrong and what to do.
+def record_file(place: Path) -> Path:
+    """Return the file that has the record of a run, which may be packed."""
+    found = address_of(place)
+    return place / RECORD_FILE if found is None else found.folder / RECORDS
 
-    `mend` is what to do about one that is damaged.
+
+def read_record(place: Path, *, mend: str = MEND_RUN) -> RunRecord:
+    """Read the record of a run folder or address; ValueError names what is wrong and the cure.
+
+    `mend` is what to do about a `record.json` that is damaged.
     """
+    if (found := run_at(place)) is not None:
+        record = found[0].records[found[1]]
+        assert record is not None, "an address names runs that were made"
+        return record
+    path = place / RECORD_FILE
     try:
         content = read_file(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -282,13 +292,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
     Raises `ValueError` naming file and line where the file is damaged.
     """
-    return [
-        {
-            name: value if (real := number(value)) is None or isinstance(value, int) else real
-            for name, value in row.items()
-        }
-        for _, row in rows_of(read_file(path), path)
-    ]
+    return [as_numbers(row) for _, row in rows_of(read_file(path), path)]
 
 
 def rows_of(text: bytes, path: Path) -> Iterator[tuple[bytes, dict[str, Any]]]:
@@ -329,49 +333,26 @@ def hypotheses_file(split: str) -> str:
     return HYPOTHESES_FILE if split == "test" else f"{HYPOTHESES}-{split}.txt"
 
 
-def hypotheses_splits(folder: Path) -> list[str]:
-    """Return the test splits of which a folder holds hypotheses, plain or gzipped, in order."""
-    names = {path.name.removesuffix(PACKED) for path in folder.glob(f"{HYPOTHESES}*.txt*")}
-    parts = [name.removesuffix(".txt").removeprefix(HYPOTHESES).removeprefix("-") for name in names]
-    return sorted(part or "test" for part in parts)
+def hypotheses_splits(place: Path) -> list[str]:
+    """Return the test splits of which a run, a folder or an address, keeps hypotheses, in order."""
+    if (found := run_at(place)) is not None:
+        return sorted(found[0].hypotheses.get(found[1], ()))
+    names = {path.stem.removeprefix(HYPOTHESES) for path in place.glob(f"{HYPOTHESES}*.txt")}
+    return sorted(name.removeprefix("-") or "test" for name in names)
 
 
-def read_hypotheses(folder: Path, split: str = "test") -> tuple[Path, list[str]]:
-    """Return a split's file and its lines, the plain file before the gzipped one.
+def read_hypotheses(place: Path, split: str = "test") -> list[str]:
+    """Return the lines that a run, a folder or an address, keeps of a test split.
 
-    Raises FileNotFoundError where there is neither, and ValueError naming a file that is damaged.
+    Raises FileNotFoundError where it keeps none, and ValueError naming a file that is damaged.
     """
-    path = folder / hypotheses_file(split)
-    packed = path.with_name(path.name + PACKED)
-    if not path.is_file() and packed.is_file():
-        path = packed
-    content = read_file(path)
+    path = place / hypotheses_file(split)
+    if (found := run_at(place)) is not None:
+        own = found[0].hypotheses.get(found[1], {})
+        if split not in own:
+            raise FileNotFoundError(str(path))
+        return own[split]
     try:
-        text = (_unpacked(content) if path == packed else content).decode()
+        return read_file(path).decode().split("\n")[:-1]
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8 at byte {error.start}") from None
-    except (OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path}: damaged ({error})") from None
-    return path, text.split("\n")[:-1]
-
-
-def _unpacked(content: bytes) -> bytes:
-    """Decompress gzip; OSError for what unpacks to more than `MOST_UNPACKED` bytes."""
-    with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-        text = file.read(MOST_UNPACKED + 1)
-    if len(text) > MOST_UNPACKED:
-        raise OSError(f"unpacks to more than {MOST_UNPACKED} bytes")
-    return text
-
-
-def packed_hypotheses(folder: Path) -> dict[str, bytes]:
-    """Return the files to publish of a run's folder, by name: gzip without name and time."""
-    plain = [folder / hypotheses_file(split) for split in hypotheses_splits(folder)]
-    return {path.name + PACKED: _packed(path) for path in plain if path.is_file()}
-
-
-def _packed(path: Path) -> bytes:
-    out = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=out, mtime=0) as file:
-        file.write(read_file(path))
-    return out.getvalue()

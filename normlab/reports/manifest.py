@@ -2,9 +2,9 @@
 
 The manifest, `results/MANIFEST.sha256`, has one line per file: a checksum and a path, as
 `sha256sum -c` reads them. It lists every file below results/ that is not made of others: records,
-curves, hypotheses, lists of runs, reports of benchmarks, pages written by hand. What is made of
-them (tables, pages, the ledger, generated blocks) is checked by making it again. An entry is
-written where evidence is published, or where a person accepts a change by name.
+curves, hypotheses, reports of benchmarks, pages written by hand. What is made of them (tables,
+pages, the ledger, generated blocks) is checked by making it again. An entry is written where
+evidence is published, or where a person accepts a change by name.
 """
 
 import hashlib
@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from normlab.records.files import atomic_write, only_writer, remove_leftovers
-from normlab.records.store import RUNS_FILE
+from normlab.records.files import atomic_write, only_writer
+from normlab.records.packed import RECORDS
 from normlab.studies import load_study
 
 MANIFEST = "MANIFEST.sha256"
@@ -28,30 +28,30 @@ _CARD_PAGES = ("cards.md", "cards/*/card.html")
 BLOCK = "<!-- normlab: "
 """How a generated block begins; a page with one is made, and is checked block by block."""
 _LEDGER = ("claims.md", "claims.html", "summary.md")
-_RECORDS = "records"
+_NO_STUDIES = ("cards", "health")
+"""Folders whose runs fill no table of a study."""
 
 
-def accept(root: Path, paths: Iterable[Path], *, lost: Iterable[Path] = ()) -> list[str]:
-    """List the evidence at or below some paths as it is; return what changed, a line a file.
+def accept(root: Path, paths: Iterable[Path], *, named: bool = True) -> list[str]:
+    """List the evidence at or below some paths as it is; return what changed, one line per file.
 
-    `lost` are files that need not have been listed. Raises ValueError for a path that is not below
-    `root`, or where nothing is and was listed.
+    Raises ValueError for a path that is not below `root` and, if a person named it, where nothing
+    is and was listed.
     """
     with only_writer(root / MANIFEST):
-        return _accept(root, paths, lost)
+        return _accept(root, paths, named)
 
 
-def _accept(root: Path, paths: Iterable[Path], lost: Iterable[Path]) -> list[str]:
+def _accept(root: Path, paths: Iterable[Path], named: bool) -> list[str]:
     listed, there = read(root), _found(root)
     changes: list[str] = []
-    gone = set(lost)
-    for path in (*paths, *gone):
+    for path in paths:
         try:
             place = path.resolve().relative_to(root.resolve()).as_posix()
         except ValueError:
             raise ValueError(f"{path} is not below {root}: name a file or folder there") from None
         names = [name for name in sorted({*listed, *there}) if _below(name, place)]
-        if not names and path not in gone:
+        if named and not names:
             raise ValueError(f"{path}: there is no evidence; name a file or a folder below {root}")
         for name in names:
             if name not in there:
@@ -109,7 +109,7 @@ def _found(root: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     for folder, _, files in os.walk(root):
         here = Path(folder)
-        tables = TABLES if RUNS_FILE in files or (here / _RECORDS).is_dir() else ()
+        tables = TABLES if len(here.relative_to(root).parts) == 2 else ()
         for name in files:
             place = (here / name).relative_to(root).as_posix()
             made = name in tables or place in (MANIFEST, *_LEDGER, *MADE_PAGES)
@@ -151,11 +151,16 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
     from normlab.reports.pages import pages
 
     result = Verified()
-    folders = published_studies(root, study)
     changed = by_file(root)
     known = root / MANIFEST not in changed  # else nothing is known to be as it was published
     if study is not None and known:
         changed = {path: why for path, why in changed.items() if root / study in path.parents}
+    try:
+        folders = published_studies(root, study)
+    except ValueError:
+        if not changed:
+            raise
+        folders = []  # their records are among what is missing
     result.wrong.extend(changed.values())
     if changed:
         result.wrong.append(
@@ -182,24 +187,15 @@ def verify(root: Path, study: str | None = None, *, write: bool = False) -> Veri
 
 
 def published_studies(root: Path, study: str | None) -> Sequence[Path]:
-    """Return the folders of published studies, of one study or all; ValueError for none.
-
-    A folder that has records and a table but no `runs.json` is among them, so that it is reported.
-    """
-    folders = sorted(path for path in root.glob("*/*") if path.is_dir())
-    if study is not None:
-        folders = [path for path in folders if path.parent.name == study]
-    found = [
-        path
-        for path in folders
-        if (path / RUNS_FILE).is_file()
-        or ((path / "records").is_dir() and (path / "table.md").is_file())
-    ]
+    """Return the folders of published studies, of one study or all; ValueError for none."""
+    every = [path.parent for path in sorted(root.glob(f"*/*/{RECORDS}"))]
+    every = [folder for folder in every if folder.parent.name not in _NO_STUDIES]
+    found = [folder for folder in every if study in (None, folder.parent.name)]
     if not found:
         if study is not None:
             load_study(study)
         what = "no study is" if study is None else f"the study {study} is not"
-        there = sorted({path.parents[1].name for path in root.glob(f"*/*/{RUNS_FILE}")})
+        there = sorted({folder.parent.name for folder in every})
         raise ValueError(
             f"{what} published below {root}: there are {', '.join(there) or 'none'}; "
             f"normlab study run {study or 'STUDY'} --publish {root} publishes one"
@@ -215,15 +211,13 @@ def _tried(result: Verified, make: Callable[[], None]) -> None:
 
 
 def _study(result: Verified, folder: Path, *, write: bool) -> None:
-    from normlab.reports.published import rendered, study_name
+    from normlab.reports.published import rendered
 
-    name = study_name(folder)
+    name = folder.parent.name
     try:
         study = load_study(name)
     except ValueError as error:
         raise ValueError(f"{folder}: {error}") from None
-    if write:
-        remove_leftovers(folder, below=True)
     made_by = f"normlab study publish {name} --results {folder.parents[1]}"
     _settle(result, folder, rendered(study, folder), made_by, write=write)
 
@@ -246,9 +240,7 @@ def _settle(
     """Check or write files that are made of evidence."""
     late = stale(files)
     if write:
-        for path in late:
-            with atomic_write(path) as file:
-                file.write(files[path])
+        write_files({path: files[path] for path in late})
         wrote = ", ".join(path.name for path in late)
         result.said.append(f"{name}: {f'wrote {wrote}' if late else 'up to date'}")
         return
@@ -257,6 +249,13 @@ def _settle(
         result.wrong.append(f"{path}: {state}; make it with {made_by}")
     if not late:
         result.said.append(f"{name}: up to date")
+
+
+def write_files(files: Mapping[Path, str]) -> None:
+    """Write texts, each as a whole or not at all."""
+    for path, text in files.items():
+        with atomic_write(path) as file:
+            file.write(text)
 
 
 def stale(files: Mapping[Path, str]) -> list[Path]:

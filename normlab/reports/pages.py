@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from normlab.records.labels import norm_label
-from normlab.records.store import RunStore
+from normlab.records.packed import pack
 from normlab.reports.cards import (
     BOARD,
     FOLDER,
@@ -33,7 +33,7 @@ from normlab.reports.cards import (
     cards_below,
 )
 from normlab.reports.manifest import BLOCK, MADE_PAGES
-from normlab.reports.published import read, study_name
+from normlab.reports.published import read
 from normlab.reports.study_table import build
 from normlab.reports.table import Table, figure, markdown, pipes, shown
 from normlab.studies import load_study
@@ -94,16 +94,16 @@ def _text(root: Path, place: Path) -> str:
     """Return one page; ValueError naming it where its evidence is damaged or lost."""
     try:
         if place.parent.parent.name == "health":
-            return health_table(place.parent, root)
+            return health_table(place.parent)
         found = json.loads((place.parent / "gradients.json").read_text("utf-8"))
         return depth_table(found["config"], found["rows"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{place}: cannot be made of what lies beside it: {error!r}") from None
 
 
-def health_table(folder: Path, runs: Path) -> str:
-    """Return the table of a folder's health sheets; the records of their runs are below `runs`."""
-    records = {record.run_id: record for _, record in RunStore(runs).entries()}
+def health_table(folder: Path) -> str:
+    """Return the table of a folder's health sheets, by the records that are packed there."""
+    records = {record.run_id: record for record in pack(folder).records.values() if record}
     rows: list[list[str]] = []
     for path in folder.glob("*.json"):
         sheet = json.loads(path.read_text("utf-8"))
@@ -264,7 +264,7 @@ class _Source:
         """Return the table of a published study, with one more column for a score it lacks."""
         folder = self.root / place
         scale, runs = self.runs(folder)
-        study = load_study(study_name(folder))
+        study = load_study(folder.parent.name)
         if also is not None and also not in study.columns:
             study = replace(study, columns=(*study.columns, also))
         return build(study, scale, runs)

@@ -1,22 +1,23 @@
 """Runs as reports see them: their rows, and folders read again only where a file has changed.
 
-Beside a record its curves are published, `curves.jsonl`: the rows of validations and at most about
-a hundred of training, of each what a curve is drawn from (step, tokens, `train/...`, `valid/...`
-and the metrics of probes, not those by place), with six significant digits. The rows of training
-are a power of two apart, so that a seed that ended early and one that did not share steps.
+Of a run's rows its curves are published: the validations and at most about a hundred rows of
+training, with what a curve is drawn from (step, tokens, `train/...`, `valid/...` and the metrics of
+probes, not those by place) in six significant digits. The rows of training are a power of two
+apart, so that a seed that ended early and one that did not share steps.
 """
 
-import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from normlab.records.files import read_file
 from normlab.records.labels import corpus_label, norm_label
-from normlab.records.record import RunRecord, fingerprint, plain
+from normlab.records.packed import PACK, address_of, run_at
+from normlab.records.record import RunRecord, fingerprint
 from normlab.records.store import (
     CONFIG_FILE,
     METRICS_FILE,
@@ -26,15 +27,15 @@ from normlab.records.store import (
     read_progress,
     read_record,
     read_rows,
+    record_file,
 )
 from normlab.studies import Planned
 
-CURVES_FILE = "curves.jsonl"
 _MOST_ROWS = 100
 _ALWAYS = ("step", "tokens")
 SILENT = 120.0
 """Seconds without a word from a run after which it no longer counts as running."""
-_FILES = (RECORD_FILE, METRICS_FILE, CURVES_FILE, CONFIG_FILE, PROGRESS_FILE)
+_FILES = (PROGRESS_FILE, RECORD_FILE, METRICS_FILE, CONFIG_FILE)
 
 
 @dataclass(frozen=True)
@@ -55,8 +56,8 @@ NOT_ENDED = Absent("not ended", "not ended")
 class Run:
     """A run: its place in a table, its record if it has ended, and the rows that it logged.
 
-    `place` is the address of the record relative to the page, `state` why there is no record,
-    `now` what an unfinished run is doing, `folder` where its translations are.
+    `place` is the file of the record relative to the page, `state` why there is no record, `now`
+    what an unfinished run is doing, `folder` the run's folder or address.
     """
 
     planned: Planned
@@ -121,7 +122,7 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class Watched:
-    """The runs at or below some places: folders of runs, run folders, or `record.json` files."""
+    """The runs at or below some places: folders of runs, runs, `record.json` files, addresses."""
 
     def __init__(self, places: Sequence[Path]) -> None:
         self.places = [place.parent if place.name == RECORD_FILE else place for place in places]
@@ -132,11 +133,12 @@ class Watched:
     def look(self) -> bool:
         """Read what has changed since the last look; tell whether anything has."""
         folders: dict[Path, Path] = {}  # by their real paths: places may overlap
+        real = cache(Path.resolve)
         problems: list[str] = []
         for place in self.places:
-            store, top = RunStore(place), place.resolve()
+            store = RunStore(place)
             found = [folder for folder, _ in store.run_folders()]
-            folders |= {top / folder.relative_to(place): folder for folder in found}
+            folders |= {real(folder.parent) / folder.name: folder for folder in found}
             problems += [message for _, message in store.damaged]
             if not found and len(self.places) > 1:
                 why = "" if place.exists() else ", no such path"
@@ -151,19 +153,21 @@ class Watched:
         return changed
 
     def runs(self, place: Callable[[Path], str]) -> list[Run]:
-        """Return the runs in the order of their folders; `place` gives the address of a record."""
+        """Return the runs in the order of their folders; `place` gives the link to a record."""
         return [
-            replace(run, place=None if run.record is None else place(folder / RECORD_FILE))
+            replace(run, place=None if run.record is None else place(record_file(folder)))
             for folder, (_, run, _) in self._read.items()
             if run is not None
         ]
 
     def _looked(self, folder: Path) -> tuple[Stamp, Run | None, list[str]]:
-        stamp = tuple(_stamp_of(f"{folder}/{name}") for name in _FILES)
+        address = address_of(folder)
+        home, names = (folder, _FILES) if address is None else (address.folder, PACK)
+        stamp = tuple(_stamp_of(f"{home}/{name}") for name in names)
         known = self._read.get(folder)
         if known is None or known[0] != stamp:
             known = (stamp, *_read_run(folder))
-        said, run = stamp[_FILES.index(PROGRESS_FILE)], known[1]
+        said, run = stamp[0], known[1]
         if run is not None and run.now and said and time.time() - said[2] / 1e9 > SILENT:
             return known[0], replace(run, now=None, state=NOT_ENDED.alone), known[2]
         return known
@@ -179,8 +183,8 @@ def _read_run(folder: Path) -> tuple[Run | None, list[str]]:
     except (ValueError, OSError) as error:
         problems.append(str(error))
     try:
-        if (folder / RECORD_FILE).is_file():
-            record = read_record(folder / RECORD_FILE)
+        if record_file(folder).is_file():
+            record = read_record(folder)
             return found_run(record, rows, name=name, folder=folder), problems
         config = read_config(folder / CONFIG_FILE)
         run = found_run(None, rows, config, name=name, folder=folder)
@@ -239,43 +243,15 @@ def thinned(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def curves_text(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Write rows as lines of fixed bytes."""
-    lines = (json.dumps(plain(dict(row)), sort_keys=True, allow_nan=False) for row in rows)
-    return "".join(f"{line}\n" for line in lines)
+def rows_of_run(place: Path) -> list[dict[str, Any]]:
+    """Read the rows of a run: its `metrics.jsonl`, or the published ones of an address.
 
-
-def published_curves(run_dir: Path) -> str | None:
-    """Return the text of `curves.jsonl` of a run folder, None where it has no rows.
-
-    Raises `ValueError` naming file and line where its `metrics.jsonl` is damaged.
+    Nothing for a run that has none; ValueError naming the file that is damaged, and where.
     """
-    path = run_dir / METRICS_FILE
-    if not path.is_file() or not (rows := read_rows(path)):
-        return None
-    return curves_text(thinned(rows))
-
-
-def read_curves(path: Path) -> list[dict[str, Any]]:
-    """Read a `curves.jsonl`, which may be missing; ValueError naming one that is damaged."""
-    if not path.is_file():
-        return []
-    try:
-        return read_rows(path)
-    except ValueError as error:
-        place = str(error).partition(": ")[0]
-        raise ValueError(
-            f"{place}: damaged curves; restore them, or publish the seed again"
-        ) from None
-
-
-def rows_of_run(run_dir: Path) -> list[dict[str, Any]]:
-    """Read the rows of a run folder: its `metrics.jsonl`, or what of them was published.
-
-    Nothing for a folder that has neither; ValueError naming the file that is damaged, and where.
-    """
-    path = run_dir / METRICS_FILE
-    return read_rows(path) if path.is_file() else read_curves(run_dir / CURVES_FILE)
+    if (found := run_at(place)) is not None:
+        return found[0].curves.get(found[1], [])
+    path = place / METRICS_FILE
+    return read_rows(path) if path.is_file() else []
 
 
 def significant(value: Any) -> Any:

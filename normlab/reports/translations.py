@@ -107,7 +107,7 @@ def _group(
     for run, _ in members:
         assert run.folder is not None
         try:
-            outputs.append((run, read_hypotheses(run.folder, SPLIT)[1]))
+            outputs.append((run, read_hypotheses(run.folder, SPLIT)))
         except (ValueError, OSError) as error:
             left_out.append(str(error))
     lengths = Counter(len(made) for _, made in outputs)
@@ -188,7 +188,7 @@ def _translations(run: Run, references: Sequence[str], lowercase: bool) -> list[
     again = f"write it again with normlab eval {run.folder} --outputs"
     path, kept = run.folder / HYPOTHESES_FILE, run.record.scores[SCORE]
     try:
-        path, lines = read_hypotheses(run.folder)
+        lines = read_hypotheses(run.folder)
         now = bleu_scores(lines, references, lowercase=lowercase)["bleu"].value
     except (ValueError, OSError) as error:
         raise ValueError(f"{path}: {error}; {again} {run.folder / HYPOTHESES_FILE}") from None

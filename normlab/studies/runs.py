@@ -44,9 +44,9 @@ class Run(NamedTuple):
         self, complain: Callable[[str], object] = lambda damage: None, then: str = ""
     ) -> "RunRecord | None":
         """Return its record, None if there is none; `complain` hears of damage and what `then`."""
-        path = self.folder / RECORD_FILE
+        ended = (self.folder / RECORD_FILE).is_file()
         try:
-            return read_record(path, mend=then) if path.is_file() else None
+            return read_record(self.folder, mend=then) if ended else None
         except ValueError as error:
             complain(str(error))
             return None

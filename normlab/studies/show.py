@@ -145,10 +145,11 @@ class Runs(Show):
 
     def _look_for_end(self, row: Row, otherwise: str) -> None:
         """Read from its record how a run ended."""
-        path = row.cell.folder / RECORD_FILE
+        folder = row.cell.folder
         row.state = PRUNED if self._pruned(row.cell.folder) else otherwise
         try:
-            status = read_record(path).outcome.status if path.is_file() else ""
+            ended = (folder / RECORD_FILE).is_file()
+            status = read_record(folder).outcome.status if ended else ""
         except (OSError, ValueError):
             return
         if status in ("finished", "diverged"):

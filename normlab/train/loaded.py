@@ -158,7 +158,7 @@ def outputs(task: Task, model: nn.Module, batch: Batch) -> Tensor:
 def rescored(folder: Path, task: Task) -> dict[str, Score]:
     """Score again what a run's tested weights translated, from the lines kept beside its record.
 
-    The folder may be a run's or a published one. Raises ValueError where it keeps no lines, for a
+    The folder may be the address of a packed run. Raises ValueError where it keeps no lines, for a
     task that makes none, and where lines and references do not pair up.
     """
     score_lines = getattr(task, "score_lines", None)
@@ -166,10 +166,10 @@ def rescored(folder: Path, task: Task) -> dict[str, Score]:
         raise ValueError(f"{folder} is of a task that writes no text")
     splits = hypotheses_splits(folder)
     if not splits:
-        raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}, plain or gzipped")
+        raise ValueError(f"{folder} keeps no {HYPOTHESES_FILE}")
     found: dict[str, Score] = {}
     for split in splits:
-        _, lines = read_hypotheses(folder, split)
+        lines = read_hypotheses(folder, split)
         scores = score_lines(split, lines)
         found |= {f"{split}/{name}": score for name, score in scores.items()}
     return found

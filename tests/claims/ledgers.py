@@ -10,7 +10,7 @@ from normlab.claims.judge import Judgement
 from normlab.claims.ledger import Entry, Outcome
 from normlab.claims.pages import html
 
-FOLDER = "results/norms/cpu/records/toy-{}-pre-0123456789/seed{}"
+ADDRESS = "results/norms/cpu:{}@seed{}"
 COMMAND = "normlab study run norms scale=cpu"
 
 
@@ -43,7 +43,7 @@ def compared(verdict: Any, n: int = 5, **changes: Any) -> Outcome:
         "confidence": 0.99,
         "grade": "C",
         "setting": "Multi30k, 2+2 layers",
-        "records": tuple(FOLDER.format(norm, k + 1) for norm in ("ln", "bn") for k in range(n)),
+        "records": tuple(ADDRESS.format(norm, k + 1) for norm in ("ln", "bn") for k in range(n)),
         **changes,
     }
     asked = values.pop("endpoint", endpoint())

@@ -13,6 +13,7 @@ from normlab.claims.pages import measure_text
 from normlab.claims.runs import Runs, _copy
 from normlab.commands import claims as command
 from normlab.config.registry import CONFIG_DIR
+from normlab.records.packed import Key, write_pack
 from normlab.records.record import Score
 from normlab.records.store import RunStore
 from normlab.reports import manifest
@@ -277,11 +278,12 @@ def test_a_run_published_with_a_pilot_alone_is_no_evidence():
 
 def test_the_same_run_of_a_pilot_does_not_stand_in_for_one_made_anew_by_other_code(tmp_path):
     results = CONFIG_DIR.parent / "results"
-    counted = RunStore(results / "warmup" / "one_rate" / "records")
+    counted = RunStore(results / "warmup" / "one_rate")
     plan = Runs(CONFIG_DIR).plan("warmup", "cpu")
     pilot = next(record for _, record in counted.entries() if plan.holds(record))
     anew = replace(pilot, numerics="other")
-    kept(RunStore(tmp_path / "results" / "warmup" / "one_rate" / "records"), pilot)
+    row = {Key("ln", "", pilot.seed): pilot}
+    write_pack(tmp_path / "results" / "warmup" / "one_rate", row)
     path = kept(RunStore(tmp_path / "runs"), anew)
     places = [tmp_path / "results", tmp_path / "runs"]
     runs = Runs.read(places, root=CONFIG_DIR.parent, configs=CONFIG_DIR)

@@ -66,9 +66,9 @@ def test_a_contrast_shows_difference_means_p_and_its_correction_seeds_and_record
         "5 seeds, 99 %",
     ):
         assert said in found.text
-    links = [link for link in found.links if link.endswith("record.json")]
-    folder = "norms/cpu/records/toy-ln-pre-0123456789"
-    assert links[:5] == [f"{folder}/seed{seed}/record.json" for seed in range(1, 6)]
+    links = [link for link in found.links if link.endswith("records.jsonl")]
+    assert set(links) == {"norms/cpu/records.jsonl"} and "norms/ cpu:ln seed1 seed2" in found.text
+    assert "[norms/cpu](norms/cpu/records.jsonl): ln, bn" in markdown(entries())
     assert len(links) == 30 and "LOG.md" in found.links
 
 

@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from normlab.commands.report import main
+from normlab.records.packed import Key, write_pack
 from normlab.records.store import RunStore
 from normlab.reports import runs as runs_module
 from tests.html_text import Text
@@ -59,6 +60,15 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
     assert len(links) == 7 and all((runs.parent / "paper" / link).is_file() for link in links)
 
 
+def test_a_packed_row_has_a_page(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    records = {Key("ln", "", seed): made("ln", seed, {"test/bleu": 1.0}) for seed in (1, 2)}
+    write_pack(tmp_path / "cpu", records)
+    assert report(capsys, "cpu:ln") == (0, "report/report.html\n", "")
+    page = Text((tmp_path / "report" / "report.html").read_text())
+    assert len(page.rows("runs")) == 3 and "../cpu/records.jsonl" in page.links
+
+
 def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
     wanted = ("--baseline", "bn 32", "--score", "valid/loss")
     assert report(capsys, str(runs), *wanted)[0] == 0
@@ -94,7 +104,7 @@ def test_only_what_has_changed_is_read_again(runs, monkeypatch):
     watched = runs_module.Watched([runs])
     assert watched.look() and len(read) == 7 and not watched.look()
     changed = kept_run(next(runs.glob("*/seed1")), run_rows(1.0, 50))
-    assert watched.look() and read[7:] == [changed / "record.json"]
+    assert watched.look() and read[7:] == [changed]
     (changed / "record.json").unlink()
     (changed / "config.yaml").write_text(json.dumps(config(norm="gn")))
     (changed / "progress.json").write_text(

@@ -1,6 +1,5 @@
 """Values that cannot work are refused when a run is composed, by the table of ranges."""
 
-import json
 import math
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from normlab.config.compose import compose, from_dict, to_dict
 from normlab.config.ranges import RANGES, Range
 from normlab.config.schema import top_level_keys
 from normlab.machine import MOST_THREADS
+from normlab.records.store import RunStore
 from normlab.train.build import build_task, check_scores
 from normlab.train.run import train
 
@@ -151,11 +151,11 @@ def test_the_config_of_a_record_that_lacks_a_part_names_it(part, config):
             from_dict({**config, part: wrong})
 
 
-def test_the_configs_of_published_records_obey_the_table():
-    found = sorted(RESULTS.rglob("record.json"))[::8]
+def test_the_configs_of_all_published_records_obey_the_table():
+    found = RunStore(RESULTS).records()
     assert found
-    for path in found:
-        ranges.check(json.loads(path.read_bytes())["config"])
+    for record in found:
+        ranges.check(record.config)
 
 
 def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():

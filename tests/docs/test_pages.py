@@ -1,6 +1,5 @@
 """The pages build strictly, both languages keep in step, and the reference knows every figure."""
 
-import json
 import os
 import re
 import subprocess
@@ -11,6 +10,7 @@ import pytest
 import normlab
 from normlab.config.registry import option_names, options
 from normlab.metrics.glossary import PROBES, meaning
+from normlab.records.store import RunStore
 from tests.docs.pages import IN_STEP, ROOT, fenced
 
 BLOCK = re.compile(r"<!-- normlab: .*?<!-- /normlab -->", re.DOTALL)
@@ -43,10 +43,9 @@ def test_the_chinese_side_of_a_page_is_in_step(page):
 
 def test_every_figure_of_the_published_records_has_a_meaning():
     seen = {}
-    for path in (ROOT / "results").rglob("record.json"):
-        record = json.loads(path.read_bytes())
-        seen |= {name: score["higher_is_better"] for name, score in record["scores"].items()}
-        seen |= dict.fromkeys((f"stability/{name[10:]}" for name in record["stability"]), None)
+    for record in RunStore(ROOT / "results").records():
+        seen |= {name: score.higher_is_better for name, score in record.scores.items()}
+        seen |= dict.fromkeys((f"stability/{name[10:]}" for name in record.stability), None)
     assert [name for name in seen if meaning(name) is None] == []
     for name, more in seen.items():
         better = meaning(name).better

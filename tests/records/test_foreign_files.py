@@ -1,6 +1,5 @@
 """Files from anywhere: what is no file, nests without end or has endless numbers is one line."""
 
-import gzip
 import json
 import os
 from collections.abc import Callable
@@ -15,14 +14,13 @@ from normlab.data.cache import cached_folder, is_whole
 from normlab.data.corpus import read_lines
 from normlab.records.files import DEEPEST, from_json, read_file, unreadable
 from normlab.records.record import RunRecord, number
-from normlab.records.store import RunStore, read_hypotheses, read_record, read_rows
+from normlab.records.store import RunStore, read_rows
 from normlab.reports.runs import read_config
 from normlab.reports.table import figure
 from normlab.train.checkpoint import load_checkpoint
 from tests.records.examples import record
 
 READERS: dict[str, Callable[[Path], object]] = {
-    "record": read_record,
     "metrics": read_rows,
     "checkpoint": load_checkpoint,
     "text": read_lines,
@@ -128,16 +126,6 @@ def test_a_config_whose_aliases_nest_without_end_is_named_at_once(tmp_path, caps
     store.write(record(seed=1), tmp_path / "good" / "seed1")
     assert report([str(tmp_path), "--out", str(tmp_path / "out")]) == 1
     assert "line 2 has an alias" in capsys.readouterr().err
-
-
-def test_hypotheses_that_unpack_to_more_than_any_text_are_damaged(tmp_path, monkeypatch):
-    monkeypatch.setattr("normlab.records.store.MOST_UNPACKED", 10_000)
-    path = tmp_path / "hypotheses.txt.gz"
-    path.write_bytes(gzip.compress(b"\n" * 10_000))
-    assert len(read_hypotheses(tmp_path)[1]) == 10_000
-    path.write_bytes(gzip.compress(b"\n" * 100_000_000))
-    with pytest.raises(ValueError, match=rf"{path}: damaged .*more than 10000 bytes"):
-        read_hypotheses(tmp_path)
 
 
 def test_a_huge_score_is_short_in_lists_and_tables(tmp_path, capsys):

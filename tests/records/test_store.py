@@ -3,7 +3,6 @@
 import errno
 import gc
 import os
-import shutil
 
 import pytest
 
@@ -99,17 +98,6 @@ def test_one_selection_answers_many_questions(store):
     chosen = Selection(records)
     assert [chosen.select(where) for where in asked] == [select(records, w) for w in asked]
     assert chosen.select({}) == records
-
-
-def test_a_damaged_record_that_is_published_is_to_be_restored(tmp_path, store):
-    place = tmp_path / "study" / "cpu"
-    shutil.copytree(store.root, place / "records")
-    (place / "runs.json").write_text("{}")
-    published = RunStore(tmp_path / "study")
-    path, _ = published.entries()[0]
-    (path / "record.json").write_text("{")
-    published.entries()
-    assert "restore it, or publish its seed again" in published.damaged[0][1]
 
 
 def test_damaged_records_are_set_aside_and_named(store):

@@ -81,7 +81,7 @@ def test_a_block_that_is_up_to_date_is_left_alone(root, rows):
     [
         ("sum x y", "no kind 'sum': there are table, mean"),
         ("mean placement_depth/cpu", "expected STUDY/SCALE SCORE"),
-        ("mean none/cpu test/bleu row=ln", "holds no runs.json"),
+        ("mean none/cpu test/bleu row=ln", "holds no records.jsonl"),
         ("mean placement_depth/cpu test/bleu row=xn", "name one row, with row= and at=, of: "),
         ("table placement_depth/cpu columns=test/none", "no 'test/none': there are"),
         ("value bench.json runs.7.rate", "bench.json has no number runs.7.rate"),

@@ -159,7 +159,7 @@ def test_the_same_evidence_makes_the_same_bytes_and_every_run_leads_to_its_recor
     path = published(tmp_path, sized(), LEVELS)
     assert path.read_text() == page and stale(rendered(sized(), path.parent)) == []
     read = Text(page)
-    records = [link for link in read.links if link.endswith("record.json")]
+    records = [link for link in read.links if link.endswith("records.jsonl")]
     assert len(records) == 8 == len(read.rows("runs")) - 1
     assert all((path.parent / link).is_file() for link in records)
     assert "training time, all runs 0.1 h" in read.text

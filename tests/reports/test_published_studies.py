@@ -1,17 +1,15 @@
 """What is published can be read again, makes the same tables, and holds no private folder."""
 
-import json
-
 import pytest
+from msgspec.structs import replace
 
-from normlab.records.store import RUNS_FILE, read_record
+from normlab.records.packed import RECORDS, Key, Pack, write_pack
 from normlab.reports.manifest import stale
 from normlab.reports.published import (
     portable,
     publish,
     read,
     rendered,
-    study_name,
 )
 from normlab.reports.study_table import build
 from normlab.reports.table import comma_separated, latex, markdown
@@ -26,15 +24,8 @@ def folder(tmp_path):
     return publish(tmp_path, study(), "smoke", runs(VALUES))
 
 
-def change(folder, edit):
-    path = folder / RUNS_FILE
-    content = json.loads(path.read_text())
-    edit(content)
-    path.write_text(json.dumps(content))
-
-
 def test_what_is_published_is_read_again(folder, tmp_path):
-    assert folder == tmp_path / "norms" / "smoke" and study_name(folder) == "norms"
+    assert folder == tmp_path / "norms" / "smoke"
     scale, found = read(folder)
     assert scale == "smoke"
     assert [(run.row, run.point, run.seed) for run, _ in found] == [
@@ -67,8 +58,7 @@ def test_records_that_belong_no_longer_are_removed(folder, tmp_path):
     notes = folder / "notes.md"
     notes.write_text("mine")
     publish(tmp_path, study(), "smoke", runs({"ln": [30.0]}))
-    assert [p.parent.name for p in folder.rglob("record.json")] == ["seed1"]
-    assert len(list((folder / "records").iterdir())) == 1
+    assert list(Pack(folder).records) == [("ln", "", 1)]
     assert notes.read_text() == "mine"
 
 
@@ -77,11 +67,7 @@ def add(tmp_path, record):
 
 
 def test_to_add_keeps_all_there_is(folder, tmp_path):
-    kept = [*folder.rglob("record.json"), folder / "records" / "mine" / "seed1" / "record.json"]
-    kept[-1].parent.mkdir(parents=True)
-    kept[-1].write_text("{}")
     add(tmp_path, made("ln", 3))
-    assert all(path.is_file() for path in kept)
     found = [(run.row, run.seed, record is not None) for run, record in read(folder)[1]]
     assert found == [
         *(("ln", 1, True), ("bn", 1, True)),
@@ -93,7 +79,7 @@ def test_to_add_keeps_all_there_is(folder, tmp_path):
 def test_to_add_writes_nothing_where_something_is_wrong(folder, tmp_path, wrong):
     record = made("ln", 3, batch_size=7) if wrong == "experiment" else made("ln", 3)
     if wrong == "record":
-        next(folder.rglob("seed1/record.json")).write_text("{")
+        (folder / RECORDS).write_text("{")
     if wrong == "manifest":
         (tmp_path / "MANIFEST.sha256").write_text("=======\n")
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -107,9 +93,8 @@ def test_private_folders_are_shortened_at_any_depth(tmp_path):
     task = {"corpus": {"data_dir": "/home/me/data/iwslt", "size": 3, "seed": 1}}
     record = changed(made("ln", 1), config={**made("ln", 1, **places).config, "task": task})
     folder = publish(tmp_path, study(), "smoke", [(planned("ln", 1), record)])
-    text = next(folder.rglob("record.json")).read_text()
-    assert "/home" not in text
-    config = read_record(next(folder.rglob("record.json"))).config
+    assert "/home" not in (folder / RECORDS).read_text()
+    config = read(folder)[1][0][1].config
     assert (config["data_dir"], config["runs_dir"]) == ("iwslt", "runs")
     assert config["task"]["corpus"] == {"data_dir": "iwslt", "size": 3, "seed": 1}
     assert portable({"data_dir": None, "a": [{"data_dir": "/x/y"}]}) == {
@@ -118,33 +103,24 @@ def test_private_folders_are_shortened_at_any_depth(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    ("edit", "message"),
-    [
-        (lambda content: content.pop("runs"), "runs.json: damaged .*`runs`"),
-        (
-            lambda content: content.update(format="normlab.study/9"),
-            "Invalid enum value",
-        ),
-        (lambda content: content["runs"][0].pop("seed"), "damaged"),
-        (lambda content: content["runs"][0].update(record="records/none"), "no such record"),
-        (lambda content: content["runs"][0].update(seed=7), "has seed 1, and runs.json says 7"),
-    ],
-)
-def test_damage_of_the_list_of_runs_is_named(folder, edit, message):
-    change(folder, edit)
-    with pytest.raises(ValueError, match=message):
-        read(folder)
-
-
 def test_every_damaged_record_is_named(folder):
-    damaged = sorted(folder.rglob("record.json"))[:2]
-    for path in damaged:
-        path.write_text("{")
+    text = (folder / RECORDS).read_text()
+    (folder / RECORDS).write_text(text.replace('"params"', '"was"', 2))
     with pytest.raises(ValueError, match="damaged record") as caught:
         rendered(study(), folder)
-    assert [str(path) in str(caught.value) for path in damaged] == [True, True]
-    assert len(str(caught.value).splitlines()) == 2
+    assert [f"line {n}: " in line for n, line in enumerate(str(caught.value).splitlines(), 1)] == [
+        True,
+        True,
+    ]
+
+
+def test_a_config_that_was_changed_does_not_fit_its_fingerprint(folder):
+    records = Pack(folder).records
+    key = Key("ln", "", 1)
+    config = {**records[key].config, "batch_size": 7}
+    write_pack(folder, records | {key: replace(records[key], config=config)})
+    with pytest.raises(ValueError, match=r"records\.jsonl: .* has the fingerprint .* gives .*"):
+        rendered(study(), folder)
 
 
 def test_a_row_that_the_study_lost_is_named(folder):
@@ -154,5 +130,5 @@ def test_a_row_that_the_study_lost_is_named(folder):
 
 def test_a_folder_that_is_no_study(tmp_path):
     for place in (tmp_path, tmp_path / "none"):
-        with pytest.raises(ValueError, match=r"holds no runs.json: it is no published study"):
+        with pytest.raises(ValueError, match=r"holds no records.jsonl: it is no published study"):
             read(place)

@@ -1,6 +1,5 @@
 """Samples of the test on pages: which sentences, of which runs, and what is left out."""
 
-import gzip
 from dataclasses import replace
 
 from normlab.reports.arrange import arranged
@@ -66,9 +65,8 @@ def test_without_the_text_translations_stand_alone_and_why_is_said(tmp_path):
     assert ["ln seed 1", "", "(nothing)"] in read.rows("samples")
     assert "Without sources and references: data_dir=/gone" in read.text
     assert "3 translations of 5 sentences" in read.text
-    (broken / "hypotheses.txt").unlink()
-    (broken / "hypotheses.txt.gz").write_bytes(b"no gzip")
-    assert "hypotheses.txt.gz: damaged" in page_of(tmp_path, nowhere).text
+    (broken / "hypotheses.txt").write_bytes(b"a\xff\n")
+    assert "hypotheses.txt: not UTF-8" in page_of(tmp_path, nowhere).text
 
 
 def test_tests_of_other_texts_are_groups_and_runs_without_any_are_none(tmp_path):
@@ -91,8 +89,6 @@ def test_a_published_study_shows_what_lies_beside_its_records(tmp_path):
     published = publish(
         tmp_path / "results", study(), "smoke", [(planned("ln", 1), record)], folders=[folder]
     )
-    (packed,) = published.rglob("hypotheses.txt.gz")
-    assert gzip.decompress(packed.read_bytes()).decode().splitlines() == LINES
     read = Text(rendered(study(), published)[published / PAGE])
     assert read.rows("samples")[2] == ["ln seed 1", "", "<b>one</b>"]
     assert "The text itself is not published" in read.text

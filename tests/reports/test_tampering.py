@@ -1,6 +1,7 @@
 """Each way of changing results by hand is found by the check, which names the file."""
 
 import contextlib
+import gzip
 import json
 import platform
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from normlab.commands.study import main
+from normlab.records.packed import CURVES, RECORDS
 from normlab.reports import manifest
 from normlab.reports.manifest import MANIFEST, accept, problems, verify
 from normlab.reports.published import publish
@@ -18,7 +20,6 @@ from tests.test_architecture import ROOT
 
 STUDY = "lm_norms/cpu"
 HEALTH = "health/toy"
-RUN = f"{STUDY}/records/*ln*/seed1"
 README = """# A page
 
 <!-- normlab: table lm_norms/cpu columns=test/loss rows=ln;bn --><!-- /normlab -->
@@ -55,45 +56,44 @@ def copy(whole, tmp_path, monkeypatch):
     return Path("results")
 
 
-def one(results, pattern):
-    return next(iter(sorted(results.glob(pattern))))
-
-
 def change_score(results):
-    path = one(results, f"{RUN}/record.json")
-    record = json.loads(path.read_text())
+    path = results / STUDY / RECORDS
+    first, *rest = path.read_text().splitlines()
+    record = json.loads(first)
     next(iter(record["scores"].values()))["value"] += 0.001
-    path.write_text(json.dumps(record, sort_keys=True, indent=1) + "\n")
+    path.write_text("\n".join([json.dumps(record), *rest]) + "\n")
     return path
 
 
 def change_curve(results):
-    path = one(results, f"{RUN}/curves.jsonl")
-    first, *rest = path.read_text().splitlines()
-    row = json.loads(first)
-    row["train/loss"] = row.get("train/loss", 0.0) - 0.5
-    path.write_text("\n".join([json.dumps(row), *rest]) + "\n")
+    path = results / STUDY / CURVES
+    first, *rest = gzip.decompress(path.read_bytes()).splitlines()
+    curve = json.loads(first)
+    curve["rows"][0]["train/loss"] = 0.5
+    path.write_bytes(gzip.compress(b"\n".join([json.dumps(curve).encode(), *rest])))
     return path
 
 
-def lose(pattern):
+def lose(place):
     def change(results):
-        path = one(results, pattern)
-        path.unlink()
-        return path
+        (results / place).unlink()
+        return results / place
 
     return change
 
 
-def add(place):
-    def change(results):
-        seed = one(results, RUN)
-        path = results / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(seed / "record.json", path)
-        return path
+def add(results):
+    path = results / STUDY / "more.jsonl"
+    shutil.copy(results / STUDY / RECORDS, path)
+    return path
 
-    return change
+
+def swap_a_config(results):
+    """Give a record another config and list it in the manifest, as if that were meant."""
+    path = results / STUDY / RECORDS
+    path.write_text(path.read_text().replace('"dropout": ', '"dropout": 0.25, "was": ', 1))
+    accept(results, [path])
+    return path
 
 
 def edit(place, old, new):
@@ -109,20 +109,12 @@ def edit(place, old, new):
     return change
 
 
-def leave_out_of_the_list(results):
-    path = results / STUDY / "runs.json"
-    content = json.loads(path.read_text())
-    content["runs"].pop()
-    path.write_text(json.dumps(content))
-    return path
-
-
 def forget(results):
-    """Take a line out of the manifest, and the record that it is of."""
+    """Take the lines of records out of the manifest."""
     path = results / MANIFEST
-    lines = [line for line in path.read_text().splitlines() if "record.json" not in line]
+    lines = [line for line in path.read_text().splitlines() if RECORDS not in line]
     path.write_text("\n".join(lines) + "\n")
-    return one(results, f"{RUN}/record.json")
+    return results / STUDY / RECORDS
 
 
 def garble(results):
@@ -134,14 +126,14 @@ def garble(results):
 CHANGES = {
     "a score": change_score,
     "a point of a curve": change_curve,
-    "a record deleted": lose(f"{RUN}/record.json"),
-    "a record added": add(f"{STUDY}/records/more/seed9/record.json"),
-    "the list of runs": leave_out_of_the_list,
+    "a config": swap_a_config,
+    "the records deleted": lose(f"{STUDY}/{RECORDS}"),
+    "a file added": add,
     "a table": edit(f"results/{STUDY}/table.md", "5.4", "5.3"),
     "a table deleted": lose(f"{STUDY}/table.csv"),
     "a page": edit(f"results/{STUDY}/report.html", "5.4", "5.3"),
     "a score of a run of the health sheets": edit(
-        f"results/{HEALTH}/runs/toy-ln-pre-30d849b37a/seed1/record.json", '"value": 1', '"value": 2'
+        f"results/{HEALTH}/{RECORDS}", '"value": 1', '"value": 2'
     ),
     "a figure of a health sheet": edit(f"results/{HEALTH}/ln-pre.json", "0.", "1."),
     "a gradient": edit("results/depth_gradients/gradients.json", "0.", "1."),
@@ -178,7 +170,7 @@ def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys,
     (copy / MANIFEST).unlink()
     if content is not None:
         (copy / MANIFEST).write_text(content)
-    record = one(copy, f"{RUN}/record.json")
+    record = copy / STUDY / RECORDS
     record.write_text(record.read_text().replace('"value": 2', '"value": 1', 1))
     table = copy / STUDY / "table.md"
     before = table.read_bytes()
@@ -192,7 +184,7 @@ def test_without_its_manifest_nothing_is_made_and_that_is_one_line(copy, capsys,
 def test_publishing_a_study_lists_what_it_wrote_and_blesses_nothing_else(tmp_path):
     folder = publish(tmp_path, study(), "smoke", runs({"ln": [30.0, 31.0], "bn": [20.0, 21.0]}))
     assert problems(tmp_path) == []
-    stray = folder / "records" / "stray.json"
+    stray = folder / "stray.json"
     stray.write_text("{}")
     other = tmp_path / "other.json"
     other.write_text("{}")
@@ -232,8 +224,7 @@ def test_of_two_studies_published_at_once_both_are_listed(tmp_path, monkeypatch)
 
 def test_what_is_lost_or_half_written_is_put_right_by_the_next_report(copy):
     gone = f"{platform.node()}.{2**30}"  # no process has this number
-    left = copy / STUDY / "records" / "a" / "seed1" / f".record.json.{gone}-0.partial"
-    left.parent.mkdir(parents=True)
+    left = copy / STUDY / f".records.jsonl.{gone}-0.partial"
     left.write_text("half")
     (copy / STUDY / "table.csv").unlink()
     found = verify(copy, "lm_norms", write=True)

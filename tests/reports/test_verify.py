@@ -1,10 +1,9 @@
 """Published tables are made again and verified; what is wrong costs itself alone."""
 
-import json
-
 import pytest
 
 from normlab.commands.study import main
+from normlab.records.packed import RECORDS
 from normlab.reports.published import publish
 from normlab.studies import load_study
 from tests.reports.tables import made, planned
@@ -46,45 +45,35 @@ def test_stale_tables_are_named_and_made_again(results, capsys):
     assert study(capsys, "verify")[0] == 0
 
 
-def spoil_runs(results):
-    (results / "padding" / "cpu" / "runs.json").write_text("{")
-
-
-def lose_runs(results):
-    (results / "padding" / "cpu" / "runs.json").unlink()
-
-
 def spoil_record(results):
-    next((results / "padding").rglob("record.json")).write_text("{")
+    (results / "padding" / "cpu" / RECORDS).write_text("{")
 
 
 def lose_config(results):
-    path = results / "padding" / "cpu" / "runs.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "study": "gone"}))
+    (results / "padding").rename(results / "gone")
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (spoil_runs, "results/padding/cpu/runs.json: damaged"),
-        (lose_runs, "results/padding/cpu holds no runs.json"),
-        (spoil_record, "damaged record, not JSON"),
-        (lose_config, "results/padding/cpu: no study 'gone': there are"),
+        (spoil_record, "results/padding/cpu/records.jsonl, line 1: damaged"),
+        (lose_config, "results/gone/cpu: no study 'gone': there are"),
     ],
 )
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
     damage(results)
     study(capsys, "publish", "--accept", "results")
-    tables = {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES}
+    (folder,) = (path for path in results.glob("*/cpu") if path.parent.name != "precision")
+    tables = {n: (folder / n).read_bytes() for n in TABLES}
     code, out, err = study(capsys)
     assert code == 1
     assert message in err and err.count("\n") == 1
     assert out == "results/precision/cpu: up to date\n"
-    assert {n: (results / "padding" / "cpu" / n).read_bytes() for n in TABLES} == tables
+    assert {n: (folder / n).read_bytes() for n in TABLES} == tables
 
 
 def test_a_change_that_is_meant_is_accepted_by_name_and_said(results, capsys):
-    first, second = sorted((results / "padding").rglob("record.json"))
+    first, second = sorted(results.glob(f"*/*/{RECORDS}"))
     first.write_text(first.read_text().replace("2.0", "3.0"))
     second.unlink()
     (results / "notes.md").write_text("by hand")

@@ -5,6 +5,7 @@ import shutil
 import pytest
 
 from normlab.commands import study as command
+from normlab.records.packed import RECORDS
 from normlab.reports import manifest
 from normlab.reports.published import read
 from normlab.studies import load_study
@@ -71,11 +72,12 @@ def test_a_row_that_only_the_checkout_has_is_kept_by_older_code(place, folder, c
 
 
 def spoil_record(folder):
-    next(folder.rglob("seed1/record.json")).write_text("{")
+    path = folder / RECORDS
+    path.write_text(path.read_text().replace('"params"', '"was"', 1))
 
 
 def spoil_runs(folder):
-    (folder / "runs.json").write_text(CONFLICT)
+    (folder / RECORDS).write_text(CONFLICT)
 
 
 def spoil_manifest(folder):
@@ -90,8 +92,8 @@ def make_a_file(folder):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (spoil_record, r"seed1/record.json: damaged .*; restore it, or publish its seed again"),
-        (spoil_runs, r"runs.json: damaged .*; restore it, or remove results/one/smoke and"),
+        (spoil_record, r"records.jsonl, line 1: damaged .*; restore it, or publish its seed again"),
+        (spoil_runs, r"records.jsonl, line 1: damaged .*; restore it"),
         (spoil_manifest, "MANIFEST.sha256, line 1: damaged: <<<<<<< HEAD; restore the file"),
         (make_a_file, "results is no folder: give --publish another folder"),
     ],
@@ -127,7 +129,7 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     problem = f"normlab: one scale=smoke is not published: results/{manifest.MANIFEST}, line 1"
     assert err.count(f"{problem}: damaged") == 1
     if not mended:
-        assert not list(folder.rglob("*.json")), "nothing by half"
+        assert not list(folder.rglob("*.json*")), "nothing by half"
         listed.unlink()
         assert command.main(["run", *argv]) == 0
     assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == []

@@ -1,0 +1,266 @@
+"""The runs of a study at one scale, packed in three files, and the addresses of single runs.
+
+`records.jsonl` has one run per line: the `row`, `point` and `seed` of the study, and the fields of
+its record if it was made. `curves.jsonl.gz` has its curves, `hypotheses.jsonl.gz` what its tested
+weights made of each test split. Equal content is equal bytes.
+
+The address `results/batching/cpu:bn batching=random@seed3` names a run by row, point and seed; the
+point may be left out, and without `@seed3` it names all seeds. An address is a `Path` that is read
+wherever a run's folder is.
+"""
+
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypedDict, TypeVar
+
+import msgspec
+
+from normlab.records.files import atomic_write, read_file, unreadable
+from normlab.records.record import RunRecord, number, plain
+
+RECORDS = "records.jsonl"
+CURVES = "curves.jsonl.gz"
+HYPOTHESES = "hypotheses.jsonl.gz"
+PACK = (RECORDS, CURVES, HYPOTHESES)
+MEND_PUBLISHED = "restore it, or publish its seed again"
+MOST_UNPACKED = 2**28
+"""Bytes of text; the test splits of a thousand runs have fewer."""
+_ADDRESS = re.compile(r"(?P<folder>.+):(?P<name>[^:]+?)(?:@seed(?P<seed>\d+))?")
+
+
+class Key(NamedTuple):
+    """The row, point and seed of a run in its study."""
+
+    row: str
+    point: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Return the name of all seeds, as in an address."""
+        return f"{self.row} {self.point}".rstrip()
+
+
+class _Place(msgspec.Struct, frozen=True):
+    row: str
+    point: str
+    seed: int
+
+    @property
+    def key(self) -> Key:
+        return Key(self.row, self.point, self.seed)
+
+
+class _Made(_Place, frozen=True):
+    run_id: str | None = None
+
+
+class _Row(TypedDict):
+    step: int
+
+
+class _Curves(_Place, frozen=True):
+    file: ClassVar[str] = CURVES
+    rows: list[dict[str, Any]]
+
+    def __post_init__(self) -> None:
+        msgspec.convert(self.rows, list[_Row])
+
+
+class _Hypotheses(_Place, frozen=True):
+    file: ClassVar[str] = HYPOTHESES
+    splits: dict[str, list[str]]
+
+
+_Line = TypeVar("_Line", _Curves, _Hypotheses)
+_Shape = TypeVar("_Shape", bound=_Place)
+
+
+class Pack:
+    """What a folder holds of packed runs; each file is read when it is asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        """Refer to a folder, which need not exist yet."""
+        self.folder = folder
+        self.damaged: dict[str, Key | None] = {}
+        """What is wrong with each damaged line, and its run if that is known."""
+
+    @cached_property
+    def records(self) -> dict[Key, RunRecord | None]:
+        """Return the records in the order of the file, None for a run that was not made."""
+        found: dict[Key, RunRecord | None] = {}
+        path = self.folder / RECORDS
+        try:
+            lines = read_file(path).splitlines()
+        except OSError as error:
+            self.damaged[f"{path}: cannot be read: {error.strerror}"] = None
+            return found
+        for count, line in enumerate(lines, start=1):
+            origin, place = f"{path}, line {count}", None
+            try:
+                place = _decoded(line, _Made, origin)
+                if place.key in found:
+                    raise ValueError(f"{origin}: {place.key} is there twice; {MEND_PUBLISHED}")
+                made = place.run_id is not None
+                read = RunRecord.from_json
+                record = read(line, origin=origin, mend=MEND_PUBLISHED) if made else None
+                found[place.key] = record
+            except ValueError as error:
+                self.damaged[str(error)] = place and place.key
+        return found
+
+    @cached_property
+    def curves(self) -> dict[Key, list[dict[str, Any]]]:
+        """Return the rows of each run's curves; ValueError naming a damaged line."""
+        return {line.key: [as_numbers(row) for row in line.rows] for line in self._all(_Curves)}
+
+    @cached_property
+    def hypotheses(self) -> dict[Key, dict[str, list[str]]]:
+        """Return the translations of each run by split; ValueError naming a damaged line."""
+        return {line.key: line.splits for line in self._all(_Hypotheses)}
+
+    @cached_property
+    def named(self) -> dict[str, list[Key]]:
+        """Return the runs by their names in an address, with and without the point."""
+        found: dict[str, list[Key]] = {}
+        for key in self.records:
+            for name in dict.fromkeys((key.name, key.row)):
+                found.setdefault(name, []).append(key)
+        return found
+
+    def address(self, key: Key) -> Path:
+        """Return the address of a run."""
+        return Path(f"{self.folder}:{key.name}@seed{key.seed}")
+
+    def _all(self, shape: type[_Line]) -> list[_Line]:
+        path = self.folder / shape.file
+        try:
+            with gzip.GzipFile(fileobj=io.BytesIO(read_file(path))) as file:
+                text = file.read(MOST_UNPACKED + 1)
+        except FileNotFoundError:
+            return []
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path}: damaged ({error}); {MEND_PUBLISHED}") from None
+        if len(text) > MOST_UNPACKED:
+            raise ValueError(f"{path}: unpacks to more than {MOST_UNPACKED} bytes; remove it")
+        lines = enumerate(text.splitlines(), start=1)
+        return [_decoded(line, shape, f"{path}, line {count}") for count, line in lines]
+
+
+def pack(folder: Path) -> Pack:
+    """Return the packed runs of a folder, read again only after a file has changed."""
+    stamps = [_stamp(folder / name) for name in PACK]
+    return _pack(folder, *stamps)
+
+
+@lru_cache(maxsize=4)
+def _pack(folder: Path, *_: object) -> Pack:
+    return Pack(folder)
+
+
+def _stamp(path: Path) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
+
+
+class Address(NamedTuple):
+    """The folder, name and seed of an address, None for all seeds."""
+
+    folder: Path
+    name: str
+    seed: int | None
+
+    @classmethod
+    def of(cls, place: Path | str) -> "Address | None":
+        """Read an address; None for other text."""
+        if (found := _ADDRESS.fullmatch(str(place))) is None:
+            return None
+        seed = int(found["seed"]) if found["seed"] else None
+        return cls(Path(found["folder"]), found["name"], seed)
+
+
+def address_of(place: Path) -> Address | None:
+    """Return the address that a place is; None where no packed runs are."""
+    found = Address.of(place)
+    return found if found and (found.folder / RECORDS).exists() else None
+
+
+def runs_at(place: Path) -> tuple[Pack, list[Key]] | None:
+    """Return the made runs that an address names; None for what is no address.
+
+    Raises ValueError for an address of no run, saying which there are.
+    """
+    if (address := address_of(place)) is None:
+        return None
+    folder, name, seed = address
+    runs = pack(folder)
+    named = [key for key in runs.named.get(name, ()) if runs.records[key] is not None]
+    keys = [key for key in named if seed in (None, key.seed)]
+    if not keys and runs.damaged:
+        raise ValueError(next(iter(runs.damaged)))
+    if not keys:
+        there = [f"seed{key.seed}" for key in named] or [key.name for key in runs.records]
+        listed = ", ".join(dict.fromkeys(there))
+        raise ValueError(f"{place}: no such run; there are {listed}")
+    return runs, keys
+
+
+def run_at(place: Path) -> tuple[Pack, Key] | None:
+    """Return the one run at an address; None for what is no address, ValueError for several."""
+    if (found := runs_at(place)) is None:
+        return None
+    runs, keys = found
+    if len(keys) > 1:
+        raise ValueError(f"{place}: {len(keys)} runs; name one, such as {runs.address(keys[0])}")
+    return runs, keys[0]
+
+
+def write_pack(
+    folder: Path,
+    records: Mapping[Key, RunRecord | None],
+    curves: Mapping[Key, Sequence[Mapping[str, Any]]] = {},
+    hypotheses: Mapping[Key, Mapping[str, Sequence[str]]] = {},
+) -> None:
+    """Write the packed files of a folder; of curves and hypotheses those of `records` alone."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with atomic_write(folder / RECORDS) as file:
+        for key, record in records.items():
+            fields: dict[str, Any] = {} if record is None else json.loads(record.to_json())
+            file.write(json.dumps({**key._asdict(), **fields}) + "\n")
+    for name, field, content in ((CURVES, "rows", curves), (HYPOTHESES, "splits", hypotheses)):
+        own = [{**key._asdict(), field: content[key]} for key in records if content.get(key)]
+        if not own:
+            (folder / name).unlink(missing_ok=True)
+            continue
+        with (
+            atomic_write(folder / name, "wb") as file,
+            gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed,
+        ):
+            packed.writelines(f"{json.dumps(plain(line))}\n".encode() for line in own)
+
+
+def as_numbers(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of a log with its numbers as numbers, whole ones as they are."""
+    return {
+        name: value if (real := number(value)) is None or isinstance(value, int) else real
+        for name, value in row.items()
+    }
+
+
+def _decoded(line: bytes, shape: type[_Shape], origin: str) -> _Shape:
+    try:
+        if (problem := unreadable(line)) is not None:
+            raise ValueError(problem)
+        return msgspec.json.decode(line, type=shape)
+    except ValueError as error:  # msgspec's own are such
+        raise ValueError(f"{origin}: damaged ({error}); {MEND_PUBLISHED}") from None

@@ -1,0 +1,155 @@
+"""Packed runs read back as they were written, and each has an address."""
+
+import gzip
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from normlab.commands._runs import one_run, runs_of
+from normlab.records.packed import (
+    CURVES,
+    HYPOTHESES,
+    PACK,
+    RECORDS,
+    Address,
+    Key,
+    Pack,
+    write_pack,
+)
+from normlab.records.store import RunStore, hypotheses_splits, read_hypotheses, read_record
+from normlab.reports.runs import rows_of_run
+from tests.records.examples import record
+
+RUNS = {
+    Key("ln", "", 1): record(seed=1),
+    Key("ln", "", 2): record(seed=2),
+    Key("bn", "placement=pre", 1): record(seed=1, norm="bn", bleu=math.nan),
+    Key("bn", "placement=post", 1): record(seed=1, norm="bn", batch_size=8),
+    Key("bn", "placement=post", 2): None,
+}
+LN, PRE, POST = Key("ln", "", 1), Key("bn", "placement=pre", 1), Key("bn", "placement=post", 1)
+ROWS = {LN: [{"step": 3, "valid/loss": 2.5}, {"step": 4, "valid/loss": math.inf}]}
+LINES = {LN: {"test": ["ein Hund", ""], "test_2017": ["\u2028"]}, PRE: {"test": ["x"]}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_pack(tmp_path / "cpu", RUNS, ROWS, LINES)
+    return tmp_path / "cpu"
+
+
+def test_runs_read_back_in_their_order_and_in_fixed_bytes(folder):
+    found = Pack(folder)
+    assert list(found.records) == list(RUNS) and not found.damaged
+    for key, made in RUNS.items():
+        read = found.records[key]
+        assert (made and made.to_json()) == (read and read.to_json())
+    assert found.curves == ROWS and found.hypotheses == LINES
+    before = [(folder / name).read_bytes() for name in PACK]
+    write_pack(folder, found.records, found.curves, dict(reversed(LINES.items())))
+    assert [(folder / name).read_bytes() for name in PACK] == before
+    write_pack(folder, RUNS)
+    assert [path.name for path in folder.iterdir()] == [RECORDS]
+
+
+def test_pandas_reads_one_run_per_row(folder):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.read_json(folder / RECORDS, lines=True)
+    assert frame["row"].tolist() == ["ln", "ln", "bn", "bn", "bn"]
+    assert frame["scores"][0]["test/bleu"]["value"] == RUNS[LN].scores["test/bleu"].value
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        (":ln@seed1", [LN]),
+        (":ln", [LN, Key("ln", "", 2)]),
+        (":bn placement=post@seed1", [POST]),
+        (":bn", [PRE, POST]),
+        ("", [LN, Key("ln", "", 2), PRE, POST]),
+    ],
+)
+def test_an_address_is_read_where_a_folder_is(folder, name, keys):
+    found = RunStore(f"{folder}{name}").entries()
+    assert [place for place, _ in found] == [Pack(folder).address(key) for key in keys]
+    for (place, made), key in zip(found, keys, strict=True):
+        assert made.run_id == read_record(place).run_id == RUNS[key].run_id
+        assert rows_of_run(place) == ROWS.get(key, [])
+        assert hypotheses_splits(place) == sorted(LINES.get(key, ()))
+
+
+def test_translations_are_read_at_an_address(folder):
+    place = Pack(folder).address(LN)
+    assert read_hypotheses(place) == LINES[LN]["test"]
+    with pytest.raises(FileNotFoundError):
+        read_hypotheses(place, "test_2016")
+
+
+def test_commands_take_an_address_as_run(folder):
+    names = [place.name for place in runs_of(folder.parent / "cpu:ln")]
+    assert names == ["cpu:ln@seed1", "cpu:ln@seed2"]
+    assert one_run(folder.parent / "cpu:bn placement=pre").name == "cpu:bn placement=pre@seed1"
+    with pytest.raises(ValueError, match=r"cpu:ln has 2 runs: name one, such as .*cpu:ln@seed1"):
+        one_run(folder.parent / "cpu:ln")
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("ln@seed7", "no such run; there are seed1, seed2"),
+        ("bn placement=post@seed2", "no such run; there are seed1"),
+        ("rms@seed1", "no such run; there are ln, bn placement=pre, bn placement=post"),
+    ],
+)
+def test_an_address_of_no_run_says_what_there_is(folder, address, message):
+    with pytest.raises(ValueError, match=message):
+        RunStore(f"{folder}:{address}").entries()
+
+
+def test_the_parts_of_an_address():
+    assert Address.of("a/cpu:bn x=1@seed3") == (Path("a/cpu"), "bn x=1", 3)
+    assert Address.of("a/cpu:bn") == (Path("a/cpu"), "bn", None)
+    assert Address.of("runs/toy-ln-pre-0123456789/seed1") is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"seed": 1', '"seed": "1"', "line 1: damaged"),
+        ('"seed": 2', '"seed": 1', "line 2: .* is there twice"),
+        ('"params": ', '"params": "x", "was": ', "line 1: damaged record, params"),
+        ('"row": "ln"', "[" * 200, "line 1: damaged .*nests"),
+        ("{", "", "line 1: damaged"),
+    ],
+)
+def test_a_damaged_line_is_named_and_hides_no_other(folder, old, new, message):
+    path = folder / RECORDS
+    path.write_text(path.read_text().replace(old, new, 1))
+    store = RunStore(folder)
+    assert len(store.entries()) == 3
+    ((where, said),) = store.damaged
+    assert where == path and re.search(rf"records\.jsonl, {message}", said)
+    assert "restore it, or publish its seed again" in said
+
+
+@pytest.mark.parametrize("name", [CURVES, HYPOTHESES])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (gzip.compress(b"{}\n")[:-3], "damaged"),
+        (b"no gzip", "damaged"),
+        (gzip.compress(b'{"row": "ln"}\n'), "line 1: damaged"),
+        (
+            gzip.compress(b'{"row": "", "point": "", "seed": 1, "rows": [{}], "splits": 3}'),
+            "line 1",
+        ),
+        (gzip.compress(b"\n" * 20_000), "unpacks to more than 10000 bytes"),
+    ],
+)
+def test_damaged_curves_and_translations_are_named(folder, name, content, message, monkeypatch):
+    monkeypatch.setattr("normlab.records.packed.MOST_UNPACKED", 10_000)
+    (folder / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{name}.*{message}"):
+        _ = Pack(folder).curves if name == CURVES else Pack(folder).hypotheses
