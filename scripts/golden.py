@@ -43,7 +43,7 @@ _RUN = [
     "batch_size=6",
 ]
 _DIGITS = [
-    *("task=digits", "batch_size=20", "optim=adam", "clip_norm=1"),
+    *("task=digits", "batch_size=20", "optim=adam", "clip_grad=1"),
     *("task.test_batch_sizes=[]", "task.test_eval_stats=[]"),
 ]
 _RECURRENT = [*_DIGITS, "model.dim=6", "model.read=rows", "model.initial_noise=0.1"]
@@ -52,7 +52,7 @@ _VIT = [*_DIGITS, "model.dim=8", "model.ffn_dim=16", "model.depth=1", "model.num
 _DOCUMENTS = [
     *("task/corpus=documents", "task.vocab_size=263", "task.max_length=16"),
     *("task.length_buckets=[]", "task.test_batch_sizes=[]", "task.test_eval_stats=[]"),
-    *("batch_size=20", "optim=adam", "clip_norm=1"),
+    *("batch_size=20", "optim=adam", "clip_grad=1"),
 ]
 _TEXT = [
     *("task=lm", *_DOCUMENTS, f"data_dir={DOCUMENTS}", "task.corpus.boundary=file"),

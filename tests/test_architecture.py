@@ -259,7 +259,7 @@ def test_torch_is_out_of_reach_of_what_must_answer_at_once():
 @pytest.mark.parametrize(
     ("call", "unwanted"),
     [
-        ("from normlab import compose; compose(['norm=bn', 'scale=cpu'])", {"torch"}),
+        ("from normlab import compose; compose(['norm=bn', 'scale=small'])", {"torch"}),
         ("import normlab; normlab.records; dir(normlab)", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['list', 'norm'])", {"torch", "hydra", "omegaconf"}),
         ("from normlab.cli import main; main(['nothing'])", {"torch", "hydra", "omegaconf"}),

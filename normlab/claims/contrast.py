@@ -21,7 +21,7 @@ class Contrast(SeedsEndpoint, frozen=True, kw_only=True):
 
     contrast:
       study: translation
-      scale: cpu
+      scale: small
       score: [test/bleu, test_2017/bleu]     one, or a list that is averaged within a seed
       better: {norm: ln}                     the claimed direction
       worse: {norm: bn}

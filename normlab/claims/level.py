@@ -65,7 +65,7 @@ class Level(_OneSetting, frozen=True, kw_only=True):
 
     level:
       study: translation
-      scale: cpu
+      scale: small
       score: test/bleu
       of: {norm: bn}                    options of groups and dotted keys of the config
       where: {placement: pre}           optional
@@ -113,7 +113,7 @@ class Document(_OneSetting, frozen=True, kw_only=True):
 
     document:
       study: translation
-      scale: gpu
+      scale: paper
       score: test/bleu_tok
       of: {norm: bn}                    options of groups and dotted keys of the config
       where: {placement: pre}           optional
@@ -156,7 +156,7 @@ class Trains(SeedsEndpoint, frozen=True, kw_only=True):
 
     trains:
       study: translation
-      scale: cpu
+      scale: small
       score: test/bleu                  compared with the floor that the run knows
       side: {norm: none}
       reference: {norm: ln}             optional if the part says trains

@@ -26,7 +26,7 @@ Where = Mapping[str, object]
 """What runs are chosen by: options of groups and dotted keys of the config, with their values."""
 _ELSEWHERE = ("seed", "device", "data_dir", "runs_dir", "sink", "probe", "observe")
 _NO_NORM = norm_label({})
-_GROUPS = ("norm", "sites")  # `clip_norm` is no group
+_GROUPS = ("norm", "sites")  # `clip_grad` is no group
 _SETTLED = "auto"  # a value that a run replaces by what it stands for
 NOTHING = object()
 

@@ -129,7 +129,7 @@ def _jobs(words: Sequence[str], results: Path) -> tuple[list[Job], list[str]]:
     names = [word for word in words if "=" not in word]
     given, extra = taken_out([word for word in words if "=" in word])
     if not names:
-        raise ValueError("name a study, such as normlab study tune batching scale=cpu")
+        raise ValueError("name a study, such as normlab study tune batching scale=small")
     jobs: list[Job] = []
     for study in [load_study(name) for name in names]:
         for scale in given.get("scale", SMOKE).split(","):

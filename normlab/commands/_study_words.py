@@ -30,7 +30,7 @@ def asked(words: Sequence[str], *, published: Path | None = None) -> list[Job]:
             raise ValueError(f"{override}: {study} is none of the studies named: {' '.join(named)}")
         (own.setdefault(study, []) if colon else common).append(override.removeprefix(f"{study}:"))
     if not named:
-        raise ValueError("name a study, such as normlab study run iwslt_norms")
+        raise ValueError("name a study, such as normlab study run translation_norms")
     if len(set(named)) < len(named):
         raise ValueError(f"{' '.join(named)}: name a study once; STUDY:key=value cuts its grid")
     studies = [load_study(name) for name in named]

@@ -31,7 +31,7 @@ examples:
   normlab eval RUN fold=true                batch norm folded
   normlab eval RUN --weights best_loss      other weights than the tested ones
   normlab eval RUN --limit 100              about 100 examples of the split
-  normlab eval results/batching/cpu:bn@seed1 --kept data_dir=FOLDER  of a published run
+  normlab eval results/batching/small:bn@seed1 --kept data_dir=FOLDER  of a published run
 
 The scores are printed and added to eval.jsonl in the run's folder; its record stays as it is.
 """

@@ -221,8 +221,8 @@ def card(argv: list[str]) -> int:
     names = [name for name in arguments.only.split(",") if name]
     asked = questions("card", "model", names=names)
     subject, results = examined(arguments.overrides, arguments.folder), arguments.publish
-    if results is not None and subject.scale != "cpu":
-        raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=cpu")
+    if results is not None and subject.scale != "small":
+        raise ValueError(f"scale={subject.scale} is a check and no result: publish scale=small")
     if results is not None and names:
         raise ValueError("--publish takes a whole card: leave --only out")
     if results is not None and not results.is_dir():

@@ -31,21 +31,21 @@ from normlab.studies.queue import Job
 from normlab.studies.runs import Run
 
 _EXAMPLES = """examples:
-  normlab study run iwslt_norms                    20 s per run: does it work?
-  normlab study plan bert_norms scale=cpu data_dir=FOLDER  what it takes
-  normlab study run bert_norms scale=cpu data_dir=FOLDER seeds=1-3 rows=ln,bn
-  normlab study tune batching scale=cpu data_dir=FOLDER  learning rates
-  normlab study publish batching scale=cpu data_dir=FOLDER  into results/
+  normlab study run translation_norms                    20 s per run: does it work?
+  normlab study plan bert_norms scale=small data_dir=FOLDER  what it takes
+  normlab study run bert_norms scale=small data_dir=FOLDER seeds=1-3 rows=ln,bn
+  normlab study tune batching scale=small data_dir=FOLDER  learning rates
+  normlab study publish batching scale=small data_dir=FOLDER  into results/
   normlab study verify                             all published studies
 
 normlab study run --help, and so on; normlab list studies lists the studies and what they cost.
 """
 _RUN = """examples:
-  normlab study run iwslt_norms
-  normlab study run iwslt_norms rows="[ln,'bn, padding counted']"
-  normlab study run iwslt_norms scale=cpu placement=pre  a part of the grid
-  normlab study run batching padding iwslt_norms scale=cpu data_dir=FOLDER \\
-    iwslt_norms:placement=pre --budget 8h --until-decided --publish results
+  normlab study run translation_norms
+  normlab study run translation_norms rows="[ln,'bn, padding counted']"
+  normlab study run translation_norms scale=small placement=pre  a part of the grid
+  normlab study run batching padding translation_norms scale=small data_dir=FOLDER \\
+    translation_norms:placement=pre --budget 8h --until-decided --publish results
 
 key=value are those of `normlab train`, for every run; STUDY:key=value is for one study. rows= takes
 names, and the numbers that `study plan` shows. Hours are those that `study plan` measured, or the
@@ -55,17 +55,17 @@ running runs save and stop, and the same command resumes. Only whole seeds are p
 ends. --until-decided counts the published seeds, and makes the next ones.
 """
 _PLAN = """examples:
-  normlab study plan bert_norms scale=cpu data_dir=FOLDER
-  normlab study plan bert_norms scale=cpu data_dir=FOLDER --commands
-  normlab study plan bert_norms scale=cpu data_dir=FOLDER --so-far
+  normlab study plan bert_norms scale=small data_dir=FOLDER
+  normlab study plan bert_norms scale=small data_dir=FOLDER --commands
+  normlab study plan bert_norms scale=small data_dir=FOLDER --so-far
 
 No run of the study is made. What a run costs is measured by training each configuration for some
 seconds, and kept in the folder of runs. --no-measure trains nothing.
 """
 _TUNE = """examples:
-  normlab study tune batching scale=cpu data_dir=FOLDER
-  normlab study tune batching padding scale=cpu data_dir=FOLDER
-  normlab study tune batching scale=cpu rows=NAME,NAME  these rows alone
+  normlab study tune batching scale=small data_dir=FOLDER
+  normlab study tune batching padding scale=small data_dir=FOLDER
+  normlab study tune batching scale=small rows=NAME,NAME  these rows alone
   normlab study tune batching --no-write          does it work? writes nothing
 
 `tuning` of a scale in configs/study/STUDY.yaml says what is tried: key, three values or more (two
@@ -79,8 +79,8 @@ Overrides that change the experiment need --no-write. The same command resumes. 
 before the runs that count.
 """
 _PUBLISH = """examples:
-  normlab study publish iwslt_norms scale=cpu data_dir=FOLDER  seeds in runs/
-  normlab study publish iwslt_norms             regenerate its tables and pages
+  normlab study publish translation_norms scale=small data_dir=FOLDER  seeds in runs/
+  normlab study publish translation_norms             regenerate its tables and pages
   normlab study publish                         those of every published study
   normlab study publish --accept results/bench  a change of evidence is meant
 

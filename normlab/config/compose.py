@@ -42,12 +42,12 @@ _COPIED = ("batch_size", "max_tokens", "batching", "data_dir")
 _PATH = re.compile(r"(\*|[a-z0-9_]+)(\.(\*|[a-z0-9_]+))*")
 _RULES = "'sites={*.self:bn,encoder.0.*:ln}'"
 
-# The recipe of a task without a scale, and at scale=gpu. The other scales replace recipes.
+# The recipe of a task without a scale, and at scale=paper. The other scales replace recipes.
 _RECIPES: dict[str | None, dict[str, str]] = {
     None: {"iwslt": "rbn"},
-    "gpu": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
+    "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
 }
-_SMALL = ("cpu", "smoke")
+_SMALL = ("small", "smoke")
 _NO_RECIPE = "none"
 _TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`

@@ -141,7 +141,7 @@ _TABLE: Mapping[str, Mapping[tuple[str, ...], Range]] = {
         ("batch_size",): _SEQUENCES,
         ("max_tokens", "budget.tokens"): _TOKENS,
         ("accumulate",): _MICRO,
-        ("clip_norm",): Range(above=0, unit="gradient norm"),
+        ("clip_grad",): Range(above=0, unit="gradient norm"),
         ("freeze_statistics",): _OF_RUN,
         ("divergence_factor",): Range(above=0, infinite=True, unit="times the first loss"),
         ("budget.steps",): _STEPS,

@@ -87,7 +87,7 @@ class RunConfig:
     max_tokens: int | None = None
     batching: Batching = Batching.bucket
     accumulate: int = 1
-    clip_norm: float | None = None
+    clip_grad: float | None = None
     precision: Precision = Precision.auto
     device: Device = Device.auto
     divergence_factor: float = 3.0

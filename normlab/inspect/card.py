@@ -71,7 +71,7 @@ SCALES = {
             "task.max_length=256",
         ),
     ),
-    "cpu": Scale(
+    "small": Scale(
         seeds=(1, 2),
         steps=600,
         picture_seeds=(1, 2, 3, 4, 5),
@@ -155,7 +155,7 @@ def examined(arguments: Sequence[str], folder: Path) -> Examined:
     Raises ValueError for a key that the card sets itself, an unknown scale, and no norm.
     """
     check_given_once(arguments)
-    own, chosen = {"scale": "cpu", "device": "cpu"}, list[str]()
+    own, chosen = {"scale": "small", "device": "cpu"}, list[str]()
     for argument in arguments:
         key, _, value = argument.partition("=")
         if key in own:

@@ -90,7 +90,7 @@ def board(cards: Iterable[Card]) -> str:
         [f"`{name}`" + (" \\*" if sees_later else ""), *(_shown(own.get(t)) for t in titles)]
         for sees_later, _, name, own in ranked
     ]
-    said = "Each row is a report card (`normlab norm card NAME`), made at `scale=cpu`."
+    said = "Each row is a report card (`normlab norm card NAME`), made at `scale=small`."
     table = pipes(["norm", *titles], lines, words=1, notes=_NOTES)
     return "\n".join(["# The board of norms", "", said, "", *table, ""])
 

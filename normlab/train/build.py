@@ -101,7 +101,7 @@ def build_trainer(
         settings=LoopSettings(
             budget=Budget(**config["budget"]),
             accumulate=config["accumulate"],
-            clip_norm=config["clip_norm"],
+            clip_grad=config["clip_grad"],
             divergence_factor=config["divergence_factor"],
             validate_every=validate["every"],
             select_by=validate["select_by"],

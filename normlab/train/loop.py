@@ -50,7 +50,7 @@ class LoopSettings:
     """The values of a loop.
 
     Attributes:
-        clip_norm: largest gradient norm; None for no clipping.
+        clip_grad: largest gradient norm; None for no clipping.
         validate_every, log_every, checkpoint_every: steps between two of each, or `epoch`.
         select_by: the validation score that `patience` goes by.
         patience: validations without a better score after which a run stops; None never stops.
@@ -63,7 +63,7 @@ class LoopSettings:
 
     budget: Budget
     accumulate: int
-    clip_norm: float | None
+    clip_grad: float | None
     validate_every: int | Literal["epoch"]
     select_by: str
     patience: int | None
@@ -212,7 +212,7 @@ class Trainer:
             padding_share=sums["padding"] / sums["positions"],
         )
         self.probes.before_update(view)
-        if (limit := self.settings.clip_norm) is not None:
+        if (limit := self.settings.clip_grad) is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
         self.optimizer.step()
         self.probes.after_update(view)

@@ -11,13 +11,13 @@ from normlab.claims.ledger import Entry, Outcome
 from normlab.claims.pages import html
 
 ADDRESS = "results/norms/cpu:{}@seed{}"
-COMMAND = "normlab study run norms scale=cpu"
+COMMAND = "normlab study run norms scale=small"
 
 
 def endpoint(**changes: Any) -> Contrast:
     values: dict[str, Any] = {
         "study": "norms",
-        "scale": "cpu",
+        "scale": "small",
         "scores": ("test/bleu",),
         "better": {"norm": "ln"},
         "worse": {"norm": "bn"},

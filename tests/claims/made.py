@@ -11,7 +11,7 @@ from normlab.claims.runs import Runs
 from normlab.records.record import Score
 from tests.records.examples import record
 
-STUDY = """# normlab study run made scale=cpu
+STUDY = """# normlab study run made scale=small
 # A study for tests.
 document: D0
 table: "A table"
@@ -24,7 +24,7 @@ grid: {grid}
 columns: [test/bleu]
 figures: {{}}
 scales:
-  cpu:
+  small:
     overrides: [task=toy, optim.lr=5e-4]
     seeds: [1, 2, 3, 4, 5]
     minutes: 6
@@ -32,7 +32,7 @@ scales:
 """
 BETTER = {"norm": "ln"}
 WORSE = {"norm": "bn"}
-CONTRAST = {"study": "made", "scale": "cpu", "score": "test/bleu", "better": BETTER, "worse": WORSE}
+CONTRAST = {"study": "made", "scale": "small", "score": "test/bleu", "better": BETTER, "worse": WORSE}
 NOISE = (0.0, 0.2, -0.1, 0.1, -0.2, 0.15, -0.15, 0.05, 0.1, -0.1, 0.2, -0.2)
 
 

@@ -58,7 +58,7 @@ def test_counts_that_are_alike_in_all_seeds_decide_nothing(tmp_path):
     assert (found.verdict, found.p_holm, found.finding.p) == ("undecided", None, None)
     assert found.reason.startswith("the difference is the same in every seed")
     assert found.finding.detail == "0.200 against 0.200" and not found.finding.found
-    assert found.finding.command == "normlab study run made scale=cpu seeds=6-8"
+    assert found.finding.command == "normlab study run made scale=small seeds=6-8"
     same = [run(k, "bn", 30.0) for k in range(1, 6)]
     for asked in (level(above=25), document(35.2, {"task": "toy"})):
         assert primary(tmp_path, same, asked).verdict == "undecided"
@@ -163,7 +163,7 @@ def test_a_run_cannot_be_on_both_sides(tmp_path):
 
 
 def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
-    problem = r"01_so.yaml: part so_1: made at scale=cpu plans no run with norm=lm; .* ln; bn; none"
+    problem = r"01_so.yaml: part so_1: made at scale=small plans no run with norm=lm; .* ln; bn; none"
     with pytest.raises(ValueError, match=problem):
         decided(tmp_path, [], contrast(better={"norm": "lm"}))
 
@@ -171,7 +171,7 @@ def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("text", "other", "norm", "rows"),
     [
-        ("optim.lr=5e-4", "optim.lr=5e-4, clip_norm=1", "bn", {"bn"}),  # no norm of a site
+        ("optim.lr=5e-4", "optim.lr=5e-4, clip_grad=1", "bn", {"bn"}),  # no norm of a site
         ("[norm=bn]", "[norm@encoder_norm=bn]", "bn+ln", {"bn"}),  # the decoder's is the default
     ],
 )
@@ -179,7 +179,7 @@ def test_what_a_side_may_choose_of_a_plan(tmp_path, text, other, norm, rows):
     (configs(tmp_path) / "study" / "made.yaml").write_text(
         STUDY.replace(text, other).format(grid="{}")
     )
-    plan = Plan(load_study("made", tmp_path), "cpu")
+    plan = Plan(load_study("made", tmp_path), "small")
     assert plan.may_choose({"norm": norm}) == rows and not plan.may_choose({"optim.lr": 1e-3})
 
 
@@ -188,7 +188,7 @@ def test_fewer_than_five_seeds_are_shown_and_decide_nothing(tmp_path):
     assert found.verdict == "not measured" and found.reason == "too few seeds (3 of 5)"
     assert "3 seeds): decides nothing" in found.finding.detail and found.finding.p is None
     assert (
-        found.finding.command == "normlab study run made scale=cpu seeds=5-6"
+        found.finding.command == "normlab study run made scale=small seeds=5-6"
     )  # of 4 a part is there
     assert found.finding.cost.startswith("6 runs, about 0.6 h")
 
@@ -205,13 +205,13 @@ def test_a_study_whose_rates_are_not_chosen_is_tuned_first(tmp_path):
         return measure_text(entry.primary[0])
 
     assert measure("").startswith(
-        "`normlab study tune made scale=cpu` first, as no rate is chosen for ln and bn; "
-        "then `normlab study run made scale=cpu` (15 runs"
+        "`normlab study tune made scale=small` first, as no rate is chosen for ln and bn; "
+        "then `normlab study run made scale=small` (15 runs"
     )
     assert "no rate is chosen for bn; then" in measure(rates)
     # The rows of the sides count, and only these.
     chosen = measure(rates, worse={"norm": "none"})
-    assert chosen.startswith("`normlab study run made scale=cpu` (15 runs")
+    assert chosen.startswith("`normlab study run made scale=small` (15 runs")
 
 
 @pytest.mark.parametrize(
@@ -291,7 +291,7 @@ def test_scores_are_compared_only_where_all_seeds_train(tmp_path):
 
 
 def trains(says="fails", reference=BETTER, **changes):
-    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "side": WORSE, **changes}
+    body = {"study": "made", "scale": "small", "score": "test/bleu", "side": WORSE, **changes}
     return part({"trains": {**body, **({"reference": reference} if reference else {})}}, says)
 
 
@@ -317,7 +317,7 @@ def test_whether_a_side_trains_is_counted_against_a_reference(tmp_path):
 
 
 def level(says="figure", **changes):
-    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": WORSE, **changes}
+    body = {"study": "made", "scale": "small", "score": "test/bleu", "of": WORSE, **changes}
     return part({"level": body}, says)
 
 
@@ -334,7 +334,7 @@ def test_a_figure_is_held_against_a_bound(tmp_path):
 
 
 def document(value, data):
-    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": WORSE}
+    body = {"study": "made", "scale": "small", "score": "test/bleu", "of": WORSE}
     return part({"document": {**body, "value": value, "data": data}}, "figure")
 
 

@@ -17,7 +17,7 @@ from tests.claims.made import configs, contrast, part
 from tests.claims.planned import endpoints
 
 FOLDER = CONFIG_DIR / "claim"
-PLACE = {"study": "made", "scale": "cpu", "score": "test/bleu"}
+PLACE = {"study": "made", "scale": "small", "score": "test/bleu"}
 CLAIM = {
     "id": 7,
     "documents": ["D0"],
@@ -51,7 +51,7 @@ def with_endpoint(kind, body, says="difference"):
             contrast(1, over=["placement"], where={"task": "toy"})["endpoint"],
             "equality",
             Contrast(
-                study="made", scale="cpu", scores=("test/bleu",), better={"norm": "ln"},
+                study="made", scale="small", scores=("test/bleu",), better={"norm": "ln"},
                 worse={"norm": "bn"}, where={"task": "toy"}, over=("placement",), margin=1.0,
             ),
         ),
@@ -59,14 +59,14 @@ def with_endpoint(kind, body, says="difference"):
             {"trains": {**PLACE, "side": {"norm": "bn"}}},
             "trains",
             Trains(
-                study="made", scale="cpu", scores=("test/bleu",), side={"norm": "bn"}
+                study="made", scale="small", scores=("test/bleu",), side={"norm": "bn"}
             ),
         ),
         (
             {"level": {**PLACE, "of": {"norm": "bn"}, "below": 5, "minus": "valid/bleu"}},
             "figure",
             Level(
-                study="made", scale="cpu", scores=("test/bleu",), of={"norm": "bn"}, below=5.0,
+                study="made", scale="small", scores=("test/bleu",), of={"norm": "bn"}, below=5.0,
                 minus="valid/bleu",
             ),
         ),
@@ -74,7 +74,7 @@ def with_endpoint(kind, body, says="difference"):
             {"document": {**PLACE, "of": {"norm": "bn"}, "value": 28.7, "data": {"task": "toy"}}},
             "figure",
             Document(
-                study="made", scale="cpu", scores=("test/bleu",), of={"norm": "bn"},
+                study="made", scale="small", scores=("test/bleu",), of={"norm": "bn"},
                 value=28.7, data={"task": "toy"},
             ),
         ),
@@ -140,7 +140,7 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
             r"in: an interaction needs both in and than_in",
         ),
         ({"parts": [contrast(study="nowhere")]}, r"study: no file .*nowhere.yaml; .* of .*made"),
-        ({"parts": [contrast(scale="gpu")]}, r"scale: .*made.yaml has no scale 'gpu'; .* cpu"),
+        ({"parts": [contrast(scale="paper")]}, r"scale: .*made.yaml has no scale 'paper'; .* small"),
         (
             with_endpoint("level", {**PLACE, "of": {"norm": "bn"}}, "figure"),
             r"level: needs exactly one of above and below",

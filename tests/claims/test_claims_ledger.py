@@ -75,7 +75,7 @@ def test_p_values_are_corrected_within_a_study_over_all_claims(tmp_path):
     assert (corrected.verdict, corrected.reason) == ("undecided", NOT_SURVIVED)
     assert corrected.finding.verdict == "supported"
     # What the correction leaves open has a command, and what it leaves decided has none.
-    more = "`normlab study run made scale=cpu seeds=6-8` (9 runs, about 0.9 h"
+    more = "`normlab study run made scale=small seeds=6-8` (9 runs, about 0.9 h"
     assert measure_text(corrected).startswith(more)
     assert outcome.finding.command is None and measure_text(outcome) == ""
     assert second.verdict == "not measured"
@@ -92,7 +92,7 @@ def test_secondary_endpoints_are_neither_counted_nor_corrected(tmp_path):
 
 
 def test_a_figure_that_the_interval_holds_is_not_corrected_away(tmp_path):
-    body = {"study": "made", "scale": "cpu", "score": "test/bleu", "of": {"norm": "bn"}}
+    body = {"study": "made", "scale": "small", "score": "test/bleu", "of": {"norm": "bn"}}
     each = part({"document": {**body, "value": 30, "data": {"task": "toy"}}}, "figure")
     entry = decided(tmp_path, side("bn", 30.0, 12), each, contrast())
     assert entry.primary[0].verdict == "supported"
@@ -271,15 +271,15 @@ def test_a_run_published_with_a_pilot_alone_is_no_evidence():
     results = CONFIG_DIR.parent / "results"
     runs = Runs.read([results], root=CONFIG_DIR.parent, configs=CONFIG_DIR)
     assert runs.of_study("warmup", "one_rate").records
-    counted = runs.of_study("warmup", "cpu").records
+    counted = runs.of_study("warmup", "small").records
     for record in counted:
-        assert ("warmup", "cpu") in runs.published[_copy(record)]
+        assert ("warmup", "small") in runs.published[_copy(record)]
 
 
 def test_the_same_run_of_a_pilot_does_not_stand_in_for_one_made_anew_by_other_code(tmp_path):
     results = CONFIG_DIR.parent / "results"
     counted = RunStore(results / "warmup" / "one_rate")
-    plan = Runs(CONFIG_DIR).plan("warmup", "cpu")
+    plan = Runs(CONFIG_DIR).plan("warmup", "small")
     pilot = next(record for _, record in counted.entries() if plan.holds(record))
     anew = replace(pilot, numerics="other")
     row = {Key("ln", "", pilot.seed): pilot}
@@ -287,7 +287,7 @@ def test_the_same_run_of_a_pilot_does_not_stand_in_for_one_made_anew_by_other_co
     path = kept(RunStore(tmp_path / "runs"), anew)
     places = [tmp_path / "results", tmp_path / "runs"]
     runs = Runs.read(places, root=CONFIG_DIR.parent, configs=CONFIG_DIR)
-    (found,) = runs.of_study("warmup", "cpu").records
+    (found,) = runs.of_study("warmup", "small").records
     assert found.numerics == "other" and runs.folder(found) == str(path.parent)
     (first,) = runs.of_study("warmup", "one_rate").records
     assert first.numerics == pilot.numerics

@@ -62,7 +62,7 @@ def test_a_primary_endpoint_is_of_a_scale_that_counts_with_five_seeds(claim: Cla
         if isinstance(endpoint, OF_RUNS) and endpoint.study != "bert_norms":
             scale = load_study(endpoint.study).scale(endpoint.scale)
             assert scale.seeds == SEEDS and not scale.pilot
-            assert endpoint.scale == "gpu" or "precision=fp32" in scale.overrides
+            assert endpoint.scale == "paper" or "precision=fp32" in scale.overrides
 
 
 @EACH

@@ -63,7 +63,7 @@ def test_a_sweep_is_a_grid_whose_rows_pair_with_the_baseline_at_each_point(runs,
 def test_a_packed_row_has_a_page(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     records = {Key("ln", "", seed): made("ln", seed, {"test/bleu": 1.0}) for seed in (1, 2)}
-    write_pack(tmp_path / "cpu", records)
+    write_pack(tmp_path / "small", records)
     assert report(capsys, "cpu:ln") == (0, "report/report.html\n", "")
     page = Text((tmp_path / "report" / "report.html").read_text())
     assert len(page.rows("runs")) == 3 and "../cpu/records.jsonl" in page.links

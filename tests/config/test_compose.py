@@ -34,7 +34,7 @@ def composed(*overrides):
         ("placement=sandwitch", ["'sandwitch'", *option_names("placement")]),
         ("batch_size=many", ["batch_size", "many"]),
         ("batch_size=2.5", ["batch_size", "2.5"]),
-        ("clip_norm=high", ["clip_norm", "high"]),
+        ("clip_grad=high", ["clip_grad", "high"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),
         ("precision=fp16", ["precision", "fp16", "auto", "fp32", "bf16", "fp64"]),
         ("validate.average_statistics=keep", ["average_statistics", "recalibrate", "average"]),
@@ -92,7 +92,7 @@ SEEN = (
 SCIENCE = (
     *("norm.eps=1e-3", "norm.affine=false", "norm@decoder_norm=bn", "norm@ffn_inner_norm=bn"),
     *("model.dropout=0.2", "task.corpus.seed=2", "task.test_search.beam=4", "optim.lr=2e-3"),
-    *("batch_size=16", "max_tokens=4096", "batching=random", "clip_norm=1", "precision=fp64"),
+    *("batch_size=16", "max_tokens=4096", "batching=random", "clip_grad=1", "precision=fp64"),
     *("budget.minutes=10", "validate.test=best", "validate.average=2", "divergence_factor=9"),
 )
 
@@ -134,8 +134,8 @@ def test_each_key_of_a_norm_reaches_its_places():
     ("scale", "model", "key", "size"),
     [
         ("smoke", "tiny", "batch_size", 32),
-        ("cpu", "mini", "batch_size", 64),
-        ("gpu", "iwslt", "max_tokens", 4096),
+        ("small", "mini", "batch_size", 64),
+        ("paper", "iwslt", "max_tokens", 4096),
     ],
 )
 def test_a_scale_sets_model_and_batch_and_can_be_overridden(scale, model, key, size):
@@ -183,6 +183,6 @@ def test_a_value_that_must_be_given_is_named():
 
 @pytest.mark.parametrize("task", ["mlm", "lm"])
 def test_a_language_model_has_a_model_of_one_stream_unless_another_is_named(task):
-    plain = compose([f"task={task}", "scale=cpu"])
+    plain = compose([f"task={task}", "scale=small"])
     assert plain.choices["model"] == "bert_tiny" and plain.model.num_layers == 2
     assert compose([f"task={task}", "model=bert_mini"]).model.num_layers == 4

@@ -63,7 +63,7 @@ def test_every_key_of_a_norm_or_rule_has_the_range_of_its_name():
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        ("clip_norm=nan", "clip_norm=nan must be above 0 (gradient norm)"),
+        ("clip_grad=nan", "clip_grad=nan must be above 0 (gradient norm)"),
         ("budget.minutes=inf", "budget.minutes=inf must be above 0"),
         ("optim.betas=[0.9,0.98,0.9]", "must be a list of 2 numbers, each at least 0 and below 1"),
         ("optim.weight_decay=inf", "optim.weight_decay=inf must be at least 0"),
@@ -161,7 +161,7 @@ def test_the_configs_of_all_published_records_obey_the_table():
 def test_the_list_of_keys_has_all_of_the_schema_and_of_the_table():
     listed = {key.name: key for key in keys()}
     assert {*top_level_keys(), *RANGES} <= set(listed)
-    assert listed["clip_norm"].allowed == "above 0"
+    assert listed["clip_grad"].allowed == "above 0"
     assert listed["batching"].allowed == "bucket, random"
     assert listed["accumulate"].description.startswith("micro-batches an update")
     assert listed["budget.steps"].default == "3000"

@@ -59,7 +59,7 @@ PUBLISHED = {
     "optim.groups": {"norm": {"weight_decay": 0.0}, "bias": {"weight_decay": 0.0}},
     "schedule.option": "linear",
     "schedule.total": 1_000_000,
-    "clip_norm": 1.0,
+    "clip_grad": 1.0,
     "budget.steps": 1_000_000,
     "budget.epochs": None,
     "budget.tokens": None,
@@ -79,7 +79,7 @@ def value(config, key):
 
 @pytest.mark.parametrize("placement", RATES)
 def test_every_value_is_the_published_one(placement):
-    config = to_dict(compose(["task=mlm", "scale=gpu", f"placement={placement}"]))
+    config = to_dict(compose(["task=mlm", "scale=paper", f"placement={placement}"]))
     assert {key: value(config, key) for key in PUBLISHED} == PUBLISHED
     lr, warmup = RATES[placement]
     assert config["optim"]["lr"] == config["schedule"]["lr"] == lr

@@ -29,7 +29,7 @@ COMMON = {
     "model.dropout": 0.3,
     "optim.betas": [0.9, 0.98],
     "optim.weight_decay": 1e-4,
-    "clip_norm": None,
+    "clip_grad": None,
     "accumulate": 1,
     "task.label_smoothing": 0.1,
     "max_tokens": 4096,
@@ -155,8 +155,8 @@ def test_the_rate_rises_to_its_peak_and_falls_with_the_root(recipe, placement, s
 def test_iwslt_has_the_recipe_of_rbn_without_a_scale_and_at_scale_gpu():
     plain = composed()
     assert plain["choices"]["recipe"] == "rbn"
-    full = composed("scale=gpu")
-    assert full["choices"]["scale"] == "gpu" and plain["choices"]["scale"] is None
+    full = composed("scale=paper")
+    assert full["choices"]["scale"] == "paper" and plain["choices"]["scale"] is None
     assert {**full, "choices": 0} == {**plain, "choices": 0}
     assert composed("recipe=none")["choices"]["model"] == "tiny"
 
@@ -164,12 +164,12 @@ def test_iwslt_has_the_recipe_of_rbn_without_a_scale_and_at_scale_gpu():
 @pytest.mark.parametrize("task", ["toy", "multi30k"])
 def test_other_translation_has_it_at_scale_gpu_alone(task):
     assert to_dict(compose([f"task={task}"]))["choices"]["recipe"] is None
-    config = to_dict(compose([f"task={task}", "scale=gpu", "placement=post"]))
+    config = to_dict(compose([f"task={task}", "scale=paper", "placement=post"]))
     assert config["choices"]["recipe"] == "rbn" and config["optim"]["lr"] == 5e-4
     assert config["budget"]["epochs"] == 60 and config["budget"]["steps"] is None
 
 
-@pytest.mark.parametrize("scale", ["cpu", "smoke"])
+@pytest.mark.parametrize("scale", ["small", "smoke"])
 def test_a_small_scale_takes_the_place_of_the_recipe(scale):
     small, other = composed(f"scale={scale}"), to_dict(compose(["task=multi30k", f"scale={scale}"]))
     assert small["choices"]["recipe"] is None and small["choices"]["model"] != "iwslt"

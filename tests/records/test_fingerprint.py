@@ -43,7 +43,7 @@ def test_what_is_no_part_of_the_experiment_is_left_out():
     same = [
         config(seed=9),
         config(observe={"probe": {"spikes": {"every": 1}}}),
-        config(choices={"scale": "cpu"}),
+        config(choices={"scale": "small"}),
         config(data_dir="/somewhere", runs_dir="/elsewhere"),
         config(task={"corpus": {"size": 20000, "seed": 1, "data_dir": "/somewhere"}}),
     ]

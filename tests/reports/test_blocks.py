@@ -24,7 +24,7 @@ def root(tmp_path):
         for point in ("a=1", "a=2")
         for seed in (1, 2)
     ]
-    publish(tmp_path / "results", study, "cpu", runs)
+    publish(tmp_path / "results", study, "small", runs)
     (tmp_path / "results" / "bench.json").write_text(json.dumps({"runs": [{"rate": 1234.5}]}))
     return tmp_path / "results"
 
@@ -48,9 +48,9 @@ def made_of(root, said):
 
 def test_a_mean_and_a_difference_of_a_row(root, rows):
     base, other = rows[:2]
-    of = f"placement_depth/cpu {BLEU} at=a=1"
+    of = f"placement_depth/small {BLEU} at=a=1"
     assert made_of(root, f"mean {of} row='{base}'") == "31.50 +- 0.71"
-    other_score = f"mean placement_depth/cpu valid/loss at=a=2 row='{base}'"  # no column of it
+    other_score = f"mean placement_depth/small valid/loss at=a=2 row='{base}'"  # no column of it
     assert made_of(root, other_score) == "3.000 +- 0.000"
     assert made_of(root, f"difference {of} row='{other}'").startswith("-10.00 [-10.00, -10.00]")
 
@@ -60,17 +60,17 @@ def test_a_value_of_a_report(root):
 
 
 def test_a_table_of_some_columns_and_rows_says_what_it_is_made_of(root, rows):
-    said = f"table placement_depth/cpu columns={BLEU} rows='{rows[0]}' at=a=2"
+    said = f"table placement_depth/small columns={BLEU} rows='{rows[0]}' at=a=2"
     text = made_of(root, said)
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     assert len(lines) == 3 and "31.50 +- 0.71" in lines[2] and "a=2" in lines[2]
     assert "rows of fewer than 5 seeds decide nothing" in text
-    assert "results/placement_depth/cpu/table.md" in text
+    assert "results/placement_depth/small/table.md" in text
 
 
 def test_a_block_that_is_up_to_date_is_left_alone(root, rows):
     page = root / "page.md"
-    page.write_text(block(f"mean placement_depth/cpu {BLEU} at=a=1 row='{rows[0]}'"))
+    page.write_text(block(f"mean placement_depth/small {BLEU} at=a=1 row='{rows[0]}'"))
     text, _ = written(page, root)
     page.write_text(text)
     assert written(page, root) == (text, [])
@@ -80,10 +80,10 @@ def test_a_block_that_is_up_to_date_is_left_alone(root, rows):
     ("said", "problem"),
     [
         ("sum x y", "no kind 'sum': there are table, mean"),
-        ("mean placement_depth/cpu", "expected STUDY/SCALE SCORE"),
+        ("mean placement_depth/small", "expected STUDY/SCALE SCORE"),
         ("mean none/cpu test/bleu row=ln", "holds no records.jsonl"),
-        ("mean placement_depth/cpu test/bleu row=xn", "name one row, with row= and at=, of: "),
-        ("table placement_depth/cpu columns=test/none", "no 'test/none': there are"),
+        ("mean placement_depth/small test/bleu row=xn", "name one row, with row= and at=, of: "),
+        ("table placement_depth/small columns=test/none", "no 'test/none': there are"),
         ("value bench.json runs.7.rate", "bench.json has no number runs.7.rate"),
         ("value bench.json runs", "bench.json has no number runs"),
     ],

@@ -18,17 +18,17 @@ from normlab.reports.published import publish
 from tests.reports.tables import runs, study
 from tests.test_architecture import ROOT
 
-STUDY = "lm_norms/cpu"
+STUDY = "lm_norms/small"
 HEALTH = "health/toy"
 README = """# A page
 
-<!-- normlab: table lm_norms/cpu columns=test/loss rows=ln;bn --><!-- /normlab -->
+<!-- normlab: table lm_norms/small columns=test/loss rows=ln;bn --><!-- /normlab -->
 
-LN is at <!-- normlab: mean lm_norms/cpu test/loss row=ln --><!-- /normlab -->.
+LN is at <!-- normlab: mean lm_norms/small test/loss row=ln --><!-- /normlab -->.
 """
 LOG = """# Findings
 
-BN is off by <!-- normlab: difference lm_norms/cpu test/loss row=bn --><!-- /normlab --> nats.
+BN is off by <!-- normlab: difference lm_norms/small test/loss row=bn --><!-- /normlab --> nats.
 """
 
 

@@ -19,7 +19,7 @@ def results(tmp_path, monkeypatch):
         runs = [
             (planned(r, s), made("ln", s, {"test/bleu": 1.0 + s})) for r in ("ln",) for s in (1, 2)
         ]
-        publish(tmp_path / "results", study, "cpu", runs)
+        publish(tmp_path / "results", study, "small", runs)
     return tmp_path / "results"
 
 
@@ -29,24 +29,24 @@ def study(capsys, *argv):
 
 
 def test_stale_tables_are_named_and_made_again(results, capsys):
-    edited = results / "padding" / "cpu" / "table.md"
+    edited = results / "padding" / "small" / "table.md"
     right = edited.read_bytes()
     edited.write_text("edited")
-    (results / "precision" / "cpu" / "table.csv").unlink()
+    (results / "precision" / "small" / "table.csv").unlink()
     code, _, err = study(capsys, "verify")
     assert code == 1
-    assert "results/padding/cpu/table.md: not what its records say" in err
-    assert "results/precision/cpu/table.csv: missing" in err
+    assert "results/padding/small/table.md: not what its records say" in err
+    assert "results/precision/small/table.csv: missing" in err
     assert "precision" not in study(capsys, "verify", "padding")[2], "one study alone"
     assert edited.read_text() == "edited"
     code, out, _ = study(capsys)
-    assert code == 0 and "results/padding/cpu: wrote table.md" in out
+    assert code == 0 and "results/padding/small: wrote table.md" in out
     assert edited.read_bytes() == right
     assert study(capsys, "verify")[0] == 0
 
 
 def spoil_record(results):
-    (results / "padding" / "cpu" / RECORDS).write_text("{")
+    (results / "padding" / "small" / RECORDS).write_text("{")
 
 
 def lose_config(results):
@@ -56,7 +56,7 @@ def lose_config(results):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (spoil_record, "results/padding/cpu/records.jsonl, line 1: damaged"),
+        (spoil_record, "results/padding/small/records.jsonl, line 1: damaged"),
         (lose_config, "results/gone/cpu: no study 'gone': there are"),
     ],
 )
@@ -68,7 +68,7 @@ def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
     code, out, err = study(capsys)
     assert code == 1
     assert message in err and err.count("\n") == 1
-    assert out == "results/precision/cpu: up to date\n"
+    assert out == "results/precision/small: up to date\n"
     assert {n: (folder / n).read_bytes() for n in TABLES} == tables
 
 

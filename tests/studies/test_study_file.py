@@ -16,7 +16,7 @@ from normlab.train.stopping import Budget
 from tests.claims.planned import by_study, without_runs
 
 STUDIES = option_names("study")
-SCALES = ("smoke", "cpu", "gpu")
+SCALES = ("smoke", "small", "paper")
 
 GOOD = """\
 # normlab study run good
@@ -38,7 +38,7 @@ scales:
     seeds: [1]
     minutes: 0.5
     data: built in
-  cpu: {overrides: [task=multi30k, norm.sync=false], seeds: [1, 2, 3], minutes: 10, data: a folder}
+  small: {overrides: [task=multi30k, norm.sync=false], seeds: [1, 2, 3], minutes: 10, data: a folder}
 """
 
 
@@ -91,7 +91,7 @@ def test_every_row_and_point_composes_is_another_experiment_and_found_by_its_cla
             corpus = (config["task"].get("corpus") or {}).get("option")
             own = corpus or config["choices"]["task"]
             assert own in ("toy", "digits", "pydoc"), "a check takes no data"
-        if scale.startswith("gpu"):  # what `auto` is there depends on the GPU
+        if scale.startswith("paper"):  # what `auto` is there depends on the GPU
             assert config["precision"] != "auto"
         if name == "batch_size":  # at equal tokens
             assert config["budget"]["steps"] is None and config["max_tokens"] is None
@@ -107,7 +107,7 @@ def test_the_smoke_scale_is_small(name):
 
 
 def test_runs_come_seed_by_seed_point_by_point(written):
-    planned = written().planned("cpu")
+    planned = written().planned("small")
     assert [seed for seed, _ in groupby(run.seed for run in planned)] == [1, 2, 3]
     tables = [[(run.point, run.row) for run in planned if run.seed == seed] for seed in (1, 2, 3)]
     assert tables[0] == tables[1] == tables[2]
@@ -122,14 +122,14 @@ def test_runs_come_seed_by_seed_point_by_point(written):
 
 
 def test_an_override_of_the_grid_keeps_its_values_alone(written):
-    planned = written().planned("cpu", seeds=[1], extra=["placement=post", "batch_size=32,8"])
+    planned = written().planned("small", seeds=[1], extra=["placement=post", "batch_size=32,8"])
     assert list(dict.fromkeys(run.point for run in planned)) == [
         "placement=post batch_size=32",
         "placement=post batch_size=8",
     ]
     assert all(run.overrides.count("placement=post") == 1 for run in planned)
     with pytest.raises(ValueError, match=r"batch_size=9: .* has no value 9: there are 8, 32"):
-        written().planned("cpu", extra=["batch_size=9"])
+        written().planned("small", extra=["batch_size=9"])
 
 
 RATES = {
@@ -148,7 +148,7 @@ RATES = {
     ],
 )
 def test_the_rate_for_more_axes_holds(written, point, rate):
-    size = written(within("scales", "cpu", "rates")(RATES)).scale("cpu")
+    size = written(within("scales", "small", "rates")(RATES)).scale("small")
     assert size.chosen("bn", point) == (f"optim.lr={rate}", "schedule.warmup=100")
     assert size.chosen("ln", point) == ()
 
@@ -161,43 +161,43 @@ def test_two_values_are_tried_only_where_nothing_is_decided(written):
         return lambda node: node["scales"][scale].update(tuning=TUNING, **given)
 
     assert written(tuned("smoke")).scale("smoke").tuning.values == ("1e-3", "2e-3")
-    assert written(tuned("cpu", pilot=True)).scale("cpu").tuning.values == ("1e-3", "2e-3")
+    assert written(tuned("small", pilot=True)).scale("small").tuning.values == ("1e-3", "2e-3")
     with pytest.raises(
         ValueError,
-        match=r"good.yaml: scales.cpu.tuning.values: 2 is no choice: give at least three",
+        match=r"good.yaml: scales.small.tuning.values: 2 is no choice: give at least three",
     ):
-        written(tuned("cpu"))
+        written(tuned("small"))
 
 
 def test_a_scale_that_decides_is_not_tuned_by_the_two_values_of_a_pilot(written):
-    pilot = written(lambda node: node["scales"]["cpu"].update(tuning=TUNING, pilot=True))
-    other = written(within("scales", "cpu", "tuning")("pilot"))
+    pilot = written(lambda node: node["scales"]["small"].update(tuning=TUNING, pilot=True))
+    other = written(within("scales", "small", "tuning")("pilot"))
     with pytest.raises(ValueError, match=r"tuning.values, by which good .*at least three"):
-        tuning_of(other, "cpu", lambda name: pilot)
+        tuning_of(other, "small", lambda name: pilot)
 
 
 def test_a_scale_is_of_grade_c_and_counts_unless_it_says_otherwise(written):
-    size = written().scale("cpu")
+    size = written().scale("small")
     assert (size.grade, size.pilot, size.rates, size.data_name) == ("C", False, {}, "a folder")
     given = {"grade": "B", "pilot": True, "data_name": "Multi30k de-en"}
-    size = written(lambda node: node["scales"]["cpu"].update(given)).scale("cpu")
+    size = written(lambda node: node["scales"]["small"].update(given)).scale("small")
     assert (size.grade, size.pilot, size.data_name) == ("B", True, "Multi30k de-en")
 
 
 def test_cost_is_what_is_planned(written):
     study = written()
     assert study.cost("smoke") == (4, pytest.approx(4 * 0.5 / 60))
-    assert study.cost("cpu") == (36, pytest.approx(6.0))
-    assert [len(study.planned(scale)) for scale in ("smoke", "cpu")] == [4, 36]
+    assert study.cost("small") == (36, pytest.approx(6.0))
+    assert [len(study.planned(scale)) for scale in ("smoke", "small")] == [4, 36]
 
 
 def test_an_unknown_study_or_scale_names_those_there_are(written):
-    with pytest.raises(ValueError, match=r"no study 'nope': there are .*iwslt_norms"):
+    with pytest.raises(ValueError, match=r"no study 'nope': there are .*translation_norms"):
         load_study("nope")
     with pytest.raises(ValueError, match=r"Did you mean .*bert_norms"):
         load_study("BERT_norm")
-    with pytest.raises(ValueError, match="study good has no scale=gpu: there are smoke, cpu"):
-        written().planned("gpu")
+    with pytest.raises(ValueError, match="study good has no scale=paper: there are smoke, small"):
+        written().planned("paper")
 
 
 def within(*keys):
@@ -231,25 +231,25 @@ def within(*keys):
         (within("figures", "gn")({}), "figures: no 'gn': there are ln, bn, none"),
         (within("figures", "ln", "test/blue")(1), "figures.ln: no 'test/blue': there"),
         (within("figures", "ln", "test/bleu")([1]), "figures.test/bleu: Expected `float | str`"),
-        (within("scales", "cpu", "seed")([1]), "scales.cpu: .* unknown field `seed`; there are"),
-        (lambda node: node["scales"]["cpu"].pop("data"), "scales.cpu: .* required field `data`"),
-        (within("scales", "cpu", "seeds")([1, 1]), "scales.cpu.seeds: 1 is given twice"),
-        (within("scales", "cpu", "seeds")([0.5]), r"scales.cpu.seeds\[0\]: Expected `int`"),
-        (within("scales", "cpu", "minutes")(0), "scales.cpu.minutes: Expected `float` > 0.0"),
-        (within("scales", "cpu", "rows")(["gn"]), "scales.cpu.rows: no 'gn': there are ln, bn"),
-        (within("scales", "cpu", "rows")(["bn"]), "scales.cpu.rows: must begin with ln"),
-        (within("scales", "cpu", "grid")({"lr": [1]}), "scales.cpu.grid: no 'lr': there are"),
-        (within("scales", "cpu", "grade")("D"), "scales.cpu.grade: Invalid enum value 'D'"),
-        (within("scales", "cpu", "pilot")("yes"), "scales.cpu.pilot: Expected `bool`"),
-        (within("scales", "cpu", "rates")(["bn"]), "scales.cpu.rates: Expected `object`"),
+        (within("scales", "small", "seed")([1]), "scales.small: .* unknown field `seed`; there are"),
+        (lambda node: node["scales"]["small"].pop("data"), "scales.small: .* required field `data`"),
+        (within("scales", "small", "seeds")([1, 1]), "scales.small.seeds: 1 is given twice"),
+        (within("scales", "small", "seeds")([0.5]), r"scales.small.seeds\[0\]: Expected `int`"),
+        (within("scales", "small", "minutes")(0), "scales.small.minutes: Expected `float` > 0.0"),
+        (within("scales", "small", "rows")(["gn"]), "scales.small.rows: no 'gn': there are ln, bn"),
+        (within("scales", "small", "rows")(["bn"]), "scales.small.rows: must begin with ln"),
+        (within("scales", "small", "grid")({"lr": [1]}), "scales.small.grid: no 'lr': there are"),
+        (within("scales", "small", "grade")("D"), "scales.small.grade: Invalid enum value 'D'"),
+        (within("scales", "small", "pilot")("yes"), "scales.small.pilot: Expected `bool`"),
+        (within("scales", "small", "rates")(["bn"]), "scales.small.rates: Expected `object`"),
         (within("scales", "smoke", "rates")({"none": []}), "smoke.rates.none: no 'none': there"),
         (
             within("scales", "smoke", "rates")({"bn @ placement=post": []}),
             "rates.bn @ placement=post: no 'placement=post': there are placement=pre, batch_size=8",
         ),
         (
-            within("scales", "cpu", "rates")({"bn": ["batch_size=4"]}),
-            "scales.cpu.rates.bn: batch_size=4: is an axis of the grid",
+            within("scales", "small", "rates")({"bn": ["batch_size=4"]}),
+            "scales.small.rates.bn: batch_size=4: is an axis of the grid",
         ),
         (within("scales", "smoke", "grid", "placement")(["mid"]), "placement: no 'mid': there are"),
     ],

@@ -159,13 +159,13 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
     tuning = "tuning: {key: optim.lr, values: [1e-3, 2e-3, 4e-3], seeds: [101], score: valid/bleu}"
     file = place.folder / "configs" / "study" / "one.yaml"
     text = file.read_text()
-    said = "one scale=cpu: no rate is chosen for bn: normlab study tune one scale=cpu chooses"
+    said = "one scale=small: no rate is chosen for bn: normlab study tune one scale=small chooses"
     for name, more, words, warned in (
-        ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", [], True),
-        ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", ["rows=ln"], False),
-        ("cpu", "rates: {ln: [optim.lr=1e-3]}, ", ["optim.lr=1e-3"], False),
-        ("cpu", "rates: {ln: [optim.lr=1e-3], bn: [optim.lr=1e-3]}, ", [], False),
-        ("cpu", "pilot: true, ", [], False),
+        ("small", "rates: {ln: [optim.lr=1e-3]}, ", [], True),
+        ("small", "rates: {ln: [optim.lr=1e-3]}, ", ["rows=ln"], False),
+        ("small", "rates: {ln: [optim.lr=1e-3]}, ", ["optim.lr=1e-3"], False),
+        ("small", "rates: {ln: [optim.lr=1e-3], bn: [optim.lr=1e-3]}, ", [], False),
+        ("small", "pilot: true, ", [], False),
         ("smoke", "", [], False),
     ):
         other = text.replace("  smoke:", "  none:") if name == "smoke" else text
@@ -181,7 +181,7 @@ def test_rows_whose_rates_are_not_chosen_are_named_where_runs_would_count(place,
         (["one", "one"], "name a study once"),
         (["one", "tow:norm=ln"], "tow:norm=ln: tow is none of the studies named: one"),
         (["one", "seeds=1", "--until-decided"], "plans the seeds of each analysis by itself"),
-        (["scale=cpu"], "name a study, such as"),
+        (["scale=small"], "name a study, such as"),
     ],
 )
 def test_a_queue_that_does_not_fit_is_refused(place, argv, message):
@@ -236,5 +236,5 @@ def test_every_claim_of_the_project_can_be_asked_by_study():
     from normlab.config.registry import CONFIG_DIR
 
     claims = load_all(CONFIG_DIR / "claim")
-    found = standings(claims, Runs(CONFIG_DIR), "batching", "cpu")
+    found = standings(claims, Runs(CONFIG_DIR), "batching", "small")
     assert found and {each.verdict for each in found} == {"not measured"}

@@ -32,7 +32,7 @@ scales:
     minutes: 0.5
     data: the built-in corpus
     {tuning}
-  cpu:  # not tuned
+  small:  # not tuned
     overrides: [task=toy]
     seeds: [1]
     minutes: 1
@@ -270,7 +270,7 @@ def test_a_score_without_a_known_direction_is_refused_before_any_trial(place, sc
 def test_a_scale_that_can_hold_no_rates_is_refused_before_any_trial(place, capsys):
     text = path_of(place).read_text()
     braces = yaml.safe_load(text)["scales"]["smoke"]
-    start, end = text.index("\n    overrides:"), text.index("  cpu:")
+    start, end = text.index("\n    overrides:"), text.index("  small:")
     edit(place, (text[start:end], f" {json.dumps(braces)}\n"))
     with pytest.raises(ValueError, match=r"one.yaml: scales.smoke: write one key per line"):
         command.main(["tune", "one"])
@@ -315,7 +315,7 @@ scales:
     overrides: [task=toy]  # few
     seeds: [1, 2]
     tuning: one
-  cpu:  # not tuned
+  small:  # not tuned
     seeds: [1]
 """
 

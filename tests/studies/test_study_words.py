@@ -9,9 +9,9 @@ ROWS = ["ln", "bn", "bn in the encoder", "bn, padding counted", "bn, padding fil
 
 
 def study(rows):
-    """Return a study of these rows at scale=cpu."""
+    """Return a study of these rows at scale=small."""
     scale = Scale((), (1,), 1.0, "none", tuple(rows), {})
-    return Study("one", "", "D0", "", (), {row: () for row in rows}, {}, (), {}, {"cpu": scale})
+    return Study("one", "", "D0", "", (), {row: () for row in rows}, {}, (), {}, {"small": scale})
 
 
 @pytest.mark.parametrize(
@@ -25,17 +25,17 @@ def study(rows):
     ],
 )
 def test_rows_are_names_or_numbers_in_the_order_of_the_study(text, rows):
-    assert read_rows(text, study(ROWS), "cpu") == rows
+    assert read_rows(text, study(ROWS), "small") == rows
 
 
 @pytest.mark.parametrize("text", ["gn", "7", "0", "", "[ln", "ln: bn"])
 def test_what_is_no_row_is_named_with_those_there_are(text):
-    with pytest.raises(ValueError, match=r"is no row of scale=cpu: there are 1 ln; 2 bn; 3 bn in"):
-        read_rows(text, study(ROWS), "cpu")
+    with pytest.raises(ValueError, match=r"is no row of scale=small: there are 1 ln; 2 bn; 3 bn in"):
+        read_rows(text, study(ROWS), "small")
 
 
 def test_a_row_called_by_a_number_goes_before_the_number():
-    assert read_rows("2", study(["8", "16", "2"]), "cpu") == ["2"]
+    assert read_rows("2", study(["8", "16", "2"]), "small") == ["2"]
 
 
 @pytest.mark.parametrize(

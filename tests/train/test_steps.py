@@ -73,7 +73,7 @@ def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_pa
         "optim.lr=0.5",
         "schedule=constant",
         "schedule.warmup=0",
-        "clip_norm=0.01",
+        "clip_grad=0.01",
     )
     trainer = build_trainer(corpus, tmp_path, *EXACT, *values)
     watch = Watch()
