@@ -104,8 +104,8 @@ def _list_options(group: str, *, as_json: bool) -> None:
         of_scales = costs[row[0]].items()
         row.append("; ".join(f"{scale}: {_cost(*cost)}" for scale, cost in of_scales))
     note = (
-        "hours: one run after the other, on a core with AVX512 or, at scale=paper, on a GPU, as the "
-        "study's file estimates; normlab study plan STUDY measures them here"
+        "hours: one run after the other, on a core with AVX512 or, at scale=paper, on a GPU, as "
+        "the study's file estimates; normlab study plan STUDY measures them here"
     )
     notes = [note] if costs else []
     columns = [group, "what it is", *(["cost by scale"] if costs else [])]

@@ -167,24 +167,31 @@ class Iwslt14(Corpus):
         return _cached({"archive": self._archive}, lambda folder: _read_archive(archive, folder))
 
     def _from_network(self) -> Splits:
-        try:
-            if self._download == "hub":
-                return _from_hub()
-            archive = download(URL, f"iwslt14-{ARCHIVE}")
-        except Exception as error:
-            raise unavailable(
-                "IWSLT'14 de-en",
-                self.origin(),
-                error,
-                "Run the command again, try task.corpus.download=hub (or archive), or set data_dir "
-                f"to {ARCHIVE} ({URL}), to a folder of its files, or to train, valid and test as "
-                "fairseq's prepare-iwslt14.sh writes them. If all you have is its valid and test, "
-                "task.corpus.train_from=valid trains on the valid split, as mini-TED.",
-            ) from error
+        """Read the archive or the hub's tables, the other one where the first cannot be had."""
+        failed: Exception | None = None
+        for source in sorted(("archive", "hub"), key=lambda name: name != self._download):
+            try:
+                return _from_hub() if source == "hub" else self._downloaded()
+            except Exception as error:
+                failed = failed or error
+        assert failed is not None
+        raise unavailable(
+            "IWSLT'14 de-en",
+            f"{URL} and from the data set {HUB} of the Hugging Face Hub",
+            failed,
+            f"Run the command again, or set data_dir to {ARCHIVE}, to a folder of its files, or to "
+            "train, valid and test as fairseq's prepare-iwslt14.sh writes them. If all you have is "
+            "its valid and test, task.corpus.train_from=valid trains on the valid split, as "
+            "mini-TED.",
+        ) from failed
+
+    def _downloaded(self) -> Splits:
+        archive = download(URL, f"iwslt14-{ARCHIVE}")
         try:
             return self._from_archive(archive)
         except ValueError:
             archive.unlink(missing_ok=True)  # download it again next time
+            self._archive = None
             raise
 
     def _from_prepared(self, folder: Path) -> Splits:

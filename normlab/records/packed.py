@@ -4,8 +4,8 @@
 its record if it was made. `curves.jsonl.gz` has its curves, `hypotheses.jsonl.gz` what its tested
 weights made of each test split. Equal content is equal bytes.
 
-The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed; the
-point may be left out, and without `@seed3` it names all seeds. An address is a `Path` that is read
+The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed;
+the point may be left out, and without `@seed3` it names all seeds. An address is a `Path` that is read
 wherever a run's folder is.
 """
 

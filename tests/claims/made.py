@@ -32,7 +32,16 @@ scales:
 """
 BETTER = {"norm": "ln"}
 WORSE = {"norm": "bn"}
-CONTRAST = {"study": "made", "scale": "small", "score": "test/bleu", "better": BETTER, "worse": WORSE}
+CONTRAST = {
+    **{"study": "made", "scale": "small", "score": "test/bleu"},
+    **{"better": BETTER, "worse": WORSE},
+}
+    "study": "made",
+    "scale": "small",
+    "score": "test/bleu",
+    "better": BETTER,
+    "worse": WORSE,
+}
 NOISE = (0.0, 0.2, -0.1, 0.1, -0.2, 0.15, -0.15, 0.05, 0.1, -0.1, 0.2, -0.2)
 
 

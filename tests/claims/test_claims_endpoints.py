@@ -163,7 +163,9 @@ def test_a_run_cannot_be_on_both_sides(tmp_path):
 
 
 def test_a_side_that_the_study_plans_no_run_of_is_refused(tmp_path):
-    problem = r"01_so.yaml: part so_1: made at scale=small plans no run with norm=lm; .* ln; bn; none"
+    problem = (
+        r"01_so.yaml: part so_1: made at scale=small plans no run with norm=lm; .* ln; bn; none"
+    )
     with pytest.raises(ValueError, match=problem):
         decided(tmp_path, [], contrast(better={"norm": "lm"}))
 

@@ -140,7 +140,10 @@ def test_each_kind_of_endpoint_is_read(tmp_path, body, says, expected):
             r"in: an interaction needs both in and than_in",
         ),
         ({"parts": [contrast(study="nowhere")]}, r"study: no file .*nowhere.yaml; .* of .*made"),
-        ({"parts": [contrast(scale="paper")]}, r"scale: .*made.yaml has no scale 'paper'; .* small"),
+        (
+            {"parts": [contrast(scale="paper")]},
+            r"scale: .*made.yaml has no scale 'paper'; .* small",
+        ),
         (
             with_endpoint("level", {**PLACE, "of": {"norm": "bn"}}, "figure"),
             r"level: needs exactly one of above and below",

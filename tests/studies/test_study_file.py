@@ -231,8 +231,14 @@ def within(*keys):
         (within("figures", "gn")({}), "figures: no 'gn': there are ln, bn, none"),
         (within("figures", "ln", "test/blue")(1), "figures.ln: no 'test/blue': there"),
         (within("figures", "ln", "test/bleu")([1]), "figures.test/bleu: Expected `float | str`"),
-        (within("scales", "small", "seed")([1]), "scales.small: .* unknown field `seed`; there are"),
-        (lambda node: node["scales"]["small"].pop("data"), "scales.small: .* required field `data`"),
+        (
+            within("scales", "small", "seed")([1]),
+            "scales.small: .* unknown field `seed`; there are",
+        ),
+        (
+            lambda node: node["scales"]["small"].pop("data"),
+            "scales.small: .* required field `data`",
+        ),
         (within("scales", "small", "seeds")([1, 1]), "scales.small.seeds: 1 is given twice"),
         (within("scales", "small", "seeds")([0.5]), r"scales.small.seeds\[0\]: Expected `int`"),
         (within("scales", "small", "minutes")(0), "scales.small.minutes: Expected `float` > 0.0"),
