@@ -42,9 +42,9 @@ _GRADES: Mapping[str, str] = {
 _HOURS = (
     "Hours are for one core with AVX512, one run after the other (with AVX2 alone about three "
     "times as many), or for one GPU at `scale=paper`; `normlab study plan STUDY` measures them. "
-    "The trials of `normlab study tune` are extra. Further seeds get new numbers, so that both sides "
-    "of a pair come from one machine and one code; `rows=NAME,NAME` makes only the sides that a "
-    "part compares."
+    "The trials of `normlab study tune` are extra. Further seeds get new numbers, so that both "
+    "sides of a pair come from one machine and one code; `rows=NAME,NAME` makes only the sides "
+    "that a part compares."
 )
 _NOTES = (
     "A claim has parts that can be true or false one by one. Each part has one primary endpoint, "

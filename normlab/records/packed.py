@@ -5,8 +5,8 @@ its record if it was made. `curves.jsonl.gz` has its curves, `hypotheses.jsonl.g
 weights made of each test split. Equal content is equal bytes.
 
 The address `results/batching/small:bn batching=random@seed3` names a run by row, point and seed;
-the point may be left out, and without `@seed3` it names all seeds. An address is a `Path` that is read
-wherever a run's folder is.
+the point may be left out, and without `@seed3` it names all seeds. An address is a `Path` that
+is read wherever a run's folder is.
 """
 
 import gzip

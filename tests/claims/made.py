@@ -33,9 +33,6 @@ scales:
 BETTER = {"norm": "ln"}
 WORSE = {"norm": "bn"}
 CONTRAST = {
-    **{"study": "made", "scale": "small", "score": "test/bleu"},
-    **{"better": BETTER, "worse": WORSE},
-}
     "study": "made",
     "scale": "small",
     "score": "test/bleu",

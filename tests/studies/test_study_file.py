@@ -38,7 +38,8 @@ scales:
     seeds: [1]
     minutes: 0.5
     data: built in
-  small: {overrides: [task=multi30k, norm.sync=false], seeds: [1, 2, 3], minutes: 10, data: a folder}
+  small:
+    {overrides: [task=multi30k, norm.sync=false], seeds: [1, 2, 3], minutes: 10, data: a folder}
 """
 
 
