@@ -88,11 +88,13 @@ def test_translations_are_read_at_an_address(folder):
 
 
 def test_commands_take_an_address_as_run(folder):
-    names = [place.name for place in runs_of(folder.parent / "cpu:ln")]
-    assert names == ["cpu:ln@seed1", "cpu:ln@seed2"]
-    assert one_run(folder.parent / "cpu:bn placement=pre").name == "cpu:bn placement=pre@seed1"
-    with pytest.raises(ValueError, match=r"cpu:ln has 2 runs: name one, such as .*cpu:ln@seed1"):
-        one_run(folder.parent / "cpu:ln")
+    names = [place.name for place in runs_of(folder.parent / "small:ln")]
+    assert names == ["small:ln@seed1", "small:ln@seed2"]
+    assert one_run(folder.parent / "small:bn placement=pre").name == "small:bn placement=pre@seed1"
+    with pytest.raises(
+        ValueError, match=r"small:ln has 2 runs: name one, such as .*small:ln@seed1"
+    ):
+        one_run(folder.parent / "small:ln")
 
 
 @pytest.mark.parametrize(

@@ -57,13 +57,13 @@ def lose_config(results):
     ("damage", "message"),
     [
         (spoil_record, "results/padding/small/records.jsonl, line 1: damaged"),
-        (lose_config, "results/gone/cpu: no study 'gone': there are"),
+        (lose_config, "results/gone/small: no study 'gone': there are"),
     ],
 )
 def test_what_is_wrong_costs_itself_alone(results, capsys, damage, message):
     damage(results)
     study(capsys, "publish", "--accept", "results")
-    (folder,) = (path for path in results.glob("*/cpu") if path.parent.name != "precision")
+    (folder,) = (path for path in results.glob("*/small") if path.parent.name != "precision")
     tables = {n: (folder / n).read_bytes() for n in TABLES}
     code, out, err = study(capsys)
     assert code == 1
