@@ -64,9 +64,9 @@ def test_a_packed_row_has_a_page(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     records = {Key("ln", "", seed): made("ln", seed, {"test/bleu": 1.0}) for seed in (1, 2)}
     write_pack(tmp_path / "small", records)
-    assert report(capsys, "cpu:ln") == (0, "report/report.html\n", "")
+    assert report(capsys, "small:ln") == (0, "report/report.html\n", "")
     page = Text((tmp_path / "report" / "report.html").read_text())
-    assert len(page.rows("runs")) == 3 and "../cpu/records.jsonl" in page.links
+    assert len(page.rows("runs")) == 3 and "../small/records.jsonl" in page.links
 
 
 def test_an_experiment_that_is_named_as_baseline_makes_rows_of_experiments(runs, capsys):
