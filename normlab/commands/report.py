@@ -75,11 +75,12 @@ class _Page:
 
     def __init__(self, places: Sequence[Path], arguments: argparse.Namespace) -> None:
         from normlab.commands._translations import Texts
+        from normlab.records.packed import address_of
         from normlab.reports.manifest import PAGE
         from normlab.reports.runs import Watched
 
         for place in places:
-            if not place.exists():
+            if not place.exists() and address_of(place) is None:
                 near = [*filter(None, [nearest(place)])]
                 near += get_close_matches(str(place), option_names("study"), n=1)
                 meant = f". Did you mean {' or '.join(map(str, near))}?" if near else ""

@@ -26,7 +26,7 @@ def test_every_question_has_a_text():
     [
         (["scale=smoke"], "whose card"),
         (["norm=bn", "task=lm"], "'task=lm': the runs of a card are fixed"),
-        (["norm=bn", "scale=paper"], "scale=paper: a card has smoke and cpu"),
+        (["norm=bn", "scale=paper"], "scale=paper: a card has smoke and small"),
         (["norm=bn", "--only", "foo"], "no question 'foo'"),
         (["norm=bn", "scale=smoke", "--publish", "."], "is a check and no result"),
         (["norm=bn", "--publish", "nowhere"], "nowhere: no such folder"),
