@@ -129,7 +129,7 @@ def test_what_cannot_be_published_is_said_once_and_the_runs_go_on(
     problem = f"normlab: one scale=smoke is not published: results/{manifest.MANIFEST}, line 1"
     assert err.count(f"{problem}: damaged") == 1
     if not mended:
-        assert not list(folder.rglob("*.json*")), "nothing by half"
+        assert not list(folder.rglob("[!.]*.json*")), "nothing by half"
         listed.unlink()
         assert command.main(["run", *argv]) == 0
     assert seeds(folder) == [1, 2, 3] and manifest.problems(folder.parents[1]) == []
