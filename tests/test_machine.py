@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from normlab import machine
+from normlab.config import machine
 from normlab.config.compose import compose, to_dict
 from normlab.records.record import fingerprint
 from normlab.train import runtime

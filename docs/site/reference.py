@@ -11,7 +11,6 @@ from io import StringIO
 from normlab import commands
 from normlab.commands.list import Key, keys
 from normlab.config import registry
-from normlab.config.ranges import range_of
 from normlab.metrics.glossary import CONDITIONS, PROBES, SCORES, Meaning
 
 _TARGET = re.compile(r"^_target_: (normlab(?:\.\w+)+)\.\w+$", re.MULTILINE)
@@ -44,18 +43,15 @@ def _keys() -> str:
         "# Keys",
         "Any of them is `key=value` on the command line: `normlab train budget.steps=500`.",
         "## Of every run",
-        _table(["key", "default", "unit", "allowed", "what it is"], own),
+        _table(["key", "default", "allowed", "what it is"], own),
         "## Of options",
         "Their defaults are those of the [option](options.md).",
-        _table(["key", "unit", "allowed"], [[name, *rest[1:3]] for name, *rest in options]),
+        _table(["key", "allowed"], [[name, rest[1]] for name, *rest in options]),
     )
 
 
 def _key(key: Key) -> list[str]:
-    constraint = range_of(key.name)
-    unit = "" if constraint is None else constraint.unit
-    said = "" if key.description == unit else key.description
-    return [f"`{key.name}`", f"`{key.default}`", unit, key.allowed, said]
+    return [f"`{key.name}`", f"`{key.default}`", key.allowed, key.description]
 
 
 def _options() -> str:

@@ -253,10 +253,10 @@ def keys() -> list[Key]:
         part, _, last = name.rpartition(".")
         hint = get_type_hints(PARTS.get(part, RunConfig))[last]
         default, said = lines[name]
-        own.append(Key(name, default, _allowed(name, hint), said or _unit(name)))
+        own.append(Key(name, default, _allowed(name, hint), said))
     named = {key.name for key in own}
     others = [name for name in RANGES if name not in named]
-    return own + [Key(name, "", _allowed(name, None), _unit(name)) for name in others]
+    return own + [Key(name, "", _allowed(name, None), "") for name in others]
 
 
 def _lines_of_the_config() -> dict[str, tuple[str, str]]:
@@ -276,8 +276,3 @@ def _allowed(name: str, hint: Any) -> str:
     if (found := range_of(name)) is not None:
         return found.allowed
     return "true, false" if hint is bool else ""
-
-
-def _unit(name: str) -> str:
-    found = range_of(name)
-    return "" if found is None else found.unit

@@ -18,23 +18,15 @@ from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import MISSING, DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from normlab.config import ranges, suggest
-from normlab.config.registry import (
-    CONFIG_DIR,
-    START_FILE,
-    TARGET,
-    named,
-    option_names,
-    option_settings,
-    sha256,
-)
+from normlab.config import ranges, registry, suggest
+from normlab.config.machine import MOST_THREADS, settled_precision
+from normlab.config.registry import CONFIG_DIR, START_FILE, TARGET, named
 from normlab.config.schema import OPTIONS, PARTS, Precision, RunConfig
-from normlab.config.sites import NORM_KEYS, SITES, label
-from normlab.config.suggest import check_single, typed
-from normlab.machine import MOST_THREADS, settled_precision
+from normlab.config.sites import NORM_KEYS, label
+from normlab.config.suggest import typed
 
 CONFIG_NAME = "config"
 # Keys of the top level that composition copies into the nodes that read them, under the same name.
@@ -47,8 +39,6 @@ _RECIPES: dict[str | None, dict[str, str]] = {
     None: {"iwslt": "rbn"},
     "paper": {"mlm": "bert", **dict.fromkeys(("iwslt", "multi30k", "toy", "translation"), "rbn")},
 }
-_SMALL = ("small", "smoke")
-_NO_RECIPE = "none"
 _TASK = "toy"  # the default of configs/config.yaml
 _BY_PLACEMENT = ("optim.lr", "schedule.warmup")  # in a recipe, as `lr: {pre: 1.5e-3, post: 5e-4}`
 # The options' momentum is torch's; the code of a recipe may have another.
@@ -63,7 +53,7 @@ def register() -> None:
 def compose(overrides: Sequence[str] = ()) -> DictConfig:
     """Return the checked config of a run; ValueError in the line of `normlab train` if wrong."""
     suggest.check_arguments(overrides)
-    check_single(overrides)
+    suggest.check_single(overrides)
     register()
     GlobalHydra.instance().clear()
     try:
@@ -106,8 +96,7 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
 
     `given` are the overrides as typed.
     """
-    config = config.copy()
-    _check_keys(config)
+    config = _typed(OmegaConf.to_container(config))
     precision = settled_precision(config.precision.name, device=config.device.name)
     config.precision = Precision[precision]
     config.choices = {
@@ -116,19 +105,20 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
         if not group.startswith("hydra/") and isinstance(option, str | None)
     }
     if classes := [text for text in given if TARGET in text]:
-        raise ValueError(
-            f"{classes[0]:.60}: a run chooses options, and classes are named in the files of "
-            "configs/ alone: give GROUP=OPTION"
-        )
+        raise ValueError(f"{classes[0]:.60}: a run names no classes: give GROUP=OPTION")
     written = typed(given)
     _settle_recipe(config, config.choices, written)
-    _name_options(config)
+    for key in (*OPTIONS, *NORM_KEYS, "probe", "sink"):  # an option's name where its class was
+        parent = config.observe if key in ("probe", "sink") else config
+        if isinstance(parent[key], DictConfig):
+            node = cast("dict[str, Any]", OmegaConf.to_container(parent[key]))
+            parent[key] = named(node, key, {} if parent is config.observe else config.choices)
     _settle_sites(config)
     _settle_batch_size(config, written)
     if isinstance(folder := config.start_from, str):
         if not (path := Path(folder) / START_FILE).is_file():
             raise ValueError(f"start_from={folder}: no folder of a trained run, no {START_FILE}")
-        config.start_from = {"run_dir": folder, "sha256": sha256(path)}
+        config.start_from = {"run_dir": folder, "sha256": registry.sha256(path)}
     OmegaConf.resolve(config)
     if missing := sorted(OmegaConf.missing_keys(config)):
         raise ValueError(f"{' and '.join(missing)} must be given, as {missing[0]}=VALUE")
@@ -138,20 +128,10 @@ def settle(config: DictConfig, choices: Mapping[str, Any], given: Sequence[str])
     return config
 
 
-def _check_keys(config: DictConfig) -> None:
-    """Refuse keys that are not in the schema: Hydra lets `+key=value` add any."""
-    for prefix, schema in {"": RunConfig, **PARTS}.items():
-        allowed = [part.name for part in fields(schema)]
-        for key in OmegaConf.select(config, prefix) if prefix else config:
-            if key not in allowed and key != "hydra":
-                name = f"{prefix}.{key}" if prefix else key
-                raise ValueError(f"{name} does not exist: there are {', '.join(allowed)}")
-
-
 def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str]) -> None:
     """Take what the recipe gives for the run's placement, and its momentum, unless it is typed."""
     recipe, scale, task, placement = map(choices.get, ("recipe", "scale", "task", "placement"))
-    if recipe not in (None, _NO_RECIPE) and scale in _SMALL:
+    if recipe not in (None, "none") and scale in ("small", "smoke"):
         raise ValueError(
             f"recipe={recipe} and scale={scale} are both set, and each is a whole recipe: leave "
             f"one out; a short run of a recipe is recipe={recipe} budget.steps=100"
@@ -160,7 +140,7 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
     if recipe != expected and "recipe" not in written:
         raise ValueError(
             f"task={task} has recipe={expected} by default, which a sweep over tasks or scales "
-            f"leaves out: give recipe={expected}, or recipe={_NO_RECIPE}"
+            f"leaves out: give recipe={expected}, or recipe=none"
         )
     for key in _BY_PLACEMENT:
         values = OmegaConf.select(config, key)
@@ -168,9 +148,8 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
             continue
         if placement not in values:
             raise ValueError(
-                f"recipe={recipe} has no {key} for placement={placement}, only for "
-                f"{' and '.join(map(str, values))}: give placement={next(iter(values))}, another "
-                f"recipe, or {key}=VALUE"
+                f"recipe={recipe} has no {key} for placement={placement}: give "
+                f"placement={next(iter(values))}, another recipe, or {key}=VALUE"
             )
         OmegaConf.update(config, key, values[placement])
     for key in NORM_KEYS:
@@ -179,74 +158,48 @@ def _settle_recipe(config: DictConfig, choices: Any, written: Mapping[str, str])
             config[key].momentum = momentum
 
 
-def _name_options(config: DictConfig) -> None:
-    """Put the name of an option where Hydra has put its class."""
-    choices = dict(config.choices)
-    for key in (*OPTIONS, *NORM_KEYS):
-        if isinstance(node := config[key], DictConfig):
-            config[key] = named(cast("dict[str, Any]", OmegaConf.to_container(node)), key, choices)
-    for group in ("probe", "sink"):  # their options are named by their keys
-        node = cast("dict[str, Any]", OmegaConf.to_container(config.observe[group]))
-        config.observe[group] = named(node, group, {})
-
-
 def _settle_batch_size(config: DictConfig, written: Mapping[str, str]) -> None:
     """Keep one of the two sizes of a batch: the one that is typed, else `max_tokens`."""
     sizes = [key for key in ("max_tokens", "batch_size") if config[key] is not None]
-    if not sizes:
-        raise ValueError("neither batch_size nor max_tokens is set: give exactly one")
     said = [key for key in sizes if key in written]
-    if len(said) == 2:
+    if not sizes or len(said) == 2:
+        how = "are both set" if sizes else "are not set"
         raise ValueError(
-            f"batch_size={config.batch_size} and max_tokens={config.max_tokens} are both set: "
+            f"batch_size={config.batch_size} and max_tokens={config.max_tokens} {how}: "
             f"give exactly one (sequences a batch, or tokens a batch)"
         )
-    kept = (said or sizes)[0]
     for key in sizes:
-        if key != kept:
+        if key != (said or sizes)[0]:
             config[key] = None
 
 
 def _settle_sites(config: DictConfig) -> None:
-    """Replace the norms' names in `sites` by their nodes, and move rules that have a key to it.
-
-    `{*:bn,decoder.*:ln}` is `norm=bn norm@decoder_norm=ln`, the same experiment under the same
-    name. The label of the remaining rules becomes a choice, `sites`.
-    """
+    """Replace the norms' names in `sites` by their nodes; the rules' label becomes a choice."""
+    if config.sites is None:
+        return
     rules = OmegaConf.to_container(config.sites) if OmegaConf.is_config(config.sites) else {}
-    if not isinstance(rules, dict) or (not rules and config.sites is not None):
+    if not isinstance(rules, dict) or not rules:
         raise ValueError(f"sites={config.sites!r:.60} is no list of rules: give {_RULES}")
-    choices: dict[str, Any] = dict(config.choices)
-    found = {str(pattern): _norm_of_rule(str(pattern), value) for pattern, value in rules.items()}
-    keys = {site.rule: site.key for site in SITES}
-    for pattern in list(found):
-        if pattern not in keys:  # a rule before it reaches the same places
-            break
-        followers = [site.key for site in SITES[1:] if site.default == "norm"]
-        for key in followers if pattern == "*" else ():
-            config[key] = choices[key] = None
-        choices[keys[pattern]], config[keys[pattern]] = found.pop(pattern)
-    config.sites = {pattern: node for pattern, (_, node) in found.items()} or None
-    if found:
-        choices["sites"] = label({pattern: name for pattern, (name, _) in found.items()})
-    config.choices = choices
-
-
-def _norm_of_rule(pattern: str, value: object) -> tuple[str, dict[str, Any]]:
-    """Return the name and the node of the norm that a rule of `sites` gives."""
-    if not _PATH.fullmatch(pattern):
-        raise ValueError(
-            f"sites: {pattern!r:.60} is no path: give words and * between dots, as {_RULES}"
-        )
-    given = dict(value) if isinstance(value, Mapping) else {"norm": value}
-    name, there = given.pop("norm", None), option_names("norm")
-    if name not in there:
-        raise ValueError(
-            f"sites: {pattern} has no norm {name!r:.60}: there are {', '.join(there)}; give values "
-            f"as 'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
-        )
-    node = option_settings("norm", name, f"sites.{pattern}")
-    return str(name), named(node, "norm", {"norm": name}) | given
+    names: dict[str, str] = {}
+    for pattern, value in rules.items():
+        if not _PATH.fullmatch(str(pattern)):
+            raise ValueError(
+                f"sites: {pattern!r:.60} is no path: give words and * between dots, as {_RULES}"
+            )
+        given = dict(value) if isinstance(value, Mapping) else {"norm": value}
+        name, there = given.pop("norm", None), registry.option_names("norm")
+        if name not in there:
+            raise ValueError(
+                f"sites: {pattern} has no norm {name!r:.60}: there are {', '.join(there)}; give "
+                f"values as 'sites={{{pattern}:{{norm:bn,momentum:0.05}}}}'"
+            )
+        if pattern == "*":
+            raise ValueError(f"sites: * is every place: give norm={name}")
+        node = registry.option_settings("norm", name, f"sites.{pattern}")
+        names[str(pattern)] = str(name)
+        rules[pattern] = named(node, "norm", {"norm": name}) | given
+    config.sites = rules
+    config.choices = {**config.choices, "sites": label(names)}
 
 
 def _check_plain(value: object, key: str) -> None:
@@ -256,8 +209,7 @@ def _check_plain(value: object, key: str) -> None:
     if isinstance(value, Mapping):
         if TARGET in value:
             raise ValueError(
-                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run names options, and classes stand in "
-                "the files of configs/ alone: give an option"
+                f"{key}.{TARGET}={value[TARGET]!r:.60}: a run names no classes: give an option"
             )
         for name, item in value.items():
             _check_plain(item, f"{key}.{name}".lstrip("."))
@@ -279,7 +231,7 @@ def error_line(error: Exception) -> str:
         return f"{key} does not exist; normlab train --cfg job shows all keys.{suggest.meant(key)}"
     given = lines[0].removeprefix("Error merging override ")
     if given != lines[0] and (found := ranges.range_of(given.partition("=")[0])):
-        return f"{given} {found.rule}"
+        return f"{given} must be {found.allowed}"
     noise = ("full_key:", "object_type=", "reference_type=", "See https", "To append")
     said = "; ".join(dict.fromkeys(line for line in lines if not line.startswith(noise)))
     keys = [line.removeprefix("full_key:").strip() for line in lines if line.startswith("full_key")]
@@ -305,11 +257,12 @@ def from_dict(plain: Mapping[str, Any], changes: Sequence[str] = ()) -> DictConf
     copies: list[str] = []
     for change in changes:
         key, equals, value = change.partition("=")
-        known = equals and key.strip(".") and not key.startswith("choices")
-        if not known or (now := OmegaConf.select(config, key, default=MISSING)) == MISSING:
+        node, _, last = key.rpartition(".")
+        parent = OmegaConf.select(config, node) if node else config
+        if not (equals and isinstance(parent, DictConfig) and last in parent) or node == "choices":
             keys = ", ".join(map(str, config))
             raise ValueError(f"{change!r}: no such key; give key=value of a run's keys: {keys}")
-        if isinstance(now, DictConfig):
+        if isinstance(parent[last], DictConfig):
             raise ValueError(f"{change!r}: {key} cannot be changed whole; give {key}.KEY=value")
         if key in _COPIED:
             copies += (f"{copy}={value}" for copy in _copies(plain, key))
@@ -334,17 +287,17 @@ def check_complete(plain: Mapping[str, Any]) -> None:
     for name in ("norm", *OPTIONS, *PARTS):
         if not isinstance(node := plain.get(name, {}), Mapping):
             raise ValueError(f"the run's config has {node!r:.60} at {name}, not a node")
-    keys = [part.name for part in fields(RunConfig) if part.name not in plain]
-    keys += [
-        f"{name}.{part.name}"
-        for name, schema in PARTS.items()
+    nodes = {"": RunConfig, **{f"{name}.": schema for name, schema in PARTS.items()}}
+    lacks = [
+        f"{prefix}{part.name}"
+        for prefix, schema in nodes.items()
         for part in fields(schema)
-        if name in plain and part.name not in plain[name]
+        if part.name not in plain.get(prefix.rstrip("."), plain)
     ]
-    if keys:
+    if lacks:
         raise ValueError(
-            f"the run's config lacks {', '.join(keys)}: it is damaged, or made by another version; "
-            "compose it again by normlab.compose"
+            f"the run's config lacks {', '.join(lacks)}: it is damaged, or made by another "
+            "version; compose it again by normlab.compose"
         )
 
 

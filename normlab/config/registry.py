@@ -14,18 +14,10 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from importlib import import_module
 from pathlib import Path
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin
+from typing import get_type_hints as hints_of
 
+import msgspec
 import yaml
 
 from normlab.config.ranges import Range
@@ -43,7 +35,6 @@ _COMMAND = re.compile(r"^[`$ ]*(normlab|torchrun|python|bash)\s")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 _NOT_OF_A_RUN = ("claim", "study")  # groups that a run does not choose from
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml is about ten times as fast
-_PLAIN = (str, bool, int, float, type(None))
 
 
 def read_yaml(path: Path) -> Any:
@@ -212,26 +203,26 @@ def instantiate(node: object, key: str, kind: type[_Kind], **live: Any) -> _Kind
     `key` is the node's path in the config, such as `norm` or `observe.probe.tid`; `live` are
     arguments that no config holds, such as a width. Nothing is built unless everything fits.
     """
-    return cast("_Kind", _plan(node, key, kind, live, settings_of(node, key))(**live))
+    return cast("_Kind", check(node, key, kind, live)(**live))
 
 
-def check(node: object, key: str, kind: type, live: Collection[str] = ()) -> None:
-    """Raise ValueError where `instantiate` would refuse a node; `live` are names of arguments."""
-    _plan(node, key, kind, live, settings_of(node, key))
-
-
-def _plan(
-    node: object, key: str, kind: type, live: Collection[str], settings: Mapping[str, Any]
+def check(
+    node: object,
+    key: str,
+    kind: type,
+    live: Collection[str] = (),
+    settings: Mapping[str, Any] | None = None,
 ) -> Callable[..., object]:
-    """Check a node against its class, which the option's file names in `settings`.
+    """Return what builds a node, given the `live` arguments; ValueError where something is wrong.
 
-    Returns what builds the object, given the `live` arguments.
+    The option's file names the class; `settings` is what it holds, if that is known.
     """
+    settings = settings or settings_of(node, key)
     assert isinstance(node, Mapping), "settings_of refuses anything else"
     target = _target(str(settings.get(TARGET)), key, kind)
     parameters = inspect.signature(target).parameters
     allowed = [name for name in parameters if name not in live]
-    hints = get_type_hints(target.__init__, include_extras=True)
+    hints = hints_of(target.__init__, include_extras=True)
     values: dict[str, Any] = {}
     for name, value in node.items():
         if name in (OPTION, TARGET):
@@ -270,44 +261,32 @@ def _target(name: str, key: str, kind: type) -> type:
 def _value(value: Any, hint: Any, key: str, settings: Any) -> Any:
     """Return what builds a node, or the value if it fits the annotation."""
     choices = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    if isinstance(value, Mapping):
-        own = settings_of(value, key) if OPTION in value or TARGET in value else settings
-        if isinstance(own, Mapping) and TARGET in own:
-            for kind in choices:
-                if inspect.isclass(kind) and kind not in _PLAIN:
-                    return _plan(value, key, kind, (), own)
-            raise ValueError(f"{key} takes a value, not an option: allowed is {_say(choices)}")
-    if not any(_fits(value, choice) for choice in choices):
-        raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(choices)}")
-    plain = {get_args(choice)[0] if _is_annotated(choice) else choice for choice in choices}
-    if isinstance(value, int) and not isinstance(value, bool) and float in plain:
-        return value if int in plain else float(value)
-    return value
-
-
-def _is_annotated(hint: Any) -> bool:
-    return get_origin(hint) is Annotated
-
-
-def _fits(value: Any, hint: Any) -> bool:
-    if _is_annotated(hint):
-        plain, *notes = get_args(hint)
-        return _fits(value, plain) and all(n.fits(value) for n in notes if isinstance(n, Range))
-    if get_origin(hint) is Literal:
-        return value in get_args(hint)
-    if hint in (float, int):
-        numbers = (int, float) if hint is float else int
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    if hint in _PLAIN or (inspect.isclass(hint) and hint.__module__.startswith("normlab.")):
-        return isinstance(value, hint)
-    return True  # the target checks richer types itself
+    own = settings
+    if isinstance(value, Mapping) and (OPTION in value or TARGET in value):
+        own = settings_of(value, key)
+    if isinstance(value, Mapping) and isinstance(own, Mapping) and TARGET in own:
+        for kind in choices:
+            if inspect.isclass(kind) and kind not in (str, bool, int, float, type(None)):
+                return check(value, key, kind, settings=own)
+        raise ValueError(f"{key} takes a value, not an option: allowed is {_say(choices)}")
+    for choice in sorted(choices, key=lambda choice: choice is not int):
+        plain, *notes = get_args(choice) if get_origin(choice) is Annotated else (choice,)
+        if all(note.fits(value) for note in notes if isinstance(note, Range)):
+            try:
+                return msgspec.convert(value, plain)
+            except msgspec.ValidationError:
+                continue
+            except TypeError:  # a type that msgspec does not know
+                if not str(getattr(plain, "__module__", "")).startswith("normlab."):
+                    return value  # which the class checks itself
+    raise ValueError(f"{key}={value!r} does not fit: allowed is {_say(choices)}")
 
 
 def _say(choices: Collection[Any]) -> str:
     """Name the types that a value may have, and their ranges."""
     said = []
     for hint in choices:
-        plain, *notes = get_args(hint) if _is_annotated(hint) else (hint,)
+        plain, *notes = get_args(hint) if get_origin(hint) is Annotated else (hint,)
         if get_origin(plain) is Literal:
             text = ", ".join(map(str, get_args(plain)))
         else:

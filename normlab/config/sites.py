@@ -1,13 +1,13 @@
 """The places of norms that have a key of their own, and rules that reach any place by its path.
 
-`norm` is the norm of every place, `norm@encoder_norm=bn` that of the encoder's places, and so on:
-each key stands for a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` gives further
-rules; the last rule that matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`,
+`norm` is the norm of every place, `norm@encoder_norm=bn` that of the encoder's places: each key
+stands for a rule on paths (`SITES`). `sites={encoder.0.*:ln,*.ffn:bn}` gives further rules; the
+last rule that matches a place decides. Paths are `encoder.0.self`, `decoder.1.cross`,
 `encoder.0.ffn`, `decoder.final`. Some places have no norm unless the last word of a rule names
-them: `encoder.embedding`, `encoder.0.ffn.inner` before the activation, `encoder.0.ffn.hidden` after
-it, and in an attention the heads' `q`, `k` and `v`, the `mix` before the output projection and the
-projection's `out` (`encoder.0.self.q`). A recurrent layer has `recurrent.0.input`, `hidden` and
-`cell`. `*` stands for anything, dots included.
+them: `encoder.embedding`, `encoder.0.ffn.inner` before the activation, `.hidden` after it, and in
+an attention `q`, `k`, `v`, the `mix` before the output projection and the projection's `out`
+(`encoder.0.self.q`). A recurrent layer has `recurrent.0.input`, `hidden` and `cell`. `*` stands for
+anything, dots included.
 """
 
 from collections.abc import Iterator, Mapping
@@ -78,11 +78,11 @@ def misplaced(choices: Mapping[str, Any], qk_norm: str | None) -> Iterator[str]:
     embedding = choices.get("embedding_norm")
     if placement == "peri" and embedding not in (None, "none"):
         yield (
-            f"placement=peri has a norm on the embedded tokens, and norm@embedding_norm={embedding}"
-            " asks for a second: leave it out, or give placement=sandwich, which has none"
+            f"placement=peri has its own norm on the embedded tokens: norm@embedding_norm="
+            f"{embedding} is a second: leave it out, or give placement=sandwich"
         )
     if placement == "hybrid" and qk_norm not in (None, "none"):
         yield (
-            "placement=hybrid has its own norms on queries and keys, and "
-            f"model.qk_norm={qk_norm} asks for others: give model.qk_norm=none, or placement=pre"
+            "placement=hybrid has its own norms on queries and keys: give model.qk_norm=none "
+            f"instead of {qk_norm}, or placement=pre"
         )

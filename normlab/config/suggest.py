@@ -1,6 +1,5 @@
 """Checks of what was typed, before Hydra reads it, and suggestions for what does not exist."""
 
-import re
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
@@ -14,12 +13,6 @@ _SYNONYMS = {  # common names of options that are named otherwise here
     "norm": dict(layer="ln", batch="bn", group="gn", instance="in", rms="rms", power="pn"),
     "task": dict(bert="mlm", gpt="lm"),
 }
-_PLUGINS = {
-    "submitit": "hydra-submitit-launcher",
-    "joblib": "hydra-joblib-launcher",
-    "ray": "hydra-ray-launcher",
-    "optuna": "hydra-optuna-sweeper",
-}
 # Hydra's own flags. Any other word that begins with a dash is a key written as a flag.
 _FLAGS = {
     *("-h", "--help", "--hydra-help", "--version", "-c", "--cfg", "--resolve", "-p"),
@@ -28,7 +21,6 @@ _FLAGS = {
     "--experimental-rerun",
 }
 _SPECIAL = frozenset("{}[](),'\"$`!\\\n")  # to Hydra's grammar or a shell, even in quotes
-_LONG_NUMBER = re.compile(r"\d{101}")
 
 
 def typed(arguments: Sequence[str]) -> dict[str, str]:
@@ -45,23 +37,18 @@ def meant(key: str) -> str:
     node, _, own = key.partition(".")
     if own and (having := options_with(node).get(own)):
         return f" {node}={', '.join(having)} {'has' if len(having) == 1 else 'have'} it."
-    known = _known_keys()
+    known = [*_groups(), *top_level_keys()]
+    known += [f"{node}.{name}" for node in (*OPTIONS, "norm") for name in options_with(node)]
     if "." not in key:  # `name` may mean anything, but never the name of a corpus
         known = [name for name in known if not name.endswith(".name")]
-    by_last: dict[str, list[str]] = {}
-    for name in sorted(known, key=lambda name: name.count(".")):
-        by_last.setdefault(name.rpartition(".")[2], []).append(name)
     last = key.rpartition(".")[2]
-    near, same = get_close_matches(key, known, n=_MOST, cutoff=0.7), by_last.get(last, [])
+    same = [name for name in known if name.rpartition(".")[2] == last]
+    near = get_close_matches(key, known, n=_MOST, cutoff=0.7)
     found = [*near, *same] if "." in key else same or near
     if not found:
-        found = [by_last[name][0] for name in get_close_matches(last, by_last, _MOST, cutoff=0.7)]
+        words = {name.rpartition(".")[2]: name for name in reversed(known)}
+        found = [words[word] for word in get_close_matches(last, words, _MOST, cutoff=0.7)]
     return _did_you_mean(map(_with_options, list(dict.fromkeys(found))[:_MOST]))
-
-
-def _known_keys() -> list[str]:
-    of_options = [f"{node}.{key}" for node in (*OPTIONS, "norm") for key in options_with(node)]
-    return [*_groups(), *top_level_keys(), *of_options]
 
 
 def _groups() -> list[str]:
@@ -84,22 +71,20 @@ def of_option(group: str, option: str, there: Sequence[str]) -> str:
     """Return ` Did you mean ...?` for an option that a group does not have."""
     word = option.lower().replace("_", "")
     synonym = _SYNONYMS.get(group, {}).get(word.removesuffix("norm") or word)
-    if synonym is not None and synonym in there:
-        return _did_you_mean([synonym])
+    if synonym in there:
+        return _did_you_mean([str(synonym)])
     return _did_you_mean(get_close_matches(option.lower(), there, n=_MOST, cutoff=0.5))
 
 
 def no_option(group: str, option: str) -> str:
     """Say that a group has no such option, and which it has or which package has it."""
-    package = _PLUGINS.get(option.partition("_")[0])
-    if group.startswith("hydra/") and package is not None:
-        return (
-            f"{group}={option} needs the package {package}, which is not installed: "
-            f"pip install -c constraints.txt {package}"
-        )
     if not group:
+        return f"no config {option!r}: there is one, configs/config.yaml; leave --config-name out"
+    if group.startswith("hydra/"):
+        package = f"hydra-{option.partition('_')[0]}-{group.rpartition('/')[2]}"
         return (
-            f"no config {option!r}: normlab has one, configs/config.yaml; leave --config-name out"
+            f"{group}={option} is not installed: if it is a plugin of Hydra's, "
+            f"pip install -c constraints.txt {package}"
         )
     there = option_names(group)
     listed, near = ", ".join(there) or "none", of_option(group, option, there)
@@ -111,40 +96,23 @@ def check_arguments(arguments: Sequence[str]) -> None:
     from hydra.core.override_parser.overrides_parser import OverridesParser
 
     parser = OverridesParser.create()
-    for text, following in zip(arguments, [*arguments, ""][1:], strict=True):
+    for text in arguments:
         key, equals, value = text.partition("=")
         if text.startswith("-"):
-            word = "" if following.startswith("-") or "=" in following else following
-            _check_flag(key, value if equals else word)
-            continue
-        if not (equals or text.startswith("~")):  # a word after a flag
-            continue
-        named = f"{key}={value[:57]}..." if len(value) > 60 else text
-        if not key.strip("~+"):
-            raise ValueError(f"{named!r} has no key: give key=value")
-        if _LONG_NUMBER.search(value):
-            raise ValueError(f"{named} has a number of more than 100 digits")
-        try:
-            parser.parse_override(text)
-        except Exception as error:  # the parser's own, and Python's for what it builds
-            said = str(error).splitlines()[0]
-            if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
-                said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
-            raise ValueError(f"{named!r} cannot be read: {said}") from None
-
-
-def _check_flag(flag: str, value: str) -> None:
-    """Raise ValueError for a flag that does not exist, such as `--steps 100`."""
-    if flag in _FLAGS or flag[1:2].isdigit():
-        return
-    key = flag.lstrip("-").replace("-", "_")
-    for name in _known_keys():
-        if name.rpartition(".")[2] == key:
-            raise ValueError(f"there is no {flag}: values are given as {name}={value or 'VALUE'}")
-    raise ValueError(
-        f"there is no {flag}: values are given as key=value, and --help shows the flags."
-        + meant(key)
-    )
+            if key not in _FLAGS and not key[1:2].isdigit():
+                said = meant(key.lstrip("-").replace("-", "_"))
+                raise ValueError(f"there is no {key}: values are given as key=value.{said}")
+        elif equals or text.startswith("~"):  # else it is a word after a flag
+            named = f"{key}={value[:57]}..." if len(value) > 60 else text
+            if not key.strip("~+"):
+                raise ValueError(f"{named!r} has no key: give key=value")
+            try:
+                parser.parse_override(text)
+            except Exception as error:  # the parser's own, and Python's for what it builds
+                said = str(error).splitlines()[0]
+                if said.startswith("token recognition error") and not _SPECIAL.intersection(value):
+                    said += f"; quote the value: \"{key}='{value}'\""  # such as a path in Chinese
+                raise ValueError(f"{named!r} cannot be read: {said}") from None
 
 
 def check_single(arguments: Sequence[str]) -> None:
@@ -170,7 +138,7 @@ def check_given_once(arguments: Sequence[str]) -> None:
             name = key.lstrip("+")
             first = value if name in _LISTS else given.setdefault(name, value)
             if first != value:
-                takes = "takes one option" if name in _groups() else "takes one value"
+                what = "option" if name in _groups() else "value"
                 raise ValueError(
-                    f"{name}={first} and {name}={value} are both given: {name} {takes}"
+                    f"{name}={first} and {name}={value} are both given: {name} takes one {what}"
                 )

@@ -13,7 +13,7 @@ from filelock import FileLock, Timeout
 from omegaconf import DictConfig
 
 from normlab.config.compose import check_complete, to_dict
-from normlab.machine import settled_precision
+from normlab.config.machine import settled_precision
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import RunRecord

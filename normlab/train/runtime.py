@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 import torch
 
 from normlab import distributed
-from normlab.machine import instruction_set, settled_device, settled_precision
+from normlab.config.machine import instruction_set, settled_device, settled_precision
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 

@@ -4,9 +4,9 @@ import socket
 import pytest
 import torch
 
-from normlab import machine
 from normlab.commands import doctor
 from normlab.commands.doctor import check_folder, run_checks
+from normlab.config import machine
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,9 @@ import pytest
 from normlab.commands.list import keys
 from normlab.config import ranges
 from normlab.config.compose import compose, from_dict, to_dict
+from normlab.config.machine import MOST_THREADS
 from normlab.config.ranges import RANGES, Range
 from normlab.config.schema import top_level_keys
-from normlab.machine import MOST_THREADS
 from normlab.records.store import RunStore
 from normlab.train.build import build_task, check_scores
 from normlab.train.run import train

@@ -3,8 +3,8 @@
 import pytest
 import yaml
 
-from normlab import machine
 from normlab.commands import _study_queue, _study_words, study
+from normlab.config import machine
 from normlab.studies import load_study, runs
 from tests.studies.queues import CLAIM, STUDY
 from tests.studies.stand_in import StandIn

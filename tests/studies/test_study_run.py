@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from normlab import machine
 from normlab.commands import study as command
+from normlab.config import machine
 from normlab.studies import load_study
 from normlab.studies import runs as studied
 from normlab.train.numerics import NUMERICS

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from normlab import machine
+from normlab.config import machine
 from normlab.config.compose import compose
 from normlab.train.numerics import NUMERICS
 from normlab.train.run import Run

@@ -12,11 +12,11 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-_CPUINFO = Path("/proc/cpuinfo")
-_DRIVER = "libcuda.so.1"
-_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76  # CUdevice_attribute of the CUDA driver API
+MOST_THREADS = 4 * (os.cpu_count() or 1)
+"""The most threads of a run, and the most runs at a time; more is a typing mistake."""
+
+_CAPABILITY = (75, 76)  # CUdevice_attribute of the CUDA driver API: major, minor
 _BF16_GENERATION = 8  # compute capability of the first GPUs with bf16 products (Ampere)
-_FAST_AT_BF16 = frozenset({"avx512_bf16", "amx_bf16"})
 # The first that a processor has names it; these are the features that torch's kernels use.
 _INSTRUCTION_SETS = (
     ("AMX-BF16", {"amx_bf16"}),
@@ -33,12 +33,6 @@ _LIMITS = (
     *("MKL_ENABLE_INSTRUCTIONS", "MKL_CBWR"),
 )
 
-MOST_THREADS = 4 * (os.cpu_count() or 1)
-"""The most threads of a run, and the most runs at a time; more is a typing mistake."""
-
-Gpu = tuple[int, int]
-"""Compute capability of a GPU, such as (9, 0)."""
-
 
 def settled_device(device: str) -> str:
     """Return `cpu` or `cuda`: what `auto` becomes here, or what is asked for."""
@@ -52,8 +46,10 @@ def settled_precision(precision: str, *, device: str) -> str:
     if precision != "auto":
         return precision
     if settled_device(device) == "cpu":
-        return "bf16" if processor_features() & _FAST_AT_BF16 else "fp32"
-    return "bf16" if (gpu() or (0, 0))[0] >= _BF16_GENERATION else "fp32"
+        fast = processor_features() & {"avx512_bf16", "amx_bf16"}
+    else:
+        fast = (gpu() or (0, 0))[0] >= _BF16_GENERATION
+    return "bf16" if fast else "fp32"
 
 
 def instruction_set(device: str) -> str:
@@ -76,7 +72,7 @@ def processor_features() -> frozenset[str]:
     if sys.platform == "darwin":
         return frozenset({"asimd"} if platform.machine() == "arm64" else ())
     try:
-        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+        text = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return frozenset()
     found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
@@ -84,31 +80,22 @@ def processor_features() -> frozenset[str]:
 
 
 @lru_cache(maxsize=1)
-def gpu() -> Gpu | None:
-    """Return the compute capability of the NVIDIA GPU that torch would use; None without one."""
-    if not _torch_has_cuda():
+def gpu() -> tuple[int, int] | None:
+    """Return the compute capability of the GPU that torch would use, as (9, 0); None without."""
+    torch = find_spec("torch")
+    if torch is None or not list(Path(str(torch.origin)).parent.glob("lib/*torch_cuda.*")):
         return None
     try:
-        driver = ctypes.CDLL(_DRIVER)
+        driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
         return None
-    device = ctypes.c_int(0)
-    if driver.cuInit(0) or driver.cuDeviceGet(
-        ctypes.byref(device), int(os.environ.get("LOCAL_RANK", "0"))
-    ):
+    device, part = ctypes.c_int(0), ctypes.c_int(0)
+    number = int(os.environ.get("LOCAL_RANK", "0"))
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), number):
         return None
-    found = [ctypes.c_int(0), ctypes.c_int(0)]
-    for part, attribute in zip(found, (_CAPABILITY_MAJOR, _CAPABILITY_MINOR), strict=True):
+    found = []
+    for attribute in _CAPABILITY:
         if driver.cuDeviceGetAttribute(ctypes.byref(part), attribute, device):
             return None
-    return found[0].value, found[1].value
-
-
-def _torch_has_cuda() -> bool:
-    """Tell whether the installed torch is built for CUDA, without importing it."""
-    spec = find_spec("torch")
-    if spec is None or spec.origin is None:
-        return False
-    text = Path(spec.origin).with_name("version.py").read_text(encoding="utf-8")
-    found = re.search(r"^cuda\b[^=\n]*= *(.+?) *$", text, re.MULTILINE)
-    return found is not None and found[1] != "None"
+        found.append(part.value)
+    return found[0], found[1]
