@@ -10,18 +10,14 @@ from importlib import import_module
 from normlab.commands import COMMANDS, names
 
 _NO_MEMORY = re.compile("out of memory|can't allocate memory")  # as torch says
-_ROOM = "what was there is kept: make room, then start the same command again"
-_FILE_THERE = "a file is where a folder has to be: move it, or name another place"
 _CURES = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
+    errno.ENOSPC: "what was there is kept: make room, then start the same command again",
     errno.EACCES: "what was there is kept: give yourself the right to it, or name another place",
-    errno.EROFS: "nothing can be written there: name another place",
-    errno.ENOTDIR: _FILE_THERE,
-    errno.EEXIST: _FILE_THERE,
-    errno.EIO: "the disk or its network fails: what was there is kept; look at it, or name another "
-    "place, then start the same command again",
+    errno.EEXIST: "a file is where a folder has to be: move it, or name another place",
+    errno.EIO: "the disk or its network fails: look at it, then start the same command again",
 }
+_CURES |= {errno.EDQUOT: _CURES[errno.ENOSPC], errno.EROFS: _CURES[errno.EACCES]}
+_CURES |= {errno.ENOTDIR: _CURES[errno.EEXIST]}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -5,7 +5,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,8 +54,10 @@ class Records(list[RunRecord]):
         """Return a table, one row per run: what it is, the `keys` asked for, and all of its scores.
 
         `keys` are dotted keys of the config, such as `optim.lr`. With `stability` the metrics of
-        the probes are columns too. Raises ModuleNotFoundError without pandas.
+        the probes are columns too.
         """
+        import pandas
+
         rows = [
             {
                 **_named(record),
@@ -68,33 +69,28 @@ class Records(list[RunRecord]):
             }
             for record in self
         ]
-        return _pandas().DataFrame(rows)
+        return pandas.DataFrame(rows)
 
     def curves(self, *names: str) -> "pandas.DataFrame":
         """Return metrics over training, one row per run and step; a published run has its curves'.
 
         `names` are paths such as `train/loss`; none are the losses of training and validation.
-        A metric that was not logged at a step is missing there. Raises ValueError where no run has
-        any of them.
+        A metric that was not logged at a step is missing there.
         """
-        wanted = names or ("train/loss", "valid/loss")
-        runs = self._runs()
+        import pandas
+
         rows: list[dict[str, Any]] = []
-        for run in runs:
+        for run in self._runs():
             steps: dict[int, dict[str, float]] = {}
-            for name in wanted:
+            for name in names or ("train/loss", "valid/loss"):
                 for step, value in series(run.rows, name):
                     steps.setdefault(step, {})[name] = value
             assert run.record is not None
             what = _named(run.record)
             rows += [{**what, "step": step, **steps[step]} for step in sorted(steps)]
         if self and not rows:
-            logged = {name for run in runs for row in run.rows for name in row}
-            near = get_close_matches(wanted[0], sorted(logged))
-            meant = f". Did you mean {' or '.join(near)}?" if near else ""
-            why = meant if logged else ": they kept no rows"
-            raise ValueError(f"no run has {' or '.join(wanted)} over training{why}")
-        return _pandas().DataFrame(rows)
+            raise ValueError(f"no run has {' or '.join(names)} over training")
+        return pandas.DataFrame(rows)
 
     def plot(self, kind: str = "loss", *, theme: str = "light") -> Picture:
         """Draw the runs, the seeds of an experiment as one line with a band.
@@ -103,14 +99,15 @@ class Records(list[RunRecord]):
         for another kind or theme, and where no run has the metrics that the kind needs.
         """
         themes = {known.name: known for known in THEMES}
-        for given, word, known in ((kind, "kind", KINDS), (theme, "theme", themes)):
-            if given not in known:
-                raise ValueError(f"there is no {word} {given!r}: there are {', '.join(known)}")
+        if kind not in KINDS or theme not in themes:
+            raise ValueError(
+                f"kind={kind!r}, theme={theme!r}: there are the kinds {', '.join(KINDS)} and the "
+                f"themes {', '.join(themes)}"
+            )
         runs = arranged(self._runs()).runs
         panels = KINDS[kind].panels(runs)
         if not panels:
-            why = KINDS[kind].without(runs) or "there are no runs"
-            raise ValueError(f"kind {kind!r}: no run has it: {why}")
+            raise ValueError(f"kind {kind!r}: no run has it: {KINDS[kind].without(runs)}")
         looks = row_looks(runs, dict.fromkeys(run.planned.row for run in runs))
         return Picture(draw(panels, looks, themes[theme]), KINDS[kind].title)
 
@@ -138,11 +135,3 @@ def _named(record: RunRecord) -> dict[str, Any]:
         "placement": record.choice("placement"),
         "seed": record.seed,
     }
-
-
-def _pandas() -> Any:
-    try:
-        import pandas
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("a table needs pandas: pip install pandas") from None
-    return pandas

@@ -44,7 +44,7 @@ def run_ranks(function: Callable[..., Any], size: int, *arguments: Any) -> list[
 
 
 def _rank(queue, function, rank, size, port, arguments):
-    from normlab import distributed
+    from normlab.norms import ranks
 
     torch.set_num_threads(1)
     os.environ |= {
@@ -55,11 +55,11 @@ def _rank(queue, function, rank, size, port, arguments):
         "MASTER_PORT": str(port),
     }
     try:
-        distributed.initialize()
+        ranks.initialize()
         # As bytes: a tensor in a queue is a handle that dies with the process that sent it.
         result = io.BytesIO()
         torch.save(function(*arguments), result)
         queue.put((rank, None, result.getvalue()))
-        distributed.shutdown()
+        ranks.shutdown()
     except BaseException:
         queue.put((rank, traceback.format_exc(), None))

@@ -14,7 +14,6 @@ PACKAGE = ROOT / "normlab"
 # Each floor's rooms may import the rooms of lower floors only, so there is no cycle. A room is a
 # folder; a file at the root is a room of its own, and "" is `normlab/__init__.py`.
 FLOORS = (
-    ("machine", "distributed", "progress"),
     ("config",),
     ("norms", "records"),
     ("placements", "metrics", "data"),
@@ -40,8 +39,8 @@ OVERRIDES_WITH_DOCSTRINGS = 22
 SHORT_PRIVATE_FUNCTIONS = 18
 
 TORCHLESS = (
-    *("records", "studies", "metrics", "machine", "config", "cli", "progress", "commands"),
-    *("reports", "claims", "notebook", "train.run"),
+    *("records", "studies", "metrics", "config", "cli", "commands", "reports", "claims"),
+    *("notebook", "train.run", "tasks.progress"),
 )
 CONFIGURED = ("config", "train.fit", "train.run", "commands")
 """Where hydra and omegaconf may appear."""
@@ -49,7 +48,7 @@ CONFIGURED = ("config", "train.fit", "train.run", "commands")
 # log that is appended to, what a benchmark throws away, and how far a run is.
 WRITERS = (
     *("data.encoded", "data.prepare", "data.iwslt", "data.cache", "data.vocabulary"),
-    *("train.sinks.files", "studies.local", "bench.cost", "train.checkpoint", "data.cifar10"),
+    *("train.sinks", "studies.local", "bench.cost", "train.checkpoint", "data.cifar10"),
     "train.loaded",
 )
 
@@ -181,9 +180,9 @@ def test_one_file_lists_the_places_of_norms_and_one_function_compares_runs():
     ("names", "homes"),
     [
         (("hydra", "omegaconf"), CONFIGURED),
-        (("torch.distributed",), ("distributed",)),
-        (("tensorboard", "torch.utils.tensorboard"), ("train.sinks.tensorboard",)),
-        (("wandb",), ("train.sinks.wandb", "train.sinks.wandb_server", "commands")),
+        (("torch.distributed",), ("norms.ranks",)),
+        (("tensorboard", "torch.utils.tensorboard"), ("train.tensorboard",)),
+        (("wandb",), ("train.wandb", "commands")),
     ],
 )
 def test_some_imports_have_few_homes(names, homes):
@@ -194,12 +193,18 @@ def test_some_imports_have_few_homes(names, homes):
 
 
 def test_the_loop_knows_no_concrete_task_norm_or_probe():
-    free = ("train.build", "train.preflight", "train.fit", "train.loaded")
+    free = ("train.build", "train.fit", "train.loaded")
     for name in MODULES:
         if room_of(name) == "train" and name not in free:
             rooms = ("tasks", "norms", "probes", "placements", "models")
             concrete = {m for m in inner(name) if room_of(m) in rooms}
-            assert concrete <= {"tasks.base", "probes.base", "norms.model"}, name
+            assert concrete <= {
+                "tasks.base",
+                "tasks.progress",
+                "probes.base",
+                "norms.model",
+                "norms.ranks",
+            }, name
 
 
 def test_what_a_model_is_made_of_is_asked_of_the_model():

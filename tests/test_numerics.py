@@ -5,7 +5,7 @@ import pytest
 from normlab.config.registry import option_names, option_settings
 from normlab.records.pairs import code_remark, same_code
 from normlab.train import numerics
-from normlab.train.numerics import GOLDEN_NORMS, own_norms
+from normlab.train.run import GOLDEN_NORMS, own_norms
 from scripts.golden import GOLDEN, parse
 
 

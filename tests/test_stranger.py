@@ -15,7 +15,7 @@ from normlab.records.record import BudgetUsed, Outcome, RunRecord
 from normlab.records.store import RunStore
 from normlab.train.build import check_nodes
 from normlab.train.loaded import load_run
-from normlab.train.numerics import NUMERICS
+from normlab.train.run import NUMERICS
 from tests.records.examples import record as example
 
 PLACES = (

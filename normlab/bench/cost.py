@@ -22,8 +22,8 @@ from torch import Tensor
 from normlab.bench.speed import Clock, runtime_of, start
 from normlab.config.compose import compose, to_dict
 from normlab.data.batching import eval_batches
-from normlab.distributed import Shard
 from normlab.norms.base import running_norms
+from normlab.norms.ranks import Shard
 from normlab.tasks.base import Condition, Task
 from normlab.tasks.documents import DocumentTask
 from normlab.tasks.images import Classification

@@ -175,7 +175,7 @@ def at_work(doing: str, *, done: int = 0, total: int | None = None) -> Generator
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    from normlab.progress import Stage, heard_by
+    from normlab.tasks.progress import Stage, heard_by
 
     progress = Progress(
         BarColumn(bar_width=20),

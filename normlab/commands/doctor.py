@@ -110,7 +110,7 @@ def run_checks() -> Iterator[Check]:
 
 
 def _wandb() -> Check:
-    from normlab.train.sinks.wandb_server import find_login, reach, resolve_mode
+    from normlab.train.wandb import find_login, reach, resolve_mode
 
     login = find_login()
     mode = resolve_mode("auto", login)

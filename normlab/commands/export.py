@@ -61,7 +61,7 @@ def _workspace(arguments: argparse.Namespace) -> int:
     import yaml
     from wandb.errors import Error
 
-    from normlab.train.sinks.wandb_server import find_login, reach, workspace
+    from normlab.train.wandb import find_login, reach, workspace
 
     login = find_login()
     if login.source is None:

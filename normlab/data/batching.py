@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from normlab.distributed import Shard
+from normlab.norms.ranks import Shard
 
 Batching = Literal["bucket", "random"]
 Purpose = Literal["pairs", "masks", "pictures"]

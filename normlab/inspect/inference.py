@@ -14,10 +14,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
-from normlab.distributed import Shard
 from normlab.inspect.model import Subject
 from normlab.inspect.question import Finding, Table, question
 from normlab.norms.base import Norm, normalized_by, running_norms
+from normlab.norms.ranks import Shard
 from normlab.norms.recalibration import recalibrated
 from normlab.tasks.base import Batch
 from normlab.tasks.cross_entropy import log_probabilities

@@ -11,7 +11,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from normlab.distributed import gather_objects, world
 from normlab.models.base import (
     Anatomy,
     GeneratesText,
@@ -25,6 +24,7 @@ from normlab.models.cache import PrefixDecoding
 from normlab.models.cells import Cell, CellNorms, CellShape, Gru, Lstm, LstmShape, Rnn, State, steps
 from normlab.models.layers import Embedding, Linear
 from normlab.norms.base import Stream, running_norms
+from normlab.norms.ranks import gather_objects, world
 from normlab.placements.base import Norms, Placement
 from normlab.placements.dropout import Dropout
 

@@ -16,7 +16,6 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
 
-from normlab.distributed import all_reduce_sum, world
 from normlab.norms.pool import (
     AllReduce,
     Axis,
@@ -31,6 +30,7 @@ from normlab.norms.pool import (
     real_tokens,
     widen,
 )
+from normlab.norms.ranks import all_reduce_sum, world
 
 uncompiled = _disable_dynamo
 """Leaves a method out of compiled graphs. `torch.compiler.disable` does so too, and loads the

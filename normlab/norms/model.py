@@ -6,8 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from normlab.distributed import average_, world
 from normlab.norms.base import Clock, Norm, RunningNorm, running_norms
+from normlab.norms.ranks import average_, world
 
 
 class ModelNorms:

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from normlab.distributed import sum_over_ranks
 from normlab.norms.base import RunningNorm, normalized_by, running_norms
 from normlab.norms.pool import Moments
+from normlab.norms.ranks import sum_over_ranks
 
 
 class Tally:

@@ -22,10 +22,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import cosine_similarity
 
-from normlab.distributed import world
 from normlab.norms.base import uncompiled
 from normlab.norms.batch import BatchNorm
 from normlab.norms.pool import Moments
+from normlab.norms.ranks import world
 
 Penalty = Literal["diff", "diff2", "reldiff", "mag", "reldiffnorm", "reldiffcosine", "symkl"]
 

@@ -31,8 +31,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from normlab.distributed import sum_over_ranks
 from normlab.norms.base import Norm, Stream, normalized_by
+from normlab.norms.ranks import sum_over_ranks
 from normlab.placements.base import NormResidual, Norms, Place
 from normlab.placements.post import Post
 

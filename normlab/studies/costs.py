@@ -19,7 +19,7 @@ from normlab.records.record import fingerprint
 from normlab.studies.local import Cell, Local, places, visible_gpus
 from normlab.studies.loop import Grid, carry_out
 from normlab.studies.runs import Run
-from normlab.train.numerics import NUMERICS
+from normlab.train.run import NUMERICS
 
 FOLDER = ".plan"
 """Where costs are kept, below the folder of runs."""

@@ -13,7 +13,7 @@ from normlab.records.pairs import same_code
 from normlab.records.store import RECORD_FILE, RunStore, read_record
 from normlab.studies.local import INTERRUPTED, Cell
 from normlab.studies.study import SMOKE, Planned, Study
-from normlab.train.numerics import NUMERICS, own_norms
+from normlab.train.run import NUMERICS, own_norms
 
 if TYPE_CHECKING:
     from normlab.records.record import RunRecord

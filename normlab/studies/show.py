@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from normlab.records.store import RECORD_FILE, read_progress, read_record
 from normlab.studies.local import Cell
 from normlab.studies.loop import Show
-from normlab.train.sinks.console import duration, figure
+from normlab.train.console import duration, figure
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.batching import Batching, BatchStream, eval_batches
-from normlab.distributed import Shard, sum_scalars
 from normlab.models.base import Spec
 from normlab.models.layers import noisy
 from normlab.norms.base import EvalStats, normalized_by, running_norms
+from normlab.norms.ranks import Shard, sum_scalars
 from normlab.norms.recalibration import recalibrated
-from normlab.progress import counted
 from normlab.records.record import Score
+from normlab.tasks.progress import counted
 
 
 @dataclass(frozen=True, kw_only=True)

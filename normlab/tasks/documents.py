@@ -18,9 +18,9 @@ from normlab.data.batching import EVAL_SEED, Batching, BatchStream
 from normlab.data.documents import DocumentCorpus
 from normlab.data.prepare import PreparedDocuments, prepare_documents
 from normlab.data.vocabulary import DocumentTokenizer, Pieces
-from normlab.distributed import Shard
 from normlab.models.base import Longest, Text
 from normlab.norms.base import EvalStats
+from normlab.norms.ranks import Shard
 from normlab.tasks.base import Batch, Task, conditions_of
 
 

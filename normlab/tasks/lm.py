@@ -16,15 +16,15 @@ from torch import Tensor
 
 from normlab.data.targets import Windows, text_windows
 from normlab.data.vocabulary import DocumentTokenizer
-from normlab.distributed import Shard
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import GeneratesText, Text
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
-from normlab.progress import counted
+from normlab.norms.ranks import Shard
 from normlab.records.record import Score
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy, log_probabilities
 from normlab.tasks.documents import DocumentTask, Pass, TextBatch, padded_width
+from normlab.tasks.progress import counted
 
 LOSS = "loss"
 

@@ -19,19 +19,19 @@ from normlab.data.corpus import Corpus
 from normlab.data.encoded import EncodedPairs, EncodedText
 from normlab.data.prepare import PreparedTranslation, prepare_translation
 from normlab.data.vocabulary import Tokenizer
-from normlab.distributed import Shard, gather_objects, is_main
 from normlab.metrics.bleu import Tokenize, bleu_scores, corpus_chrf, tokenizer_of
 from normlab.metrics.counts import mean_score, perplexity, unigram_nll
 from normlab.models.base import Longest, TextToText
 from normlab.models.decoding import Hypothesis, SearchSettings, search
 from normlab.models.seq2seq import Seq2Seq
 from normlab.norms.base import Stream
-from normlab.progress import counted
+from normlab.norms.ranks import Shard, gather_objects, is_main
 from normlab.records.files import atomic_write
 from normlab.records.record import Score
 from normlab.records.store import HYPOTHESES_FILE, read_hypotheses
 from normlab.tasks.base import Batch, Task
 from normlab.tasks.cross_entropy import label_smoothed_cross_entropy
+from normlab.tasks.progress import counted
 
 LOSS = "loss"
 _NAMES = (

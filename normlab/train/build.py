@@ -23,7 +23,7 @@ from normlab.train.evaluate import Evaluator, best_by
 from normlab.train.loop import LoopSettings, Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
-from normlab.train.sinks.base import SinkGroup
+from normlab.train.sinks import SinkGroup
 from normlab.train.stopping import Budget
 
 Kind = Literal["norm", "bias", "embedding", "other"]

@@ -17,8 +17,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from normlab import distributed
 from normlab.config.registry import START_FILE, sha256
+from normlab.norms import ranks
 from normlab.norms.model import ModelNorms
 from normlab.records.files import atomic_write, check_is_file, remove_leftovers
 
@@ -235,7 +235,7 @@ def restore_random_state(state: Mapping[str, Tensor], device: torch.device) -> N
 def gather_states(norms: ModelNorms, device: torch.device) -> dict[str, list[Any]]:
     """Return in rank order what each process keeps: random state, unsynced running statistics."""
     own = {"random": random_state(device), "statistics": norms.own_statistics()}
-    gathered = distributed.gather_objects(own)
+    gathered = ranks.gather_objects(own)
     return {name: [state[name] for state in gathered] for name in own}
 
 
@@ -243,7 +243,7 @@ def restore_states(
     state: Mapping[str, Sequence[Any]], norms: ModelNorms, device: torch.device
 ) -> None:
     """Restore this process's part; ValueError for a state of another number of processes."""
-    count, world = len(state["random"]), distributed.world()
+    count, world = len(state["random"]), ranks.world()
     if count != world.size:
         raise ValueError(
             f"the checkpoint was written by {count} processes and this run has {world.size}: start "

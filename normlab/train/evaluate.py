@@ -24,12 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from normlab.data.batching import eval_batches
-from normlab.distributed import Shard, gather_objects
 from normlab.metrics.counts import mean_score
-from normlab.progress import TESTING, VALIDATING, Stage, say
+from normlab.norms.ranks import Shard, gather_objects
 from normlab.records.record import Score
 from normlab.records.store import hypotheses_file
 from normlab.tasks.base import Condition, Task
+from normlab.tasks.progress import TESTING, VALIDATING, Stage, say
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, weights_of
 from normlab.train.runtime import Runtime
 

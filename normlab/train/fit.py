@@ -1,22 +1,33 @@
-"""One run from its first or resumed step to its record."""
+"""One run from its first or resumed step to its record, and what is checked and said before.
+
+Norms that cannot be trained on the run's batches are refused here; else that would show only in the
+first long sentence, in the last batch of an epoch, or never.
+"""
 
 import json
 import sys
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from omegaconf import OmegaConf
+from torch import nn
 
-from normlab import distributed
 from normlab.config.registry import instantiate
+from normlab.config.sites import NORM_KEYS
+from normlab.models.base import incremental
+from normlab.norms import ranks
+from normlab.norms.base import running_norms
+from normlab.norms.batch import BatchNorm, PositionBatchNorm
 from normlab.norms.model import ModelNorms
-from normlab.progress import PREPARING, Stage, heard_by, say
+from normlab.norms.ranks import Shard
 from normlab.records.files import atomic_write
 from normlab.records.pairs import arithmetic_of
 from normlab.records.record import BudgetUsed, Outcome, RunRecord, Score, fingerprint
 from normlab.records.store import CONFIG_FILE, RECORD_FILE, run_id
 from normlab.tasks.base import Task
+from normlab.tasks.progress import PREPARING, Stage, heard_by, say
 from normlab.tasks.translation import samples
 from normlab.train.build import (
     build_model,
@@ -30,12 +41,10 @@ from normlab.train.build import (
 from normlab.train.checkpoint import Checkpoints, load_checkpoint, reading, start_from
 from normlab.train.evaluate import BEST, best_by, judged_by, renamed, score_weights
 from normlab.train.loop import Trainer
-from normlab.train.preflight import check_start, notices, seeing_future
 from normlab.train.run import Run
 from normlab.train.runtime import Runtime
-from normlab.train.sinks.base import RunInfo, Sink, SinkGroup
-from normlab.train.sinks.files import Live
-from normlab.train.validations import Validations
+from normlab.train.sinks import Live, RunInfo, Sink, SinkGroup
+from normlab.train.stopping import Validations
 
 
 def carry_out(run: Run) -> RunRecord:
@@ -45,8 +54,8 @@ def carry_out(run: Run) -> RunRecord:
     task = build_task(config)
     check_scores(config, task)
     with ExitStack() as stack:
-        stack.enter_context(distributed.lost_ranks_named())
-        stack.callback(distributed.shutdown)
+        stack.enter_context(ranks.lost_ranks_named())
+        stack.callback(ranks.shutdown)
         runtime = Runtime.start(
             device=config["device"],
             precision=config["precision"],
@@ -54,11 +63,11 @@ def carry_out(run: Run) -> RunRecord:
             rank_timeout=config["observe"]["rank_timeout"],
         )
         sinks = _sinks(run)
-        if distributed.is_main():
+        if ranks.is_main():
             stack.enter_context(run.lock())
         files = [run.folder / RECORD_FILE, run.folder / "checkpoints" / "last.pt"]
         sizes = [file.stat().st_size if file.exists() else None for file in files]
-        distributed.check_agreement({f"what {run.folder} holds": sizes, "the code": run.made_by})
+        ranks.check_agreement({f"what {run.folder} holds": sizes, "the code": run.made_by})
         if (done := run.finished(processes=runtime.world.size)) is not None:
             return done
         with heard_by(sinks.stage):
@@ -73,7 +82,7 @@ def carry_out(run: Run) -> RunRecord:
 
 def _sinks(run: Run) -> SinkGroup:
     """Return where the metrics go; only the main rank has sinks."""
-    if not distributed.is_main():
+    if not ranks.is_main():
         return SinkGroup({})
     nodes = run.config["observe"]["sink"].items()
     named = {name: instantiate(node, f"observe.sink.{name}", Sink) for name, node in nodes}
@@ -88,7 +97,7 @@ class _Fit:
         self.config = run.config
         self.environment = runtime.environment()
         self.data: dict[str, Any] = {}
-        self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=distributed.is_main())
+        self.checkpoints = Checkpoints(run.folder / "checkpoints", writes=ranks.is_main())
         self.milestones: dict[str, int] = {}
 
     def carry_out(self) -> RunRecord:
@@ -96,7 +105,7 @@ class _Fit:
         say(Stage(PREPARING))
         config, steps = self.config, self.config["budget"]["steps"]
         trainer = self._trainer()
-        if distributed.is_main():
+        if ranks.is_main():
             with atomic_write(self.run.folder / CONFIG_FILE) as file:
                 file.write(OmegaConf.to_yaml(OmegaConf.create(config)))
         self.sinks.open(
@@ -116,7 +125,7 @@ class _Fit:
             self.sinks.note(line)
         outcome = trainer.fit()
         record = self._record(trainer, outcome)
-        if distributed.is_main():
+        if ranks.is_main():
             self.run.store.write(record, self.run.folder)
         if outcome.status == "finished":
             for sample in samples(self.task, self.run.folder):
@@ -132,13 +141,13 @@ class _Fit:
         norms = ModelNorms(model, freeze_statistics=config.get("freeze_statistics"))
         self.milestones = norms.milestones(config["budget"]["steps"])
         self.data = json.loads(json.dumps(task.describe()))
-        distributed.check_agreement({"the data": self.data.get("checksums")})
+        ranks.check_agreement({"the data": self.data.get("checksums")})
         state = self._state_to_resume()
         if state is None:
             calibrate_model(config, model, task, runtime)
             if config.get("start_from") is not None:
                 taken = start_from(model, config["start_from"])
-                if distributed.is_main():
+                if ranks.is_main():
                     print(taken, file=sys.stderr)
         if config["observe"]["fast"]:
             make_fast(model, task, runtime.device)
@@ -242,3 +251,103 @@ class _Fit:
         for name in best_by(validate, self.task.headline) if validate["best"] else ():
             scores |= renamed(validations.best(name).scores, f"{BEST}_{name}")
         return scores
+
+
+_CURE = "or take a norm that does not pool over the batch (norm=ln)"
+
+
+def check_start(config: Mapping[str, Any], task: Task, model: nn.Module, world: Shard) -> None:
+    """Raise ValueError, naming key and cure, where the norms cannot be trained on these batches."""
+    _check_positions(config, task, model)
+    # Norms that are synced pool over the sequences of several processes.
+    norms = [n for n in running_norms(model) if isinstance(n, BatchNorm)]
+    norms = [norm for norm in norms if world.size == 1 or not norm.sync]
+    if not norms:
+        return
+    batches = task.planned(world, config["seed"])  # none for a task without a plan
+    sequences = max(map(len, batches)) if batches else config["batch_size"]
+    tokens = min(map(task.fewest_pooled, batches)) if batches else 2
+    for norm in norms:
+        name = type(norm).__name__
+        by_position = "position" not in norm.pools or norm.by_position
+        if by_position and "feature" not in norm.pools:
+            key = f"batch_size={config['batch_size']} max_tokens={config['max_tokens']}"
+            if norm.ghost is not None and norm.pool.size == 1:
+                key = f"norm.ghost={norm.ghost}"
+            elif sequences > 1:
+                continue
+            raise ValueError(
+                f"{key}: {name} pools each position over the sequences of a batch, and here over a "
+                f"single one, so that every output is the bias: raise it, {_CURE}"
+            )
+        if "position" in norm.pools and tokens < 2:
+            raise ValueError(
+                f"a training batch may give {name} a single token, and its statistics need at "
+                "least two: raise batch_size, max_tokens or task.mask_share until no batch is so "
+                f"small, {_CURE}"
+            )
+
+
+def _check_positions(config: Mapping[str, Any], task: Task, model: nn.Module) -> None:
+    """Norms by position need a row for each position that there will be, outside a recurrence."""
+    if not any(isinstance(m, PositionBatchNorm) and not m.by_position for m in model.modules()):
+        return
+    nodes = {key: config.get(key) or {} for key in NORM_KEYS}
+    rows = {key: node["num_positions"] for key, node in nodes.items() if "num_positions" in node}
+    if not rows:
+        return
+    key, least = min(rows.items(), key=lambda item: item[1])
+    reach = task.reach(config["model"].get("max_positions", least))
+    if reach > least:
+        raise ValueError(
+            f"{key}.num_positions={least} is less than the {reach} positions that the longest "
+            f"sequence of this run may have: give {key}.num_positions={reach}, or shorten the "
+            "sequences"
+        )
+
+
+def notices(model: nn.Module, milestones: Mapping[str, int], total: int | None) -> Iterator[str]:
+    """Yield the phases of the norms, and what is out of the ordinary.
+
+    `milestones` are the last steps of these phases by name, `total` the steps of the run.
+    """
+    if milestones:
+        yield f"norms' own schedules: {_listed(milestones)}"
+    late = {name: step for name, step in milestones.items() if total and step > total}
+    if late:
+        where = f"the run ends at step {total:,}, within a norm's own schedule"
+        yield f"warning: {where}: {_listed(late)}"
+    decoder = _decoder(model)
+    if decoder is not None:
+        recurrent = getattr(decoder, "recurrent", None)
+        if not (incremental(decoder) if recurrent is None else recurrent.incremental):
+            yield (
+                "decoding reads the whole prefix again for each token: in evaluation a norm looks "
+                "at other tokens"
+            )
+    if sees := seeing_future(model):
+        yield (
+            f"warning: {', '.join(sees)} shows a token the later ones of its sequence, in training "
+            "too: losses and scores are those of a model that has seen what it predicts"
+        )
+
+
+def seeing_future(model: nn.Module) -> list[str]:
+    """Return the classes of norms that let a decoder see later tokens."""
+    decoder = _decoder(model)
+    parts = decoder.modules() if decoder is not None else ()
+    return sorted({type(m).__name__ for m in parts if getattr(m, "sees_future", False)})
+
+
+def _decoder(model: nn.Module) -> nn.Module | None:
+    """Return the part of a model that predicts the next token; None if there is none."""
+    return getattr(model, "decoder", model) if hasattr(model, "start_decoding") else None
+
+
+def _listed(milestones: Mapping[str, int]) -> str:
+    return ", ".join(
+        f"{name} from step {step + 1:,}"  # the last step before statistics are frozen
+        if name == "freeze_statistics"
+        else f"{name.replace('/', ' ')} until step {step:,}"
+        for name, step in milestones.items()
+    )

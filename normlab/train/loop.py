@@ -17,12 +17,12 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from normlab import distributed
+from normlab.norms import ranks
 from normlab.norms.model import ModelNorms
 from normlab.probes.base import ProbeGroup, StepView
-from normlab.progress import TRAINING, Stage, say
 from normlab.records.record import Outcome, Score
 from normlab.tasks.base import Batch, Task
+from normlab.tasks.progress import TRAINING, Stage, say
 from normlab.train.checkpoint import (
     Checkpoints,
     check_kept,
@@ -34,15 +34,16 @@ from normlab.train.checkpoint import (
 from normlab.train.evaluate import Evaluator
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
-from normlab.train.sinks.base import NO_SCORES, Row, SinkGroup
+from normlab.train.sinks import NO_SCORES, Row, SinkGroup
 from normlab.train.stopping import (
     Budget,
     Diverged,
     Interrupts,
+    Validation,
+    Validations,
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
-from normlab.train.validations import Validation, Validations
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class Trainer:
                 if interrupted:
                     break
             # A signal may have come during the last validation, after the last step asked.
-            if distributed.sum_scalars([float(interrupts.received is not None)])[0] > 0:
+            if ranks.sum_scalars([float(interrupts.received is not None)])[0] > 0:
                 name = interrupts.received.name if interrupts.received else "another rank"
                 return Outcome("interrupted", self.progress.step, name)
         return Outcome("finished", self.progress.step, end)
@@ -188,8 +189,8 @@ class Trainer:
                 loss = loss + penalty
             loss.backward()
         self.norms.commit()
-        distributed.sum_gradients(self.parameters)
-        totals = distributed.all_reduce_sum(totals)
+        ranks.sum_gradients(self.parameters)
+        totals = ranks.all_reduce_sum(totals)
         grads = [p.grad for p in self.parameters if p.grad is not None]
         grad_norm = torch.nn.utils.get_total_norm(grads)
         loss, penalty, norm = torch.cat([totals, grad_norm.double()[None]]).tolist()
@@ -234,7 +235,7 @@ class Trainer:
             "padding": sum(batch.padding for batch in batches),
             "stop": int(stop_requested),
         }
-        totals = distributed.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
+        totals = ranks.sum_scalars([*map(float, [*counts.values(), *sums.values()])])
         counts = dict(zip(names, totals, strict=False))
         return counts, dict(zip(sums, totals[len(names) :], strict=True))
 
@@ -258,7 +259,7 @@ class Trainer:
             first_nonfinite_layer(self.model, partial(self._loss, batch, counts))
             for batch in batches
         ]
-        layers = [layer for own in distributed.gather_objects(found) for layer in own]
+        layers = [layer for own in ranks.gather_objects(found) for layer in own]
         return next((layer for layer in layers if layer is not None), None)
 
     def _count(self, step: Mapping[str, float]) -> None:

@@ -1,27 +1,61 @@
 """A run's place: its folder, its lock, its record, and whether what is there may be used.
 
+`NUMERICS` is the version of normlab's numbers: it says whether two runs were computed by the same
+formulas. The losses of short runs lie in `tests/golden`. Raise it when, and only when, a value
+there changes by more than a relative 1e-6 in float64; runs of different numerics are never paired.
+A norm of a user's own has no golden losses: its file is hashed instead.
+
 Nothing here imports torch, so a finished run answers from its record at once.
 """
 
+import hashlib
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
-from omegaconf import DictConfig
 
-from normlab.config.compose import check_complete, to_dict
 from normlab.config.machine import settled_precision
+from normlab.config.registry import OPTION, TARGET, option_settings
+from normlab.config.sites import NORM_KEYS
 from normlab.records.files import remove_leftovers
 from normlab.records.pairs import MadeBy, same_code
 from normlab.records.record import RunRecord
 from normlab.records.store import RunStore
-from normlab.train.numerics import NUMERICS, own_norms
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+NUMERICS = 1
+GOLDEN_NORMS = frozenset(
+    {
+        *("ada", "bn", "bn_noisy", "bn_position", "bn_rms", "bn_sample", "brn", "derf", "dyt"),
+        *("global", "gn", "gn_sample", "in", "ln", "mabn", "none", "pn", "pn_v", "prepbn"),
+        *("prms", "rbn", "repbn", "rms", "scale", "seqn", "un"),
+    }
+)
+"""The norms whose losses are golden: a test compares them with the file."""
 
 
-def train(config: DictConfig) -> RunRecord:
+def own_norms(config: Mapping[str, Any]) -> dict[str, str]:
+    """Return the norms of a run that are not normlab's own, each with the hash of its file."""
+    nodes = [config.get(key) for key in NORM_KEYS] + [*(config.get("sites") or {}).values()]
+    names = {str(n[OPTION]) for n in nodes if isinstance(n, Mapping) and OPTION in n}
+    return {name: _hash_of(name) for name in sorted(names - GOLDEN_NORMS)}
+
+
+def _hash_of(option: str) -> str:
+    module = str(option_settings("norm", option, "norm")[TARGET]).rpartition(".")[0]
+    spec = find_spec(module)
+    assert spec is not None and spec.origin is not None, f"{module} has been imported"
+    return hashlib.sha256(Path(spec.origin).read_bytes()).hexdigest()[:10]
+
+
+def train(config: "DictConfig") -> RunRecord:
     """Carry out a run and return its record; a finished run's record is returned at once.
 
     Raises ValueError for values that do not fit, damaged files, and a run that other code made.
@@ -39,7 +73,9 @@ def train(config: DictConfig) -> RunRecord:
 class Run:
     """One run: its settled config and its folder."""
 
-    def __init__(self, config: DictConfig):
+    def __init__(self, config: "DictConfig"):
+        from normlab.config.compose import check_complete, to_dict
+
         self.config: dict[str, Any] = to_dict(config)
         check_complete(self.config)
         self.config["precision"] = settled_precision(

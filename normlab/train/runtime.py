@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 
 import torch
 
-from normlab import distributed
 from normlab.config.machine import instruction_set, settled_device, settled_precision
+from normlab.norms.ranks import Shard, initialize
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
@@ -36,7 +36,7 @@ class Runtime:
 
     device: torch.device
     precision: Precision
-    world: distributed.Shard
+    world: Shard
 
     @classmethod
     def start(
@@ -48,7 +48,7 @@ class Runtime:
         processes of this machine. `rank_timeout` are the minutes that a process of several waits
         for another one. Raises ValueError for a GPU that torch does not find.
         """
-        world = distributed.initialize(timeout_minutes=rank_timeout)
+        world = initialize(timeout_minutes=rank_timeout)
         precision = cast("Precision", settled_precision(precision, device=device))
         device = settled_device(device)
         if device == "cuda":

@@ -1,4 +1,4 @@
-"""When a run ends: by its budget, a divergence or a signal.
+"""When a run ends: by its budget, a divergence, a signal or its validations, and what those show.
 
 A run has diverged when the loss or the gradient of a step is not finite, or when the mean loss of a
 log interval exceeds a multiple of the first step's loss. A step that is not finite is not taken, so
@@ -6,15 +6,22 @@ one more forward pass, on the same batch with the same random numbers, finds the
 output was not finite.
 """
 
+import math
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import msgspec
 import torch
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
+
+from normlab.records.record import Score
+
+CONVERGED = 0.01  # a loss this share above its last value has converged
+TAIL = 0.2  # of the run, in which the loss must gain less than that
 
 
 @dataclass(frozen=True)
@@ -110,3 +117,94 @@ class Interrupts:
     def _remember(self, number: int, frame: FrameType | None) -> None:
         self.received = signal.Signals(number)
         signal.signal(number, self._former[number])
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """The scores of one validation by their paths, such as `valid/bleu`, and when it was."""
+
+    step: int
+    tokens: int
+    scores: dict[str, Score]
+
+    def score(self, name: str) -> Score:
+        """Return the score `valid/<name>`; ValueError naming the scores there are."""
+        if (found := self.scores.get(f"valid/{name}")) is None:
+            there = ", ".join(sorted(path.removeprefix("valid/") for path in self.scores))
+            raise ValueError(f"{name} is no score of this task; it has {there}")
+        return found
+
+
+class Validations:
+    """All validations of a run so far, in their order."""
+
+    def __init__(self) -> None:
+        self.seen: list[Validation] = []
+
+    def best(self, name: str) -> Validation:
+        """Return the best validation by a score, the first of equal ones; NaN is the worst."""
+
+        def goodness(validation: Validation) -> float:
+            score = validation.score(name)
+            value = score.value if score.higher_is_better else -score.value
+            return -math.inf if math.isnan(value) else value
+
+        return max(self.seen, key=goodness)
+
+    def since_best(self, name: str) -> int:
+        """Return how many validations came after the best one by a score."""
+        return len(self.seen) - 1 - self.seen.index(self.best(name)) if self.seen else 0
+
+    def reached(self, targets: Mapping[str, Sequence[float]], *, lost: bool) -> dict[str, Score]:
+        """Return steps and tokens to each target: since when it has held until the end.
+
+        Infinite for a target that does not hold, or for all of a run that is `lost`. Names:
+        `valid/steps_to/<score>_<value>` and `valid/tokens_to/<score>_<value>`.
+        """
+        found: dict[str, Score] = {}
+        for name, values in targets.items():
+            for value in values:
+                since = None if lost else self._holds_since(name, value)
+                found |= self._place(since, f"_to/{name}_{value:g}")
+        return found
+
+    def _holds_since(self, name: str, value: float) -> Validation | None:
+        since = None
+        for validation in self.seen:
+            score = validation.score(name)
+            holds = score.value >= value if score.higher_is_better else score.value <= value
+            since = (since or validation) if holds else None
+        return since
+
+    def converged(self, *, lost: bool) -> dict[str, Score]:
+        """Return steps and tokens to converge, the one definition of it.
+
+        A run converges at the first update whose validation loss is at most `CONVERGED` above its
+        last value, if the loss gained less than that over the last `TAIL` of the run. Infinite for
+        a run that did not, that has no validation before that tail, or is `lost`. Names:
+        `valid/steps_to_converge` and `valid/tokens_to_converge`.
+        """
+        losses = [(v, v.scores["valid/loss"].value) for v in self.seen if "valid/loss" in v.scores]
+        place = None
+        if losses and not lost and math.isfinite(last := losses[-1][1]):
+            bound = last + CONVERGED * abs(last)
+            end = (1 - TAIL) * losses[-1][0].step
+            before = [loss for validation, loss in losses if validation.step <= end]
+            if before and before[-1] < bound:
+                place = next(validation for validation, loss in losses if loss <= bound)
+        return self._place(place, "_to_converge", len(losses))
+
+    def _place(self, at: Validation | None, name: str, count: int | None = None):
+        steps, tokens = (math.inf, math.inf) if at is None else (at.step, at.tokens)
+        count = len(self.seen) if count is None else count
+        return {
+            f"valid/steps{name}": Score(float(steps), False, count),
+            f"valid/tokens{name}": Score(float(tokens), False, count),
+        }
+
+    def state_dict(self) -> list[dict[str, Any]]:
+        """Return the validations as plain values."""
+        return msgspec.to_builtins(self.seen)
+
+    def load_state_dict(self, state: Sequence[Mapping[str, Any]]) -> None:
+        """Restore what `state_dict` returned."""
+        self.seen = msgspec.convert(state, list[Validation])

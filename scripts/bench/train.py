@@ -14,9 +14,9 @@ from bench.common import (
     start_runtime,
     write_json,
 )
-from normlab import distributed
 from normlab.bench.speed import Clock, Steps, flop_per_token, peak, spread, start
 from normlab.commands._terminal import print_table
+from normlab.norms import ranks
 from normlab.train.runtime import Runtime
 
 _EXAMPLES = """examples:
@@ -67,7 +67,7 @@ def main(argv: list[str]) -> int:
         warmup=arguments.warmup,
     )
     report["overrides"] = arguments.overrides
-    distributed.shutdown()
+    ranks.shutdown()
     if runtime.world.rank == 0:
         show(report)
         write_json(report, arguments.json)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from normlab.distributed import Shard
+from normlab.norms.ranks import Shard
 from normlab.tasks.translation import Translation
 from tests.bench.small import SCRIPTS
 

@@ -14,7 +14,7 @@ from normlab.models.folding import fixed_map
 from normlab.train.build import make_norm
 from normlab.train.loaded import load_run, outputs
 from normlab.train.run import train
-from normlab.train.sinks.wandb_server import GROUPING
+from normlab.train.wandb import GROUPING
 from tests.tiny_runs import tiny, write_corpus
 
 # where products or a feed-forward layer take a norm up, in pre-norm, and what does all of that

@@ -6,12 +6,12 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from normlab import distributed
 from normlab.config.compose import to_dict
 from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.models.base import Image, ModelArchitecture
 from normlab.models.layers import initialize
 from normlab.models.recurrent import Recurrent
+from normlab.norms import ranks
 from normlab.norms.base import RunningNorm, Stream, running_norms
 from normlab.norms.model import ModelNorms
 from normlab.placements import admin
@@ -49,7 +49,7 @@ def _forward_backward(option, sync, rows):
         real = valid & others if sync and step == 3 else valid
         y = norm(x, Stream(real)) * real[..., None]
         (y * pull).sum().backward()
-        distributed.sum_gradients(norm.parameters())
+        ranks.sum_gradients(norm.parameters())
         norms.commit()
         outputs.append(y)
         grads.append(x.grad)
@@ -77,7 +77,7 @@ def _recurrence(option, rows):
     short = valid[:, :width]
     y = model(x, Stream(short)) * short[..., None]
     (y * pull[:, :width]).sum().backward()
-    distributed.sum_gradients(model.parameters())
+    ranks.sum_gradients(model.parameters())
     room = (0, 0, 0, 7 - width)
     assert x.grad is not None
     y, of_x = (torch.nn.functional.pad(t, room) for t in (y, x.grad))
@@ -100,7 +100,7 @@ def _network(rows):
     model, pixels = model.double(), pixels.requires_grad_()
     logits = model(pixels)
     (logits * pull).sum().backward()
-    distributed.sum_gradients(model.parameters())
+    ranks.sum_gradients(model.parameters())
     assert pixels.grad is not None
     tables = [table for norm in running_norms(model) for table in norm.tables.values()]
     of_weights = [parameter.grad for parameter in model.parameters()]
@@ -113,7 +113,7 @@ def _made(option):
 
 def _on_this_rank(sync):
     # sentences of unlike number and length: 2 of them here, 4 there
-    rank = distributed.world().rank
+    rank = ranks.world().rank
     rows = slice(0, 2) if rank == 0 else slice(2, 6)
     options = BATCH if sync else ["bn"]
     found = {option: _forward_backward(option, sync, rows) for option in options}
@@ -139,7 +139,7 @@ def test_synced_ranks_equal_one_process():
 
 def _short_and_long():
     """Train the norms with a row per position on batches of 3 positions here and 6 there."""
-    rank = distributed.world().rank
+    rank = ranks.world().rank
     x, pull, _ = _data()
     span = (slice(0, 2), slice(0, 3)) if rank == 0 else (slice(2, 6), slice(0, 6))
     found = {}
@@ -189,8 +189,8 @@ def _gradients_of_two_ranks():
         return layers[2](layers[2](x)).sum()  # the last layer twice
 
     rows = torch.arange(6.0).view(2, 3)
-    loss(rows[distributed.world().rank]).backward()
-    distributed.sum_gradients(params)
+    loss(rows[ranks.world().rank]).backward()
+    ranks.sum_gradients(params)
     found = [param.grad for param in params]
     for param in params:
         param.grad = None
@@ -206,14 +206,14 @@ def test_gradients_are_summed_by_dtype():
 
 
 def _collectives():
-    shard = distributed.world()
+    shard = ranks.world()
     x = torch.tensor([1.0 + shard.rank], requires_grad=True)
-    (distributed.all_reduce_sum(x) * (shard.rank + 1)).sum().backward()
+    (ranks.all_reduce_sum(x) * (shard.rank + 1)).sum().backward()
     values, _, valid = _data()
     rows = slice(0, 2) if shard.rank == 0 else slice(2, 6)
     return (
-        distributed.sum_scalars([1.5, float(shard.rank)]),
-        distributed.gather_objects({"rank": shard.rank}),
+        ranks.sum_scalars([1.5, float(shard.rank)]),
+        ranks.gather_objects({"rank": shard.rank}),
         x.grad,
         admin.variance(values[rows], valid[rows]),
     )
@@ -229,9 +229,9 @@ def test_collectives():
 
 
 def _disagreeing():
-    rank = distributed.world().rank
+    rank = ranks.world().rank
     try:
-        distributed.check_agreement({"the code": "abc", "the record": rank})
+        ranks.check_agreement({"the code": "abc", "the record": rank})
     except ValueError as error:
         return str(error)
 
@@ -243,7 +243,7 @@ def test_ranks_that_see_different_files_are_all_told():
 
 
 def _failing():
-    if distributed.world().rank == 1:
+    if ranks.world().rank == 1:
         raise RuntimeError("this rank is broken")
 
 

@@ -6,9 +6,9 @@ import math
 import pytest
 import torch
 
-from normlab.distributed import Shard
 from normlab.inspect import depth
 from normlab.inspect.depth import by_stack, training_batch
+from normlab.norms.ranks import Shard
 from tests.inspect.subjects import EVERY_KIND, examined, subject, trained
 
 

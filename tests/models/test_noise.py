@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from normlab.config.compose import compose, to_dict
-from normlab.distributed import Shard
 from normlab.models.layers import Embedding, noisy
+from normlab.norms.ranks import Shard
 from normlab.tasks.base import Condition
 from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.evaluate import Weights

@@ -10,10 +10,10 @@ from rich.console import Console as RichConsole
 
 from normlab.commands.train import summary, train_and_say
 from normlab.metrics.spread import learned
-from normlab.progress import Stage
 from normlab.records.record import BudgetUsed, Outcome, Score
-from normlab.train.sinks import files
-from normlab.train.sinks.console import Console, duration, figure
+from normlab.tasks.progress import Stage
+from normlab.train import sinks as files
+from normlab.train.console import Console, duration, figure
 from tests.sinks.runs import info, record, scores
 
 

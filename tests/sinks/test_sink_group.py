@@ -2,7 +2,7 @@ import logging
 
 import pytest
 
-from normlab.train.sinks.base import Sink, SinkGroup
+from normlab.train.sinks import Sink, SinkGroup
 from tests.sinks.runs import info, record, scores
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from normlab.cli import main
-from normlab.train.sinks import tensorboard as sink
+from normlab.train import tensorboard as sink
 from tests.sinks.runs import info, record, scores
 
 

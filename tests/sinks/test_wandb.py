@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from normlab.records.record import Outcome, Score
-from normlab.train.sinks.base import SinkGroup
-from normlab.train.sinks.console import Console
-from normlab.train.sinks.wandb import dashboard_config, display_name, tags
-from normlab.train.sinks.wandb_server import (
+from normlab.train.console import Console
+from normlab.train.sinks import SinkGroup
+from normlab.train.wandb import (
     CLOUD,
     Login,
+    dashboard_config,
+    display_name,
     find_login,
     resolve_mode,
+    tags,
 )
 from tests.sinks.offline_file import OfflineRun, read
 from tests.sinks.runs import CHOICES, SIGNATURE, info, record, scores

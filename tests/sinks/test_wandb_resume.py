@@ -5,7 +5,7 @@ import shutil
 import pytest
 
 from normlab.records.record import Outcome
-from normlab.train.sinks.files import Jsonl
+from normlab.train.sinks import Jsonl
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record, scores
 from tests.sinks.wandb_client import files, sink

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.record import Outcome, Status
-from normlab.train.sinks.wandb import Wandb
+from normlab.train.wandb import Wandb
 from tests.sinks.offline_file import read
 from tests.sinks.runs import info, record, scores
 from tests.sinks.wandb_server import KEY, Server, serving

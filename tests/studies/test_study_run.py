@@ -13,7 +13,7 @@ from normlab.commands import study as command
 from normlab.config import machine
 from normlab.studies import load_study
 from normlab.studies import runs as studied
-from normlab.train.numerics import NUMERICS
+from normlab.train.run import NUMERICS
 from tests.studies.queues import bleu, plan
 
 COST = {

@@ -8,10 +8,10 @@ from torch import nn
 
 from normlab.data.documents import Document
 from normlab.data.vocabulary import DocumentTokenizer
-from normlab.distributed import Shard
 from normlab.models.architecture import CausalLM
 from normlab.models.decoding import SamplingSettings, continuation
 from normlab.norms.base import Stream
+from normlab.norms.ranks import Shard
 from normlab.tasks.documents import NEVER, LengthChange
 from normlab.tasks.lm import LanguageModeling
 from tests.tasks.sentences import SmallDocuments, text_model, values_of

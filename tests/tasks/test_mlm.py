@@ -9,12 +9,12 @@ import torch
 
 from normlab.config.sites import NORM_KEYS as SITES
 from normlab.data.vocabulary import DocumentTokenizer
-from normlab.distributed import Shard
+from normlab.norms.ranks import Shard
 from normlab.tasks.base import Condition
 from normlab.tasks.documents import NEVER, LengthChange, Pass
 from normlab.tasks.mlm import MaskedLanguageModeling
 from normlab.train.evaluate import Evaluator, Weights
-from normlab.train.preflight import check_start
+from normlab.train.fit import check_start
 from normlab.train.runtime import Runtime
 from tests.tasks.sentences import SmallDocuments, text_model, values_of
 

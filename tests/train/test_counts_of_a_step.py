@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from normlab.bench.speed import start
 from normlab.config.compose import compose, to_dict
 from normlab.config.registry import option_names
-from normlab.distributed import Shard
+from normlab.norms.ranks import Shard
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 

@@ -9,7 +9,7 @@ from normlab.norms.base import RunningNorm, running_norms
 from normlab.records.record import RunRecord
 from normlab.train.build import make_norm
 from normlab.train.checkpoint import load_checkpoint
-from normlab.train.preflight import notices
+from normlab.train.fit import notices
 from normlab.train.run import train
 from tests.models.small import lm, seq2seq
 from tests.tiny_runs import tiny

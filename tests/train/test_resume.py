@@ -79,7 +79,7 @@ def place(corpus: Path, tmp_path: Path) -> Place:
 MOMENTS = {
     "before the first step": Kill("normlab.train.loop.Trainer.step", 1),
     "in the middle of a step": Kill("normlab.train.loop.Trainer._loss", 6, "after"),
-    "after a row, before its state": Kill("normlab.train.sinks.files.Jsonl.log", 3, "after"),
+    "after a row, before its state": Kill("normlab.train.sinks.Jsonl.log", 3, "after"),
     "after validating, before its state": Kill("normlab.train.loop.Trainer.save", 4),
     "while recording the first state": Kill("normlab.train.checkpoint.torch.save", 1, "within"),
     "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 9, "within"),

@@ -5,8 +5,7 @@ from msgspec.structs import replace
 
 from normlab.config import machine
 from normlab.config.compose import compose
-from normlab.train.numerics import NUMERICS
-from normlab.train.run import Run
+from normlab.train.run import NUMERICS, Run
 from tests.sinks.runs import record
 
 HERE, THERE = ("cpu", "fp32", "AVX2"), ("cpu", "fp32", "AVX512-BF16")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from normlab.config.compose import compose, to_dict
-from normlab.distributed import Shard
+from normlab.norms.ranks import Shard
 from normlab.train import evaluate
 from normlab.train.build import build_evaluator, build_model, build_task
 from normlab.train.evaluate import Weights, whole

@@ -200,7 +200,7 @@ import torch
 from torch._dynamo.utils import counters
 from normlab.train.build import build_model, build_task, make_fast
 from normlab.config.compose import compose, to_dict
-from normlab.distributed import Shard
+from normlab.norms.ranks import Shard
 from normlab.config.registry import instantiate
 from normlab.probes.base import Probe, ProbeGroup, StepView
 

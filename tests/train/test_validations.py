@@ -5,7 +5,7 @@ import math
 import pytest
 
 from normlab.records.record import Score
-from normlab.train.validations import Validation, Validations
+from normlab.train.stopping import Validation, Validations
 
 
 def seen(values, *, name="loss", higher=False) -> Validations:

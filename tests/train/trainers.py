@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from normlab import distributed
 from normlab.config.compose import compose, to_dict
+from normlab.norms import ranks
 from normlab.train.build import build_model, build_task, calibrate_model
 from normlab.train.build import build_trainer as assembled
 from normlab.train.checkpoint import Checkpoints
@@ -42,7 +42,7 @@ def trainer_of(config: Mapping[str, Any], folder: Path) -> Trainer:
         task,
         model,
         runtime,
-        checkpoints=Checkpoints(folder / "checkpoints", writes=distributed.is_main()),
+        checkpoints=Checkpoints(folder / "checkpoints", writes=ranks.is_main()),
     )
     trainer.start()
     return trainer
@@ -133,4 +133,4 @@ def _on_rank(
         pipe.send(error)
         raise
     finally:
-        distributed.shutdown()
+        ranks.shutdown()

@@ -1,20 +1,18 @@
-"""How far long work is: the worker says so, and a listener shows it.
+"""How far long work is: the worker says so, and whoever listens shows it.
 
-Without a listener, saying costs nothing; what is said never changes the work.
+What is said never changes the work, and without a listener it costs nothing. No torch here.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 PREPARING, TRAINING, VALIDATING, TESTING = "preparing", "training", "validating", "testing"
 Item = TypeVar("Item")
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """What is being done: the phase, how much of how much, and in training the step's loss.
 
     In training `done` counts steps, in validating and testing examples; `total` may be unknown.
@@ -31,13 +29,12 @@ class Stage:
         return f"{self.phase} {self.done:,}/{self.total:,}"
 
 
-Listener = Callable[[Stage], object]
-_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+_LISTENER: ContextVar[Callable[[Stage], object]] = ContextVar("listener", default=lambda _: None)
 _PHASE: ContextVar[str] = ContextVar("phase", default=PREPARING)
 
 
 @contextmanager
-def heard_by(listener: Listener) -> Generator[None]:
+def heard_by(listener: Callable[[Stage], object]) -> Generator[None]:
     """Within the block, `listener` is told every stage."""
     token = _LISTENER.set(listener)
     try:
@@ -49,17 +46,14 @@ def heard_by(listener: Listener) -> Generator[None]:
 def say(stage: Stage) -> None:
     """Tell the listener what is being done from now on."""
     _PHASE.set(stage.phase)
-    if (listener := _LISTENER.get()) is not None:
-        listener(stage)
+    _LISTENER.get()(stage)
 
 
 def counted(items: Sequence[Item], size: Callable[[Item], int] = lambda _: 1) -> Iterator[Item]:
-    """Yield the items of the current phase, and say after each how far it is.
-
-    `size` is what an item counts for, as the examples of a batch.
-    """
-    stage = Stage(_PHASE.get(), 0, sum(map(size, items)))
-    say(stage)
+    """Yield the items of the current phase, and say after each how much of it is done."""
+    done, total = 0, sum(map(size, items))
+    say(Stage(_PHASE.get(), done, total))
     for item in items:
         yield item
-        say(stage := replace(stage, done=stage.done + size(item)))
+        done += size(item)
+        say(Stage(_PHASE.get(), done, total))

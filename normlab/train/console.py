@@ -20,12 +20,11 @@ from rich.table import Column
 from rich.text import Text
 
 from normlab.metrics.spread import accuracy_interval, learned
-from normlab.progress import TRAINING, Stage
 from normlab.records.labels import one_line
 from normlab.records.record import RunRecord, Score
 from normlab.records.store import RECORD_FILE
-from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink
-from normlab.train.sinks.files import Pace
+from normlab.tasks.progress import TRAINING, Stage
+from normlab.train.sinks import NO_SCORES, Pace, Row, RunInfo, Sink
 
 SPEED = "train/tokens_per_second"
 _NOT_IN_LINES = ("step", "tokens", "time/seconds")

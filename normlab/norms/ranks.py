@@ -1,33 +1,30 @@
 """How processes work together: the only importer of `torch.distributed`.
 
-Every function is right in a single process too, where it does nothing or returns its argument,
-so no caller asks whether there is more than one. Sums over processes are sums of *sums*: the
-caller divides by a count that was summed the same way, which is right when shards differ in size.
+Every function is right in a single process too, where it does nothing or returns its argument.
+Sums over processes are sums of *sums*: the caller divides by a count that was summed the same way,
+which is right when shards differ in size.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from torch import Tensor, nn
 
 T = TypeVar("T")
-_MESSAGE_BYTES = 64 << 20  # of gradients in one message
 _TRANSPORTS = ("gloo", "NCCL", "Connection closed", "Timed out")
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """One part of work that is divided among `size` processes."""
 
     rank: int
@@ -37,8 +34,7 @@ class Shard:
 def initialize(*, timeout_minutes: float = 30.0) -> Shard:
     """Join the process group that `torchrun` describes in the environment, if there is one.
 
-    Takes NCCL where CUDA is present, else gloo. A rank waits `timeout_minutes` for another one,
-    here and in all that follows. Calling it again changes nothing.
+    Takes NCCL where CUDA is present, else gloo. A rank waits `timeout_minutes` for another one.
     """
     cuda = torch.cuda.is_available()
     if cuda:
@@ -86,10 +82,7 @@ def is_main() -> bool:
 
 
 def sum_over_ranks(x: Tensor) -> Tensor:
-    """Return the sum of `x` over processes, outside of autograd; `x` itself for one process.
-
-    Shapes must agree on all ranks. A new tensor comes back, `x` is left as it was.
-    """
+    """Return the sum of `x` over processes, outside of autograd; `x` itself for one process."""
     if world().size == 1:
         return x
     total = x.detach().clone(memory_format=torch.contiguous_format)
@@ -116,32 +109,24 @@ def all_reduce_sum(x: Tensor) -> Tensor:
 
 def sum_gradients(params: Iterable[nn.Parameter]) -> None:
     """Sum gradients over processes, in place; one that is missing must be missing on every rank."""
-    _sum_([param.grad for param in params if param.grad is not None])
+    _sum_(param.grad for param in params if param.grad is not None)
 
 
 @torch.no_grad()
 def average_(tensors: Iterable[Tensor]) -> None:
     """Replace each floating-point tensor by its mean over processes, in place."""
-    if (size := world().size) > 1:
-        _sum_(members := list(tensors))
-        for member in members:
-            member.div_(size)
+    _sum_(members := list(tensors))
+    for member in members:
+        member.div_(world().size)
 
 
 @torch.no_grad()
-def _sum_(tensors: Sequence[Tensor]) -> None:
-    """Replace tensors by their sums over processes; neighbors of one dtype share a message."""
-    if world().size == 1:
-        return
-    messages: list[list[Tensor]] = []
-    room = 0
-    for tensor in tensors:
-        if room <= 0 or tensor.dtype != messages[-1][0].dtype:
-            messages.append([])
-            room = _MESSAGE_BYTES
-        messages[-1].append(tensor)
-        room -= tensor.nbytes
-    for members in messages:
+def _sum_(tensors: Iterable[Tensor]) -> None:
+    """Replace tensors by their sums over processes, in one message for each dtype."""
+    by_dtype: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors if world().size > 1 else ():
+        by_dtype.setdefault(tensor.dtype, []).append(tensor)
+    for members in by_dtype.values():
         flat = torch.cat([member.reshape(-1) for member in members])
         dist.all_reduce(flat)
         parts = flat.split([member.numel() for member in members])

@@ -11,7 +11,7 @@ from typing import Any
 
 from normlab.records.labels import in_markdown
 from normlab.records.record import RunRecord, Score
-from normlab.train.sinks.base import NO_SCORES, Row, RunInfo, Sink, merged
+from normlab.train.sinks import NO_SCORES, Row, RunInfo, Sink, merged
 
 FOLDER = "tensorboard"
 

@@ -1,0 +1,271 @@
+"""Where a run's metrics go: what a sink is, a group that feeds several, and the run's own files.
+
+Only the main rank has sinks. A row is a flat dictionary of numbers with the key `step`; names are
+paths (`train/loss`, `valid/bleu`). Scores are passed next to the row as `Score`s, so that a sink
+that keeps the best of each knows which direction is better.
+
+A row of `metrics.jsonl` is one JSON object per line and reaches the operating system before
+training continues, so a killed process loses none. A resumed run drops the rows after its
+checkpoint, and a half-written last line; so the trainer logs a step's row before it saves that
+step's checkpoint. Numbers that are not finite are `"nan"`, `"inf"`, `"-inf"`.
+"""
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, Any, ClassVar
+
+from normlab.records.files import atomic_write, read_file, sync_folder
+from normlab.records.record import RunRecord, Score, fingerprint, plain
+from normlab.records.store import METRICS_FILE, PROGRESS_FILE, rows_of, run_id
+from normlab.tasks.progress import TRAINING, Stage
+
+Row = Mapping[str, float | int]
+NO_SCORES: Mapping[str, Score] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What a sink knows of the run when it opens.
+
+    `resumed_step` is the step of the checkpoint that the run resumes from, 0 for a new run, and
+    `resumed_rows` the number of rows logged by then. `unit` is what the run's tokens are called,
+    such as `pictures`.
+    """
+
+    run_dir: Path
+    config: dict[str, Any]
+    resumed_step: int = 0
+    resumed_rows: int = 0
+    unit: str = "tokens"
+
+    @property
+    def run_id(self) -> str:
+        """The run's name, with its fingerprint and seed."""
+        return run_id(self.config)
+
+    @property
+    def fingerprint(self) -> str:
+        """The experiment: all seeds have it in common."""
+        return fingerprint(self.config)
+
+    @property
+    def choices(self) -> dict[str, Any]:
+        """The options by group (`norm`, `placement`, ...), None where a group has none."""
+        return self.config["choices"]
+
+    @property
+    def total_steps(self) -> int | None:
+        """The steps of the budget; None if it is not counted in steps."""
+        return self.config["budget"]["steps"]
+
+
+class Sink:
+    """Receive the rows of one run; a sink takes what it overrides."""
+
+    required: ClassVar[bool] = False
+
+    def open(self, run: RunInfo) -> str | None:
+        """Prepare for the first row, and drop rows after `run.resumed_step` if any are kept.
+
+        Returns a line for people where there is something to know (W&B kept offline, and why).
+        """
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        """Take one row, with the scores of this step's validation if there was one."""
+
+    def sync(self) -> None:
+        """Force the rows so far onto the disk, before a checkpoint that resumes after them."""
+
+    def stage(self, stage: Stage) -> None:
+        """Take what the run does now, at every step and batch, also before it opens."""
+
+    def sample(self, source: str, reference: str, output: str) -> None:
+        """Take one example of what the tested weights make, before the run closes."""
+
+    def note(self, text: str) -> None:
+        """Take one line for people (resumed, early stop, diverged, a sink lost)."""
+
+    def close(self, record: RunRecord | None) -> None:
+        """Finish; `record` is None when the run ends without one (interrupted, an exception)."""
+
+
+class SinkGroup(Sink):
+    """Feed several sinks, named as in the config (`observe.sink.<name>`), as one.
+
+    A sink that fails is dropped, with a note to the others, and the run continues. A `required`
+    sink holds the run's own metrics: its error (a full disk) goes up to the caller.
+    """
+
+    def __init__(self, sinks: Mapping[str, Sink]) -> None:
+        self._sinks = dict(sinks)
+
+    def open(self, run: RunInfo) -> None:
+        for line in filter(None, self._each("open", run)):
+            self.note(line)
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        self._each("log", row, scores)
+
+    def sync(self) -> None:
+        self._each("sync")
+
+    def stage(self, stage: Stage) -> None:
+        self._each("stage", stage)
+
+    def sample(self, source: str, reference: str, output: str) -> None:
+        self._each("sample", source, reference, output)
+
+    def note(self, text: str) -> None:
+        self._each("note", text)
+
+    def close(self, record: RunRecord | None) -> None:
+        self._each("close", record)
+
+    def _each(self, method: str, *arguments: object) -> list[Any]:
+        answers: list[Any] = []
+        lost: list[str] = []
+        fatal: Exception | None = None
+        for name, sink in list(self._sinks.items()):
+            try:
+                answers.append(getattr(sink, method)(*arguments))
+            except Exception as error:
+                if sink.required:
+                    fatal = fatal or error
+                    continue
+                del self._sinks[name]
+                lost.append(f"sink {name} stopped, training continues: {first_line(error)}")
+        if fatal is not None:  # after the others, so that closing restores the terminal
+            raise fatal
+        for text in lost:
+            if not self._sinks:  # the standard log still reaches the terminal
+                logging.getLogger("normlab").warning(text)
+            self.note(text)
+        return answers
+
+
+def first_line(error: BaseException) -> str:
+    """Return the kind of an error and the first line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else 'no message'}"
+
+
+def merged(row: Row, scores: Mapping[str, Score]) -> dict[str, float | int]:
+    """Return the row with the values of the scores in it."""
+    return {**row, **{name: score.value for name, score in scores.items()}}
+
+
+class Jsonl(Sink):
+    """Append rows to `metrics.jsonl`; a new run starts it empty."""
+
+    required = True
+
+    def __init__(self) -> None:
+        self._file: IO[str] | None = None
+
+    def open(self, run: RunInfo) -> str | None:
+        path = run.run_dir / METRICS_FILE
+        run.run_dir.mkdir(parents=True, exist_ok=True)
+        kept = truncate_to(path, run.resumed_step) if run.resumed_step else 0
+        self._file = path.open("a" if run.resumed_step else "w", encoding="utf-8", newline="\n")
+        sync_folder(run.run_dir)
+        if kept < run.resumed_rows:
+            return (
+                f"warning: {path} has lost {run.resumed_rows - kept} of {run.resumed_rows} rows "
+                f"before step {run.resumed_step}: its curves have a gap, its scores do not change"
+            )
+        return None
+
+    def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
+        with self._named() as file:
+            file.write(json.dumps(plain(merged(row, scores)), allow_nan=False) + "\n")
+            file.flush()
+
+    def sync(self) -> None:
+        with self._named() as file:
+            os.fsync(file.fileno())
+
+    def close(self, record: RunRecord | None) -> None:
+        if self._file is not None:
+            with self._named() as file:  # what a full disk did not take is tried again
+                self._file = None
+                file.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[IO[str]]:
+        """Name the file in an `OSError` of writing, which does not by itself."""
+        file = self._file
+        assert file is not None, "a sink that is not open"
+        try:
+            yield file
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, file.name) from error
+
+
+def truncate_to(path: Path, step: int) -> int:
+    """Drop rows after `step`, and a last line that a kill left unfinished; return rows kept."""
+    if not path.exists():
+        return 0
+    text = read_file(path)
+    kept = [line for line, row in rows_of(text, path) if row["step"] <= step]
+    if (content := b"".join(kept)) != text:
+        with atomic_write(path, "wb") as file:
+            file.write(content)
+    return len(kept)
+
+
+class Pace:
+    """The time left, by all steps since the first that was seen, validations included."""
+
+    def __init__(self) -> None:
+        self._first: tuple[int, float] | None = None
+        self._last = Stage(TRAINING)
+
+    def see(self, stage: Stage) -> None:
+        """Take a stage; only training steps count."""
+        if stage.phase == TRAINING:
+            self._first = self._first or (stage.done, time.monotonic())
+            self._last = stage
+
+    @property
+    def left(self) -> float | None:
+        """The seconds of training that are left; None if unknown."""
+        done, total = self._last.done, self._last.total
+        if self._first is None or total is None or done <= self._first[0]:
+            return None
+        elapsed = time.monotonic() - self._first[1]
+        return elapsed / (done - self._first[0]) * (total - done)
+
+
+class Live(Sink):
+    """Keep `progress.json`: phase, done, total, loss, and the seconds of training left.
+
+    It is written at most once a second within a phase, and removed when the run ends.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / PROGRESS_FILE
+        self._partial = folder / f".{PROGRESS_FILE}.{os.getpid()}.partial"
+        self._pace = Pace()
+        self._phase, self._written, self._loss = "", 0.0, None
+
+    def stage(self, stage: Stage) -> None:
+        self._pace.see(stage)
+        self._loss = stage.loss if stage.loss is not None else self._loss
+        now = time.monotonic()
+        if stage.phase == self._phase and now - self._written < 1.0:
+            return
+        self._phase, self._written = stage.phase, now
+        said = {**stage._asdict(), "loss": self._loss, "left": self._pace.left}
+        # Not forced to the disk: it is worth nothing once the run has ended.
+        self._partial.write_text(json.dumps(said) + "\n", encoding="utf-8")
+        self._partial.replace(self._path)
+
+    def close(self, record: RunRecord | None) -> None:
+        self._path.unlink(missing_ok=True)
