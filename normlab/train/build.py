@@ -19,12 +19,11 @@ from normlab.placements.base import NormFactory, Norms, Placement
 from normlab.probes.base import Probe, ProbeGroup
 from normlab.tasks.base import Task
 from normlab.train.checkpoint import Checkpoints
-from normlab.train.evaluate import Evaluator, best_by
-from normlab.train.loop import LoopSettings, Trainer
+from normlab.train.evaluate import Evaluator
+from normlab.train.loop import Trainer
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import SinkGroup
-from normlab.train.stopping import Budget
 
 Kind = Literal["norm", "bias", "embedding", "other"]
 Setting = Literal["rate", "weight_decay"]
@@ -88,37 +87,21 @@ def build_trainer(
     stamp: Mapping[str, Any] | None = None,
 ) -> Trainer:
     """Build what trains a model by a plain config; `stamp` is written into its checkpoints."""
-    validate, observe = config["validate"], config["observe"]
-    probes = {
-        name: instantiate(node, f"observe.probe.{name}", Probe)
-        for name, node in observe["probe"].items()
-    }
+    nodes = config["observe"]["probe"].items()
+    probes = {name: instantiate(node, f"observe.probe.{name}", Probe) for name, node in nodes}
     return Trainer(
-        task=task,
-        model=model,
+        config,
+        task,
+        model,
+        runtime,
         optimizer=build_optimizer(config, model),
         schedule=instantiate(config["schedule"], "schedule", Schedule),
-        settings=LoopSettings(
-            budget=Budget(**config["budget"]),
-            accumulate=config["accumulate"],
-            clip_grad=config["clip_grad"],
-            divergence_factor=config["divergence_factor"],
-            validate_every=validate["every"],
-            select_by=validate["select_by"],
-            patience=validate["patience"],
-            best_by=best_by(validate, task.headline),
-            average=validate["average"],
-            log_every=observe["log_every"],
-            checkpoint_every=observe["checkpoint_every"],
-            stamp=stamp or {},
-        ),
-        runtime=runtime,
         evaluator=build_evaluator(config, task, runtime),
         norms=norms or ModelNorms(model),
         probes=ProbeGroup(probes),
         sinks=sinks or SinkGroup({}),
         checkpoints=checkpoints,
-        seed=config["seed"],
+        stamp=stamp or {},
     )
 
 
@@ -156,7 +139,11 @@ def _norms(config: Mapping[str, Any]) -> Norms:
     keys = [(site.rule, config[site.key], site.key) for site in SITES if config.get(site.key)]
     rules: Mapping[str, Any] = config.get("sites") or {}
     further = [(pattern, node, f"sites.{pattern}") for pattern, node in rules.items()]
-    return Norms((rule, _factory(node, key)) for rule, node, key in [*keys, *further])
+
+    def factory(node: Mapping[str, Any], key: str) -> NormFactory:
+        return lambda dim: instantiate(node, key, Norm, dim=dim)
+
+    return Norms((rule, factory(node, key)) for rule, node, key in [*keys, *further])
 
 
 def _check_used(config: Mapping[str, Any], norms: Norms) -> None:
@@ -271,7 +258,3 @@ def _without(config: Mapping[str, Any], key: str, name: str) -> dict[str, Any]:
     if not isinstance(node := config[key], Mapping):
         raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")
     return {each: value for each, value in node.items() if each != name}
-
-
-def _factory(node: Mapping[str, Any], key: str) -> NormFactory:
-    return lambda dim: instantiate(node, key, Norm, dim=dim)

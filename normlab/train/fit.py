@@ -111,11 +111,7 @@ class _Fit:
         self.sinks.open(
             RunInfo(
                 run_dir=self.run.folder,
-                run_id=run_id(config),
-                fingerprint=fingerprint(config),
                 config=config,
-                choices=config["choices"],
-                total_steps=steps,
                 resumed_step=trainer.progress.step,
                 resumed_rows=trainer.progress.rows,
                 unit=self.data.get("unit", "tokens"),

@@ -9,7 +9,7 @@ counts them.
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any, Literal
@@ -31,7 +31,7 @@ from normlab.train.checkpoint import (
     restore_random_state,
     restore_states,
 )
-from normlab.train.evaluate import Evaluator
+from normlab.train.evaluate import Evaluator, best_by
 from normlab.train.runtime import Runtime
 from normlab.train.schedule import Schedule
 from normlab.train.sinks import NO_SCORES, Row, SinkGroup
@@ -44,36 +44,6 @@ from normlab.train.stopping import (
     first_nonfinite_gradient,
     first_nonfinite_layer,
 )
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """The values of a loop.
-
-    Attributes:
-        clip_grad: largest gradient norm; None for no clipping.
-        validate_every, log_every, checkpoint_every: steps between two of each, or `epoch`.
-        select_by: the validation score that `patience` goes by.
-        patience: validations without a better score after which a run stops; None never stops.
-        best_by: the validation scores by each of which the best weights are kept.
-        average: how many validations' weights are kept to be averaged.
-        divergence_factor: a run has diverged when the mean loss of a log interval is above this
-            many times the first step's.
-        stamp: plain values written into each checkpoint (by what code, on what data).
-    """
-
-    budget: Budget
-    accumulate: int
-    clip_grad: float | None
-    validate_every: int | Literal["epoch"]
-    select_by: str
-    patience: int | None
-    best_by: Sequence[str]
-    average: int
-    divergence_factor: float
-    log_every: int
-    checkpoint_every: int
-    stamp: Mapping[str, Any]
 
 
 @dataclass
@@ -90,30 +60,35 @@ class Progress:
 
 
 class Trainer:
-    """Train one model on one task; `fit` does all of it."""
+    """Train one model on one task; `fit` does all of it.
+
+    `config` is that of the run; `stamp` are plain values written into each checkpoint (by what
+    code, on what data).
+    """
 
     def __init__(
         self,
-        *,
+        config: Mapping[str, Any],
         task: Task,
         model: nn.Module,
+        runtime: Runtime,
+        *,
         optimizer: torch.optim.Optimizer,
         schedule: Schedule,
-        settings: LoopSettings,
-        runtime: Runtime,
         evaluator: Evaluator,
         norms: ModelNorms,
         probes: ProbeGroup,
         sinks: SinkGroup,
         checkpoints: Checkpoints,
-        seed: int,
+        stamp: Mapping[str, Any],
     ):
-        self.task, self.model = task, model
-        self.optimizer, self.schedule = optimizer, schedule
-        self.settings, self.runtime, self.evaluator = settings, runtime, evaluator
+        self.config, self.task, self.model, self.runtime = config, task, model, runtime
+        self.optimizer, self.schedule, self.evaluator = optimizer, schedule, evaluator
         self.probes, self.sinks, self.checkpoints = probes, sinks, checkpoints
-        self.norms = norms
-        self.stream = task.train_batches(runtime.world, seed)
+        self.norms, self.stamp = norms, stamp
+        self.budget, self.validate = Budget(**config["budget"]), config["validate"]
+        self.best_by = best_by(self.validate, task.headline)
+        self.stream = task.train_batches(runtime.world, config["seed"])
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.progress, self.validations = Progress(), Validations()
         self._epoch_ended = False
@@ -129,10 +104,11 @@ class Trainer:
                 except Diverged as divergence:
                     self.sinks.note(f"diverged at {divergence}")
                     return Outcome("diverged", divergence.step, divergence.reason, divergence.layer)
-                validated = self._due(self.settings.validate_every) or self._budget_spent()
+                validated = self._due(self.validate["every"]) or self._budget_spent()
                 if validated:
                     self._validate()
-                if interrupted or validated or self._due(self.settings.checkpoint_every):
+                due = self._due(self.config["observe"]["checkpoint_every"])
+                if interrupted or validated or due:
                     self.save()
                 if interrupted:
                     break
@@ -151,13 +127,12 @@ class Trainer:
         self._clock = time.perf_counter()
 
     def _end(self) -> str | None:
-        patience, name = self.settings.patience, self.settings.select_by
-        if patience is not None and self.validations.since_best(name) >= patience:
-            return "patience"
-        return self._budget_spent()
+        patience = self.validate["patience"]
+        stalled = self.validations.since_best(self.validate["select_by"])
+        return "patience" if patience is not None and stalled >= patience else self._budget_spent()
 
     def _budget_spent(self) -> str | None:
-        return self.settings.budget.spent(
+        return self.budget.spent(
             steps=self.progress.step,
             epochs=self.stream.epochs,
             tokens=self.progress.tokens,
@@ -172,12 +147,12 @@ class Trainer:
         started = time.perf_counter()
         step = self.progress.step + 1
         epoch = int(self.stream.epochs)
-        batches = [next(self.stream) for _ in range(self.settings.accumulate)]
+        batches = [next(self.stream) for _ in range(self.config["accumulate"])]
         self._epoch_ended = int(self.stream.epochs) > epoch
         counts, sums = self._sum_over_ranks(batches, stop_requested)
         rng_state = random_state(self.runtime.device)
         self.optimizer.zero_grad(set_to_none=True)
-        self.norms.begin_step(step, self.settings.budget.steps)
+        self.norms.begin_step(step, self.budget.steps)
         self.probes.before_forward(step)
         totals = torch.zeros(2, dtype=torch.float64, device=self.runtime.device)
         for batch in batches:
@@ -213,7 +188,7 @@ class Trainer:
             padding_share=sums["padding"] / sums["positions"],
         )
         self.probes.before_update(view)
-        if (limit := self.settings.clip_grad) is not None:
+        if (limit := self.config["clip_grad"]) is not None:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, limit, grad_norm)
         self.optimizer.step()
         self.probes.after_update(view)
@@ -272,11 +247,11 @@ class Trainer:
             at.first_loss = step["loss"]
         at.interval = {name: at.interval.get(name, 0) + value for name, value in step.items()}
         self._tick()
-        say(Stage(TRAINING, at.step, self.settings.budget.steps, step["loss"]))
+        say(Stage(TRAINING, at.step, self.budget.steps, step["loss"]))
 
     def _log_step(self, last: Row) -> None:
         """Log the means since the last row if a row is due; Diverged where the loss blew up."""
-        if not any(map(self._due, (self.settings.log_every, self.settings.validate_every))):
+        if not any(map(self._due, (self.config["observe"]["log_every"], self.validate["every"]))):
             return
         at, since = self.progress, self.progress.interval
         at.interval = {}
@@ -294,21 +269,22 @@ class Trainer:
         if since["penalty"]:  # only of norms that have one
             row["train/penalty"] = since["penalty"] / since["steps"]
         self._log(row)
-        limit = self.settings.divergence_factor * at.first_loss
+        limit = self.config["divergence_factor"] * at.first_loss
         if mean > limit:
             raise Diverged(at.step, f"mean loss {mean:.3g} is above {limit:.3g}", None)
 
     def _validate(self) -> None:
         """Score the validation split, log it, and keep the weights that are best by a score."""
         self.norms.share_statistics()
-        at, settings = self.progress, self.settings
+        at = self.progress
         scores = self.evaluator.scores(self.model, "valid")
         self.validations.seen.append(this := Validation(at.step, at.tokens, scores))
-        for name in settings.best_by:
+        weights = self.model.state_dict()
+        for name in self.best_by:
             if self.validations.best(name) is this:
-                content = {"model": self.model.state_dict(), "step": at.step}
+                content = {"model": weights, "step": at.step}
                 self.checkpoints.save(self.checkpoints.best(name), content)
-        self.checkpoints.keep_for_average(at.step, self.model.state_dict(), settings.average)
+        self.checkpoints.keep_for_average(at.step, weights, self.validate["average"])
         self._tick()
         self._log({"step": at.step, "tokens": at.tokens, "time/seconds": at.seconds}, scores)
 
@@ -335,7 +311,7 @@ class Trainer:
         self.checkpoints.save(
             self.checkpoints.last,
             {
-                **self.settings.stamp,
+                **self.stamp,
                 "model": self.model.state_dict(),
                 "optimizer": self.optimizer.state_dict(),
                 "stream": self.stream.state_dict(),
@@ -356,6 +332,6 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.validations.load_state_dict(state["validations"])
         if self.validations.seen:
-            settings = self.settings
-            check_kept(self.checkpoints, settings.best_by, self.progress.step, settings.average)
+            average = self.validate["average"]
+            check_kept(self.checkpoints, self.best_by, self.progress.step, average)
         restore_states(state, self.norms, self.runtime.device)

@@ -19,7 +19,7 @@ from normlab.norms.ranks import Shard, initialize
 
 Precision = Literal["auto", "fp32", "bf16", "fp64"]
 
-_M_TRIM_THRESHOLD, _M_TOP_PAD, _M_MMAP_MAX = -1, -2, -4  # glibc's names of the settings
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # glibc's settings, M_...
 _FLOAT32_ERROR = 1e-5  # of the product below; in float32 it is 1.5e-6, in bf16 0.06
 _CODE = ("normlab", "configs", "pyproject.toml")  # of a checkout: results may differ meanwhile
 _RECORDED_PACKAGES = ("normlab", "torch", "numpy", "tokenizers", "sacrebleu", "sacremoses")
@@ -111,9 +111,9 @@ def keep_freed_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):  # not glibc
         return
-    mallopt(_M_MMAP_MAX, 0)
-    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
-    mallopt(_M_TOP_PAD, 64 << 20)
+    mallopt(_MMAP_MAX, 0)
+    mallopt(_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(_TOP_PAD, 64 << 20)
 
 
 def choose_float32_library() -> None:
@@ -132,8 +132,7 @@ def choose_float32_library() -> None:
 
 def cpu_capabilities() -> dict[str, Any]:
     """Return what torch knows about the processor; nothing before torch could tell."""
-    tell = getattr(torch.cpu, "get_capabilities", None)
-    return dict(tell()) if tell is not None else {}
+    return dict(getattr(torch.cpu, "get_capabilities", dict)())
 
 
 def _threads_of_openmp(local_ranks: int) -> int | None:
@@ -153,17 +152,15 @@ def _physical_cores() -> int:
 def _git_state() -> tuple[str | None, bool | None]:
     """Return the commit and whether code or configs differ from it; None outside a checkout."""
     folder = Path(__file__).resolve().parents[2]
+    if not (folder / ".git").exists():
+        return None, None
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(folder), *arguments]
-        return subprocess.run(
-            command, capture_output=True, text=True, check=True, timeout=20
-        ).stdout.strip()
+        return subprocess.check_output(command, text=True, timeout=20, stderr=subprocess.DEVNULL)
 
     try:
-        if not (folder / ".git").exists():
-            return None, None
         status = git("status", "--porcelain", "--untracked-files=no", "--", *_CODE)
-        return git("rev-parse", "HEAD"), bool(status)
+        return git("rev-parse", "HEAD").strip(), bool(status.strip())
     except (OSError, subprocess.SubprocessError):
         return None, None
