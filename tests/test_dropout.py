@@ -15,7 +15,7 @@ def dropped(p, seed=0, n=N):
     return Dropout(p).train()(torch.ones(n)) == 0
 
 
-@pytest.mark.parametrize("p", [0.0001, 0.1, 0.3, 0.9])
+@pytest.mark.parametrize("p", [0.0001, 0.3])
 def test_units_are_dropped_at_the_rate_and_independently(p):
     units = dropped(p).double()
     error = 5 * math.sqrt(p * (1 - p) / N) + 2**-16
@@ -25,7 +25,7 @@ def test_units_are_dropped_at_the_rate_and_independently(p):
         assert both == pytest.approx(p * p, abs=5 * p / math.sqrt(N) + 2**-15)
 
 
-@pytest.mark.parametrize("p", [0.1, 0.25, 0.3])
+@pytest.mark.parametrize("p", [0.25, 0.3])
 def test_kept_units_are_scaled_so_that_the_expectation_stays(p):
     torch.manual_seed(0)
     out = Dropout(p).train()(torch.full((N,), 2.0))

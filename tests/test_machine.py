@@ -75,12 +75,6 @@ def test_auto_is_bf16_on_gpus_with_products_for_it(monkeypatch, capability, prec
     assert machine.instruction_set("cuda") == "cuda sm_{}{}".format(*capability)
 
 
-def test_a_variable_that_withholds_instructions_is_named(features, monkeypatch):
-    features(AVX512)
-    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")
-    assert machine.instruction_set("cpu") == "AVX512 ATEN_CPU_CAPABILITY=avx2"
-
-
 @pytest.mark.parametrize(
     ("text", "precision", "other"), [(AVX512, "fp32", "bf16"), ("avx512_bf16", "bf16", "fp32")]
 )
@@ -91,17 +85,6 @@ def test_auto_and_what_it_becomes_are_one_experiment(features, text, precision, 
     named = to_dict(compose(["task=toy", "device=cpu", f"precision={precision}"]))
     assert settled["precision"] == precision
     assert fingerprint(settled) == fingerprint(named) != fingerprint(different)
-
-
-def test_whether_torch_is_built_for_cuda_is_read_from_its_version_file(tmp_path, monkeypatch):
-    assert machine._torch_has_cuda() == (torch.version.cuda is not None)
-    (tmp_path / "version.py").write_text("cuda: Optional[str] = '12.8'\nhip = None\n")
-
-    class Spec:
-        origin = str(tmp_path / "__init__.py")
-
-    monkeypatch.setattr(machine, "find_spec", lambda name: Spec)
-    assert machine._torch_has_cuda()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import pytest
 
 from normlab.config.registry import option_names, option_settings
 from normlab.records.pairs import code_remark, same_code
-from normlab.train import numerics
+from normlab.train import run
 from normlab.train.run import GOLDEN_NORMS, own_norms
 from scripts.golden import GOLDEN, parse
 
@@ -18,7 +18,7 @@ def test_the_file_of_a_norm_of_ones_own_is_hashed_wherever_the_norm_is(tmp_path,
     (tmp_path / "my_norm.py").write_text("class Mine: ...\n")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(
-        numerics,
+        run,
         "option_settings",
         lambda group, name, key: (
             {"_target_": "my_norm.Mine"} if name == "mine" else option_settings(group, name, key)

@@ -81,7 +81,7 @@ def test_a_record_that_names_a_class_is_refused_and_nothing_is_called(
     monkeypatch.setattr("normlab.data.cache.download", lambda *a, **b: called.append(a))
     node = {"_target_": "normlab.data.cache.download", "url": "http://127.0.0.1:9", "name": "x"}
     folder = written(changed(config, place, node), tmp_path)
-    with pytest.raises(ValueError, match=rf"{place}\._target_=.*: a run names options"):
+    with pytest.raises(ValueError, match=rf"{place}\._target_=.*: a run names no classes"):
         load_run(folder)
     assert not called
 

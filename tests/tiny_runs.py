@@ -57,6 +57,9 @@ LOOP = (
     "observe.checkpoint_every=3",
 )
 
+QUICK = ("validate.best=false", "task.test_search.beam=1")
+"""For runs whose scores nobody looks at."""
+
 RESUMED = (
     *("norm=bn", "placement=admin"),
     *("validate.average=2", "validate.recalibration_batches=3"),

@@ -44,7 +44,7 @@ def test_the_demo_says_what_its_numbers_say():
         ("norm.center=false", "norm=gn has it."),
         ("task.source.train_size=9", "task=cifar10 has it."),
         ("momentum=0.9", "Did you mean optim.momentum (of optim=rmsprop, sgd) or norm.momentum?"),
-        ("batch_size=abc", "batch_size=abc must be above 0, a whole number (sequences)"),
+        ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
         ("placement=[deepnorm,pre]", "placement takes one option"),
         ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),
         ("norm@decoder_norm=[ln,bn]", "norm@decoder_norm takes one option"),
@@ -80,11 +80,11 @@ def test_nothing_is_suggested_where_nothing_is_near(override):
 
 def test_another_config_is_refused_as_there_is_one(capsys):
     assert cli(["train", "--config-name", "foo"]) == 1
-    assert "no config 'foo': normlab has one" in capsys.readouterr().err
+    assert "no config 'foo': there is one" in capsys.readouterr().err
 
 
 def test_a_key_that_is_written_as_a_flag_is_named():
-    with pytest.raises(ValueError, match=r"there is no --steps: .* budget\.steps=100"):
+    with pytest.raises(ValueError, match=r"there is no --steps: .* Did you mean budget\.steps"):
         check_arguments(["--steps", "100"])
     check_arguments(["-m", "--cfg", "job", "norm=ln"])
 

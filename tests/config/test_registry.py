@@ -88,10 +88,8 @@ def test_a_whole_number_serves_as_a_float_but_not_the_other_way_round():
         ({"epss": 1}, r"norm\.epss does not exist: norm has eps, momentum, affine"),
         ({"eps": "small"}, r"norm\.eps='small' does not fit: allowed is float"),
         ({"eps": True}, r"norm\.eps=True does not fit"),
-        ({"eps": None}, r"norm\.eps=None does not fit"),
         ({"affine": 1}, r"norm\.affine=1 does not fit: allowed is bool"),
         ({"padding": "exlude"}, r"norm\.padding='exlude' .*allowed is exclude, include, fill"),
-        ({"eval_stats": "eval"}, r"norm\.eval_stats='eval' .*: allowed is running, batch, recal"),
         ({"dim": 8}, r"norm\.dim does not exist"),  # a live object is no value of the config
     ],
 )
@@ -100,23 +98,11 @@ def test_a_wrong_key_or_value_is_named_with_what_is_allowed(change, message):
         instantiate({**BN, **change}, "norm", Norm, dim=4)
 
 
-def test_a_missing_value_is_named():
-    node = {key: value for key, value in BN.items() if key != "momentum"}
-    with pytest.raises(ValueError, match=r"norm\.momentum is missing"):
-        instantiate(node, "norm", Norm, dim=4)
-
-
-@pytest.mark.parametrize("option", ["nothing", "../norm/bn", "BatchNorm", "", None, 7])
+@pytest.mark.parametrize("option", ["nothing", "../norm/bn", None])
 def test_an_option_that_does_not_exist_is_named_with_the_options_there_are(option):
     said = r"norm\.option=.* does not exist here: there are ada, bn,"
     with pytest.raises(ValueError, match=said):
         instantiate({"option": option}, "norm", Norm, dim=4)
-
-
-@pytest.mark.parametrize("node", [5, "bn", None, [1], {}, {"a": 1}])
-def test_a_node_without_an_option_is_refused(node):
-    with pytest.raises(ValueError, match=r"^norm(=|\.option=)"):
-        instantiate(node, "norm", Norm, dim=4)
 
 
 @pytest.mark.parametrize(

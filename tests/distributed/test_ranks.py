@@ -18,7 +18,7 @@ from normlab.placements import admin
 from normlab.placements.base import Norms
 from normlab.placements.pre import Pre
 from normlab.train.build import make_norm
-from tests.ranks import run_ranks
+from tests.train.trainers import on_ranks
 
 BATCH = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
 BY_POSITION = [name for name in BATCH if len(make_norm(name, 8).running_moments()[0]) > 1]
@@ -111,25 +111,22 @@ def _made(option):
     return lambda dim: make_norm(option, dim, momentum=1.0)
 
 
-def _on_this_rank(sync):
-    # sentences of unlike number and length: 2 of them here, 4 there
-    rank = ranks.world().rank
-    rows = slice(0, 2) if rank == 0 else slice(2, 6)
-    options = BATCH if sync else ["bn"]
-    found = {option: _forward_backward(option, sync, rows) for option in options}
-    if not sync:
-        return found
+def _own_rows():
+    """Return the sentences of this rank: 2 of them in the first, 4 in the second."""
+    return slice(0, 2) if ranks.world().rank == 0 else slice(2, 6)
+
+
+def _synced(rows=None):
+    rows = _own_rows() if rows is None else rows
+    found = {option: _forward_backward(option, True, rows) for option in BATCH}
     found |= {name: _recurrence(name.split()[1], rows) for name in RECURRENT}
     return found | {PICTURES: _network(rows)}
 
 
 def test_synced_ranks_equal_one_process():
-    ranks = run_ranks(_on_this_rank, 2, True)
-    every = slice(0, 6)
-    expected = {option: _forward_backward(option, True, every) for option in BATCH}
-    expected |= {name: _recurrence(name.split()[1], every) for name in RECURRENT}
-    for option, whole in (expected | {PICTURES: _network(every)}).items():
-        parts = [rank[option] for rank in ranks]
+    both = on_ranks(2, _synced)
+    for option, whole in _synced(slice(0, 6)).items():
+        parts = [rank[option] for rank in both]
         for i in (0, 1):  # outputs and input gradients: each rank has its sentences
             torch.testing.assert_close(torch.cat([p[i] for p in parts]), whole[i])
         for i in range(2, len(whole)):  # summed gradients and statistics: all ranks have all
@@ -153,31 +150,6 @@ def _short_and_long():
     return found
 
 
-def test_ranks_whose_batches_differ_in_length_have_the_same_statistics():
-    ranks = run_ranks(_short_and_long, 2)
-    x, pull, _ = _data()
-    valid = torch.arange(6)[None] < torch.tensor([3, 3, 6, 6, 6, 6])[:, None]
-    for option in BY_POSITION:
-        norm = make_norm(option, 4, momentum=0.5, num_positions=8).double()
-        whole = x[:, :6].clone().requires_grad_()
-        for _ in range(2):
-            y = norm(whole, Stream(valid))
-        (y * pull[:, :6])[valid].sum().backward()
-        for own, rows, length in ((ranks[0], slice(0, 2), 3), (ranks[1], slice(2, 6), 6)):
-            y_own, grad, *tables = own[option]
-            torch.testing.assert_close(tables, list(norm.running_moments()), msg=option)
-            torch.testing.assert_close(y_own, y[rows, :length].detach())
-            torch.testing.assert_close(grad, whole.grad[rows, :length])
-
-
-def test_unsynced_ranks_differ_until_they_are_averaged():
-    ranks = run_ranks(_on_this_rank, 2, False)
-    alone = [_forward_backward("bn", False, rows) for rows in (slice(0, 2), slice(2, 6))]
-    for rank, own in zip(ranks, alone, strict=True):
-        torch.testing.assert_close(rank["bn"][0], own[0])
-        torch.testing.assert_close(rank["bn"][3], (alone[0][3] + alone[1][3]) / 2)
-
-
 def _gradients_of_two_ranks():
     torch.manual_seed(0)
     layers = torch.nn.ModuleList(torch.nn.Linear(3, 3, bias=False) for _ in range(3))
@@ -198,55 +170,78 @@ def _gradients_of_two_ranks():
     return found, [param.grad for param in params]
 
 
-def test_gradients_are_summed_by_dtype():
-    for found, whole in run_ranks(_gradients_of_two_ranks, 2):
-        assert found[0] is None and whole[0] is None
-        for own, expected in zip(found[1:], whole[1:], strict=True):
-            torch.testing.assert_close(own, expected)
-
-
 def _collectives():
     shard = ranks.world()
     x = torch.tensor([1.0 + shard.rank], requires_grad=True)
     (ranks.all_reduce_sum(x) * (shard.rank + 1)).sum().backward()
     values, _, valid = _data()
-    rows = slice(0, 2) if shard.rank == 0 else slice(2, 6)
     return (
         ranks.sum_scalars([1.5, float(shard.rank)]),
         ranks.gather_objects({"rank": shard.rank}),
         x.grad,
-        admin.variance(values[rows], valid[rows]),
+        admin.variance(values[_own_rows()], valid[_own_rows()]),
     )
 
 
-def test_collectives():
+def _disagreement():
+    with pytest.raises(ValueError) as caught:
+        ranks.check_agreement({"the code": "abc", "the record": ranks.world().rank})
+    return str(caught.value)
+
+
+def _several():
+    unsynced = _forward_backward("bn", False, _own_rows())
+    parts = _short_and_long, _gradients_of_two_ranks, _collectives, _disagreement
+    return [unsynced, *(part() for part in parts)]
+
+
+@pytest.fixture(scope="module")
+def several():
+    """Return what two ranks made of each of several things, one after the other."""
+    return list(zip(*on_ranks(2, _several), strict=True))
+
+
+def test_ranks_whose_batches_differ_in_length_have_the_same_statistics(several):
+    x, pull, _ = _data()
+    valid = torch.arange(6)[None] < torch.tensor([3, 3, 6, 6, 6, 6])[:, None]
+    first, second = several[1]
+    for option in BY_POSITION:
+        norm = make_norm(option, 4, momentum=0.5, num_positions=8).double()
+        whole = x[:, :6].clone().requires_grad_()
+        for _ in range(2):
+            y = norm(whole, Stream(valid))
+        (y * pull[:, :6])[valid].sum().backward()
+        for own, rows, length in ((first, slice(0, 2), 3), (second, slice(2, 6), 6)):
+            y_own, grad, *tables = own[option]
+            torch.testing.assert_close(tables, list(norm.running_moments()), msg=option)
+            torch.testing.assert_close(y_own, y[rows, :length].detach())
+            torch.testing.assert_close(grad, whole.grad[rows, :length])
+
+
+def test_unsynced_ranks_differ_until_they_are_averaged(several):
+    alone = [_forward_backward("bn", False, rows) for rows in (slice(0, 2), slice(2, 6))]
+    for rank, own in zip(several[0], alone, strict=True):
+        torch.testing.assert_close(rank[0], own[0])
+        torch.testing.assert_close(rank[3], (alone[0][3] + alone[1][3]) / 2)
+
+
+def test_gradients_are_summed_by_dtype(several):
+    for found, whole in several[2]:
+        assert found[0] is None and whole[0] is None
+        for own, expected in zip(found[1:], whole[1:], strict=True):
+            torch.testing.assert_close(own, expected)
+
+
+def test_collectives(several):
     values, _, valid = _data()
-    for sums, gathered, gradient, variance in run_ranks(_collectives, 2):
+    for sums, gathered, gradient, variance in several[3]:
         torch.testing.assert_close(variance, values[valid].var(correction=0))
         assert sums == [3.0, 1.0]
         assert gathered == [{"rank": 0}, {"rank": 1}]
         assert gradient.item() == 3  # each rank's loss pulls once and twice
 
 
-def _disagreeing():
-    rank = ranks.world().rank
-    try:
-        ranks.check_agreement({"the code": "abc", "the record": rank})
-    except ValueError as error:
-        return str(error)
-
-
-def test_ranks_that_see_different_files_are_all_told():
-    told = run_ranks(_disagreeing, 2)
-    assert told[0] == told[1]
-    assert told[0].startswith("the record: 0 on rank 0, and 1 on rank 1: all ranks need")
-
-
-def _failing():
-    if ranks.world().rank == 1:
-        raise RuntimeError("this rank is broken")
-
-
-def test_an_error_of_a_rank_is_raised():
-    with pytest.raises(AssertionError, match="this rank is broken"):
-        run_ranks(_failing, 2)
+def test_ranks_that_see_different_files_are_all_told(several):
+    first, second = several[4]
+    assert first == second
+    assert first.startswith("the record: 0 on rank 0, and 1 on rank 1: all ranks need")

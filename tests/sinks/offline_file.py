@@ -22,7 +22,6 @@ class OfflineRun:
     config: dict[str, Any] = field(default_factory=dict)
     history: list[dict[str, Any]] = field(default_factory=list)
     summary: dict[str, Any] = field(default_factory=dict)
-    stats: set[str] = field(default_factory=set)
     exit_code: int | None = None
 
 
@@ -59,8 +58,6 @@ def read_so_far(path: Path) -> OfflineRun:
                             node[key] = {}
                         node = node[key]
                     node[keys[-1]] = value
-            case "stats":
-                result.stats |= {item.key for item in record.stats.item}
             case "exit":
                 result.exit_code = record.exit.exit_code
     return result

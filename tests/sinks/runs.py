@@ -16,32 +16,27 @@ CHOICES = {
     "model": "tiny",
     "scale": "smoke",
 }
+CONFIG = {
+    "seed": 1,
+    "batch_size": 32,
+    "max_tokens": None,
+    "norm": {"option": "bn", "eps": 1e-5},
+    "optim": {"lr": 5e-4},
+    "choices": CHOICES,
+    "budget": {"steps": 100},
+    "observe": {"study": "norms"},
+}
+FINGERPRINT = RunInfo(Path(), CONFIG).fingerprint
+RUN_ID = f"toy-bn-pre-{FINGERPRINT}-seed1"
 
 
-def info(run_dir: Path, *, total_steps: int | None = 100, **changes: Any) -> RunInfo:
-    values = {
-        "run_dir": run_dir,
-        "run_id": "toy-bn-pre-0123456789-seed1",
-        "fingerprint": "0123456789",
-        "config": {
-            "seed": 1,
-            "batch_size": 32,
-            "max_tokens": None,
-            "norm": {"option": "bn", "eps": 1e-5},
-            "optim": {"lr": 5e-4},
-            "choices": CHOICES,
-            "observe": {"study": "norms"},
-        },
-        "choices": CHOICES,
-        "total_steps": total_steps,
-        **changes,
-    }
-    return RunInfo(**values)
+def info(run_dir: Path, *, config: dict[str, Any] = CONFIG, **changes: Any) -> RunInfo:
+    return RunInfo(run_dir, config, **changes)
 
 
 def record(**changes: Any) -> RunRecord:
     values = {
-        "run_id": "toy-bn-pre-0123456789-seed1",
+        "run_id": RUN_ID,
         "seed": 1,
         "config": {},
         "outcome": Outcome("finished", 100),
@@ -51,7 +46,7 @@ def record(**changes: Any) -> RunRecord:
         "environment": {},
         "data": {},
         "params": 1234,
-        "fingerprint": "0123456789",
+        "fingerprint": FINGERPRINT,
         "numerics": 1,
         **changes,
     }

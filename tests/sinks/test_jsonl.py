@@ -35,11 +35,6 @@ def test_a_row_is_on_disk_as_soon_as_it_is_logged(tmp_path):
     assert text.endswith("}\n")
 
 
-def test_a_new_run_starts_an_empty_file(tmp_path):
-    write(tmp_path, [1, 2])
-    assert [row["step"] for row in read_rows(write(tmp_path, [1]))] == [1]
-
-
 def test_a_resumed_run_ends_with_the_bytes_of_one_left_alone(tmp_path):
     whole = write(tmp_path / "whole", range(1, 9)).read_bytes()
     path = write(tmp_path / "killed", range(1, 7))
@@ -65,14 +60,6 @@ def test_rows_and_their_file_reach_the_disk_before_a_checkpoint(tmp_path, monkey
     sink.sync()
     assert len(forced) == 2
     sink.close(None)
-
-
-def test_truncating_keeps_the_checkpoints_own_step_and_all_its_rows(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 4, "a": 1}\n{"step": 4, "b": 2}\n{"step": 5}\n')
-    truncate_to(path, 4)
-    assert path.read_text() == '{"step": 4, "a": 1}\n{"step": 4, "b": 2}\n'
-    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_damaged_line_is_named(tmp_path):

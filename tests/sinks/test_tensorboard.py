@@ -1,7 +1,5 @@
 """What TensorBoard itself reads from the files: curves without doubles, the config, samples."""
 
-import math
-
 import pytest
 
 from normlab.cli import main
@@ -48,17 +46,6 @@ def test_a_killed_run_that_goes_on_has_each_step_once(tmp_path, read):
     assert '"batch_size": 32' in config
     (text,) = found.Tensors("samples/text_summary")
     assert r"| ein \| Hund | a dog | a cat |" in text.tensor_proto.string_val[0].decode()
-
-
-def test_a_run_that_begins_anew_leaves_nothing_of_the_former(tmp_path, read):
-    for value in (1.0, 2.0):
-        writer = sink.TensorBoard()
-        writer.open(info(tmp_path))
-        writer.log({"step": 1, "train/loss": value, "train/gap": math.nan})
-        writer.close(None)
-    found = read(tmp_path)
-    assert curve(found, "train/loss") == [(1, 2.0)]
-    assert math.isnan(curve(found, "train/gap")[0][1])
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch, tmp_path, capsys):

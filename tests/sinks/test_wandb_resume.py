@@ -1,7 +1,5 @@
 """A run that goes on: W&B has each of its steps once, online and offline, also after a kill."""
 
-import shutil
-
 import pytest
 
 from normlab.records.record import Outcome
@@ -57,22 +55,6 @@ def test_a_run_resumed_offline_has_all_rows_in_one_file(tmp_path, killed):
     assert second.history[1]["valid/bleu"] == 20.0
     assert second.summary["valid/bleu"] == {"min": 20, "max": 60}
     assert second.summary["valid/loss"] == {"min": 50 / 60, "max": 2.5}
-
-
-def test_files_that_were_sent_and_removed_are_not_written_again(tmp_path):
-    train(tmp_path, "offline", [10, 20])
-    ((path, _),) = offline_files(tmp_path)
-    shutil.rmtree(path.parent)
-    train(tmp_path, "offline", [30, 40], resumed=20, ends=True)
-    ((_, last),) = offline_files(tmp_path)
-    assert [step for step, _ in curve(last.history)] == [30, 40]
-
-
-def test_a_sink_that_joins_a_resumed_run_takes_all_of_it(tmp_path):
-    train(tmp_path, "disabled", [10, 20])
-    train(tmp_path, "offline", [30], resumed=20, ends=True)
-    ((_, last),) = offline_files(tmp_path)
-    assert [step for step, _ in curve(last.history)] == [10, 20, 30]
 
 
 def test_online_the_server_has_each_step_once(tmp_path, wandb_server: Server, capfd):

@@ -6,10 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from normlab.records.record import Outcome, Status
 from normlab.train.wandb import Wandb
-from tests.sinks.offline_file import read
-from tests.sinks.runs import info, record, scores
 from tests.sinks.wandb_server import KEY, Server, serving
 
 
@@ -51,23 +48,3 @@ def sink(mode: str = "auto", *, seconds: float = 2.0) -> Wandb:
 def files(folder: Path) -> list[Path]:
     """Return the files of the runs of a folder that are kept offline, in the order of time."""
     return sorted(folder.glob("wandb/offline-run-*/run-*.wandb"))
-
-
-def train_offline(
-    folder: Path, *, resumed: int = 0, status: Status = "finished", norm: str = "bn"
-) -> Path:
-    """Keep ten steps of a run offline, and return its file."""
-    known = set(folder.rglob("run-*.wandb"))
-    given = info(folder, resumed_step=resumed)
-    given.choices["norm"] = norm
-    wandb = sink("offline", seconds=5.0)
-    wandb.open(given)
-    last = resumed + 10
-    for step in (last - 5, last):
-        wandb.log({"step": step, "train/loss": 1 / step})
-    wandb.log({"step": last}, scores(5.0, 2.0))
-    outcome = Outcome(status, last, "loss is nan" if status == "diverged" else "steps")
-    wandb.close(record(outcome=outcome, scores=scores(5.0, 2.0)))
-    (path,) = set(folder.rglob("run-*.wandb")) - known
-    read(path)  # W&B's service writes the end a moment later
-    return path

@@ -10,7 +10,7 @@ import gzip
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -49,14 +49,9 @@ class Server:
     refuses: bool = False
     runs: dict[str, Run] = field(default_factory=dict)
     views: list[dict[str, Any]] = field(default_factory=list)
-    operations: list[str] = field(default_factory=list)
-    requests: int = 0
-    act: Callable[[int], bool] = lambda number: True
-    """Called with the number of each request that is sent; False: it is taken and not answered."""
 
     def graphql(self, operation: str, variables: dict[str, Any]) -> dict[str, Any]:
         """Answer an operation; what is not known gets an answer without data."""
-        self.operations.append(operation)
         match operation:
             case "RunResumeStatus":
                 return {"model": _PROJECT | {"bucket": self._bucket(variables["name"])}}
@@ -162,21 +157,14 @@ def serving() -> Iterator[Server]:
             if state.refuses:
                 self._answer({"errors": [{"message": "invalid key"}]}, status=401)
                 return
-            answer = self._taken(body)
-            state.requests += 1
-            if state.act(state.requests):
-                self._answer(answer)
-            else:
-                self.close_connection = True
-
-        def _taken(self, body: bytes) -> dict[str, Any]:
+            answer: dict[str, Any] = {}
             if self.path == "/graphql":
                 sent = json.loads(body)
                 (operation,) = re.findall(r"^\s*(?:query|mutation)\s+(\w+)", sent["query"], re.M)
-                return {"data": state.graphql(operation, sent.get("variables") or {})}
+                answer = {"data": state.graphql(operation, sent.get("variables") or {})}
             if self.path.endswith("/file_stream"):
                 state.stream(self.path.split("/")[-2], json.loads(body))
-            return {}
+            self._answer(answer)
 
         def _answer(self, value: dict[str, Any], *, status: int = 200) -> None:
             text = json.dumps(value).encode()

@@ -4,7 +4,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
 import torch
 from torch import nn
 
@@ -17,15 +16,13 @@ from tests.train.trainers import enter_rank, free_port
 
 @dataclass(frozen=True)
 class Poison:
-    """Before a step, makes a parameter, or with `gradient` what its gradient becomes, infinite.
+    """Before a step, makes a parameter NaN.
 
     With `rank`, the process becomes one of two, and only the second is poisoned.
     """
 
     step: int
     parameter: str
-    value: float = math.nan
-    gradient: bool = False
     rank: int | None = None
     port: int = 0
 
@@ -38,12 +35,8 @@ class Poison:
 
         def step(self_: Trainer, *, stop_requested: bool = False) -> bool:
             if self_.progress.step + 1 == self.step and self.rank != 0:
-                parameter = self_.model.get_parameter(self.parameter)
-                if self.gradient:
-                    parameter.register_hook(lambda grad: torch.full_like(grad, self.value))
-                else:
-                    with torch.no_grad():
-                        parameter.flatten()[0] = self.value
+                with torch.no_grad():
+                    self_.model.get_parameter(self.parameter).flatten()[0] = math.nan
             return original(self_, stop_requested=stop_requested)
 
         setattr(Trainer, "step", step)  # noqa: B010 - pyright would compare the names of self
@@ -64,12 +57,9 @@ def diverged(corpus: Path, folder: Path, poison: Poison, *overrides: str) -> End
     )
 
 
-@pytest.mark.parametrize(("norm", "stack"), [("ln", "encoder"), ("bn", "decoder")])
-def test_a_nan_names_step_reason_and_first_layer(
-    norm: str, stack: str, corpus: Path, tmp_path: Path
-):
-    name = layer_of(corpus, tmp_path, stack)
-    ended = diverged(corpus, tmp_path, Poison(6, name), f"norm={norm}")
+def test_a_nan_names_step_reason_and_first_layer(corpus: Path, tmp_path: Path):
+    name = layer_of(corpus, tmp_path, "decoder")
+    ended = diverged(corpus, tmp_path, Poison(6, name), "norm=bn")
     assert ended.status == 0, ended.output
     assert "diverged at step 6" in ended.output
     (record,) = normlab.records(tmp_path / "runs")
@@ -85,21 +75,9 @@ def test_a_nan_names_step_reason_and_first_layer(
     assert record.last_steps["train/grad_norm"][1] == rows[0]["train/grad_norm"]  # of step 2
     assert record.last_steps["stability/padding/share"][0] is not None
 
-    again = run(["train", *tiny(corpus, tmp_path / "runs", f"norm={norm}")], tmp_path / "log")
+    again = run(["train", *tiny(corpus, tmp_path / "runs", "norm=bn")], tmp_path / "log")
     assert again.status == 0
     assert "diverged at step 6" in again.output
-
-
-def test_an_infinite_gradient_names_the_parameter(corpus: Path, tmp_path: Path):
-    name = layer_of(corpus, tmp_path, "encoder")
-    poison = Poison(3, name, math.inf, gradient=True)
-    ended = diverged(corpus, tmp_path, poison)
-    assert ended.status == 0, ended.output
-    (record,) = normlab.records(tmp_path / "runs")
-    assert record.outcome.status == "diverged"
-    assert record.outcome.step == 3
-    assert record.outcome.reason == "gradient norm is inf"
-    assert record.outcome.layer == name
 
 
 def test_a_loss_far_above_the_first_is_a_divergence(corpus: Path, tmp_path: Path):

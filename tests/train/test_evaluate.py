@@ -41,30 +41,9 @@ def test_recalibrated_statistics_are_those_that_score(trained):
     assert forced["valid/loss"].value == fresh
 
 
-def test_scores_of_a_norm_without_statistics_do_not_depend_on_recalibration(
-    corpus: Path, tmp_path: Path
-):
-    trainer = build_trainer(corpus, tmp_path, "norm=ln")
-    plain = trainer.evaluator.scores(trainer.model, "valid")
-    assert trainer.evaluator.scores(trainer.model, "valid", recalibrate=True) == plain
-
-
-def test_an_unknown_split_is_named(trained):
-    with pytest.raises(ValueError, match=r"no split 'dev'.*train, valid, test"):
-        trained.evaluator.scores(trained.model, "dev")
-
-
 def test_a_loaded_run_has_the_scores_of_its_record(undisturbed: Path):
     """The run's test scores averaged weights under re-estimated statistics."""
     run = normlab.load_run(undisturbed)
     found = run.evaluate("test")
     assert {name: run.record.scores[name] for name in found} == found
     assert not run.model.training
-
-
-def test_a_select_by_that_no_score_has_is_named(corpus: Path, tmp_path: Path):
-    from tests.tiny_runs import tiny
-
-    config = normlab.compose(tiny(corpus, tmp_path, "validate.select_by=blue"))
-    with pytest.raises(ValueError, match=r"validate\.select_by=blue .*bleu.*loss"):
-        normlab.train(config)

@@ -53,7 +53,7 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     assert found.plot()._repr_svg_().startswith("<?xml")
     assert found.plot().save(tmp_path / "loss.svg").is_file()
     for wrong in ({"kind": "los"}, {"theme": "blue"}, {"kind": "tid_by_layer"}):
-        with pytest.raises(ValueError, match=r"there are loss|there are light|no run has it"):
+        with pytest.raises(ValueError, match=r"there are the kinds|no run has it"):
             found.plot(**wrong)
     assert "| bn | - |" in found._repr_markdown_()
     assert "finished at step 4" in record._repr_html_()
@@ -68,12 +68,6 @@ def test_a_run_from_compose_to_records(corpus: Path, tmp_path: Path):
     (line,) = run.task.translate(run.model, ["der Mann sieht den Hund heute."])
     assert isinstance(line, str)
     assert sum(p.numel() for p in run.model.parameters()) == record.params
-
-
-def test_a_table_without_pandas_says_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(ModuleNotFoundError, match="pip install pandas"):
-        normlab.records(tmp_path).to_frame()
 
 
 @pytest.mark.parametrize("key", ["observe.rank_timeout", "batching", "task.label_smoothing"])
@@ -99,12 +93,3 @@ def test_a_norm_by_its_option_name_is_called_on_a_stream():
     torch.testing.assert_close(y.mean((0, 1)), torch.zeros(3), atol=1e-6, rtol=0)
     torch.testing.assert_close(norm.running_mean[0], 0.5 * x.mean((0, 1)))
     assert isinstance(norm, normlab.Norm)
-
-
-def test_a_norm_that_does_not_exist_and_a_value_that_does_not_fit_are_named():
-    with pytest.raises(ValueError, match=r"'batch'.*bn, bn_"):
-        normlab.make_norm("batch", 3)
-    with pytest.raises(ValueError, match=r"norm\.padding='foo'.*exclude, include, fill"):
-        normlab.make_norm("bn", 3, padding="foo")
-    with pytest.raises(ValueError, match=r"norm\.groups does not exist"):
-        normlab.make_norm("ln", 3, groups=3)

@@ -1,24 +1,18 @@
-"""Every placement of the folder trains alike however its work is cut, shared out or interrupted."""
+"""Every placement trains on two ranks as in one process."""
 
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pytest
-import torch
-
 from normlab.config.compose import compose, to_dict
-from normlab.train.checkpoint import load_checkpoint
 from normlab.train.loop import Trainer
 from tests.models.small import IN_OTHERS, PLACEMENTS, node_of
 from tests.tiny_runs import tiny
 from tests.train.trainers import (
     EXACT,
-    gradients,
     largest_difference,
     on_ranks,
-    relative,
     trainer_of,
     weights,
 )
@@ -49,29 +43,6 @@ def stepped(trainer: Trainer, steps: int) -> Trainer:
     for _ in range(steps):
         trainer.step()
     return trainer
-
-
-@pytest.mark.parametrize("place", PLACEMENTS)
-def test_two_half_batches_are_one_batch(place: str, corpus: Path, tmp_path: Path):
-    config = config_of(place, "ln", corpus)
-    whole = trainer_of(config, tmp_path)
-    halves = trainer_of({**halved(config), "accumulate": 2}, tmp_path)
-    halves.model.load_state_dict(whole.model.state_dict())  # Admin's are of one batch's size
-    found, expected = (gradients(stepped(trainer, 1).model) for trainer in (halves, whole))
-    assert relative(found, expected) < 1e-12
-
-
-@pytest.mark.parametrize("place", PLACEMENTS)
-def test_a_resumed_run_goes_on_bitwise(place: str, corpus: Path, tmp_path: Path):
-    config = config_of(place, "bn", corpus)
-    config = {**config, "model": {**config["model"], "dropout": 0.1}}
-    whole = stepped(trainer_of(config, tmp_path), 1)
-    whole.save()
-    stepped(whole, 1)
-    resumed = trainer_of(config, tmp_path)
-    resumed.resume(load_checkpoint(resumed.checkpoints.last))
-    stepped(resumed, 1)
-    torch.testing.assert_close(weights(resumed.model), weights(whole.model), rtol=0, atol=0)
 
 
 def states(configs: Mapping[str, Mapping[str, Any]], folder: Path) -> dict[str, Any]:

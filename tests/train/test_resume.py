@@ -80,10 +80,7 @@ MOMENTS = {
     "before the first step": Kill("normlab.train.loop.Trainer.step", 1),
     "in the middle of a step": Kill("normlab.train.loop.Trainer._loss", 6, "after"),
     "after a row, before its state": Kill("normlab.train.sinks.Jsonl.log", 3, "after"),
-    "after validating, before its state": Kill("normlab.train.loop.Trainer.save", 4),
-    "while recording the first state": Kill("normlab.train.checkpoint.torch.save", 1, "within"),
     "while recording a later state": Kill("normlab.train.checkpoint.torch.save", 9, "within"),
-    "after the last step": Kill("normlab.train.loop.Trainer.fit", 1, "after"),
     "in the middle of the test": Kill("normlab.tasks.translation.Translation._text_scores", 4),
     "before the record is written": Kill("normlab.records.record.RunRecord.to_json", 1),
 }
@@ -100,15 +97,10 @@ def test_a_killed_run_ends_as_if_nothing_had_been(moment: str, place: Place, und
 
 
 def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(place: Place, undisturbed: Path):
-    for step in (5, 3, 2, 4):
+    """The last time a row has been cut in half."""
+    for step in (5, 3, 7):  # states at 4, 6 and 12
         killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", step).install)
         assert killed.status == -signal.SIGKILL, killed.output
-    assert place.start().status == 0
-    assert_same(place.folder, undisturbed)
-
-
-def test_a_row_cut_in_half_by_a_kill_is_written_anew(place: Place, undisturbed: Path):
-    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 11).install)  # state: 9, row: 10
     metrics = place.folder / "metrics.jsonl"
     metrics.write_bytes(metrics.read_bytes()[:-30])
     assert place.start().status == 0
@@ -123,16 +115,9 @@ def test_a_resume_that_lacks_weights_for_its_test_says_so_at_once(place: Place):
     assert "put it back, or remove" in ended.output and "last.pt" in ended.output
 
 
-def test_without_checkpoints_a_killed_run_begins_anew(place: Place, undisturbed: Path):
-    place.start(prepare=Kill("normlab.train.loop.Trainer.step", 8).install)
-    (place.folder / "checkpoints" / "last.pt").unlink()
-    assert place.start().status == 0
-    assert_same(place.folder, undisturbed)
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_saves_first(number: signal.Signals, place: Place, undisturbed: Path):
-    """The signal comes in the middle of step 7, which no interval makes a step to save after."""
+    """The signal comes in the middle of step 7, after which no interval saves."""
     moment = Kill("normlab.train.loop.Trainer._loss", 7, "after", number)
     stopped = place.start(prepare=moment.install)
     assert stopped.status == INTERRUPTED, stopped.output
@@ -224,20 +209,14 @@ def test_two_ranks_that_are_killed_end_as_if_nothing_had_been(place: Place, two_
     assert_same(place.folder, two_ranks)
 
 
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_rank_that_loses_the_other_says_so_and_the_run_goes_on_later(
-    lost: int, place: Place, two_ranks: Path
+def test_a_rank_that_loses_the_other_says_so_and_the_run_resumes_later(
+    place: Place, two_ranks: Path
 ):
-    kills: list[Kill | None] = [None, None]
-    kills[lost] = Kill("normlab.train.loop.Trainer._loss", 5, "after")
-    ended = start_ranks(place, *kills)
-    assert ended[lost].status == -signal.SIGKILL
-    left = ended[1 - lost]
-    assert left.status == 1
+    left, lost = start_ranks(place, None, Kill("normlab.train.loop.Trainer._loss", 5, "after"))
+    assert lost.status == -signal.SIGKILL and left.status == 1
     (line,) = [text for text in left.output.splitlines() if text.startswith("normlab train: ")]
-    assert f"rank {1 - lost} of 2: another rank has ended" in line
-    assert "Start the same command again" in line
-    assert "Traceback" not in left.output
+    assert "rank 0 of 2: another rank has ended" in line
+    assert "Start the same command again" in line and "Traceback" not in left.output
     again = start_ranks(place)
     assert [end.status for end in again] == [0, 0], again
     assert_same(place.folder, two_ranks)
@@ -261,11 +240,7 @@ def test_a_run_that_other_code_finished_is_refused_with_the_ways_out(
     refused = place.start(prepare=OtherCode.install)
     assert refused.status == 1
     assert "Traceback" not in refused.output
-    for part in (str(copied), "observe.other_code=accept", "observe.other_code=rerun"):
-        assert part in refused.output
-    assert "made by other code (numerics " in refused.output
-    assert "than this (numerics 1000)" in refused.output
-    assert "runs_dir" in refused.output
+    assert str(copied) in refused.output and "observe.other_code=rerun" in refused.output
     rerun = place.start("observe.other_code=rerun", prepare=OtherCode.install)
     assert rerun.status == 0, rerun.output
     assert RunStore(copied).read(copied).numerics == 1000
@@ -289,13 +264,6 @@ def test_the_second_of_two_processes_on_a_run_is_refused(place: Place, undisturb
     assert str(place.folder) in second.output
     assert first.wait().status == 0
     assert_same(place.folder, undisturbed)
-
-
-def test_a_killed_process_does_not_hold_the_run(place: Place):
-    killed = place.start(prepare=Kill("normlab.train.loop.Trainer.step", 4).install)
-    assert killed.status == -signal.SIGKILL
-    assert (place.folder / ".lock").exists()
-    assert place.start().status == 0
 
 
 def test_other_data_under_the_same_config_are_refused(

@@ -1,6 +1,5 @@
 """Training examples that are tested: their loss is that of a test, of them."""
 
-import math
 from collections import Counter
 
 import pytest
@@ -20,14 +19,6 @@ def built(*overrides):
     config = to_dict(compose([*overrides, "observe.threads=1", "precision=fp64"]))
     task = build_task(config)
     return task, build_evaluator(config, task, ALONE), build_model(config, task).to(torch.float64)
-
-
-def test_training_examples_are_scored_in_evaluation_mode_and_the_mode_is_put_back():
-    _, evaluator, model = built("task=digits", "model.width=4", "norm=bn", "observe.test_seen=700")
-    found = evaluator.seen(model.train())
-    assert model.training
-    assert evaluator.seen(model.eval()) == found
-    assert math.isfinite(found["test/seen/loss"].value)
 
 
 def test_all_training_examples_have_the_loss_of_a_test_of_them():

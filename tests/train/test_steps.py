@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +15,7 @@ from normlab.config.registry import CONFIG_DIR, instantiate, option_names
 from normlab.norms.base import Stream, running_norms
 from normlab.probes.base import Probe, ProbeGroup, StepView
 from normlab.train.checkpoint import load_checkpoint
-from tests.tiny_runs import tiny
+from tests.tiny_runs import QUICK, tiny
 from tests.train.trainers import (
     EXACT,
     build_trainer,
@@ -34,10 +33,11 @@ def first_gradient(corpus: Path, folder: Path, *overrides: str) -> torch.Tensor:
     return gradients(trainer.model)
 
 
-def test_two_half_batches_are_another_gradient_for_batch_norm(corpus: Path, tmp_path: Path):
-    whole = first_gradient(corpus, tmp_path, "norm=bn", "batch_size=8")
-    halves = first_gradient(corpus, tmp_path, "norm=bn", "batch_size=4", "accumulate=2")
-    assert relative(halves, whole) > 0.01
+def test_two_half_batches_are_one_batch_but_for_batch_norm(corpus: Path, tmp_path: Path):
+    for norm in ("ln", "bn"):
+        whole = first_gradient(corpus, tmp_path, f"norm={norm}", "batch_size=8")
+        halves = first_gradient(corpus, tmp_path, f"norm={norm}", "batch_size=4", "accumulate=2")
+        assert (relative(halves, whole) < 1e-12) == (norm == "ln")
 
 
 def test_each_micro_batch_is_counted_once_by_running_statistics(corpus: Path, tmp_path: Path):
@@ -105,16 +105,6 @@ def test_two_ranks_are_one_process(norm: str, corpus: Path, tmp_path: Path):
     assert largest_difference(first, alone) < 1e-7
 
 
-def test_ranks_without_sync_differ_from_one_process_and_agree_on_statistics(
-    corpus: Path, tmp_path: Path
-):
-    values = ("norm=bn", "norm.sync=false")
-    alone = steps_on_a_rank(corpus, tmp_path, 3, *values, "batch_size=8")
-    first, second = on_ranks(2, steps_on_a_rank, corpus, tmp_path, 3, *values, "batch_size=4")
-    assert largest_difference(first, second) == 0
-    assert largest_difference(first, alone) > 1e-4
-
-
 def steps_that_are_saved(corpus: Path, folder: Path, saves: tuple[int, ...]):
     values = ("norm=pn", "norm.warmup_share=0", "norm.sync=false", "batch_size=4")
     trainer = build_trainer(corpus, folder, *EXACT, *values)
@@ -137,7 +127,7 @@ def test_a_checkpoint_moves_no_statistics_that_ranks_keep_by_themselves(
 
 
 def parameters_after_a_run(corpus: Path, runs: Path, *overrides: str) -> dict[str, torch.Tensor]:
-    record = normlab.train(normlab.compose(tiny(corpus, runs, *overrides)))
+    record = normlab.train(normlab.compose(tiny(corpus, runs, *QUICK, *overrides)))
     assert record.finished
     (last,) = runs.rglob("last.pt")
     return load_checkpoint(last)["model"]
@@ -152,18 +142,15 @@ def full_set() -> list[str]:
     return ["probe=full", *often, *few]
 
 
-@pytest.mark.parametrize("norm", ["ln", "bn"])
-def test_probes_disturb_nothing(norm: str, corpus: Path, tmp_path: Path):
-    values = (f"norm={norm}", "budget.steps=10", "validate.every=10", "accumulate=2")
+def test_probes_disturb_nothing(corpus: Path, tmp_path: Path):
+    values = ("norm=bn", "budget.steps=5", "validate.every=5", "accumulate=2")
     watched = parameters_after_a_run(corpus, tmp_path / "watched", *values, *full_set())
     alone = parameters_after_a_run(corpus, tmp_path / "alone", *values, "probe=[]")
     assert all(torch.equal(watched[name], alone[name]) for name in alone)
     (record,) = normlab.records(tmp_path / "watched")
     seen = {name.split("/")[1] for name in record.stability}
-    running = {"tid", "fluctuation", "independence", "statistics_gradient"}
-    of_the_batch = running if norm == "ln" else set()
     # The task has no change of length.
-    assert seen == {*option_names("probe")} - {"full", "length_change"} - of_the_batch
+    assert seen == {*option_names("probe")} - {"full", "length_change"}
     (record,) = normlab.records(tmp_path / "alone")
     assert not record.stability
 
@@ -194,9 +181,12 @@ def test_probes_disturb_nothing_on_two_ranks(corpus: Path, tmp_path: Path):
     assert tids[0] == tids[1]  # of statistics that the ranks have in common
 
 
+# All of `make_fast` but the C++ compiler, which tests of the models call.
 COMPILED = """
 import sys
+from functools import partialmethod
 import torch
+torch.nn.Module.compile = partialmethod(torch.nn.Module.compile, backend="aot_eager")
 from torch._dynamo.utils import counters
 from normlab.train.build import build_model, build_task, make_fast
 from normlab.config.compose import compose, to_dict
@@ -244,7 +234,6 @@ for name in plain:
 """
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler")
 def test_the_fast_path_is_the_plain_one_to_rounding_and_probes_disturb_it_not(
     corpus: Path, tmp_path: Path
 ):
@@ -258,23 +247,21 @@ def test_the_fast_path_is_the_plain_one_to_rounding_and_probes_disturb_it_not(
 
 def test_validation_disturbs_nothing(corpus: Path, tmp_path: Path):
     """Also where it re-estimates statistics: neither weights, statistics, order nor dropout."""
-    values = ("norm=bn", "norm.eval_stats=recalibrated", "budget.steps=9")
+    values = ("norm=bn", "norm.eval_stats=recalibrated", "budget.steps=5")
     often = parameters_after_a_run(corpus, tmp_path / "often", *values, "validate.every=2")
-    once = parameters_after_a_run(corpus, tmp_path / "once", *values, "validate.every=9")
+    once = parameters_after_a_run(corpus, tmp_path / "once", *values, "validate.every=5")
     assert all(torch.equal(often[name], once[name]) for name in once)
 
 
 def test_bf16_keeps_weights_and_statistics_in_float32(corpus: Path, tmp_path: Path):
-    values = ("norm=bn", "precision=bf16", "budget.steps=6")
+    values = ("norm=bn", "precision=bf16", "budget.steps=6", "validate.every=6")
     state = parameters_after_a_run(corpus, tmp_path, *values)
     assert {v.dtype for v in state.values() if v.is_floating_point()} == {torch.float32}
     (record,) = normlab.records(tmp_path)
     assert record.environment["precision"] == "bf16"
     reached = {name for name in record.scores if "_to_converge" in name}  # too short for that
     assert all(math.isfinite(record.scores[name].value) for name in record.scores.keys() - reached)
-    exact = parameters_after_a_run(
-        corpus, tmp_path / "fp32", "norm=bn", "precision=fp32", "budget.steps=6"
-    )
+    exact = parameters_after_a_run(corpus, tmp_path / "fp32", *values, "precision=fp32")
     differences = [relative(state[n], exact[n]) for n in exact if n.endswith("weight")]
     assert 0 < max(differences) < 0.5  # other arithmetic, the same training
 
@@ -305,7 +292,7 @@ def test_rows_and_record_say_what_was_done(undisturbed: Path):
 @pytest.mark.parametrize("limit", ["tokens=400", "epochs=1"])
 def test_a_run_ends_at_each_limit(limit: str, corpus: Path, tmp_path: Path):
     values = ("budget.steps=null", "validate.every=100", "observe.log_every=1", f"budget.{limit}")
-    record = normlab.train(normlab.compose(tiny(corpus, tmp_path, *values)))
+    record = normlab.train(normlab.compose(tiny(corpus, tmp_path, *QUICK, *values)))
     assert record.outcome.status == "finished"
     assert record.outcome.reason == limit.split("=")[0]
     (metrics,) = tmp_path.rglob("metrics.jsonl")

@@ -86,13 +86,6 @@ def test_nothing_is_tested_or_kept_beside_where_that_is_switched_off(trained):
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["last.pt"]
 
 
-def test_weights_of_the_last_step_are_not_decoded_again(trained):
-    record, _, decoded = trained(losses=(3.0, 2.0, 1.0), bleus=(1.0, 2.0, 3.0))
-    assert record.weights == {"last": 12, "best_loss": 12, "best_bleu": 12}
-    assert decoded == 1
-    assert of(record, "test") == of(record, "test/best_loss") == of(record, "test/best_bleu")
-
-
 VALIDATE = {"average": 0, "test": "last", "best": True, "select_by": "chrf"}
 
 

@@ -1,6 +1,6 @@
 """Trainers without a run around them, in this process or in several ranks."""
 
-import multiprocessing
+import io
 import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
@@ -91,11 +91,10 @@ def enter_rank(rank: int, size: int, port: int) -> None:
 
 def on_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """Call a module-level function in `size` gloo ranks; return what each returned."""
-    context = fork_server()
-    port = free_port()
+    context, place = fork_server(), (size, free_port())
     pipes = [context.Pipe(duplex=False) for _ in range(size)]
     processes = [
-        context.Process(target=_on_rank, args=(rank, size, port, pipe[1], function, arguments))
+        context.Process(target=_on_rank, args=(rank, place, pipe[1], function, arguments))
         for rank, pipe in enumerate(pipes)
     ]
     for process in processes:
@@ -111,24 +110,24 @@ def on_ranks(size: int, function: Callable[..., Any], *arguments: Any) -> list[A
 
 def _received(reader: Any) -> Any:
     assert reader.poll(180), "a rank does not answer"
-    result = reader.recv()
-    if isinstance(result, BaseException):
+    if isinstance(result := reader.recv(), BaseException):
         raise result
-    return result
+    return torch.load(io.BytesIO(result), weights_only=False)
 
 
 def _on_rank(
     rank: int,
-    size: int,
-    port: int,
+    place: tuple[int, int],
     pipe: Any,
     function: Callable[..., Any],
     arguments: Sequence[Any],
 ) -> None:
-    enter_rank(rank, size, port)
-    multiprocessing.current_process().name = f"rank {rank}"
+    enter_rank(rank, *place)
     try:
-        pipe.send(function(*arguments))
+        ranks.initialize()
+        # As bytes: a tensor in a pipe is a handle that dies with the process that sent it.
+        torch.save(function(*arguments), result := io.BytesIO())
+        pipe.send(result.getvalue())
     except BaseException as error:
         pipe.send(error)
         raise

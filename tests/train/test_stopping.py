@@ -1,11 +1,11 @@
-"""What validations show: the best one, since when a target holds, steps to converge."""
+"""When a run ends by its budget, and what its validations show."""
 
 import math
 
 import pytest
 
 from normlab.records.record import Score
-from normlab.train.stopping import Validation, Validations
+from normlab.train.stopping import Budget, Validation, Validations
 
 
 def seen(values, *, name="loss", higher=False) -> Validations:
@@ -92,3 +92,27 @@ def test_converged_is_within_one_percent_of_a_loss_that_has_settled(losses, step
     never = {name: Score(math.inf, False, len(losses)) for name in expected}
     assert seen(losses).converged(lost=True) == never
     assert {s.n for s in seen(losses, name="bleu").converged(lost=False).values()} == {0}
+
+
+FAR = {"steps": 0, "epochs": 0.0, "tokens": 0, "seconds": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("limit", "before", "at"),
+    [
+        ({"steps": 10}, {"steps": 9}, {"steps": 10}),
+        ({"epochs": 1.5}, {"epochs": 1.49}, {"epochs": 1.5}),
+        ({"tokens": 1000}, {"tokens": 999}, {"tokens": 1003}),
+        ({"minutes": 2.0}, {"seconds": 119.9}, {"seconds": 120.0}),
+    ],
+)
+def test_each_limit_is_reached_at_its_figure_and_named(limit: dict, before: dict, at: dict):
+    budget = Budget(**limit)
+    assert budget.spent(**{**FAR, **before}) is None
+    assert budget.spent(**{**FAR, **at}) == next(iter(limit))
+
+
+def test_the_first_limit_that_is_reached_ends_a_run():
+    budget = Budget(steps=100, tokens=50)
+    assert budget.spent(**{**FAR, "steps": 99, "tokens": 50}) == "tokens"
+    assert budget.spent(**{**FAR, "steps": 100, "tokens": 49}) == "steps"
