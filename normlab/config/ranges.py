@@ -63,8 +63,9 @@ class Range:
     def fits(self, value: object) -> bool:
         """Return whether a value is allowed."""
         if self.length is not None:
-            several = isinstance(value, list | tuple) and self.length in (0, len(value))
-            return several and all(map(replace(self, length=None).fits, value))
+            if not isinstance(value, list | tuple) or self.length not in (0, len(value)):
+                return False
+            return all(map(replace(self, length=None).fits, value))
         if isinstance(value, str):
             words = (word.replace("N", "[1-9][0-9]{0,17}") for word in self.words)
             if any(re.fullmatch(word, value) for word in words):

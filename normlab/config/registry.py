@@ -66,10 +66,8 @@ def sha256(path: Path) -> str:
 class Option:
     """One option of a group, as the comment at the top of its file describes it.
 
-    Attributes:
-        command: the command that the comment begins with, or "".
-        description: the first sentence after the command.
-        details: all of the comment but its commands.
+    `command` is the command that the comment begins with, or "", `details` the rest of it and
+    `description` its first sentence.
     """
 
     group: str
@@ -81,7 +79,7 @@ class Option:
 
 
 def groups() -> list[str]:
-    """List the groups: the folders with a YAML file, as paths such as `norm` or `hydra/sweeper`."""
+    """List the groups: the folders with a YAML file, as paths such as `norm` or `task/corpus`."""
     folders = {path.parent for path in CONFIG_DIR.rglob("*.yaml")} - {CONFIG_DIR}
     return sorted(folder.relative_to(CONFIG_DIR).as_posix() for folder in folders)
 
@@ -164,10 +162,9 @@ def _settings(path: Path, changed: int) -> Mapping[str, Any]:
 
 
 def settings_of(node: object, key: str) -> Mapping[str, Any]:
-    """Return what the file of a node's option holds, including its class.
+    """Return what the file of a node's option holds, its class too; ValueError without such one.
 
     `key` is the node's path in a run's config, such as `encoder_norm` or `observe.probe.tid`.
-    Raises ValueError naming an option that does not exist.
     """
     if not isinstance(node, Mapping):
         raise ValueError(f"{key}={node!r:.60} is no node: it must be a mapping with an option")

@@ -1,6 +1,6 @@
 """Checks of what was typed, before Hydra reads it, and suggestions for what does not exist."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from normlab.config.registry import option_names, options_with, run_groups
@@ -48,23 +48,15 @@ def meant(key: str) -> str:
     if not found:
         words = {name.rpartition(".")[2]: name for name in reversed(known)}
         found = [words[word] for word in get_close_matches(last, words, _MOST, cutoff=0.7)]
-    return _did_you_mean(map(_with_options, list(dict.fromkeys(found))[:_MOST]))
+    return _did_you_mean(list(dict.fromkeys(found))[:_MOST])
 
 
 def _groups() -> list[str]:
     return [*run_groups(), *(f"norm@{key}" for key in NORM_KEYS[1:])]
 
 
-def _with_options(key: str) -> str:
-    """Add to a key the options that have it, if they are few."""
-    node, _, own = key.partition(".")
-    having = options_with(node).get(own, []) if node in (*OPTIONS, "norm") else []
-    return f"{key} (of {node}={', '.join(having)})" if 0 < len(having) <= _MOST else key
-
-
-def _did_you_mean(names: Iterable[str]) -> str:
-    said = " or ".join(names)
-    return f" Did you mean {said}?" if said else ""
+def _did_you_mean(names: Sequence[str]) -> str:
+    return f" Did you mean {' or '.join(names)}?" if names else ""
 
 
 def of_option(group: str, option: str, there: Sequence[str]) -> str:

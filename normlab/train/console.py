@@ -82,8 +82,11 @@ class Console(Sink):
         if SPEED in row:
             self._speed = f"{figure(row[SPEED])} {'tok' if unit == 'tokens' else unit}/s"
         if not self._rich:
-            shown = {name: value for name, value in row.items() if _in_a_line(name)} | values
-            texts = [f"{name} {figure(value)}" for name, value in shown.items()]
+            texts = [
+                f"{name} {figure(value)}"
+                for name, value in {**row, **values}.items()
+                if name not in _NOT_IN_LINES and not name.startswith("stability/")
+            ]
             place = f"step {step}" if total is None else f"step {step}/{total}"
             self.note(_joined(place, *texts, self._left).replace(SPEED, f"train/{unit}_per_second"))
         elif values:
@@ -140,10 +143,6 @@ class Console(Sink):
 
 def _joined(*parts: str) -> str:
     return "  ".join(filter(None, parts))
-
-
-def _in_a_line(name: str) -> bool:
-    return name not in _NOT_IN_LINES and not name.startswith("stability/")
 
 
 def _page(record: RunRecord, folder: Path, samples: list[tuple[str, str, str]]) -> list[Text]:

@@ -134,14 +134,14 @@ class _Fit:
         torch.manual_seed(config["seed"] * 1_000_003 + runtime.world.rank)  # dropout's stream
         model = build_model(config, task).to(runtime.device, runtime.parameter_dtype)
         check_start(config, task, model, runtime.world)
-        norms = ModelNorms(model, freeze_statistics=config.get("freeze_statistics"))
+        norms = ModelNorms(model, freeze_statistics=config["freeze_statistics"])
         self.milestones = norms.milestones(config["budget"]["steps"])
         self.data = json.loads(json.dumps(task.describe()))
         ranks.check_agreement({"the data": self.data.get("checksums")})
         state = self._state_to_resume()
         if state is None:
             calibrate_model(config, model, task, runtime)
-            if config.get("start_from") is not None:
+            if config["start_from"] is not None:
                 taken = start_from(model, config["start_from"])
                 if ranks.is_main():
                     print(taken, file=sys.stderr)

@@ -19,9 +19,8 @@ import shutil
 import socket
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -60,8 +59,7 @@ SECTIONS: Mapping[str, Mapping[str, Sequence[str]]] = {
 """The metrics of each section by the kind of panel: bars of the summary, lines by step."""
 
 
-@dataclass(frozen=True)
-class Login:
+class Login(NamedTuple):
     """The W&B server and where its key was found, None without one."""
 
     host: str
@@ -265,43 +263,35 @@ class Wandb(Sink):
         """Flatten a record; a score that was logged has its range over all of the run."""
         outcome, budget = record.outcome, record.budget
         rows = read_rows(self._metrics) if self._metrics.is_file() else []
-        scores: dict[str, Any] = {}
+        found: dict[str, Any] = {**record.stability, "params": record.params}
         for name, score in record.scores.items():
             if seen := [value for _, value in series(rows, name) if math.isfinite(value)]:
-                scores[name] = {"min": min(seen), "max": max(seen)}
+                found[name] = {"min": min(seen), "max": max(seen)}
             elif name not in self._logged:
-                scores[name] = score.value
-        return plain(
-            {
-                **scores,
-                **record.stability,
-                "outcome": outcome.status,
-                "outcome_step": outcome.step,
-                "outcome_reason": outcome.reason,
-                "outcome_layer": outcome.layer,
-                "wall_seconds": budget.wall_seconds,
-                "tokens": budget.tokens,
-                "tokens_per_second": budget.tokens_per_second,
-                "params": record.params,
-            }
-        )
+                found[name] = score.value
+        found["outcome"] = outcome.status
+        found |= {f"outcome_{key}": getattr(outcome, key) for key in ("step", "reason", "layer")}
+        timed = ("wall_seconds", "tokens", "tokens_per_second")
+        return plain({**found, **{key: getattr(budget, key) for key in timed}})
 
 
 def display_name(run: RunInfo) -> str:
     """Return the run's name with its corpus and batch: `mlm-brown-bn-pre-b32-0123456789-seed1`."""
-    corpus, batch = corpus_label(run.config), batch_label(run.config)
-    norm, placement = norm_label(run.choices), placement_label(run.choices, run.config)
-    where = (run.choices["task"], corpus, norm, placement, None if batch == "-" else batch)
-    parts = (*where, run.fingerprint, f"seed{run.config['seed']}")
+    norm, placement, task, corpus, batch, _ = _named(run.choices, run.config)
+    parts = (task, corpus, norm, placement, batch, run.fingerprint, f"seed{run.config['seed']}")
     return "-".join(str(part).replace("/", "_") for part in parts if part is not None)
 
 
 def tags(choices: Mapping[str, Any], config: Mapping[str, Any]) -> list[str]:
     """Return norm, placement, task, corpus, batch and scale, without those a run has not."""
-    task, scale = choices.get("task"), choices.get("scale")
-    placement, batch = placement_label(choices, config), batch_label(config)
-    found = (norm_label(choices), placement, task, corpus_label(config), batch, scale)
-    return [str(tag) for tag in found if tag not in (None, "", "-")]
+    return [str(tag) for tag in _named(choices, config) if tag not in (None, "", "-")]
+
+
+def _named(choices: Mapping[str, Any], config: Mapping[str, Any]) -> tuple[str | None, ...]:
+    batch, placement = batch_label(config), placement_label(choices, config)
+    task, corpus = choices.get("task"), corpus_label(config)
+    batch = None if batch == "-" else batch
+    return norm_label(choices), placement, task, corpus, batch, choices.get("scale")
 
 
 def dashboard_config(run: RunInfo) -> dict[str, Any]:

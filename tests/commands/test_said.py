@@ -43,7 +43,7 @@ def test_the_demo_says_what_its_numbers_say():
         ("model.read=rows", "model=gru, lstm, rnn have it."),
         ("norm.center=false", "norm=gn has it."),
         ("task.source.train_size=9", "task=cifar10 has it."),
-        ("momentum=0.9", "Did you mean optim.momentum (of optim=rmsprop, sgd) or norm.momentum?"),
+        ("momentum=0.9", "Did you mean optim.momentum or norm.momentum?"),
         ("batch_size=abc", "batch_size=abc must be above 0, a whole number"),
         ("placement=[deepnorm,pre]", "placement takes one option"),
         ("norm=[ln,bn]", "norm takes one option; a sweep over several is"),
