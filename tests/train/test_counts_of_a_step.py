@@ -16,6 +16,7 @@ from normlab.config.registry import option_names
 from normlab.norms.ranks import Shard
 from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
+from tests.train.test_norm_state import PLACES
 
 VIEWS = ("view", "transpose", "t.", "expand", "slice", "select", "unsqueeze", "detach", "split")
 
@@ -82,19 +83,13 @@ def device_waits(monkeypatch):
     return asked
 
 
-ONE_STREAM = [
-    (norm, (f"task={task}",)) for task in ("mlm", "lm") for norm in ("ln", "bn")
-]  # translation has both kinds of stream and takes every norm
-
-
-@pytest.mark.parametrize(
-    ("norm", "task"), [*((norm, TOY) for norm in option_names("norm")), *ONE_STREAM]
-)
-def test_a_step_waits_for_a_device_once(norm, task, device_waits):
+def test_a_step_waits_for_a_device_once(device_waits):
+    """Whatever the norms: all of them are in one model, each at a place of its own."""
+    sites = ",".join(map("{}:{}".format, PLACES, option_names("norm")))
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
-    overrides = [*task, f"norm={norm}", "probe=full", "observe.log_every=1000"]
-    overrides.append("optim.fused=false")  # fused kernels know no `meta`
-    running = start(norm, to_dict(compose(overrides)), device)
+    overrides = [*TOY, "model.depth=6", f"sites={{{sites}}}", "probe=full"]
+    overrides += ["observe.log_every=1000", "optim.fused=false"]  # no fused kernels know `meta`
+    running = start("all", to_dict(compose(overrides)), device)
     running.step()
     assert device_waits == [(3,), (3,)]  # loss, penalty, gradient norm: what tells of a divergence
 

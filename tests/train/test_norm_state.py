@@ -17,8 +17,8 @@ from tests.train.trainers import build_trainer, weights
 
 STATEFUL = [n for n in option_names("norm") if isinstance(make_norm(n, 8), RunningNorm)]
 PLACES = [
-    *(f"encoder.{layer}.{part}" for layer in range(4) for part in ("self", "ffn")),
-    *(f"decoder.{layer}.{part}" for layer in range(4) for part in ("self", "cross", "ffn")),
+    *(f"encoder.{layer}.{part}" for layer in range(6) for part in ("self", "ffn")),
+    *(f"decoder.{layer}.{part}" for layer in range(6) for part in ("self", "cross", "ffn")),
 ]
 STEPS = ("budget.steps=8", "norm.warmup_share=0.5", "accumulate=2")
 
@@ -91,7 +91,7 @@ def test_a_record_names_the_norms_that_show_the_decoder_the_future(corpus, tmp_p
 def test_a_resumed_run_with_every_stateful_norm_goes_on_bitwise(corpus, tmp_path):
     """They share one model, each at a site of its own."""
     sites = ",".join(f"{place}:{norm}" for place, norm in zip(PLACES, STATEFUL, strict=False))
-    changes = ("model.encoder_layers=4", "model.decoder_layers=4", f"sites={{{sites}}}")
+    changes = ("model.encoder_layers=6", "model.decoder_layers=3", f"sites={{{sites}}}")
     changes = (*changes, "budget.steps=8")
     whole = build_trainer(corpus, tmp_path / "a", *changes)
     for _ in range(6):

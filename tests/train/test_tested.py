@@ -33,7 +33,8 @@ def trained(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
         calls.clear()
         with monkeypatch.context() as patch:
             patch.setattr(Evaluator, "scores", scores)
-            record = normlab.train(normlab.compose(tiny(corpus, tmp_path / "runs", *overrides)))
+            words = tiny(corpus, tmp_path / "runs", "task.test_search.beam=1", *overrides)
+            record = normlab.train(normlab.compose(words))
         store = RunStore(tmp_path / "runs")
         return record, store.run_dir(record.config), calls.count("test")
 
