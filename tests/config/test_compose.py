@@ -35,6 +35,7 @@ def composed(*overrides):
         ("batch_size=many", ["batch_size", "many"]),
         ("batch_size=null", ["batch_size=None and max_tokens=None are not set"]),
         ("+nothing=1", ["'nothing' not in 'RunConfig'"]),
+        ("sites={*:bn}", ["give norm=bn"]),
         ("batching=sorted", ["batching", "sorted", "bucket", "random"]),
         ("precision=fp16", ["precision", "fp16", "auto", "fp32", "bf16", "fp64"]),
         ("task/corpus=hub", ["task.corpus.path must be given"]),

@@ -18,6 +18,7 @@ from normlab.train.runtime import Runtime
 from tests.bench.small import TOY
 from tests.train.test_norm_state import PLACES
 
+LAYERS = ("model.encoder_layers=6", "model.decoder_layers=6")
 VIEWS = ("view", "transpose", "t.", "expand", "slice", "select", "unsqueeze", "detach", "split")
 
 
@@ -87,7 +88,7 @@ def test_a_step_waits_for_a_device_once(device_waits):
     """Whatever the norms: all of them are in one model, each at a place of its own."""
     sites = ",".join(map("{}:{}".format, PLACES, option_names("norm")))
     device = Runtime(torch.device("meta"), "fp32", Shard(0, 1))
-    overrides = [*TOY, "model.depth=6", f"sites={{{sites}}}", "probe=full"]
+    overrides = [*TOY, *LAYERS, f"sites={{{sites}}}", "probe=full"]
     overrides += ["observe.log_every=1000", "optim.fused=false"]  # no fused kernels know `meta`
     running = start("all", to_dict(compose(overrides)), device)
     running.step()

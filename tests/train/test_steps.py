@@ -85,26 +85,6 @@ def test_clipping_bounds_the_update_and_not_the_logged_norm(corpus: Path, tmp_pa
     assert (after - before).norm().item() == pytest.approx(0.5 * 0.01, rel=1e-4)
 
 
-def steps_on_a_rank(corpus: Path, folder: Path, steps: int, *overrides: str):
-    trainer = build_trainer(corpus, folder, *EXACT, *overrides)
-    for _ in range(steps):
-        trainer.step()
-    trainer.norms.share_statistics()
-    return {name: value.numpy() for name, value in weights(trainer.model).items()}
-
-
-@pytest.mark.parametrize("norm", ["ln", "bn"])
-def test_two_ranks_are_one_process(norm: str, corpus: Path, tmp_path: Path):
-    """Of parameters and running statistics after three steps; bn with synced statistics."""
-    alone = steps_on_a_rank(corpus, tmp_path, 3, f"norm={norm}", "batch_size=8")
-    first, second = on_ranks(
-        2, steps_on_a_rank, corpus, tmp_path, 3, f"norm={norm}", "batch_size=4"
-    )
-    assert largest_difference(first, second) == 0
-    # Adam divides tiny gradients by their own size, so that rounding grows; 1e-3 is an update.
-    assert largest_difference(first, alone) < 1e-7
-
-
 def steps_that_are_saved(corpus: Path, folder: Path, saves: tuple[int, ...]):
     values = ("norm=pn", "norm.warmup_share=0", "norm.sync=false", "batch_size=4")
     trainer = build_trainer(corpus, folder, *EXACT, *values)
@@ -112,7 +92,7 @@ def steps_that_are_saved(corpus: Path, folder: Path, saves: tuple[int, ...]):
         trainer.step()
         if trainer.progress.step in saves:
             trainer.save()
-    return {name: value.numpy() for name, value in weights(trainer.model).items()}
+    return weights(trainer.model)
 
 
 def test_a_checkpoint_moves_no_statistics_that_ranks_keep_by_themselves(
@@ -166,7 +146,7 @@ def watched_on_a_rank(corpus: Path, folder: Path, overrides: list[str]):
     trainer.start()
     for _ in range(4):
         trainer.step()
-    state = {name: value.numpy() for name, value in weights(trainer.model).items()}
+    state = weights(trainer.model)
     return state, trainer.probes.summary()
 
 
