@@ -38,10 +38,10 @@ class Range:
         length: the value is a list of so many numbers; 0 is any length.
     """
 
-    least: float | None = None
-    above: float | None = None
-    most: float | None = None
-    below: float | None = None
+    least: int | float | None = None
+    above: int | float | None = None
+    most: int | float | None = None
+    below: int | float | None = None
     whole: bool = False
     infinite: bool = False
     words: tuple[str, ...] = ()
