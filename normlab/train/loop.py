@@ -127,9 +127,10 @@ class Trainer:
         self._clock = time.perf_counter()
 
     def _end(self) -> str | None:
-        patience = self.validate["patience"]
-        stalled = self.validations.since_best(self.validate["select_by"])
-        return "patience" if patience is not None and stalled >= patience else self._budget_spent()
+        patience, score = self.validate["patience"], self.validate["select_by"]
+        if patience is not None and self.validations.since_best(score) >= patience:
+            return "patience"
+        return self._budget_spent()
 
     def _budget_spent(self) -> str | None:
         return self.budget.spent(
