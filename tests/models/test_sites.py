@@ -80,12 +80,7 @@ def test_a_rule_puts_no_norm_where_the_placement_has_none():
         build_model(_config("placement=post", "sites={encoder.final:bn}"), Words())
 
 
-def test_rules_that_say_what_a_key_says_are_that_experiment_under_that_name():
-    rules = "sites={*:bn,decoder.*:ln,*.inner:rms}"
-    short = ("norm=bn", "norm@decoder_norm=ln", "norm@ffn_inner_norm=rms")
-    by_rules, by_keys = _config(rules), _config(*short)
-    assert fingerprint(by_rules) == fingerprint(by_keys)
-    assert norm_label(by_rules["choices"]) == norm_label(by_keys["choices"])
+def test_rules_have_a_label_and_are_part_of_the_experiment():
     other = _config("norm=bn", "sites={*.self:ln,encoder.0.*:{norm:bn,momentum:0.5}}")
     assert norm_label(other["choices"]) == "bn+self_ln+encoder.0_bn"
     many = _config("sites={*.self:bn,*.cross:bn,*.ffn:bn,*.q:ln,*.k:ln,*.v:ln}")
