@@ -109,6 +109,8 @@ class SinkGroup(Sink):
     def open(self, run: RunInfo) -> None:
         for line in filter(None, self._each("open", run)):
             self.note(line)
+            if line.startswith("warning") and "console" not in self._sinks:
+                logging.getLogger("normlab").warning(line)
 
     def log(self, row: Row, scores: Mapping[str, Score] = NO_SCORES) -> None:
         self._each("log", row, scores)

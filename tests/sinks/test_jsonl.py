@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from normlab.records.store import read_rows
-from normlab.train.sinks import Jsonl, truncate_to
+from normlab.train.sinks import Jsonl, SinkGroup, truncate_to
 from tests.sinks.runs import info, scores
 
 
@@ -48,6 +48,12 @@ def test_a_resumed_run_says_how_many_rows_are_lost(tmp_path):
     lost = Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=4))
     assert lost is not None and "lost 1 of 4 rows before step 4" in lost
     assert Jsonl().open(info(tmp_path, resumed_step=4, resumed_rows=3)) is None
+
+
+def test_lost_rows_are_a_warning_without_a_console(tmp_path, caplog):
+    write(tmp_path, [1, 2, 4])
+    SinkGroup({"jsonl": Jsonl()}).open(info(tmp_path, resumed_step=4, resumed_rows=4))
+    assert "lost 1 of 4 rows before step 4" in caplog.text
 
 
 def test_rows_and_their_file_reach_the_disk_before_a_checkpoint(tmp_path, monkeypatch):
